@@ -14,7 +14,7 @@ use duly_core::{
 };
 use duly_store::{
     Command, Operation,
-    command::{Answer, Letter},
+    command::{Answer, DeadLetterId},
 };
 use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
 
@@ -89,13 +89,13 @@ impl Workload {
 
     /// Sends the dead letter of timer `n` again, a day later.
     pub(crate) fn redrive(&self, n: u32) -> Command {
-        let (letter, delay) = (Letter::Timer(id(n)), Millis::from_secs(24 * 3_600));
+        let (letter, delay) = (DeadLetterId::Timer(id(n)), Millis::from_secs(24 * 3_600));
         self.command(n, Operation::Redrive { letter, delay })
     }
 
     /// Drops the dead letter of timer `n`.
     pub(crate) fn purge(&self, n: u32) -> Command {
-        self.command(n, Operation::Purge { letter: Letter::Timer(id(n)) })
+        self.command(n, Operation::Purge { letter: DeadLetterId::Timer(id(n)) })
     }
 
     fn command(&self, n: u32, operation: Operation) -> Command {

@@ -8,7 +8,9 @@
 //!        │
 //!   schedule::Schedule ──► timer::Timer ──► delivery id, backoff, history
 //!        │                      │
-//!        └── request hash       └── lifecycle::decide(state, event)   the only state table
+//!        └── request hash       └── lifecycle::transition(state, event)   the only state table
+//!                                            │
+//!   operate::operate, settle::settle   the only place that says what an operation or a verdict does
 //! ```
 //!
 //! * It promises that a value which exists is valid: names, ids, times, headers and policies are
@@ -16,7 +18,7 @@
 //!   what is allowed.
 //! * It refuses to know how anything is stored or sent.
 //!
-//! Start reading at [`lifecycle`], then [`timer`].
+//! Start reading at [`lifecycle`], then [`timer`] and [`operate`].
 
 pub mod delivery_id;
 pub mod destination;
@@ -31,15 +33,19 @@ pub mod lifecycle;
 pub mod limits;
 pub mod metric_names;
 pub mod namespace;
+pub mod operate;
 pub mod payload;
 pub mod rate;
+pub mod refusal;
 pub mod request_hash;
 pub mod retry;
 pub mod schedule;
+pub mod settle;
 pub mod shard;
 pub mod time;
 pub mod timer;
 pub mod tombstone;
+pub mod view;
 
 pub use delivery_id::DeliveryId;
 pub use destination::Destination;
@@ -50,8 +56,10 @@ pub use invalid::Invalid;
 pub use lifecycle::State;
 pub use namespace::Settings;
 pub use payload::Payload;
+pub use refusal::Refusal;
 pub use retry::RetryPolicy;
 pub use schedule::Schedule;
 pub use time::Timestamp;
 pub use timer::Timer;
 pub use tombstone::Tombstone;
+pub use view::TimerView;

@@ -19,7 +19,7 @@
 //!        └───────────┘                     └──────┘
 //! ```
 //!
-//! A store loads the state inside its atomic step, asks [`decide`], and writes what it says. The
+//! A store loads the state inside its atomic step, asks [`transition`], and writes what it says. The
 //! whole table stands in `lifecycle/table.txt`; a test keeps it equal to the code.
 
 use std::fmt;
@@ -149,7 +149,7 @@ pub enum Event {
 
 /// What the event does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum Transition {
     /// A new timer takes the id.
     Create,
     /// A new incarnation takes the place of the pending timer.
@@ -169,88 +169,88 @@ pub enum Decision {
 }
 
 /// The one transition function: what `event` does to a timer in `state` (`None`: no such timer).
-pub const fn decide(state: Option<State>, event: Event) -> Decision {
+pub const fn transition(state: Option<State>, event: Event) -> Transition {
     let Some(state) = state else {
         return match event {
-            Event::Schedule(_) | Event::Import(_) => Decision::Create,
-            _ => Decision::Refuse(Code::NotFound),
+            Event::Schedule(_) | Event::Import(_) => Transition::Create,
+            _ => Transition::Refuse(Code::NotFound),
         };
     };
     match event {
         Event::Schedule(request) => on_schedule(state, request),
-        Event::Import(Imported::Known) => Decision::Existing,
+        Event::Import(Imported::Known) => Transition::Existing,
         Event::Import(Imported::New) => match state {
             // A dead letter stays under its delivery id beside another timer of its id.
-            State::Dead => Decision::Create,
+            State::Dead => Transition::Create,
             // What was cancelled does not come back.
-            State::Cancelled => Decision::Existing,
-            State::Finished => Decision::Refuse(Code::Finished),
-            _ => Decision::Refuse(Code::AlreadyExists),
+            State::Cancelled => Transition::Existing,
+            State::Finished => Transition::Refuse(Code::Finished),
+            _ => Transition::Refuse(Code::AlreadyExists),
         },
         Event::Reschedule => match state {
-            State::Scheduled | State::Due | State::Retrying => Decision::Change,
-            _ => Decision::Refuse(code_of(state)),
+            State::Scheduled | State::Due | State::Retrying => Transition::Change,
+            _ => Transition::Refuse(code_of(state)),
         },
         Event::Cancel => match state {
-            State::Scheduled | State::Due | State::Retrying => Decision::Move(State::Cancelled),
-            State::Cancelled => Decision::Already,
-            _ => Decision::Refuse(code_of(state)),
+            State::Scheduled | State::Due | State::Retrying => Transition::Move(State::Cancelled),
+            State::Cancelled => Transition::Already,
+            _ => Transition::Refuse(code_of(state)),
         },
         Event::Fire => match state {
-            State::Scheduled => Decision::Change,
-            State::Retrying => Decision::Move(State::Retrying),
-            State::Due | State::InFlight => Decision::Already,
-            _ => Decision::Refuse(code_of(state)),
+            State::Scheduled => Transition::Change,
+            State::Retrying => Transition::Move(State::Retrying),
+            State::Due | State::InFlight => Transition::Already,
+            _ => Transition::Refuse(code_of(state)),
         },
         Event::Claim => match state {
-            State::Due | State::Retrying => Decision::Move(State::InFlight),
-            _ => Decision::Refuse(code_of(state)),
+            State::Due | State::Retrying => Transition::Move(State::InFlight),
+            _ => Transition::Refuse(code_of(state)),
         },
-        Event::Ack => in_flight_only(state, Decision::Move(State::Finished)),
-        Event::Fail(Budget::Left) => in_flight_only(state, Decision::Move(State::Retrying)),
+        Event::Ack => in_flight_only(state, Transition::Move(State::Finished)),
+        Event::Fail(Budget::Left) => in_flight_only(state, Transition::Move(State::Retrying)),
         Event::Fail(Budget::Spent) | Event::DeadLetter => {
-            in_flight_only(state, Decision::Move(State::Dead))
+            in_flight_only(state, Transition::Move(State::Dead))
         }
-        Event::Release => in_flight_only(state, Decision::Change),
+        Event::Release => in_flight_only(state, Transition::Change),
         Event::Expire => match state {
-            State::Due | State::Retrying => Decision::Move(State::Dead),
-            _ => Decision::Refuse(code_of(state)),
+            State::Due | State::Retrying => Transition::Move(State::Dead),
+            _ => Transition::Refuse(code_of(state)),
         },
         Event::Overdue => match state {
-            State::Due | State::Retrying => Decision::Move(State::Dead),
-            State::Dead => Decision::Already,
-            _ => Decision::Refuse(code_of(state)),
+            State::Due | State::Retrying => Transition::Move(State::Dead),
+            State::Dead => Transition::Already,
+            _ => Transition::Refuse(code_of(state)),
         },
-        Event::Redrive => dead_only(state, Decision::Move(State::Retrying)),
-        Event::Purge => dead_only(state, Decision::Remove),
+        Event::Redrive => dead_only(state, Transition::Move(State::Retrying)),
+        Event::Purge => dead_only(state, Transition::Remove),
     }
 }
 
-const fn on_schedule(state: State, request: Request) -> Decision {
+const fn on_schedule(state: State, request: Request) -> Transition {
     use IfExists::{Fail, Keep, Replace};
     match (state, request) {
-        (State::Cancelled, _) => Decision::Create,
-        (State::Dead, Request::Same | Request::Other(Fail)) => Decision::Refuse(Code::Dead),
-        (State::Finished, Request::Other(Fail)) => Decision::Refuse(Code::Finished),
-        (State::Finished | State::Dead, Request::Other(Replace)) => Decision::Create,
-        (State::InFlight, Request::Other(Replace)) => Decision::Refuse(Code::InFlight),
-        (_, Request::Same | Request::Other(Keep)) => Decision::Existing,
-        (_, Request::Other(Fail)) => Decision::Refuse(Code::AlreadyExists),
-        (_, Request::Other(Replace)) => Decision::Replace,
+        (State::Cancelled, _) => Transition::Create,
+        (State::Dead, Request::Same | Request::Other(Fail)) => Transition::Refuse(Code::Dead),
+        (State::Finished, Request::Other(Fail)) => Transition::Refuse(Code::Finished),
+        (State::Finished | State::Dead, Request::Other(Replace)) => Transition::Create,
+        (State::InFlight, Request::Other(Replace)) => Transition::Refuse(Code::InFlight),
+        (_, Request::Same | Request::Other(Keep)) => Transition::Existing,
+        (_, Request::Other(Fail)) => Transition::Refuse(Code::AlreadyExists),
+        (_, Request::Other(Replace)) => Transition::Replace,
     }
 }
 
-const fn in_flight_only(state: State, decision: Decision) -> Decision {
+const fn in_flight_only(state: State, allowed: Transition) -> Transition {
     match state {
-        State::InFlight => decision,
-        _ => Decision::Refuse(code_of(state)),
+        State::InFlight => allowed,
+        _ => Transition::Refuse(code_of(state)),
     }
 }
 
-const fn dead_only(state: State, decision: Decision) -> Decision {
+const fn dead_only(state: State, allowed: Transition) -> Transition {
     match state {
-        State::Dead => decision,
-        _ => Decision::Refuse(Code::NotFound),
+        State::Dead => allowed,
+        _ => Transition::Refuse(Code::NotFound),
     }
 }
 

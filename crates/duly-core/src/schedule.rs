@@ -26,11 +26,19 @@ impl When {
     pub fn due_at(self, now: Timestamp) -> Result<Timestamp, Invalid> {
         match self {
             Self::At(due_at) => Ok(due_at),
-            Self::After(delay) => now.checked_add(delay).ok_or_else(|| {
-                Invalid::new("delay", delay, "short enough that the timer is due before 2200-01-01")
-            }),
+            Self::After(delay) => after(now, delay),
         }
     }
+}
+
+/// Returns the time this long from now.
+///
+/// # Errors
+/// When it lies past 2200-01-01.
+pub(crate) fn after(now: Timestamp, delay: Millis) -> Result<Timestamp, Invalid> {
+    now.checked_add(delay).ok_or_else(|| {
+        Invalid::new("delay", delay, "short enough that the timer is due before 2200-01-01")
+    })
 }
 
 /// What a POST of an id that is taken by another request does.

@@ -1,11 +1,11 @@
 //! A timer as a store keeps it, and how each accepted change alters it.
 //!
-//! [`crate::lifecycle::decide`] says *whether* something may happen; the functions here say *what
+//! [`crate::lifecycle::transition`] says *whether* something may happen; the functions here say *what
 //! the record looks like afterwards*. Every store writes exactly what they produce, so revision,
 //! occurrence, attempts and history mean the same everywhere.
 
 use crate::{
-    DeliveryId, Destination, Incarnation, Millis, Payload, RetryPolicy, Schedule, TimerId,
+    DeliveryId, Destination, Incarnation, Millis, Payload, RetryPolicy, Schedule, State, TimerId,
     Timestamp,
     headers::Headers,
     invalid::Invalid,
@@ -189,6 +189,28 @@ impl Timer {
     /// caller made or changed the timer, however long ago it was due then.
     pub fn claimable_since(&self, claimable_at: Timestamp) -> Timestamp {
         claimable_at.max(self.updated_at)
+    }
+
+    /// Returns its state while it is live and under no lease.
+    pub fn unleased_state(&self, wall: Timestamp) -> State {
+        if self.next_attempt_at.is_some() {
+            State::Retrying
+        } else if self.due_at <= wall {
+            State::Due
+        } else {
+            State::Scheduled
+        }
+    }
+
+    /// Returns the bytes of its payload and headers.
+    pub fn content_bytes(&self) -> u64 {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.payload_bytes() + headers.sum::<usize>() as u64
+    }
+
+    /// Returns `true` if `expire_after` has passed: strictly later than that after due.
+    pub fn is_expired(&self, wall: Timestamp) -> bool {
+        self.expires_at().is_some_and(|expires_at| wall > expires_at)
     }
 
     /// When it expires, if it does.

@@ -92,6 +92,15 @@ impl Tombstone {
         }
     }
 
+    /// Returns the token whose settle ended the timer. A cancelled one forgets its tokens: a store may cancel
+    /// without its record.
+    pub fn settled(&self) -> Option<SettledToken> {
+        match self.ended {
+            Ended::Finished => self.details.as_ref()?.settled,
+            Ended::Cancelled => None,
+        }
+    }
+
     /// The tombstone of a timer that was cancelled before any attempt, without a look at its record.
     pub const fn cancelled_unread(id: TimerId, due_at: Timestamp, ended_at: Timestamp) -> Self {
         Self {

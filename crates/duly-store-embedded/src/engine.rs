@@ -1,7 +1,7 @@
 //! The engine: one thread's state machine over a disk and two clocks.
 //!
 //! ```text
-//!   operation ──► decide (duly_core::lifecycle) ──► Record ──► journal.append ──► absorb
+//!   operation ──► operate (duly_core) ──► Effect ──► Record ──► journal.append ──► absorb
 //!                                                                                  ▲
 //!   open ──► recovery reads the journal ───────────── Record ──────────────────────┘
 //! ```
@@ -13,7 +13,7 @@
 //!   ([`Engine::synced`]); a calendar entry that disagrees with the index is dropped.
 //! * The engine neither sleeps nor syncs nor answers: the shells do ([`crate::shell`]).
 //!
-//! One file per operation; start at `absorb.rs`, then `schedule.rs` and `claim.rs`.
+//! Start at `absorb.rs`, then `operate.rs` and `claim.rs`.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -48,16 +48,12 @@ mod aside;
 mod audit;
 mod backoff;
 pub(crate) mod backup;
-mod cancel;
-mod change;
 mod checkpoint;
 mod claim;
 mod clock_watch;
-mod dead;
 mod earliest;
 mod graves;
 mod idle;
-mod import;
 pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod leases;
@@ -69,6 +65,7 @@ pub(crate) mod namespaces;
 mod near;
 mod numbers;
 mod open;
+mod operate;
 mod overdue;
 mod punch;
 mod ready;
@@ -76,7 +73,6 @@ mod reclaim;
 mod refill;
 mod rewrite;
 mod roll;
-mod schedule;
 pub(crate) mod settle;
 mod space;
 mod stall;

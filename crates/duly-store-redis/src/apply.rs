@@ -20,7 +20,7 @@ use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
-    case::{self, Live},
+    case::origin_of,
     change::{AT_ONCE, digits},
     deployment::Deployment,
     error::{before, damaged, unavailable},
@@ -90,7 +90,7 @@ impl Schedules {
         self.each.push(format!("{sign}{ms}").into_bytes());
         self.each.push(packed.record[..record::TIMES.start].to_vec());
         self.each.push(packed.record[record::TIMES.end..].to_vec());
-        let origin = case::origin_of(record);
+        let origin = origin_of(record);
         if origin.is_some() || packed.payload.is_some() || schedule.expire_after.is_some() {
             let bytes = schedule.payload.as_ref().map_or(0, |payload| payload.bytes.len());
             let expires = schedule.expire_after.map(|after| digits(after.ms()));
@@ -118,7 +118,6 @@ fn size_of(packed: &Packed) -> usize {
 /// A schedule that was sent as a new timer.
 struct Sent {
     incarnation: Incarnation,
-    lane: u8,
 }
 
 impl Deployment {
@@ -163,11 +162,11 @@ impl Deployment {
                 }
                 Operation::Schedule { schedule, .. } => {
                     let incarnation = Incarnation(rand::random());
-                    let Ok(record) = case::fresh(schedule, incarnation) else {
+                    let Ok(record) = fresh(schedule, incarnation) else {
                         slow.push((i, command));
                         continue;
                     };
-                    let how = Sent { incarnation, lane: record.lane };
+                    let how = Sent { incarnation };
                     let packed = record.pack(rand::random::<u64>().to_be_bytes());
                     let bytes = size_of(&packed);
                     let groups = groups.entry(command.namespace.clone()).or_default();
@@ -278,7 +277,7 @@ impl Deployment {
 
     /// Refuses an id of another shard.
     fn foreign(&self, shard: ShardId, command: &Command) -> Option<Refusal> {
-        let id = case::id_of(&command.operation)?;
+        let id = command.operation.id()?;
         let own = shard_of(command.namespace.as_str(), id.as_str(), self.shards);
         let allowed = format!("an id of shard {}; this one is of shard {}", shard.0, own.0);
         (own != shard).then(|| Refusal::Invalid(Invalid::new("id", id, allowed)))
@@ -292,7 +291,7 @@ fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)>
     let mut ids = HashSet::new();
     let mut later = VecDeque::new();
     while let Some((i, command)) = waiting.pop_front() {
-        let Some(id) = case::id_of(&command.operation).cloned() else {
+        let Some(id) = command.operation.id().cloned() else {
             if round.is_empty() && later.is_empty() {
                 return vec![(i, command)];
             }
@@ -337,6 +336,18 @@ fn take_answers(
         }
     }
     about_all
+}
+
+/// The timer that a schedule over a free id makes, as the node knows it before the store's clock
+/// does: with a delay counted from the beginning of time.
+///
+/// # Errors
+/// When the due time lies past 2200-01-01 whatever the clock says.
+pub(crate) fn fresh(
+    schedule: &Schedule,
+    incarnation: Incarnation,
+) -> std::result::Result<Record, Invalid> {
+    Timer::new(schedule.clone(), Timestamp::MIN, incarnation).map(Record::of)
 }
 
 /// Whether an outcome of a schedule counts for the rate: one in doubt does, as it may have been made.
@@ -389,7 +400,5 @@ fn created(
 ) -> Result<Outcome> {
     let timer = Timer::new(schedule.clone(), now, sent.incarnation)
         .map_err(|invalid| damaged(format!("a timer was made that may not be: {invalid}")))?;
-    let live = Live { record: Record::new(timer, sent.lane), lease: None };
-    let view: TimerView = live.view(namespace, now);
-    Ok(Outcome::Created(Arc::new(view)))
+    Ok(Outcome::Created(Arc::new(TimerView::unleased(namespace.clone(), timer, now))))
 }

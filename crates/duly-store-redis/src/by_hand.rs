@@ -6,9 +6,7 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 
-use crate::{
-    RedisStore, apply::Schedules, case, deployment::Deployment, reply::Reply, script::Script,
-};
+use crate::{RedisStore, apply::Schedules, deployment::Deployment, reply::Reply, script::Script};
 
 /// The one namespace of such a test.
 pub(crate) fn name() -> NamespaceName {
@@ -28,7 +26,7 @@ pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
 /// Adds the schedule of a timer to those of a script.
 pub(crate) fn add(schedules: &mut Schedules, text: &str) {
     let schedule = timer(text);
-    let record = case::fresh(&schedule, Incarnation(1)).expect("a record");
+    let record = crate::apply::fresh(&schedule, Incarnation(1)).expect("a record");
     schedules.add(&schedule, &record, record.pack([0; 8]));
 }
 

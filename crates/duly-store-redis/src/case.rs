@@ -6,30 +6,21 @@
 //!                 └────► an operation or a verdict ────────► Draft ─┘    the case saw has changed
 //! ```
 //!
-//! Whether something may happen is asked of [`duly_core::lifecycle::decide`]; how the record then
-//! looks is left to the methods of [`duly_core::Timer`]. So this store has no lifecycle of its own.
+//! What follows is asked of [`duly_core::operate`] and [`duly_core::settle`]: this store has no rules of its
+//! own.
 
 use std::sync::Arc;
 
-use duly_core::{
-    Code, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone, schedule::When,
-};
-use duly_store::{Error, Refusal, TimerView};
+use duly_core::{NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone};
+use duly_store::{Answer, Error, TimerView};
 
 use crate::record::{Lease, Record};
 
-mod clock;
+mod decide;
 mod draft;
-mod import;
-mod letters;
-mod operation;
-mod settle;
 
-pub(crate) use clock::OWNER_GONE;
-pub(crate) use draft::{Draft, Payload, origin_of};
-pub(crate) use letters::not_found;
-pub(crate) use operation::{Step, fresh, id_of};
-pub(crate) use settle::Judged;
+pub(crate) use decide::{Judged, origin_of};
+pub(crate) use draft::{Draft, New, Payload};
 
 /// What is fixed for a namespace, as one shard has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,24 +79,15 @@ pub(crate) struct Seen {
 }
 
 impl Live {
-    pub(crate) fn state(&self, now: Timestamp) -> State {
-        if self.lease.is_some() {
-            State::InFlight
-        } else if self.record.timer.next_attempt_at.is_some() {
-            State::Retrying
-        } else if self.record.timer.due_at <= now {
-            State::Due
-        } else {
-            State::Scheduled
-        }
-    }
-
     pub(crate) fn view(&self, namespace: &NamespaceName, now: Timestamp) -> TimerView {
         let timer = &self.record.timer;
-        let mut view = TimerView::whole(namespace.clone(), self.state(now), timer.clone());
-        view.leased_until = self.lease.and_then(|lease| lease.until());
-        view.attempt_under_way = self.lease.map(|_| timer.attempts + 1);
-        view.claimed_at = self.lease.map(|lease| lease.since);
+        let mut view = TimerView::unleased(namespace.clone(), timer.clone(), now);
+        if let Some(lease) = self.lease {
+            view.state = State::InFlight;
+            view.leased_until = lease.until();
+            view.attempt_under_way = Some(timer.attempts + 1);
+            view.claimed_at = Some(lease.since);
+        }
         view
     }
 }
@@ -144,38 +126,19 @@ impl Case {
     /// # Errors
     /// [`Error::TooLarge`] with what it takes.
     pub(crate) fn check_memory(&self, view: &TimerView, bytes_max: u64) -> Result<(), Error> {
-        let records =
-            [self.live.as_ref().map(|it| &it.record), self.letter.as_ref().map(|it| &it.record)];
-        let shown = records.into_iter().flatten().next().filter(|record| record.lacks_payload());
-        let is_left_out = view.timer().is_some_and(|timer| timer.payload.is_none());
-        let missing = shown.filter(|_| is_left_out).and_then(|record| record.apart.as_ref());
-        let bytes = view.memory_bytes() + missing.map_or(0, |apart| apart.bytes);
-        if bytes <= bytes_max { Ok(()) } else { Err(Error::TooLarge { bytes }) }
+        let missing = if view.timer().is_some() { self.missing_bytes() } else { 0 };
+        Ok(Answer::Within(bytes_max).check(view.memory_bytes() + missing)?)
+    }
+
+    /// Bytes of the payload that was not read for its size.
+    fn missing_bytes(&self) -> u64 {
+        let live = self.live.as_ref().map(|live| &live.record);
+        let shown = live.or_else(|| self.letter.as_ref().map(|letter| &letter.record));
+        let lacking = shown.filter(|record| record.lacks_payload());
+        lacking.and_then(|record| record.apart.as_ref()).map_or(0, |apart| apart.bytes)
     }
 
     fn letter_view(&self, record: &Record) -> TimerView {
         TimerView::whole(self.control.name.clone(), State::Dead, record.timer.clone())
-    }
-
-    /// What a namespace's limits say of a payload and a due time.
-    fn admit(&self, payload_bytes: u64, when: Option<When>) -> Result<(), Refusal> {
-        let admitted = self.settings().limits.admit(payload_bytes, when, self.now);
-        admitted.map_err(|exceeded| Refusal::exceeded(&self.control.name, exceeded))
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.control.settings
-    }
-}
-
-/// The refusal of something that a timer's state does not allow.
-pub(crate) fn state_refusal(view: &TimerView, code: Code) -> Refusal {
-    Refusal::State {
-        id: view.id().clone(),
-        state: view.state,
-        code,
-        leased_until: view.leased_until,
-        attempts: view.attempts(),
-        maybe_delivered: view.maybe_delivered(),
     }
 }

@@ -1,6 +1,6 @@
 //! Writing what was decided, and clearing away what the clock has ended.
 
-use duly_core::{NamespaceName, TimerId, Timestamp, shard::ShardId};
+use duly_core::{NamespaceName, TimerId, Timestamp, settle::LeaseLoss, shard::ShardId};
 use duly_store::{MemberId, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -154,7 +154,9 @@ impl Deployment {
                 let Some(live) = case.live.as_ref().filter(held) else {
                     return Ok(false);
                 };
-                let draft = case.lose_lease(live, crate::case::OWNER_GONE, case.now);
+                let Some(draft) = case.lose_lease(live, LeaseLoss::NodeGone, case.now) else {
+                    return Ok(false);
+                };
                 let written = self.write(shard, &case, &draft, Script::Change).await?;
                 Ok::<bool, duly_store::Error>(written == Written::Done)
             });

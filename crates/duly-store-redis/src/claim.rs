@@ -270,7 +270,7 @@ impl Claiming<'_> {
         let at = row.time()?;
         let id = TimerId::new(&row.text()?).map_err(|_| damaged("a timer's id"))?;
         let record = Record::unpack(id.clone(), &row.bytes()?)?;
-        let lane = self.request.lanes[i].lane.clone();
+        let lane = &self.request.lanes[i].lane;
         let settings = self.settings.get(&i).ok_or_else(|| damaged("settings are missing"))?;
         let (num, _) = self.numbers.get(&i).ok_or_else(|| damaged("a number is missing"))?;
         let granted = self.claimed.firings.len();
@@ -286,37 +286,17 @@ impl Claiming<'_> {
             occurrence: timer.occurrence,
             id: id.clone(),
         };
-        let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
-        let payload_bytes = match (&record.apart, &timer.payload) {
-            (Some(apart), _) => apart.bytes,
-            (None, Some(payload)) => payload.bytes.len() as u64,
-            (None, None) => 0,
-        };
-        let bytes = payload_bytes + headers.sum::<usize>() as u64;
+        let missing = record.apart.as_ref().filter(|_| record.lacks_payload());
+        let bytes = timer.content_bytes() + missing.map_or(0, |apart| apart.bytes);
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
-        self.claimed.firings.push(Firing {
-            token: ticket.token(shard, seed),
-            delivery_id: timer.delivery_id(lane.namespace.as_str()),
-            namespace: lane.namespace,
-            id,
-            occurrence: timer.occurrence,
-            attempt: timer.attempts + 1,
-            budget_from: timer.budget_from,
-            due_at: timer.due_at,
-            claimable_at: at,
-            claimable_since: timer.claimable_since(at),
-            leased_until: match self.request.owner {
-                Owner::Node(_) => None,
-                Owner::Consumer { .. } => Some(Timestamp::saturating_from_unix_ms(until)),
-            },
-            lane: lane.key,
-            destination: timer.destination.clone().unwrap_or_else(|| settings.destination.clone()),
-            headers: timer.headers.clone(),
-            payload: timer.payload.clone(),
-            slot_key: timer.slot_key.clone(),
-            trace_parent: timer.trace_parent.clone(),
-            settings: Arc::clone(settings),
-        });
+        let leased_until = match self.request.owner {
+            Owner::Node(_) => None,
+            Owner::Consumer { .. } => Some(Timestamp::saturating_from_unix_ms(until)),
+        };
+        let token = ticket.token(shard, seed);
+        let (timer, settings) = (timer.clone(), Arc::clone(settings));
+        let firing = Firing::new(timer, token, lane, at, leased_until, settings);
+        self.claimed.firings.push(firing);
         if record.lacks_payload() {
             self.larger.push((granted, num.clone(), record));
         }

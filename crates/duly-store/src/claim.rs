@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    DeliveryId, Destination, Invalid, Millis, NamespaceName, Payload, Settings, TimerId, Timestamp,
+    DeliveryId, Destination, Invalid, Millis, NamespaceName, Payload, Settings, Timer, TimerId,
+    Timestamp,
     destination::LaneKey,
     headers::Headers,
     namespace::{LEASE_MAX, LEASE_MIN},
@@ -195,6 +196,38 @@ pub struct Firing {
 }
 
 impl Firing {
+    /// Returns the firing of a timer that was just claimed. `claimable_at` is when this attempt could first be
+    /// claimed, by the wall clock.
+    pub fn new(
+        timer: Timer,
+        token: Token,
+        lane: &Lane,
+        claimable_at: Timestamp,
+        leased_until: Option<Timestamp>,
+        settings: Arc<Settings>,
+    ) -> Self {
+        Self {
+            token,
+            delivery_id: timer.delivery_id(lane.namespace.as_str()),
+            namespace: lane.namespace.clone(),
+            occurrence: timer.occurrence,
+            attempt: timer.attempts.saturating_add(1),
+            budget_from: timer.budget_from,
+            due_at: timer.due_at,
+            claimable_at,
+            claimable_since: timer.claimable_since(claimable_at),
+            leased_until,
+            lane: lane.key.clone(),
+            destination: timer.destination.unwrap_or_else(|| settings.destination.clone()),
+            id: timer.id,
+            headers: timer.headers,
+            payload: timer.payload,
+            slot_key: timer.slot_key,
+            trace_parent: timer.trace_parent,
+            settings,
+        }
+    }
+
     /// Returns the bytes of its payload and headers.
     pub fn bytes(&self) -> u64 {
         let payload = self.payload.as_ref().map_or(0, |payload| payload.bytes.len());

@@ -1,6 +1,6 @@
 //! Why a whole call failed. What concerns one item alone is a [`crate::Refusal`] instead.
 
-use duly_core::{Code, Invalid, Millis, error_code::Retry};
+use duly_core::{Code, Invalid, Millis, error_code::Retry, view::TooLarge};
 
 /// Result of a call to a store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -96,6 +96,12 @@ impl Error {
             Self::InDoubt { .. } | Self::Evicted => Retry::Now,
             _ => Retry::Never,
         }
+    }
+}
+
+impl From<TooLarge> for Error {
+    fn from(TooLarge { bytes }: TooLarge) -> Self {
+        Self::TooLarge { bytes }
     }
 }
 

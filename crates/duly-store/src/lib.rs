@@ -24,7 +24,6 @@ pub mod conformance;
 pub mod deployment;
 pub mod error;
 pub mod forecast;
-mod limit;
 pub mod memory;
 pub mod namespaces;
 pub mod query;
@@ -36,11 +35,11 @@ pub mod token;
 pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, MemberId, Owner, Ready, ReadyCursor, ReadyLane,
 };
-pub use command::{Answer, Command, Operation, Outcome, Refusal};
+pub use command::{Answer, Command, Operation, Outcome};
 pub use deployment::{Coordinators, Deployment, Repaired};
+pub use duly_core::refusal::{Limit, Refusal};
 pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
-pub use limit::Limit;
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
 pub use store::{Store, StoreFuture};

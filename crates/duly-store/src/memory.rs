@@ -6,8 +6,8 @@
 //!
 //! * every call first catches up with the clock (ended leases, expired firings, outlived tombstones),
 //!   so that nothing depends on who calls how often;
-//! * whether something may happen is asked of [`duly_core::lifecycle::decide`], and how the record
-//!   then looks is left to the methods of [`duly_core::Timer`];
+//! * what an operation or a verdict does is asked of [`duly_core::operate`] and [`duly_core::settle`]; apart
+//!   from this core it shares no code with the stores that it checks;
 //! * three clocks (`memory/clock.rs`): *wall* decides what is due, *boot* measures leases, and
 //!   *steady* (wall at open plus boot time since) measures the waits between attempts, so that a
 //!   step of the wall clock neither hastens nor delays a retry.
@@ -16,7 +16,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
+use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, settle::LeaseLoss, shard::ShardId};
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -30,15 +30,13 @@ use crate::{
 };
 
 mod apply;
+mod catch_up;
 mod claim;
 mod clock;
 mod coordinator;
-mod import;
 mod lanes;
-mod letters;
 mod members;
 mod namespaces;
-mod overdue;
 mod read;
 mod settle;
 mod space;
@@ -82,7 +80,8 @@ impl MemoryStore {
     /// attempts count, consumers' leases run on. Answers how many ended. The maps stay, so this
     /// says nothing about durability; it lets the cases about restarts be tried on the reference.
     pub fn reopen(&self) -> u64 {
-        self.change(|state, now| state.release(|owner| matches!(owner, Owner::Node(_)), now))
+        let of_nodes = |owner| matches!(owner, Owner::Node(_));
+        self.change(|state, now| state.release(of_nodes, LeaseLoss::Restarted, now))
     }
 
     /// Looks at the caught-up state.
@@ -165,7 +164,8 @@ impl Store for MemoryStore {
             if let Some(members) = &self.members {
                 members.release(run);
             }
-            Ok(self.change(|state, now| state.release(|holder| holder == owner, now)))
+            let is_its = |holder| holder == owner;
+            Ok(self.change(|state, now| state.release(is_its, LeaseLoss::NodeGone, now)))
         }
         .boxed()
     }
@@ -180,7 +180,7 @@ impl Store for MemoryStore {
         async move {
             own(shard)?;
             let view = self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now));
-            view.map(|view| view.check_memory(bytes_max).map(|()| view)).transpose()
+            view.map(|view| Ok(view.check_memory(bytes_max).map(|()| view)?)).transpose()
         }
         .boxed()
     }

@@ -1,145 +1,16 @@
 //! Reading: one timer, lists, counts.
 
+pub use duly_core::view::{Body, TimerView};
 use duly_core::{
-    Incarnation, Millis, NamespaceName, State, Timer, TimerId, Timestamp, Tombstone,
-    destination::LaneKey, shard::ShardId, tombstone::Ended,
+    Incarnation, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
+    shard::ShardId,
 };
-
-mod memory;
 
 /// Most timers of one page.
 pub const PAGE_MAX: usize = 1_000;
 
 /// Bytes of memory that a page takes at most, unless its request says otherwise.
 pub const PAGE_BYTES: u64 = 4 << 20;
-
-/// A timer as it is answered: from its record, or from its tombstone.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TimerView {
-    /// The namespace.
-    pub namespace: NamespaceName,
-    /// The state, by the store's clock at the time of the answer.
-    pub state: State,
-    /// Record or tombstone.
-    pub body: Body,
-    /// When the lease ends, while in flight.
-    pub leased_until: Option<Timestamp>,
-    /// The attempt under way, while in flight.
-    pub attempt_under_way: Option<u32>,
-    /// When that attempt was claimed.
-    pub claimed_at: Option<Timestamp>,
-}
-
-/// What is known of a timer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Body {
-    /// Everything.
-    Whole(Box<Timer>),
-    /// It has ended.
-    Tombstone(Box<Tombstone>),
-}
-
-impl TimerView {
-    /// A view of a timer that is not in flight.
-    pub fn whole(namespace: NamespaceName, state: State, timer: Timer) -> Self {
-        Self {
-            namespace,
-            state,
-            body: Body::Whole(Box::new(timer)),
-            leased_until: None,
-            attempt_under_way: None,
-            claimed_at: None,
-        }
-    }
-
-    /// A view of a tombstone.
-    pub fn tombstone(namespace: NamespaceName, tombstone: Tombstone) -> Self {
-        Self {
-            namespace,
-            state: tombstone.ended.state(),
-            body: Body::Tombstone(Box::new(tombstone)),
-            leased_until: None,
-            attempt_under_way: None,
-            claimed_at: None,
-        }
-    }
-
-    /// The timer's id.
-    pub fn id(&self) -> &TimerId {
-        match &self.body {
-            Body::Whole(timer) => &timer.id,
-            Body::Tombstone(tombstone) => &tombstone.id,
-        }
-    }
-
-    /// Whether this is the timer, as far as what is left of it tells: the tombstone of a cancelled one may be
-    /// of any. A dead letter is one firing of it.
-    pub fn is_of(&self, timer: &Timer) -> bool {
-        match &self.body {
-            Body::Whole(_) if self.state == State::Dead => self.is_of_firing(timer),
-            Body::Whole(own) => own.incarnation == timer.incarnation,
-            Body::Tombstone(tombstone) => {
-                let own = tombstone.details.as_ref();
-                tombstone.ended == Ended::Cancelled
-                    || own.is_none_or(|own| own.incarnation == timer.incarnation)
-            }
-        }
-    }
-
-    /// Whether this is the timer with the firing that it is at, so that their delivery ids are one; of a
-    /// cancelled one nothing is said.
-    pub fn is_of_firing(&self, timer: &Timer) -> bool {
-        let firing = (timer.incarnation, timer.occurrence);
-        match &self.body {
-            Body::Whole(own) => (own.incarnation, own.occurrence) == firing,
-            Body::Tombstone(tombstone) => {
-                let own = tombstone.details.as_ref().filter(|_| tombstone.ended == Ended::Finished);
-                own.is_some_and(|own| (own.incarnation, own.occurrence) == firing)
-            }
-        }
-    }
-
-    /// When it is, or was, due.
-    pub fn due_at(&self) -> Timestamp {
-        match &self.body {
-            Body::Whole(timer) => timer.due_at,
-            Body::Tombstone(tombstone) => tombstone.due_at,
-        }
-    }
-
-    /// Its revision, if known.
-    pub fn revision(&self) -> Option<u32> {
-        match &self.body {
-            Body::Whole(timer) => Some(timer.revision),
-            Body::Tombstone(tombstone) => tombstone.details.as_ref().map(|d| d.revision),
-        }
-    }
-
-    /// Attempts begun, the one under way included.
-    pub fn attempts(&self) -> u32 {
-        let ended = match &self.body {
-            Body::Whole(timer) => timer.attempts,
-            Body::Tombstone(tombstone) => tombstone.attempts,
-        };
-        self.attempt_under_way.unwrap_or(ended).max(ended)
-    }
-
-    /// Whether an attempt may have arrived although nobody confirmed it.
-    pub fn maybe_delivered(&self) -> bool {
-        match &self.body {
-            Body::Whole(timer) => timer.maybe_delivered,
-            Body::Tombstone(tombstone) => tombstone.maybe_delivered,
-        }
-    }
-
-    /// The whole record, if it is more than a tombstone.
-    pub fn timer(&self) -> Option<&Timer> {
-        match &self.body {
-            Body::Whole(timer) => Some(timer),
-            Body::Tombstone(_) => None,
-        }
-    }
-}
 
 /// Which timers to list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,16 +24,16 @@ const EVENTS: [(&str, Event); 19] = [
     ("purge", Event::Purge),
 ];
 
-fn word(decision: Decision) -> String {
-    match decision {
-        Decision::Create => "create".into(),
-        Decision::Replace => "replace".into(),
-        Decision::Existing => "existing".into(),
-        Decision::Change => "change".into(),
-        Decision::Move(state) => format!("→{state}"),
-        Decision::Already => "already".into(),
-        Decision::Remove => "remove".into(),
-        Decision::Refuse(code) => format!("!{}", code.as_str()),
+fn word(transition: Transition) -> String {
+    match transition {
+        Transition::Create => "create".into(),
+        Transition::Replace => "replace".into(),
+        Transition::Existing => "existing".into(),
+        Transition::Change => "change".into(),
+        Transition::Move(state) => format!("→{state}"),
+        Transition::Already => "already".into(),
+        Transition::Remove => "remove".into(),
+        Transition::Refuse(code) => format!("!{}", code.as_str()),
     }
 }
 
@@ -47,7 +47,7 @@ fn render() -> String {
     for (name, event) in EVENTS {
         text += name;
         for state in states.clone() {
-            text += &format!(" | {}", word(decide(state, event)));
+            text += &format!(" | {}", word(transition(state, event)));
         }
         text.push('\n');
     }
@@ -67,10 +67,10 @@ fn p4_p5_p6_p8_the_table_is_the_code() {
 #[test]
 fn p4_nothing_leaves_cancelled_but_a_new_schedule() {
     for (name, event) in EVENTS {
-        let decision = decide(Some(State::Cancelled), event);
+        let decision = transition(Some(State::Cancelled), event);
         let harmless = match decision {
-            Decision::Create => name.starts_with("schedule"),
-            Decision::Existing | Decision::Already | Decision::Refuse(_) => true,
+            Transition::Create => name.starts_with("schedule"),
+            Transition::Existing | Transition::Already | Transition::Refuse(_) => true,
             _ => false,
         };
         assert!(harmless, "{name}: {decision:?}");
@@ -81,10 +81,10 @@ fn p4_nothing_leaves_cancelled_but_a_new_schedule() {
 fn p3_only_ack_and_cancel_and_purge_end_a_firing() {
     for state in State::ALL.into_iter().filter(|s| s.is_pending() || *s == State::Dead) {
         for (name, event) in EVENTS {
-            let decision = decide(Some(state), event);
+            let decision = transition(Some(state), event);
             let ends = matches!(
                 decision,
-                Decision::Move(State::Finished | State::Cancelled) | Decision::Remove
+                Transition::Move(State::Finished | State::Cancelled) | Transition::Remove
             );
             assert_eq!(ends, ends && ["ack", "cancel", "purge"].contains(&name), "{name}");
         }

@@ -12,7 +12,7 @@ use duly_core::{
 use duly_sink::{Envelope, Sink};
 use duly_store::{
     Answer, Command, Operation, Outcome, Store, TimerView,
-    command::Letter,
+    command::DeadLetterId,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Put, Secrets},
@@ -224,7 +224,7 @@ impl World {
 
     /// Sends a dead letter again, at once.
     pub(super) async fn redrive(&self, id: &str) {
-        let letter = Letter::Timer(TimerId::new(id).unwrap());
+        let letter = DeadLetterId::Timer(TimerId::new(id).unwrap());
         let outcome = self.one(Operation::Redrive { letter, delay: Millis::ZERO }).await;
         assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     }

@@ -146,7 +146,7 @@ async fn cancel(
             // Ended since it was listed, or another one, or with an attempt under way.
             Ok(
                 Outcome::Cancelled { .. }
-                | Outcome::Refused(Refusal::State { .. } | Refusal::NotFound(_)),
+                | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }),
             ) => out.skipped += 1,
             Ok(Outcome::Refused(refusal)) => {
                 failed = Some(Problem::refused(refusal, Asked::Cancel, ""));

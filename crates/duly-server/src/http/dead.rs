@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, shard::ShardId};
 use duly_store::{
     Answer, Command, Operation, Outcome,
-    command::Letter,
+    command::DeadLetterId,
     query::{Body, ListRequest, ListState, PAGE_MAX, Position},
 };
 use futures::future::join_all;
@@ -89,7 +89,7 @@ enum Fate {
 
 impl Fate {
     /// The operation on the letter with this number, from 0.
-    fn of(self, letter: Letter, number: u64) -> Operation {
+    fn of(self, letter: DeadLetterId, number: u64) -> Operation {
         match self {
             Self::Redrive(spacing) => Operation::Redrive { letter, delay: spacing.delay(number) },
             Self::Purge => Operation::Purge { letter },
@@ -123,7 +123,7 @@ async fn deal_with(
 async fn named(
     app: &App,
     namespace: &NamespaceName,
-    letters: Vec<Result<Letter, Invalid>>,
+    letters: Vec<Result<DeadLetterId, Invalid>>,
     fate: Fate,
 ) -> Result<Done, Problem> {
     let mut done = Done::default();
@@ -174,7 +174,9 @@ async fn all(
         let Read { value: page, share: _share, rest: _rest } =
             app.read_page(request.clone()).await?;
         let letters = page.timers.iter().filter_map(|view| match &view.body {
-            Body::Whole(timer) => Some(Letter::Delivery(timer.delivery_id(namespace.as_str()))),
+            Body::Whole(timer) => {
+                Some(DeadLetterId::Delivery(timer.delivery_id(namespace.as_str())))
+            }
             Body::Tombstone(_) => None,
         });
         let operations: Vec<_> =

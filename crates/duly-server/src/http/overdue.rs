@@ -100,7 +100,7 @@ async fn give_up(
         match outcome {
             Ok(Outcome::Changed(_)) => *dead_lettered += 1,
             // Claimed, cancelled, moved or given up since it was listed.
-            Ok(Outcome::Refused(Refusal::State { .. } | Refusal::NotFound(_))) => {}
+            Ok(Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. })) => {}
             Ok(Outcome::Refused(refusal)) => {
                 failed = Some(Problem::refused(refusal, Asked::DeadLetter, ""));
             }

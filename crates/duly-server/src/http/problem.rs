@@ -114,7 +114,12 @@ impl Problem {
     pub(crate) fn with(mut self, refusal: Refusal) -> Self {
         let out = &mut self.0;
         match refusal {
-            Refusal::Invalid(_) | Refusal::UnknownNamespace(_) | Refusal::NotFound(_) => {}
+            Refusal::Invalid(_)
+            | Refusal::DelayTooLong { .. }
+            | Refusal::UnknownNamespace(_)
+            | Refusal::UnknownTimer { .. }
+            | Refusal::UnknownDeadLetter { .. }
+            | Refusal::PayloadLost { .. } => {}
             Refusal::State { state, code, leased_until, attempts, maybe_delivered, .. } => {
                 out.retry_after_ms = (code == Code::InFlight).then_some(IN_FLIGHT_WAIT_MS);
                 out.state = Some(state);
@@ -134,7 +139,7 @@ impl Problem {
                 out.seen = Some(format!("{bytes} bytes"));
                 out.allowed = Some(format!("at most {bytes_max} bytes"));
             }
-            Refusal::Exhausted { retry_after, .. } => {
+            Refusal::QuotaExceeded { retry_after, .. } | Refusal::Exhausted { retry_after, .. } => {
                 out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
             }
         }

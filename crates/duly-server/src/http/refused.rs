@@ -65,8 +65,10 @@ impl Problem {
     /// Why the store refused what was asked for. `path` is the operation's place in the body, in
     /// front of the field at fault; empty where the operation is the body.
     pub(crate) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
+        if let Some(invalid) = refusal.invalid() {
+            return invalid.within(path).into();
+        }
         let problem = match refusal {
-            Refusal::Invalid(invalid) => return invalid.within(path).into(),
             Refusal::UnknownNamespace(name) => Self::no_namespace(name.as_str()),
             refusal => Self::new(refusal.code(), detail(&refusal, asked)).with(refusal),
         };
@@ -77,20 +79,21 @@ impl Problem {
 
 fn detail(refusal: &Refusal, asked: Asked) -> String {
     match refusal {
-        Refusal::NotFound(_) if asked == Asked::Letter => {
+        Refusal::UnknownTimer { .. } => format!("{refusal}: {KNOWN_TIMERS}"),
+        Refusal::UnknownDeadLetter { .. } => {
             format!("{refusal}: GET …/timers?state=dead lists them")
         }
-        Refusal::NotFound(_) => format!("{refusal}: {KNOWN_TIMERS}"),
+        Refusal::PayloadLost { .. } => {
+            format!("{refusal}: it cannot be sent again; purge it, and schedule a new timer")
+        }
         Refusal::State { id, state, code, leased_until, .. } => {
             let until =
                 leased_until.map_or_else(String::new, |until| format!(", leased until {until}"));
             let (id, words) = (shorten(id.as_str()), words(*state));
             format!("timer {id} is {words}{until}: {}", advice(asked, *state, *code))
         }
-        Refusal::Revision { id, expected, actual } => format!(
-            "timer {} has revision {actual}, not {expected}: read it, and repeat the call with the \
-             revision it has if it is still wanted",
-            shorten(id.as_str())
+        Refusal::Revision { .. } => format!(
+            "{refusal}: read it, and repeat the call with the revision it has if it is still wanted"
         ),
         Refusal::PayloadTooLarge { bytes, .. } if *bytes > PAYLOAD_BYTES_HARD => format!(
             "{refusal}, and none more than {PAYLOAD_BYTES_HARD}: send a smaller one, or a reference \

@@ -31,7 +31,10 @@ pub fn record(kind: Kind, outcome: &Outcome) {
         let pairs = OPERATIONS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
         pairs.map(|(k, o)| counter!(OPERATIONS_TOTAL, "operation" => k, "outcome" => o)).collect()
     });
-    if let Outcome::Refused(Refusal::Exhausted { limit, .. }) = outcome {
+    if let Outcome::Refused(
+        Refusal::Exhausted { limit, .. } | Refusal::QuotaExceeded { quota: limit, .. },
+    ) = outcome
+    {
         counter!(LIMIT_REFUSALS_TOTAL, "limit" => limit.as_str()).increment(1);
     }
     let outcome = match outcome {

@@ -1,7 +1,7 @@
 //! Dead letters on the wire: which to redrive or purge.
 
 use duly_core::{DeliveryId, Invalid, Millis, TimerId, retry::BACKOFF_MAX};
-use duly_store::command::Letter;
+use duly_store::command::DeadLetterId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -51,7 +51,7 @@ pub struct PurgeIn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// These. A name that is not one is an error of that item.
-    Named(Vec<Result<Letter, Invalid>>),
+    Named(Vec<Result<DeadLetterId, Invalid>>),
     /// Every one of the namespace, from a cursor on.
     All(Option<String>),
 }
@@ -124,9 +124,11 @@ fn select(
         return Err(Invalid::unseen("cursor", "left out except with all"));
     }
     match (ids, delivery_ids, all) {
-        (Some(ids), None, None) => named("ids", &ids, |id| TimerId::new(id).map(Letter::Timer)),
+        (Some(ids), None, None) => {
+            named("ids", &ids, |id| TimerId::new(id).map(DeadLetterId::Timer))
+        }
         (None, Some(ids), None) => {
-            named("delivery_ids", &ids, |id| DeliveryId::parse(id).map(Letter::Delivery))
+            named("delivery_ids", &ids, |id| DeliveryId::parse(id).map(DeadLetterId::Delivery))
         }
         (None, None, Some(_)) => Ok(Selection::All(cursor)),
         _ => Err(Invalid::unseen("body", ONE_SELECTION)),
@@ -136,7 +138,7 @@ fn select(
 fn named(
     field: &str,
     texts: &[String],
-    parse: impl Fn(&str) -> Result<Letter, Invalid>,
+    parse: impl Fn(&str) -> Result<DeadLetterId, Invalid>,
 ) -> Result<Selection, Invalid> {
     if texts.len() > LETTERS_MAX {
         return Err(Invalid {

@@ -13,7 +13,7 @@ use crate::{
     format::{
         DecodeError,
         fields::Reader,
-        record::{self, Cause, HEADER_BYTES, Header},
+        record::{self, Cause, HEADER_BYTES, Header, cause_of},
         settings, timer, tombstone,
     },
     index::{Key, NAMESPACE_MAX},
@@ -50,13 +50,13 @@ impl Effect {
         let r = &mut reader;
         let effect = match kind {
             record::PENDING => {
-                let (cause, timer) = (Cause::from_u8(cause)?, Timer::skim(r)?);
+                let (cause, timer) = (cause_of(cause)?, Timer::skim(r)?);
                 let redriven = (cause == Cause::Redriven).then(|| timer.firing()).transpose()?;
                 let key = key(timer.id);
                 Self::pending(timer.pending(key, cause), redriven)
             }
             record::DEAD => {
-                let (cause, timer) = (Cause::from_u8(cause)?, Timer::skim(r)?);
+                let (cause, timer) = (cause_of(cause)?, Timer::skim(r)?);
                 let (died_ms, died_of) =
                     timer.dead_letter.unwrap_or((timer.due_ms, DiedOf::Firing));
                 let firing = Box::new(timer.firing()?);

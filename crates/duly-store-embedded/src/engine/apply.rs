@@ -1,10 +1,10 @@
-//! Commands: what one does is found by its operation, where it is found by its key.
+//! Commands, one after another.
 //!
 //! The keys of a few commands are made ahead and their places in the index fetched at once: in a
 //! large index nearly every search waits for memory, and many can wait together.
 
-use duly_core::NamespaceName;
-use duly_store::{Command, Operation, Outcome, Refusal, command::Letter};
+use duly_core::{NamespaceName, TimerId, operate::DeadLetterId};
+use duly_store::{Command, Outcome, Refusal};
 
 use crate::index::Key;
 
@@ -55,20 +55,12 @@ impl Engine {
                 _ => self.namespaces.number_of(&command.namespace),
             };
             known = Some((&command.namespace, number));
-            keys.push(number.map(|number| match &command.operation {
-                Operation::Schedule { schedule, .. } => self.key(number, schedule.id.as_str()),
-                Operation::Import { timer } => self.key(number, timer.id.as_str()),
-                Operation::Reschedule { id, .. }
-                | Operation::Cancel { id, .. }
-                | Operation::CancelSeen { id, .. }
-                | Operation::Fire { id }
-                | Operation::DeadLetter { id, .. }
-                | Operation::Redrive { letter: Letter::Timer(id), .. }
-                | Operation::Purge { letter: Letter::Timer(id) } => self.key(number, id.as_str()),
-                Operation::Redrive { letter: Letter::Delivery(delivery), .. }
-                | Operation::Purge { letter: Letter::Delivery(delivery) } => {
-                    letters::key_of(self.hash_key, number, *delivery)
+            let operation = &command.operation;
+            keys.push(number.map(|number| match (operation.id(), operation.letter()) {
+                (None, Some(DeadLetterId::Delivery(delivery_id))) => {
+                    letters::key_of(self.hash_key, number, *delivery_id)
                 }
+                (id, _) => self.key(number, id.map_or("", TimerId::as_str)),
             }));
         }
     }
@@ -78,38 +70,16 @@ impl Engine {
             return Outcome::Failed(error);
         }
         let answer = command.answer;
-        match self.try_apply(key, command) {
+        let Some(key) = key else {
+            return Outcome::Refused(Refusal::UnknownNamespace(command.namespace));
+        };
+        match self.operate(key, command) {
             Ok(outcome) => outcome.answering(answer),
             Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
             Err(Stop::Unread(error) | Stop::NotNow(error)) => Outcome::Failed(error),
             Err(Stop::Terminal) => Outcome::Failed(duly_store::Error::InDoubt {
                 reason: self.terminal_error.clone().unwrap_or_else(|| "a write failed".into()),
             }),
-        }
-    }
-
-    fn try_apply(&mut self, key: Option<Key>, command: Command) -> Result<Outcome, Stop> {
-        let Command { namespace: name, operation, answer } = command;
-        let Some(key) = key else {
-            return Err(Stop::Refused(Refusal::UnknownNamespace(name)));
-        };
-        let number = key.namespace();
-        match operation {
-            Operation::Schedule { schedule, if_exists } => {
-                self.schedule(key, &name, *schedule, if_exists, answer)
-            }
-            Operation::Import { timer } => self.import(key, &name, timer),
-            Operation::Reschedule { id, patch, if_revision } => {
-                self.reschedule(key, &name, &id, *patch, if_revision, answer)
-            }
-            Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
-            Operation::CancelSeen { id, seen } => self.cancel_seen(key, &name, &id, seen),
-            Operation::Fire { id } => self.fire(key, &name, &id, answer),
-            Operation::DeadLetter { id, if_due_by } => {
-                self.dead_letter_overdue(key, &name, &id, if_due_by)
-            }
-            Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
-            Operation::Purge { letter } => self.purge(number, &name, &letter),
         }
     }
 }

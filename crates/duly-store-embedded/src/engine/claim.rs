@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use duly_core::{
-    Destination, Settings, State, Timer, Timestamp,
+    State, Timer, Timestamp,
     headers::Headers,
-    lifecycle::{self, Decision, Event},
+    lifecycle::{Event, Transition, transition},
 };
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
 
@@ -150,16 +150,15 @@ impl Engine {
                 return Ok(Taken::Passed);
             }
         };
-        if self.is_expired(&timer) {
-            self.settled(|engine| engine.give_up_expired(key, timer))?;
+        let Some(timer) = self.settled(|engine| engine.expire_timer(key, timer))? else {
             return Ok(Taken::Passed);
-        }
+        };
         if timer.due_at > self.now.wall() {
             // The wall clock stepped back behind a retry's due time.
             self.hold_back_retry(key, entry);
             return Ok(Taken::Passed);
         }
-        let bytes = firing_bytes(&timer);
+        let bytes = timer.content_bytes();
         if room.granted && bytes > room.bytes {
             return Ok(Taken::NoRoom);
         }
@@ -253,8 +252,8 @@ impl Engine {
     ) -> Result<Firing, Error> {
         let key = entry.key(number);
         let state = self.state_of(entry);
-        let decision = lifecycle::decide(Some(state), Event::Claim);
-        assert_eq!(decision, Decision::Move(State::InFlight), "only a due firing is claimed");
+        let allowed = transition(Some(state), Event::Claim);
+        assert_eq!(allowed, Transition::Move(State::InFlight), "only a due firing is claimed");
         assert!(timer.due_at <= self.now.wall(), "P2: a claim before the due time");
         let settings = Arc::clone(&self.namespace(number).settings);
         let nonce = self.random_u64();
@@ -278,26 +277,15 @@ impl Engine {
         let claimable_at = self.wall_of(entry);
         self.settled(|engine| engine.write_keyed(key, &record))?;
         self.leases.keep_head(key, || head_of(&timer));
-        Ok(Firing {
-            token: leases::token(key, nonce),
-            delivery_id: timer.delivery_id(lane.namespace.as_str()),
-            namespace: lane.namespace.clone(),
-            occurrence: timer.occurrence,
-            attempt,
-            budget_from: timer.budget_from,
-            due_at: timer.due_at,
+        let leased_until = lease.map(|_| until);
+        Ok(Firing::new(
+            *timer,
+            leases::token(key, nonce),
+            lane,
             claimable_at,
-            claimable_since: timer.claimable_since(claimable_at),
-            leased_until: lease.map(|_| until),
-            lane: lane.key.clone(),
-            destination: destination_of(&timer, &settings),
-            id: timer.id,
-            headers: timer.headers,
-            payload: timer.payload,
-            slot_key: timer.slot_key,
-            trace_parent: timer.trace_parent,
+            leased_until,
             settings,
-        })
+        ))
     }
 
     /// When an entry became claimable, by the wall clock.
@@ -360,14 +348,4 @@ fn head_of(timer: &Timer) -> Timer {
         trace_parent: None,
         ..*timer
     }
-}
-
-fn firing_bytes(timer: &Timer) -> u64 {
-    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    let headers: usize = timer.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    (payload + headers) as u64
-}
-
-fn destination_of(timer: &Timer, settings: &Settings) -> Destination {
-    timer.destination.clone().unwrap_or_else(|| settings.destination.clone())
 }

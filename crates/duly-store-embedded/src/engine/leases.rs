@@ -3,7 +3,9 @@
 //! A token's own bytes are the timer's packed key and the lease's random nonce. The nonce is what
 //! fences: a lease that ended and was granted again has another one.
 
-use duly_core::{Timer, Timestamp, shard::ShardId};
+use std::time::Duration;
+
+use duly_core::{Timer, Timestamp, settle::Held, shard::ShardId};
 use duly_store::Token;
 use rustc_hash::FxHashMap;
 
@@ -37,6 +39,17 @@ impl Lease {
         layout::Lease { key: key.pack(), nonce, attempt, node, claimed_at, lease_ms, until }
     }
 
+    /// The lease as the core asks for it.
+    pub(crate) const fn held(&self, boot_ms: u64) -> Held {
+        Held {
+            nonce: self.nonce,
+            attempt: self.attempt,
+            claimed_at: self.claimed_at,
+            held_for: Duration::from_millis(boot_ms.saturating_sub(self.claimed_boot_ms)),
+            ends: self.node.is_none(),
+        }
+    }
+
     /// When it ends, by the wall clock; a node's has no end.
     pub(crate) fn leased_until(&self) -> Option<Timestamp> {
         self.node.is_none().then_some(self.until)
@@ -49,14 +62,14 @@ pub(crate) const PARTS: usize = 256;
 /// All leases, by timer.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    maps: Box<[FxHashMap<Key, Held>]>,
+    maps: Box<[FxHashMap<Key, Kept>]>,
     len: usize,
     /// How many have a head.
     heads: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Kept {
     lease: Lease,
     /// The timer as it was claimed, without payload and headers: an ack reads nothing.
     head: Option<Box<Timer>>,
@@ -82,7 +95,7 @@ impl Leases {
     }
 
     pub(crate) fn put(&mut self, key: Key, lease: Lease) {
-        match self.maps[map_of(key)].insert(key, Held { lease, head: None }) {
+        match self.maps[map_of(key)].insert(key, Kept { lease, head: None }) {
             Some(old) => self.heads -= usize::from(old.head.is_some()),
             None => self.len += 1,
         }
@@ -98,9 +111,9 @@ impl Leases {
         }
     }
 
-    /// Whether the head of a leased timer was kept.
-    pub(crate) fn has_head(&self, key: Key) -> bool {
-        self.maps[map_of(key)].get(&key).is_some_and(|held| held.head.is_some())
+    /// The head of a leased timer, if it was kept.
+    pub(crate) fn head(&self, key: Key) -> Option<&Timer> {
+        self.maps[map_of(key)].get(&key)?.head.as_deref()
     }
 
     /// The head of a leased timer, if it was kept, for who is about to end the lease.

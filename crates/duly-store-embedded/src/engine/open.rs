@@ -333,7 +333,7 @@ impl Engine {
             .flat_map(|part| self.leases.keys_where(part, |lease| lease.node.is_some()));
         let held: Vec<_> = held.collect();
         for key in &held {
-            self.end_lease(*key, "the server stopped before a verdict");
+            self.end_lease(*key, duly_core::settle::LeaseLoss::Restarted);
         }
         held.len() as u64
     }

@@ -1,17 +1,15 @@
 //! Settle: what the holder of a lease says. A token whose lease is lost changes nothing (P8).
 
 use duly_core::{
-    Millis, State, Tombstone,
-    lifecycle::{self, Decision, Event},
-    namespace::LEASE_MAX,
-    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, SettledToken, Verdict, Wait},
-    tombstone::Ended,
+    Millis, TimerId,
+    operate::{Effect, Level},
+    settle::{self, LeaseLoss},
 };
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
 use crate::{
     files::ReadError,
-    format::record::{self, Cause, Record},
+    format::record::{self, Record},
     index::{Entry, Key},
 };
 
@@ -87,15 +85,16 @@ impl Engine {
         let is_over = lease.is_some_and(|lease| lease.ends_boot_ms <= self.now.boot_ms);
         if is_over {
             // Among very many that ended at once it had not its turn yet.
-            self.end_lease(key, "the lease ended before a verdict");
+            self.end_lease(key, LeaseLoss::Ended);
         }
         let lease = lease.filter(|_| !is_over);
         let (Some(lease), Some(entry)) = (lease, self.namespaces.live(key)) else {
             allowance.spend(LOOK_BACK_BYTES);
             return self.settled_before(key, nonce, &settlement.verdict);
         };
-        let needs_record = settlement.verdict != SettleVerdict::Ack || !self.leases.has_head(key);
-        allowance.spend(if needs_record { entry.location().bytes_estimate() } else { 0 });
+        let is_at_hand =
+            settlement.verdict.level() == Level::Head && self.leases.head(key).is_some();
+        allowance.spend(if is_at_hand { 0 } else { entry.location().bytes_estimate() });
         self.settled(|engine| engine.take_verdict(key, &entry, &lease, &settlement.verdict))
     }
 
@@ -106,118 +105,73 @@ impl Engine {
         lease: &Lease,
         verdict: &SettleVerdict,
     ) -> Result<SettleOutcome, Stop> {
-        let head = if *verdict == SettleVerdict::Ack { self.leases.take_head(key) } else { None };
-        let loaded = head.map_or_else(|| self.load_timer(entry.location()), Ok);
-        let mut timer = match loaded {
+        let head = match verdict {
+            SettleVerdict::Ack => self.leases.take_head(key),
+            SettleVerdict::Extend { .. } => self.leases.head(key).cloned().map(Box::new),
+            _ => None,
+        };
+        let timer = match head.map_or_else(|| self.load_timer(entry.location()), Ok) {
             Ok(timer) => timer,
             Err(error) => {
                 self.quarantine(key, entry, &error)?;
                 return Ok(SettleOutcome::Dead);
             }
         };
-        let attempt =
-            |outcome, reason: &str| Attempt::new(lease.attempt, lease.claimed_at, outcome, reason);
-        let settled = |verdict| Some(SettledToken { nonce: lease.nonce, verdict });
-        match verdict {
-            SettleVerdict::Ack => {
-                assert_allowed(Event::Ack);
-                timer.attempt_concluded(attempt(AttemptOutcome::Delivered, ""));
-                timer.last_settled = settled(Verdict::Ack);
-                let tombstone = Tombstone::of(&timer, Ended::Finished, self.now.wall());
-                self.write_ended(key, tombstone)?;
-                Ok(SettleOutcome::Ok)
-            }
-            SettleVerdict::Retry { wait, outcome, reason } => {
-                timer.last_settled = settled(Verdict::Retry);
-                let ended = attempt(*outcome, reason);
-                let since = self.now.steady();
-                match self.fail_attempt(key, timer, ended, capped(*wait), since)? {
-                    Next::Retry(_) => Ok(SettleOutcome::Ok),
-                    Next::Dead => Ok(SettleOutcome::Dead),
-                }
-            }
-            SettleVerdict::Dead { reason } => {
-                assert_allowed(Event::DeadLetter);
-                timer.attempt_concluded(attempt(AttemptOutcome::Rejected, reason));
-                timer.last_settled = settled(Verdict::Dead);
-                timer.die(self.now.wall(), DeadLetterReason::Rejected);
-                self.write_keyed(key, &Record::Dead(Cause::AttemptFailed, timer))?;
-                Ok(SettleOutcome::Ok)
-            }
-            SettleVerdict::Extend { lease: extension } => {
-                // A node's lease has no end to move.
-                if lease.node.is_none() {
-                    self.extend(key, timer.id.clone(), lease, *extension)?;
-                }
-                Ok(SettleOutcome::Ok)
-            }
-            SettleVerdict::Release => {
-                assert_allowed(Event::Release);
-                timer.last_settled = settled(Verdict::Release);
-                self.write_keyed(key, &Record::Pending(Cause::Released, timer))?;
-                Ok(SettleOutcome::Ok)
-            }
+        let (id, held) = (timer.id.clone(), lease.held(self.now.boot_ms));
+        let (effect, outcome) = self.with_context(key.namespace(), 0, |context| {
+            settle::settle(timer, &held, verdict, context)
+        });
+        match effect {
+            Some(Effect::Extend(left)) => self.extend(key, id, lease, left)?,
+            Some(effect) => drop(self.persist(key, effect)?),
+            None => {}
         }
+        Ok(outcome)
     }
 
-    fn extend(
-        &mut self,
-        key: Key,
-        id: duly_core::TimerId,
-        lease: &Lease,
-        extension: Millis,
-    ) -> Result<(), Stop> {
-        let held_ms = self.now.boot_ms.saturating_sub(lease.claimed_boot_ms);
-        let left_ms = LEASE_MAX.ms().saturating_sub(held_ms);
-        let lease_ms = extension.ms().min(left_ms);
+    fn extend(&mut self, key: Key, id: TimerId, lease: &Lease, left: Millis) -> Result<(), Stop> {
         let record = Record::Lease(record::Lease {
             id,
             nonce: lease.nonce,
             attempt: lease.attempt,
             node: lease.node,
             claimed_at: lease.claimed_at,
-            lease_ms,
-            until: self.now.wall().saturating_add(Millis::from_ms(lease_ms)),
+            lease_ms: left.ms(),
+            until: self.now.wall().saturating_add(left),
             extends: true,
         });
-        self.write_keyed(key, &record)
+        // The lease that is written takes the place of the one that has the head.
+        let head = self.leases.take_head(key);
+        let written = self.write_keyed(key, &record);
+        if let Some(head) = head {
+            self.leases.keep_head(key, || *head);
+        }
+        written
     }
 
-    /// Whether the same token was settled the same way before.
+    /// The outcome for a token that holds no lease.
     fn settled_before(
         &self,
         key: Key,
         nonce: u64,
         verdict: &SettleVerdict,
     ) -> Result<SettleOutcome, Error> {
-        let Some(verdict) = verdict_of(verdict) else {
-            return Ok(SettleOutcome::LeaseLost);
-        };
         let damaged = |error: ReadError| match &error {
             ReadError::Disk(error) => not_now(error),
             _ => Error::Damaged(error.to_string()),
         };
-        let Some(namespace) = self.namespaces.get(key.namespace()) else {
-            return Ok(SettleOutcome::LeaseLost);
-        };
         let mut known = Vec::new();
-        if let Some(entry) = namespace.live.get(key) {
-            known.push(self.load_timer(entry.location()).map_err(damaged)?.last_settled);
+        if let (Some(namespace), Some(_)) = (self.namespaces.get(key.namespace()), verdict.ending())
+        {
+            let live = namespace.live.get(key).map(|entry| entry.location());
+            for location in live.into_iter().chain(namespace.letters.of(key)) {
+                known.push(self.load_timer(location).map_err(damaged)?.last_settled);
+            }
+            if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
+                known.push(self.load_tombstone(entry.location()).map_err(damaged)?.settled());
+            }
         }
-        if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
-            // A cancelled timer forgets its tokens: most cancels do not look at the record.
-            let tombstone = self.load_tombstone(entry.location()).map_err(damaged)?;
-            let details = tombstone.details.filter(|_| tombstone.ended == Ended::Finished);
-            known.push(details.and_then(|details| details.settled));
-        }
-        for location in namespace.letters.of(key) {
-            known.push(self.load_timer(location).map_err(damaged)?.last_settled);
-        }
-        Ok(if known.contains(&Some(SettledToken { nonce, verdict })) {
-            SettleOutcome::AlreadySettled
-        } else {
-            SettleOutcome::LeaseLost
-        })
+        Ok(settle::settled_before(known, nonce, verdict))
     }
 
     /// Goes on ending the leases of a node for one share; how many there were when that is done.
@@ -232,7 +186,7 @@ impl Engine {
                     continue;
                 };
                 allowance.spend(entry.location().bytes_estimate());
-                self.end_lease(key, "the node that held the lease is gone");
+                self.end_lease(key, LeaseLoss::NodeGone);
                 releasing.ended += 1;
                 if allowance.is_spent() {
                     return None;
@@ -284,29 +238,3 @@ impl Releasing {
 const LOOK_BACK_BYTES: u64 = 4_096;
 /// Parts of all leases that one share looks through.
 const PARTS_PER_SHARE: usize = 16;
-
-/// The longest wait a holder can ask for.
-const WAIT_MAX: Millis = duly_core::retry::BACKOFF_MAX;
-
-fn capped(wait: Wait) -> Wait {
-    match wait {
-        Wait::AtLeast(wait) => Wait::AtLeast(wait.min(WAIT_MAX)),
-        Wait::Exactly(wait) => Wait::Exactly(wait.min(WAIT_MAX)),
-        Wait::Policy | Wait::None => wait,
-    }
-}
-
-const fn verdict_of(verdict: &SettleVerdict) -> Option<Verdict> {
-    match verdict {
-        SettleVerdict::Ack => Some(Verdict::Ack),
-        SettleVerdict::Retry { .. } => Some(Verdict::Retry),
-        SettleVerdict::Dead { .. } => Some(Verdict::Dead),
-        SettleVerdict::Release => Some(Verdict::Release),
-        SettleVerdict::Extend { .. } => None,
-    }
-}
-
-fn assert_allowed(event: Event) {
-    let decision = lifecycle::decide(Some(State::InFlight), event);
-    assert!(!matches!(decision, Decision::Refuse(_)), "a leased firing allows {event:?}");
-}

@@ -14,7 +14,7 @@ use duly_core::{
 use duly_store::{
     ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, SettleVerdict,
     Settlement,
-    command::{Answer, Letter},
+    command::{Answer, DeadLetterId},
     conformance::ManualClock,
     namespaces::Put,
 };
@@ -206,7 +206,7 @@ fn p5_a_change_of_a_due_timer_holds_it_back_until_the_change_is_durable() {
 fn p1_a_redriven_letter_is_claimable_once_that_is_durable() {
     let mut bench = Bench::new();
     bench.dead_letter("a");
-    let letter = Letter::Timer(id("a"));
+    let letter = DeadLetterId::Timer(id("a"));
     let redriven = bench.apply(Operation::Redrive { letter, delay: Millis::ZERO });
     assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");
     let mark = bench.write();

@@ -5,9 +5,9 @@
 //! the index is stale and dropped.
 
 use duly_core::{
-    State, Timer, Timestamp,
-    lifecycle::{self, Budget, Decision, Event},
-    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, Next, Wait},
+    Timer, Timestamp,
+    settle::{self, LeaseLoss},
+    timer::{DeadLetter, DeadLetterReason},
 };
 
 use crate::{
@@ -230,7 +230,7 @@ impl Engine {
                 if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
                     let entry = self.namespaces.live(key);
                     allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
-                    self.end_lease(key, "the lease ended before a verdict");
+                    self.end_lease(key, LeaseLoss::Ended);
                 }
             }
         }
@@ -238,59 +238,29 @@ impl Engine {
         self.popped = popped;
     }
 
-    /// Ends a lease without a verdict: the attempt counts and the firing is due again.
-    pub(super) fn end_lease(&mut self, key: Key, reason: &str) {
+    /// Ends a lease without a verdict.
+    pub(super) fn end_lease(&mut self, key: Key, loss: LeaseLoss) {
         let (Some(lease), Some(entry)) = (self.leases.get(key).copied(), self.namespaces.live(key))
         else {
             return;
         };
-        let attempt =
-            Attempt::new(lease.attempt, lease.claimed_at, AttemptOutcome::LeaseLost, reason);
+        let held = lease.held(self.now.boot_ms);
         // The firing is due again from when the lease ended, not from when that was noticed.
         let ago_ms = self.now.boot_ms.saturating_sub(lease.ends_boot_ms);
         let since = Timestamp::saturating_from_unix_ms(self.now.steady_ms.saturating_sub(ago_ms));
         let ended = match self.load_timer(entry.location()) {
-            Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None, since).map(drop),
+            Ok(timer) => {
+                let effect = self.with_context(key.namespace(), 0, |context| {
+                    settle::lose_lease(timer, &held, loss, since, context)
+                });
+                self.persist(key, effect).map(drop)
+            }
             Err(error) => self.quarantine(key, &entry, &error),
         };
         if let Some(wait_ms) = again_after_ms(&ended) {
             // No room to write it, or it cannot be read: the lease is over all the same, and tried again.
             self.lease_ends.insert(self.now.boot_ms + wait_ms, key.pack());
         }
-    }
-
-    /// Records a failed attempt whose wait begins at `since` by the steady clock; answers what
-    /// follows.
-    pub(super) fn fail_attempt(
-        &mut self,
-        key: Key,
-        mut timer: Box<Timer>,
-        attempt: Attempt,
-        wait: Wait,
-        since: Timestamp,
-    ) -> Result<Next, Stop> {
-        let number = key.namespace();
-        let namespace = self.namespace(number);
-        let settings = std::sync::Arc::clone(&namespace.settings);
-        let seed = timer.delivery_id(namespace.name.as_str()).seed();
-        let policy = timer.retry.clone();
-        let policy = policy.as_ref().unwrap_or(&settings.retry);
-        let next = timer.attempt_failed(attempt, wait, policy, seed, since);
-        let (event, record) = match next {
-            Next::Retry(_) => {
-                (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, timer))
-            }
-            Next::Dead => {
-                timer.die(self.now.wall(), DeadLetterReason::AttemptsSpent);
-                (Event::Fail(Budget::Spent), Record::Dead(Cause::AttemptFailed, timer))
-            }
-        };
-        assert!(
-            matches!(lifecycle::decide(Some(State::InFlight), event), Decision::Move(_)),
-            "a leased firing can fail"
-        );
-        self.write_keyed(key, &record)?;
-        Ok(next)
     }
 
     /// Looks up when some of the retries expire that a checkpoint brought.
@@ -335,11 +305,10 @@ impl Engine {
         self.popped = popped;
     }
 
-    /// Gives a firing up if it has expired.
+    /// Makes a dead letter of a firing under no lease if it has expired.
     fn expire_one(&mut self, key: Key, entry: &Entry) {
         let written = match self.load_timer(entry.location()) {
-            Ok(timer) if self.is_expired(&timer) => self.give_up_expired(key, timer),
-            Ok(_) => Ok(()),
+            Ok(timer) => self.expire_timer(key, timer).map(drop),
             Err(ReadError::Disk(error)) if entry.flags().has(Flags::SURFACED) => {
                 self.set_aside(key, entry, &error);
                 Ok(())
@@ -351,15 +320,18 @@ impl Engine {
         }
     }
 
-    /// Whether `expire_after` has passed: strictly later than that after due.
-    pub(super) fn is_expired(&self, timer: &Timer) -> bool {
-        timer.expires_at().is_some_and(|expires_at| self.now.wall() > expires_at)
-    }
-
-    /// Makes a dead letter of a firing that expired unclaimed.
-    pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Box<Timer>) -> Result<(), Stop> {
-        timer.die(self.now.wall(), DeadLetterReason::Expired);
-        self.write_keyed(key, &Record::Dead(Cause::Expired, timer))
+    /// Makes a dead letter of a timer under no lease if it has expired; returns it if it has not.
+    pub(super) fn expire_timer(
+        &mut self,
+        key: Key,
+        timer: Box<Timer>,
+    ) -> Result<Option<Box<Timer>>, Stop> {
+        let expired =
+            self.with_context(key.namespace(), 0, |context| settle::expire(timer, context));
+        match expired {
+            Ok(effect) => self.persist(key, effect).map(|_| None),
+            Err(timer) => Ok(Some(timer)),
+        }
     }
 
     /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that

@@ -1,7 +1,7 @@
 //! Looking at one timer: live, ended, or dead.
 
 use duly_core::{Millis, NamespaceName, State, Timer, TimerId};
-use duly_store::{Error, Refusal, TimerView, query::Body};
+use duly_store::{Error, TimerView, query::Body};
 
 use crate::{
     disk,
@@ -78,9 +78,7 @@ impl Engine {
     ) -> TimerView {
         let state = match lease {
             Some(_) => State::InFlight,
-            None if timer.next_attempt_at.is_some() => State::Retrying,
-            None if timer.due_at.unix_ms() <= self.now.wall_ms => State::Due,
-            None => State::Scheduled,
+            None => timer.unleased_state(self.now.wall()),
         };
         TimerView {
             namespace: name.clone(),
@@ -118,7 +116,7 @@ impl Engine {
             Error::Damaged(error.to_string())
         });
         let view = viewed?.filter(|view| view.id() == id);
-        view.map(|view| view.check_memory(bytes_max).map(|()| view)).transpose()
+        view.map(|view| Ok(view.check_memory(bytes_max).map(|()| view)?)).transpose()
     }
 
     pub(super) fn view(
@@ -137,25 +135,8 @@ impl Engine {
             }
             Known::Dead(location) => {
                 let timer = self.load_timer(location)?;
-                Some(TimerView::whole(name.clone(), State::Dead, *timer))
+                Some(TimerView::whole(name.clone(), State::Dead, timer))
             }
         })
-    }
-
-    /// The refusal that a state asks for, with what the caller should know of the timer.
-    pub(super) fn refuse_state(
-        &self,
-        id: &TimerId,
-        view: &TimerView,
-        code: duly_core::Code,
-    ) -> Refusal {
-        Refusal::State {
-            id: id.clone(),
-            state: view.state,
-            code,
-            leased_until: view.leased_until,
-            attempts: view.attempts(),
-            maybe_delivered: view.maybe_delivered(),
-        }
     }
 }

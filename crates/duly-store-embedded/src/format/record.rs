@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+pub(crate) use duly_core::operate::Cause;
 use duly_core::{NamespaceName, Settings, Timer, TimerId, Timestamp, Tombstone};
 use duly_store::query::Totals;
 
@@ -26,43 +27,26 @@ use super::{
 /// Bytes of a record's header.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// Why the record of a timer was written. Totals follow from it, live and at replay alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A new timer.
-    Created = 1,
-    /// A new incarnation in the place of a pending one.
-    Replaced = 2,
-    /// A caller changed it.
-    Rescheduled = 3,
-    /// An attempt failed.
-    AttemptFailed = 4,
-    /// A dead letter was sent again.
-    Redriven = 5,
-    /// It expired before a claim.
-    Expired = 6,
-    /// A lease was handed back uncounted.
-    Released = 7,
-    /// A dead letter of another store: what is pending under its id is not its firing.
-    Imported = 8,
+/// Causes by their code, from 1 on. Totals follow from them, live and at replay alike.
+const CAUSES: [Cause; 8] = [
+    Cause::Created,
+    Cause::Replaced,
+    Cause::Rescheduled,
+    Cause::AttemptFailed,
+    Cause::Redriven,
+    Cause::Expired,
+    Cause::Released,
+    Cause::Imported,
+];
+
+fn code_of(cause: Cause) -> u8 {
+    let index = CAUSES.iter().position(|known| *known == cause);
+    u8::try_from(index.expect("every cause has a code") + 1).expect("there are few causes")
 }
 
-impl Cause {
-    pub(crate) fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        [
-            Self::Created,
-            Self::Replaced,
-            Self::Rescheduled,
-            Self::AttemptFailed,
-            Self::Redriven,
-            Self::Expired,
-            Self::Released,
-            Self::Imported,
-        ]
-        .into_iter()
-        .find(|cause| *cause as u8 == value)
-        .ok_or(DecodeError::Unknown { what: "cause", value: u64::from(value) })
-    }
+pub(crate) fn cause_of(code: u8) -> Result<Cause, DecodeError> {
+    let cause = usize::from(code).checked_sub(1).and_then(|index| CAUSES.get(index));
+    cause.copied().ok_or(DecodeError::Unknown { what: "cause", value: u64::from(code) })
 }
 
 /// One record. `namespace` numbers stand beside it, see [`Decoded`].
@@ -146,11 +130,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
     let (kind, cause) = match record {
         Record::Pending(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (PENDING, *cause as u8)
+            (PENDING, code_of(*cause))
         }
         Record::Dead(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (DEAD, *cause as u8)
+            (DEAD, code_of(*cause))
         }
         Record::Ended { tombstone, expires_at, number } => {
             writer.u64(expires_at.map_or(0, Timestamp::unix_ms));
@@ -231,8 +215,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let (Header { kind, cause, namespace }, body) = check(bytes)?;
     let mut body = Reader::new(body);
     let record = match kind {
-        PENDING => Record::Pending(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
-        DEAD => Record::Dead(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
+        PENDING => Record::Pending(cause_of(cause)?, Box::new(timer::decode(&mut body)?)),
+        DEAD => Record::Dead(cause_of(cause)?, Box::new(timer::decode(&mut body)?)),
         ENDED => {
             let expires_at = match body.u64()? {
                 0 => None,

@@ -72,7 +72,7 @@ fn id_of(call: &Call) -> String {
         Call::Schedule { schedule, .. } => schedule.id.to_string(),
         Call::Cancel { id, .. } | Call::Reschedule { id, .. } | Call::Fire { id } => id.to_string(),
         Call::Redrive { letter, .. } | Call::Purge { letter } => match letter {
-            duly_store::command::Letter::Timer(id) => id.to_string(),
+            duly_store::command::DeadLetterId::Timer(id) => id.to_string(),
             other => panic!("the script names timers, not {other:?}"),
         },
         other => panic!("the script has no {other:?}"),

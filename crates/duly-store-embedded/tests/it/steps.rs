@@ -16,7 +16,7 @@ use duly_core::{
 use duly_store::{
     ClaimRequest, Command, Error, Firing, Lane, LaneClaim, Operation, Outcome, Owner, Result,
     SettleOutcome, SettleVerdict, Settlement, Store, TimerView, Token,
-    command::Letter,
+    command::DeadLetterId,
     conformance::ManualClock,
     namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
 };
@@ -231,12 +231,12 @@ pub(crate) fn fire(id: &str) -> Operation {
 }
 
 pub(crate) fn redrive(id: &str, delay_ms: u64) -> Operation {
-    let letter = Letter::Timer(timer_id(id));
+    let letter = DeadLetterId::Timer(timer_id(id));
     Operation::Redrive { letter, delay: Millis::from_ms(delay_ms) }
 }
 
 pub(crate) fn purge(id: &str) -> Operation {
-    Operation::Purge { letter: Letter::Timer(timer_id(id)) }
+    Operation::Purge { letter: DeadLetterId::Timer(timer_id(id)) }
 }
 
 pub(crate) fn retry_in(after_ms: u64) -> SettleVerdict {

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use duly_core::{Incarnation, Millis, shard::ShardId};
-use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result, command::Letter};
+use duly_core::{Millis, operate::DeadLetterId, shard::ShardId};
+use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result};
 
 use crate::{
-    case::{self, Control, Step},
+    case::Control,
     change::{TRIES, Written},
     deployment::{Deployment, Space, Wanted},
     error::before,
@@ -35,7 +35,7 @@ impl Deployment {
         command: &Command,
         held: &mut Option<Grant>,
     ) -> Result<Outcome> {
-        let incarnation = Incarnation(rand::random());
+        let random = rand::random();
         let operation = &command.operation;
         let mut swept =
             matches!(operation, Operation::DeadLetter { .. } | Operation::Import { .. });
@@ -53,11 +53,12 @@ impl Deployment {
                 let unknown = Refusal::UnknownNamespace(command.namespace.clone());
                 return Ok(Outcome::Refused(unknown));
             };
-            if let (Some(named), None) = (letter_of(operation), &case.letter)
+            if let (Some(letter), None) = (operation.letter(), &case.letter)
                 && case.seen.newest.is_none()
             {
                 if swept {
-                    return Ok(Outcome::Refused(case::not_found(named)));
+                    let (namespace, letter) = (command.namespace.clone(), letter.clone());
+                    return Ok(Outcome::Refused(Refusal::UnknownDeadLetter { namespace, letter }));
                 }
                 // It may be one by the clock, and nobody has written that yet.
                 swept = true;
@@ -68,14 +69,12 @@ impl Deployment {
                 before(self.write(shard, &case, &draft, Script::Change).await)?;
                 continue;
             }
-            let step = match case.decide(operation, incarnation) {
-                Ok(step) => step,
+            let decision = match case.decide(operation.clone(), random, command.answer) {
+                Ok(decision) => decision?,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            case.check_answer(command, &step)?;
-            let (mut draft, outcome) = match step {
-                Step::Answer(outcome) => return Ok(outcome),
-                Step::Write(draft, outcome) => (draft, outcome),
+            let Some(mut draft) = case.draft(&decision) else {
+                return Ok(Outcome::of(decision, &case.control.name, case.now));
             };
             let pace =
                 if held.is_some() { Pace::Held } else { self.pace(shard, &case.control.name) };
@@ -95,7 +94,7 @@ impl Deployment {
             match written? {
                 Written::Done => {
                     *held = None;
-                    return Ok(outcome);
+                    return Ok(Outcome::of(decision, &case.control.name, case.now));
                 }
                 Written::Again => {}
                 Written::Closing => before(self.wait_at_gate(shard, &case.control).await)?,
@@ -147,7 +146,7 @@ fn wanted(command: &Command) -> Wanted<'_> {
     let operation = &command.operation;
     let mut wanted = Wanted {
         space: Space::Named(&command.namespace),
-        id: case::id_of(operation),
+        id: operation.id(),
         letter: None,
         firing: None,
         payload_bytes_max: match command.answer {
@@ -160,18 +159,11 @@ fn wanted(command: &Command) -> Wanted<'_> {
         Operation::Import { timer } => {
             wanted.firing = Some((timer.incarnation, timer.occurrence));
         }
-        Operation::Redrive { letter: Letter::Delivery(did), .. }
-        | Operation::Purge { letter: Letter::Delivery(did) } => wanted.letter = Some(*did),
+        Operation::Redrive { letter: DeadLetterId::Delivery(did), .. }
+        | Operation::Purge { letter: DeadLetterId::Delivery(did) } => wanted.letter = Some(*did),
         _ => {}
     }
     wanted
-}
-
-const fn letter_of(operation: &Operation) -> Option<&Letter> {
-    match operation {
-        Operation::Redrive { letter, .. } | Operation::Purge { letter } => Some(letter),
-        _ => None,
-    }
 }
 
 fn too_many(control: &Control) -> Refusal {

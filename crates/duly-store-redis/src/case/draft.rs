@@ -6,7 +6,7 @@ use crate::{
     record::{Record, cancelled},
 };
 
-use super::Case;
+use super::{Case, origin_of};
 
 /// A change of one id: what is left out stays as it is.
 #[derive(Debug, Default)]
@@ -49,15 +49,6 @@ pub(crate) enum Payload {
 impl Draft {
     pub(crate) fn put(record: Record) -> Self {
         Self { live: Some(New::Put(Box::new(record))), ..Self::default() }
-    }
-
-    pub(super) fn gone() -> Self {
-        Self { live: Some(New::Gone), ..Self::default() }
-    }
-
-    pub(super) fn counting(mut self, count: &'static str) -> Self {
-        self.counts.push(count);
-        self
     }
 
     /// Arguments of the script. `version` names a payload that is to lie apart.
@@ -141,13 +132,5 @@ impl Draft {
             say(&format!("count.{count}"), b"1");
         }
         out
-    }
-}
-
-/// The origin that a record's own destination names.
-pub(crate) fn origin_of(record: &Record) -> Option<String> {
-    match &record.timer.destination {
-        Some(duly_core::Destination::Http(http)) => Some(http.origin()),
-        _ => None,
     }
 }

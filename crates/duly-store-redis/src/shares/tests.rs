@@ -311,7 +311,7 @@ impl World {
                     let (pending, most) = (self.live.len() as u64, self.limits.values().max());
                     assert!(Some(&pending) <= most, "{pending} pending: {:#?}", self.log);
                 }
-                Outcome::Refused(Refusal::Exhausted { limit: Limit::MaxPending, .. }) => {
+                Outcome::Refused(Refusal::QuotaExceeded { quota: Limit::MaxPending, .. }) => {
                     refused += 1;
                     assert!(
                         self.live.len() as u64 >= max,

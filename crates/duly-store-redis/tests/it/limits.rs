@@ -51,7 +51,7 @@ async fn store(settings: Settings) -> (Server, RedisStore) {
 async fn made(store: &RedisStore, text: &str) -> Result<(), Limit> {
     match schedule(store, text, LATER).await {
         Outcome::Created(_) => Ok(()),
-        Outcome::Refused(Refusal::Exhausted { limit, .. }) => Err(limit),
+        Outcome::Refused(Refusal::QuotaExceeded { quota, .. }) => Err(quota),
         other => panic!("expected a timer or a refusal, got {other:?}"),
     }
 }
@@ -119,7 +119,7 @@ async fn p10_a_batch_into_one_shard_has_the_whole_limit() {
     let outcomes = store.apply(place, commands).await.expect("an answer");
     let count = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Created(_))).count();
     let refused = |outcome: &&Outcome| {
-        matches!(outcome, Outcome::Refused(Refusal::Exhausted { limit: Limit::MaxPending, .. }))
+        matches!(outcome, Outcome::Refused(Refusal::QuotaExceeded { quota: Limit::MaxPending, .. }))
     };
     assert_eq!((count, outcomes.iter().filter(refused).count()), (500, 10));
     // One call-in looks at every shard; each brings some to spare.
@@ -164,7 +164,9 @@ async fn p10_two_nodes_together_stay_below_the_limit() {
                 match schedule(store, &text, LATER).await {
                     Outcome::Created(_) => Some(text),
                     // Also when others have taken what was called in, again and again.
-                    Outcome::Refused(Refusal::Exhausted { limit: Limit::MaxPending, .. }) => None,
+                    Outcome::Refused(Refusal::QuotaExceeded {
+                        quota: Limit::MaxPending, ..
+                    }) => None,
                     other => panic!("{other:?}"),
                 }
             }

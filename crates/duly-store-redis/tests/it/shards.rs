@@ -98,7 +98,7 @@ async fn p10_a_limit_over_shards_is_never_exceeded() {
     for i in 0..400 {
         match schedule(&store, &format!("t{i}"), Millis::from_secs(60)).await {
             Outcome::Created(_) => created += 1,
-            Outcome::Refused(Refusal::Exhausted { .. }) => {}
+            Outcome::Refused(Refusal::QuotaExceeded { .. }) => {}
             other => panic!("expected a timer or a refusal, got {other:?}"),
         }
     }

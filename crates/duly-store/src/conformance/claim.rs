@@ -387,7 +387,7 @@ pub(super) async fn p10_dead_letters_at_their_limit_stop_the_lanes(harness: &dyn
     assert!(scene.claim().await.is_empty(), "no claim while dead letters are at their limit");
     let ready = scene.ready(None, 100).await;
     assert!(ready.lanes.is_empty());
-    let outcome = scene.purge(crate::command::Letter::Timer(super::scene::id("d1"))).await;
+    let outcome = scene.purge(crate::command::DeadLetterId::Timer(super::scene::id("d1"))).await;
     assert_eq!(outcome, crate::Outcome::Purged);
     assert_eq!(scene.claim_one().await.id.as_str(), "a");
     Ran::Whole

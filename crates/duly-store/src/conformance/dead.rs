@@ -9,7 +9,9 @@ use super::{
         timer,
     },
 };
-use crate::{Operation, Outcome, Refusal, SettleVerdict, command::Letter, namespaces::Activity};
+use crate::{
+    Operation, Outcome, Refusal, SettleVerdict, command::DeadLetterId, namespaces::Activity,
+};
 
 pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
@@ -81,8 +83,8 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead, stats.totals.failed), (2, 2, 1));
 
-    scene.purge(Letter::Timer(id("retrying"))).await;
-    let redriven = scene.redrive(Letter::Timer(id("due")), Millis::ZERO).await;
+    scene.purge(DeadLetterId::Timer(id("retrying"))).await;
+    let redriven = scene.redrive(DeadLetterId::Timer(id("due")), Millis::ZERO).await;
     assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");
     scene.set_activity(Activity::Running).await;
     let firings = scene.claim().await;
@@ -97,7 +99,7 @@ pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
     let retry = RetryPolicy::Delays(vec![Millis::ZERO]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     let (_, first) = scene.bring("a", State::Dead).await;
-    let outcome = scene.redrive(Letter::Timer(id("a")), secs(60)).await;
+    let outcome = scene.redrive(DeadLetterId::Timer(id("a")), secs(60)).await;
     let Outcome::Changed(view) = outcome else {
         panic!("expected a change, got {outcome:?}");
     };
@@ -122,10 +124,10 @@ pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
 pub(super) async fn p3_a_purged_letter_is_gone(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Dead).await;
-    assert_eq!(scene.purge(Letter::Timer(id("a"))).await, Outcome::Purged);
+    assert_eq!(scene.purge(DeadLetterId::Timer(id("a"))).await, Outcome::Purged);
     assert_eq!(scene.get("a").await, None);
-    assert_eq!(code(scene.purge(Letter::Timer(id("a"))).await), "not_found");
-    assert_eq!(code(scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await), "not_found");
+    assert_eq!(code(scene.purge(DeadLetterId::Timer(id("a"))).await), "not_found");
+    assert_eq!(code(scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await), "not_found");
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead), (0, 1), "the total stays");
     Ran::Whole
@@ -139,7 +141,7 @@ pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(harness: &dyn Ha
         let text = state.as_str();
         scene.bring(text, state).await;
         let before = scene.view(text).await;
-        let letter = || Letter::Timer(id(text));
+        let letter = || DeadLetterId::Timer(id(text));
         assert_eq!(code(scene.redrive(letter(), Millis::ZERO).await), "not_found", "{text}");
         assert_eq!(code(scene.purge(letter()).await), "not_found", "{text}");
         assert_eq!(scene.view(text).await, before);
@@ -159,14 +161,14 @@ pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) 
     };
     assert_eq!((view.revision(), view.state), (Some(1), State::Scheduled));
     assert_eq!(scene.state("a").await, Some(State::Scheduled), "the live one answers");
-    let refusal = refused(scene.redrive(Letter::Delivery(delivery_id), Millis::ZERO).await);
+    let refusal = refused(scene.redrive(DeadLetterId::Delivery(delivery_id), Millis::ZERO).await);
     assert_eq!(refusal.code().as_str(), "already_exists");
     assert!(matches!(refusal, Refusal::State { state: State::Scheduled, .. }), "{refusal:?}");
     assert_eq!(scene.stats().await.dead, 1, "the letter is still there");
     scene.advance(secs(10)).await;
     scene.settled(&scene.claim_one().await, SettleVerdict::Ack).await;
     assert_eq!(scene.state("a").await, Some(State::Finished), "the latest end answers");
-    let outcome = scene.redrive(Letter::Delivery(delivery_id), Millis::ZERO).await;
+    let outcome = scene.redrive(DeadLetterId::Delivery(delivery_id), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.state("a").await, Some(State::Retrying));
     assert_eq!(scene.stats().await.retained, 0, "the tombstone made room");
@@ -192,8 +194,8 @@ pub(super) async fn p3_the_latest_letter_of_an_id_is_meant(harness: &dyn Harness
     assert_eq!(scene.stats().await.dead, 3);
     let latest = scene.view("a").await;
     assert_eq!(latest.timer().map(|t| t.delivery_id("shop")), Some(deliveries[2]));
-    assert_eq!(scene.purge(Letter::Delivery(deliveries[1])).await, Outcome::Purged);
-    let outcome = scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    assert_eq!(scene.purge(DeadLetterId::Delivery(deliveries[1])).await, Outcome::Purged);
+    let outcome = scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.claim_one().await.delivery_id, deliveries[2]);
     assert_eq!(scene.stats().await.dead, 1, "the first round's");
@@ -221,7 +223,7 @@ pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dy
     let stats = scene.stats().await;
     assert_eq!(stats.totals.failed, 1, "its lease was lost, and then it was too late");
     assert_eq!(scene.state("b").await, Some(State::Dead));
-    let outcome = scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    let outcome = scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.claim_one().await.id, id("a"), "a redriven one does not expire again");
     Ran::Whole

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Outcome, SettleOutcome, SettleVerdict,
-    command::Letter,
+    command::DeadLetterId,
     namespaces::{Activity, DeleteMode},
 };
 
@@ -246,8 +246,8 @@ pub(super) async fn p1_p3_dead_letters_and_what_became_of_them(harness: &dyn Har
         scene.bring(text, State::Dead).await;
     }
     let before = scene.view("kept").await;
-    scene.purge(Letter::Timer(id("purged"))).await;
-    scene.redrive(Letter::Timer(id("redriven")), secs(10)).await;
+    scene.purge(DeadLetterId::Timer(id("purged"))).await;
+    scene.redrive(DeadLetterId::Timer(id("redriven")), secs(10)).await;
     restart!(scene, Restart::Kill);
     assert_eq!(scene.view("kept").await, before);
     assert_eq!(scene.get("purged").await, None);

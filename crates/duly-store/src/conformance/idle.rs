@@ -89,7 +89,7 @@ pub(super) async fn p3_p6_a_namespace_that_holds_anything_is_not_idle(
     scene.bring("dead", duly_core::State::Dead).await;
     harness.advance(IDLE_AFTER).await;
     assert!(pass(&*store, &[]).await.is_empty(), "a dead letter");
-    scene.purge(crate::command::Letter::Timer(super::scene::id("dead"))).await;
+    scene.purge(crate::command::DeadLetterId::Timer(super::scene::id("dead"))).await;
     harness.advance(IDLE_AFTER).await;
     assert!(pass(&*store, &[]).await.is_empty(), "it counts from here");
     harness.advance(IDLE_AFTER).await;

@@ -10,7 +10,7 @@ use super::{
     Harness, Ran,
     scene::{Scene, cancel_op, code, dead, ms, refused, retry_in, secs, settings, text, timer},
 };
-use crate::{Operation, Outcome, SettleVerdict, TimerView, command::Letter};
+use crate::{Operation, Outcome, SettleVerdict, TimerView, command::DeadLetterId};
 
 const INCARNATION: Incarnation = Incarnation(0x5eed_0000_0000_0001);
 
@@ -168,7 +168,7 @@ pub(super) async fn p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_
     assert_eq!(existing(scene.apply(import(&again)).await), view, "it was given up");
 
     scene.apply(cancel_op("a")).await;
-    let redriven = scene.redrive(Letter::Delivery(delivery), ms(0)).await;
+    let redriven = scene.redrive(DeadLetterId::Delivery(delivery), ms(0)).await;
     assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");
     let firing = scene.claim_one().await;
     assert_eq!((firing.delivery_id, firing.attempt), (delivery, 3));
@@ -233,7 +233,7 @@ pub(super) async fn p1_imported_timers_and_letters_survive(harness: &dyn Harness
     }
     // The letter of the id that another timer has is there too, by its delivery id.
     let delivery = timers[3].delivery_id(scene.namespace.as_str());
-    assert!(matches!(scene.purge(Letter::Delivery(delivery)).await, Outcome::Purged));
+    assert!(matches!(scene.purge(DeadLetterId::Delivery(delivery)).await, Outcome::Purged));
     assert_eq!(scene.view("a").await, before[3]);
     Ran::Whole
 }

@@ -13,7 +13,7 @@ use super::{
         Scene, cancel_op, code, http, patch_op, refused, schedule_op, secs, settings, text, timer,
     },
 };
-use crate::{Outcome, Refusal, claim::ORIGINS_MAX};
+use crate::{Limit, Outcome, Refusal, claim::ORIGINS_MAX};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     let mut settings = settings();
@@ -56,10 +56,11 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
     assert!(matches!(outcomes[1], Outcome::Created(_)));
     let refusal = refused(outcomes[2].clone());
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
-    let Refusal::Exhausted { reason, .. } = refusal else {
-        panic!("a limit is reached: {refusal:?}");
+    let Refusal::QuotaExceeded { quota: Limit::MaxPending, max: 2, .. } = refusal else {
+        panic!("a quota is exceeded: {refusal:?}");
     };
-    assert!(reason.ends_with("or raise limits.max_pending"), "it says which limit: {reason}");
+    let reason = refusal.to_string();
+    assert!(reason.ends_with("or raise limits.max_pending"), "it names the limit: {reason}");
     let outcomes = scene.apply_all(vec![make("a", 60), make("a", 70)]).await;
     assert!(matches!(outcomes[0], Outcome::Existing(_)), "{:?}", outcomes[0]);
     assert!(matches!(outcomes[1], Outcome::Replaced(_)), "{:?}", outcomes[1]);
@@ -79,7 +80,7 @@ pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Ha
     let refusal = refused(outcomes[4].clone());
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
     assert!(refusal.to_string().contains("schedule_per_second"), "it says which limit: {refusal}");
-    let Refusal::Exhausted { retry_after: Some(wait), .. } = refusal else {
+    let Refusal::QuotaExceeded { retry_after: Some(wait), .. } = refusal else {
         panic!("it says how long to wait: {refusal:?}");
     };
     assert!(wait > Millis::ZERO && wait <= Millis::from_ms(250), "{wait}");
@@ -109,9 +110,7 @@ pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) 
         let patch = patch_op("a", Patch { when: Some(when), ..Patch::default() });
         for operation in [schedule, patch] {
             let refusal = refused(scene.apply(operation).await);
-            let Refusal::Invalid(invalid) = refusal else {
-                panic!("expected an invalid value, got {refusal:?}");
-            };
+            let invalid = refusal.invalid().expect("a value is not allowed");
             assert_eq!(invalid.field, field);
             let allowed = "at most 1m40s from now (limits.max_delay of namespace ";
             assert!(invalid.allowed.starts_with(allowed), "{invalid}");

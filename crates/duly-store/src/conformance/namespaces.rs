@@ -131,7 +131,7 @@ pub(super) async fn p3_a_namespace_with_timers_is_not_deleted_unforced(
     assert_eq!(delete(DeleteMode::IfEmpty).await, not_empty(1, 1));
     scene.apply(super::scene::cancel_op("p")).await;
     assert_eq!(delete(DeleteMode::IfEmpty).await, not_empty(0, 1));
-    scene.purge(crate::command::Letter::Timer(id("d"))).await;
+    scene.purge(crate::command::DeadLetterId::Timer(id("d"))).await;
     assert_eq!(delete(DeleteMode::IfEmpty).await, Ok(()), "tombstones do not hold it");
     let gone = delete(DeleteMode::IfEmpty).await;
     assert_eq!(gone, Err(Error::UnknownNamespace("shop".to_owned())));

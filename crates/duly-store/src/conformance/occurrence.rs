@@ -10,7 +10,7 @@ use super::{
     Harness, Ran,
     scene::{NODE, SHARD, Scene, dead, id, name, retry_in, schedule_op, secs, text, timer},
 };
-use crate::{Outcome, SettleVerdict, command::Letter};
+use crate::{Outcome, SettleVerdict, command::DeadLetterId};
 
 pub(super) async fn p7_one_delivery_id_over_all_attempts(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
@@ -30,7 +30,7 @@ pub(super) async fn p7_one_delivery_id_over_all_attempts(harness: &dyn Harness) 
         assert_eq!((firing.attempt as usize, firing.occurrence), (i + 1, 0));
     }
     scene.settled(&fourth, dead()).await;
-    let outcome = scene.redrive(Letter::Delivery(first.delivery_id), Millis::ZERO).await;
+    let outcome = scene.redrive(DeadLetterId::Delivery(first.delivery_id), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     let fifth = scene.claim_one().await;
     assert_eq!((Some(fifth.delivery_id), fifth.attempt), (expected, 5), "after a redrive too");
@@ -116,7 +116,7 @@ pub(super) async fn p7_an_id_used_again_has_another_delivery_id(harness: &dyn Ha
         let verdict = if round == 0 { dead() } else { SettleVerdict::Ack };
         scene.settled(&firing, verdict).await;
     }
-    let letter = scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    let letter = scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await;
     let Outcome::Changed(view) = letter else {
         panic!("the first round's dead letter is still there: {letter:?}");
     };

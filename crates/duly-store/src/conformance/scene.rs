@@ -20,7 +20,7 @@ use crate::{
     Answer, ClaimRequest, Claimed, Command, Firing, Forecast, ForecastRequest, Lane, LaneClaim,
     ListRequest, MemberId, Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome,
     SettleVerdict, Settlement, Stats, Store, TimerView, Token,
-    command::Letter,
+    command::DeadLetterId,
     namespaces::{Activity, Namespace, Put},
     query::ListState,
 };
@@ -360,11 +360,11 @@ impl<'a> Scene<'a> {
         (schedule, firing)
     }
 
-    pub(super) async fn redrive(&self, letter: Letter, delay: Millis) -> Outcome {
+    pub(super) async fn redrive(&self, letter: DeadLetterId, delay: Millis) -> Outcome {
         self.apply(Operation::Redrive { letter, delay }).await
     }
 
-    pub(super) async fn purge(&self, letter: Letter) -> Outcome {
+    pub(super) async fn purge(&self, letter: DeadLetterId) -> Outcome {
         self.apply(Operation::Purge { letter }).await
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Outcome, SettleOutcome, SettleVerdict, Stats,
-    command::Letter,
+    command::DeadLetterId,
     namespaces::{Activity, DeleteMode},
     query::ListState,
 };
@@ -85,8 +85,8 @@ pub(super) async fn t28_counts_equal_a_full_scan_after_a_mixed_run(harness: &dyn
             assert_ne!(scene.settle(&firing, verdict).await, SettleOutcome::InvalidToken);
         }
         if round % 10 == 9 {
-            scene.redrive(Letter::Timer(id(&text(round))), secs(1)).await;
-            scene.purge(Letter::Timer(id(&text(round + 3)))).await;
+            scene.redrive(DeadLetterId::Timer(id(&text(round))), secs(1)).await;
+            scene.purge(DeadLetterId::Timer(id(&text(round + 3)))).await;
             scene.advance(secs(29)).await;
         }
         let totals = scanned(&scene, &format!("round {round}")).await.totals;
@@ -127,7 +127,7 @@ pub(super) async fn t28_each_total_counts_its_own(harness: &dyn Harness) -> Ran 
     assert_eq!(totals().await, [2, 2, 0, 2, 0, 1, 0], "a lost lease is a failed attempt");
     scene.settled(&scene.claim_one().await, dead()).await;
     assert_eq!(totals().await, [2, 3, 0, 3, 0, 1, 1]);
-    scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await;
     scene.settled(&scene.claim_one().await, SettleVerdict::Ack).await;
     assert_eq!(totals().await, [2, 4, 1, 3, 0, 1, 1], "a redrive is no change by a caller");
     scene.create_in("b", secs(10)).await;

@@ -9,7 +9,7 @@ use super::{
     Harness, Ran,
     scene::{Scene, cancel_op, id, ms, patch_op, refused, retry_in, schedule_op, secs, timer},
 };
-use crate::{Outcome, Refusal, SettleOutcome, SettleVerdict, command::Letter};
+use crate::{Outcome, Refusal, SettleOutcome, SettleVerdict, command::DeadLetterId};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -73,7 +73,7 @@ pub(super) async fn p12_t2_an_impossible_delay_is_refused(harness: &dyn Harness)
     assert_eq!(scene.get("b").await, None);
     assert_eq!(scene.view("a").await.revision(), Some(1), "unchanged");
     scene.bring("d", State::Dead).await;
-    let refusal = refused(scene.redrive(Letter::Timer(id("d")), Millis::MAX).await);
+    let refusal = refused(scene.redrive(DeadLetterId::Timer(id("d")), Millis::MAX).await);
     assert_eq!(refusal.code().as_str(), "invalid_argument");
     assert_eq!(scene.state("d").await, Some(State::Dead));
     Ran::Whole

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use duly_core::{
     Millis, Timer, TimerId,
     destination::LaneKey,
-    lifecycle::{Decision, Event, decide},
+    lifecycle::{Event, Transition, transition},
     shard::ShardId,
 };
 
@@ -59,7 +59,7 @@ impl State {
                 let Some(space) = self.spaces.get_mut(&wanted.lane.namespace) else {
                     continue 'lanes;
                 };
-                let bytes = firing_bytes(&space.live[&id].timer);
+                let bytes = space.live[&id].timer.content_bytes();
                 let fits = claimed.firings.is_empty() || bytes <= bytes_left;
                 if !fits || claimed.firings.len() >= request.total_max {
                     break 'lanes;
@@ -158,10 +158,10 @@ impl Space {
         now: Now,
     ) -> Firing {
         let timer = &self.live[id].timer;
-        let decision = decide(Some(self.live[id].state(now)), Event::Claim);
+        let allowed = transition(Some(self.live[id].state(now)), Event::Claim);
         assert_eq!(
-            decision,
-            Decision::Move(duly_core::State::InFlight),
+            allowed,
+            Transition::Move(duly_core::State::InFlight),
             "only claimable timers are picked"
         );
         let length = match request.owner {
@@ -177,26 +177,15 @@ impl Space {
             ends_boot: length.map_or(Duration::MAX, |length| now.boot + length.to_std()),
             leased_until: length.map(|length| now.wall.saturating_add(length)),
         };
-        let firing = Firing {
+        let lane = Lane { namespace: self.name.clone(), key: self.lane_of(timer) };
+        let firing = Firing::new(
+            timer.clone(),
             token,
-            delivery_id: timer.delivery_id(self.name.as_str()),
-            namespace: self.name.clone(),
-            id: id.clone(),
-            occurrence: timer.occurrence,
-            attempt: lease.attempt,
-            budget_from: timer.budget_from,
-            due_at: timer.due_at,
-            claimable_at: timer.claimable_at(),
-            claimable_since: timer.claimable_since(timer.claimable_at()),
-            leased_until: lease.leased_until,
-            lane: self.lane_of(timer),
-            destination: self.destination_of(timer).clone(),
-            headers: timer.headers.clone(),
-            payload: timer.payload.clone(),
-            slot_key: timer.slot_key.clone(),
-            trace_parent: timer.trace_parent.clone(),
-            settings: Arc::clone(&self.settings),
-        };
+            &lane,
+            timer.claimable_at(),
+            lease.leased_until,
+            Arc::clone(&self.settings),
+        );
         if let Some(live) = self.live.get_mut(id) {
             live.lease = Some(lease);
         }
@@ -218,11 +207,4 @@ fn token(shard: ShardId, store_id: u64, nonce: u64) -> Token {
     own[..8].copy_from_slice(&store_id.to_be_bytes());
     own[8..].copy_from_slice(&nonce.to_be_bytes());
     Token::new(shard, &own)
-}
-
-/// Bytes of payload and headers of a firing.
-fn firing_bytes(timer: &Timer) -> u64 {
-    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
-    (payload + headers.sum::<usize>()) as u64
 }

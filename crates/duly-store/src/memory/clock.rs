@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{Timestamp, env::Clock};
+use duly_core::{Timestamp, env::Clock, operate};
 
 /// Where a store takes its time from.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Clocks {
 }
 
 impl Now {
+    /// The clocks that the core asks for.
+    pub(super) const fn both(&self) -> operate::Now {
+        operate::Now { wall: self.wall, steady: self.steady }
+    }
+
     /// The steady clock at another moment of the boot clock.
     pub(super) fn steady_at(&self, boot: Duration) -> Timestamp {
         self.origin.steady_at(boot)

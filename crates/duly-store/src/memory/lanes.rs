@@ -24,11 +24,6 @@ impl Space {
         }
     }
 
-    /// The destination a firing of this timer goes to now.
-    pub(super) fn destination_of<'a>(&'a self, timer: &'a Timer) -> &'a Destination {
-        timer.destination.as_ref().unwrap_or(&self.settings.destination)
-    }
-
     /// The lane of a timer now.
     pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
         match &timer.destination {

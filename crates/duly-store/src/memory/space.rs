@@ -12,7 +12,7 @@ use std::{
 
 use duly_core::{
     DeliveryId, Millis, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone,
-    destination::LaneKey, rate::Gcra, tombstone::Ended,
+    destination::LaneKey, rate::Gcra, settle::Held,
 };
 
 use super::clock::Now;
@@ -74,6 +74,17 @@ pub(super) struct Numbered<T> {
 }
 
 impl Lease {
+    /// The lease as the core asks for it.
+    pub(super) fn held(&self, now: Now) -> Held {
+        Held {
+            nonce: self.nonce,
+            attempt: self.attempt,
+            claimed_at: self.claimed_at,
+            held_for: now.boot.saturating_sub(self.claimed_boot),
+            ends: matches!(self.owner, Owner::Consumer { .. }),
+        }
+    }
+
     /// A node's lease lives as long as the node; a consumer's ends by the clock.
     pub(super) const fn is_over(&self, now: Now) -> bool {
         match self.owner {
@@ -85,15 +96,7 @@ impl Lease {
 
 impl Live {
     pub(super) fn state(&self, now: Now) -> State {
-        if self.lease.is_some() {
-            State::InFlight
-        } else if self.timer.next_attempt_at.is_some() {
-            State::Retrying
-        } else if self.timer.due_at <= now.wall {
-            State::Due
-        } else {
-            State::Scheduled
-        }
+        if self.lease.is_some() { State::InFlight } else { self.timer.unleased_state(now.wall) }
     }
 
     /// Whether a claim could take it (P2): due by the wall clock, and a retry's wait is over.
@@ -143,22 +146,6 @@ impl Space {
     pub(super) fn latest_letter(&self, id: &TimerId) -> Option<DeliveryId> {
         let letters = self.dead.iter().filter(|(_, letter)| letter.value.id == *id);
         letters.max_by_key(|(_, letter)| letter.number).map(|(delivery_id, _)| *delivery_id)
-    }
-
-    /// Takes a timer that is sure to be live out of the map.
-    pub(super) fn take_live(&mut self, id: &TimerId) -> Timer {
-        let live = self.live.remove(id);
-        live.expect("the caller found it in this map under the same lock").timer
-    }
-
-    /// Ends a timer that was delivered or cancelled: a tombstone stays for the retention.
-    pub(super) fn end(&mut self, timer: &Timer, ended: Ended, now: Now) {
-        if self.settings.retention > Millis::ZERO {
-            let number = self.number_next();
-            let value = Tombstone::of(timer, ended, now.wall);
-            self.tombstones.insert(timer.id.clone(), Numbered { number, value });
-            self.bound_tombstones();
-        }
     }
 
     /// Drops the tombstones that ended first while there are too many.

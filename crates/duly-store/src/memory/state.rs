@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duly_core::{NamespaceName, TimerId};
+use duly_core::{NamespaceName, TimerId, settle::LeaseLoss};
 
 use super::{clock::Now, space::Space};
 use crate::{Command, Error, MemberId, Outcome, Owner, Refusal, Result, random::SplitMix64};
@@ -62,8 +62,7 @@ impl State {
         outcome.unwrap_or_else(Outcome::Refused).answering(command.answer)
     }
 
-    /// Ends the leases of every owner that `gone` says is gone; answers how many.
-    /// Runs of nodes that hold leases.
+    /// Returns the nodes that hold leases.
     pub(super) fn holders(&self) -> Vec<MemberId> {
         let held = self.spaces.values().flat_map(Space::owners);
         let runs: BTreeSet<MemberId> = held
@@ -75,11 +74,17 @@ impl State {
         runs.into_iter().collect()
     }
 
-    pub(super) fn release(&mut self, gone: impl Fn(Owner) -> bool, now: Now) -> u64 {
+    /// Ends the leases of every owner that `gone` says is gone; returns how many.
+    pub(super) fn release(
+        &mut self,
+        gone: impl Fn(Owner) -> bool,
+        loss: LeaseLoss,
+        now: Now,
+    ) -> u64 {
         let released = self.spaces.values_mut().map(|space| {
             let held = space.leased(|lease| gone(lease.owner));
             for id in &held {
-                space.lose_lease(id, super::overdue::OWNER_GONE, now.steady, now);
+                space.lose_lease(id, loss, now.steady, now);
             }
             held.len() as u64
         });

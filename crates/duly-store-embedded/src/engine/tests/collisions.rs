@@ -50,7 +50,7 @@ fn listed(bench: &mut Bench, state: ListState) -> Vec<String> {
 }
 
 fn is_not_found(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(Refusal::NotFound(_)))
+    matches!(outcome, Outcome::Refused(Refusal::UnknownTimer { .. }))
 }
 
 /// Everything that may be asked for by the second id leaves the first as it is.

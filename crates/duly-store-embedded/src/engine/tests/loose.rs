@@ -18,7 +18,7 @@ use duly_core::{
 use duly_store::{
     ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, SettleVerdict,
     Settlement,
-    command::{Answer, Letter},
+    command::{Answer, DeadLetterId},
     conformance::ManualClock,
     namespaces::{Activity, DeleteMode, Put, Secrets},
 };
@@ -277,16 +277,16 @@ impl Loose {
             55..72 => self.claim(namespace),
             72..88 => self.settle(namespace),
             88..91 => {
-                let letter = Letter::Timer(id(&timer));
+                let letter = DeadLetterId::Timer(id(&timer));
                 self.apply(namespace, Operation::Redrive { letter, delay: Millis::ZERO });
             }
             91 => {
                 let if_due_by = self.clock.now();
                 self.apply(namespace, Operation::DeadLetter { id: id(&timer), if_due_by });
             }
-            92..96 => {
-                drop(self.apply(namespace, Operation::Purge { letter: Letter::Timer(id(&timer)) }))
-            }
+            92..96 => drop(
+                self.apply(namespace, Operation::Purge { letter: DeadLetterId::Timer(id(&timer)) }),
+            ),
             96 => self.put(namespace),
             97 => {
                 let activity = self.pick(&[Activity::Running, Activity::Running, Activity::Paused]);

@@ -226,7 +226,10 @@ fn p1_t28_with_very_many_namespaces_one_goes_at_no_cost_of_theirs_and_their_coun
     let before = many.counters();
     assert_eq!(before.len() as u32, many.count + 2, "with the large and the empty one");
     let sums = many.engine.namespaces.sums().pending;
-    assert_eq!(sums, before.values().map(|it| it.scheduled + it.in_flight + it.retrying).sum());
+    assert_eq!(
+        sums,
+        before.values().map(|it| it.scheduled + it.in_flight + it.retrying).sum::<u64>()
+    );
 
     // As many as there are, or few: the same. The call: the same, too, for one that holds much more.
     let deleted = many.delete(&namespace(5));

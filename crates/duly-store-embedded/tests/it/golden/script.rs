@@ -19,7 +19,7 @@ use duly_core::{
 use duly_store::{
     ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Outcome, Owner,
     SettleOutcome, SettleVerdict, Settlement, Store,
-    command::{Answer, Letter},
+    command::{Answer, DeadLetterId},
     conformance::ManualClock,
     namespaces::{Activity, DeleteMode, Put, Secrets},
 };
@@ -247,10 +247,10 @@ impl Script<'_> {
         let dead = || SettleVerdict::Dead { reason: "status 410".into() };
         self.settle("dead", dead());
         self.settle("dead and purged", dead());
-        self.apply(Operation::Purge { letter: Letter::Timer(id("dead and purged")) });
+        self.apply(Operation::Purge { letter: DeadLetterId::Timer(id("dead and purged")) });
         self.settle("dead and redriven", dead());
         let delay = Millis::from_secs(600);
-        let letter = Letter::Timer(id("dead and redriven"));
+        let letter = DeadLetterId::Timer(id("dead and redriven"));
         self.apply(Operation::Redrive { letter, delay });
         self.settle("dead and scheduled again", dead());
         self.schedule(later("dead and scheduled again"));
@@ -330,7 +330,7 @@ impl Script<'_> {
         quiet.put(Settings::default());
         quiet.schedule(later("plain"));
         quiet.settle("dead and purged", SettleVerdict::Dead { reason: "status 404".into() });
-        quiet.apply(Operation::Purge { letter: Letter::Timer(id("dead and purged")) });
+        quiet.apply(Operation::Purge { letter: DeadLetterId::Timer(id("dead and purged")) });
         quiet.settle("claimed and handed back", SettleVerdict::Release);
         now(self.store.set_activity(name("quiet"), Activity::Paused));
         let gone = Script { store: self.store, namespace: name("gone") };

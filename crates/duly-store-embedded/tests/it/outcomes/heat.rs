@@ -10,7 +10,7 @@ use std::{
 
 use duly_core::{Code, Millis, RetryPolicy, Settings, State, env::Clock};
 use duly_store::{
-    Firing, Operation, Outcome, SettleOutcome, SettleVerdict, Stats, Store, command::Refusal,
+    Firing, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Stats, Store,
     conformance::ManualClock,
 };
 use duly_store_embedded::disk::SimDisk;

@@ -7,7 +7,7 @@ use duly_core::{
 };
 
 use super::Known;
-use crate::{Firing, Outcome, Refusal, TimerView, query::Body};
+use crate::{Firing, Outcome, Refusal, TimerView, command::DeadLetterId, query::Body};
 
 pub(super) fn view(view: &TimerView, now: Timestamp, known: &mut Known) -> String {
     let held = (view.leased_until, view.attempt_under_way, view.claimed_at);
@@ -73,14 +73,11 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
         Outcome::Changed(timer) => with("changed", timer),
         Outcome::Unchanged(timer) => with("unchanged", timer),
         Outcome::Cancelled { .. } | Outcome::Purged | Outcome::Failed(_) => format!("{outcome:?}"),
-        Outcome::Refused(refusal) => match refusal {
-            Refusal::Invalid(invalid) => format!("refused: invalid {}", invalid.field),
-            Refusal::NotFound(_) => "refused: not found".to_owned(),
-            Refusal::Exhausted { limit, retry_after, .. } => {
-                format!("refused: {limit:?} exhausted {retry_after:?}")
-            }
-            other => format!("refused: {other:?}"),
-        },
+        Outcome::Refused(Refusal::UnknownDeadLetter {
+            letter: DeadLetterId::Delivery(delivery_id),
+            ..
+        }) => format!("refused: no dead letter of delivery {}", known.number(*delivery_id)),
+        Outcome::Refused(refusal) => format!("refused: {refusal:?}"),
     }
 }
 

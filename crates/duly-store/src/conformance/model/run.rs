@@ -10,7 +10,7 @@ use super::{Claiming, Comes, Known, Op, Request, Timing, advance, normal, restar
 use crate::{
     Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Owner,
     SettleVerdict, Settlement, Token,
-    command::Letter,
+    command::DeadLetterId,
     conformance::{
         Harness,
         scene::{SHARD, name},
@@ -73,8 +73,8 @@ async fn apply(
 
 /// The operation a request stands for; none when it names a firing and there was none yet.
 fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<Operation> {
-    let latest = |id: &TimerId| Letter::Timer(id.clone());
-    let of_firing = |back: u64| Some(Letter::Delivery(known.firing(back)?.1));
+    let latest = |id: &TimerId| DeadLetterId::Timer(id.clone());
+    let of_firing = |back: u64| Some(DeadLetterId::Delivery(known.firing(back)?.1));
     Some(match request.clone() {
         Request::Schedule {
             id,

@@ -1,33 +1,51 @@
 //! The memory that a view takes: a call that reads timers reserves it before they are read (P10).
 //!
-//! The sum of the sizes of its allocations as they are asked for; `tests/memory.rs` compares it with
-//! the counts of an allocator.
+//! The sum of the sizes of its allocations as they are asked for; `tests/memory.rs` of the
+//! store's crate compares it with the counts of an allocator.
 
 use std::mem::size_of;
 
-use duly_core::{Destination, RetryPolicy, Timer, Tombstone, headers::Headers, timer::Attempt};
+use crate::{
+    Destination, NamespaceName, RetryPolicy, Timer, Tombstone, headers::Headers, timer::Attempt,
+};
 
 use super::{Body, TimerView};
-use crate::{Error, Result};
+
+/// A view takes more memory than its caller allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Bytes of memory that it takes.
+    pub bytes: u64,
+}
 
 impl TimerView {
     /// Returns the bytes of memory that it takes, those of its payload included.
     pub fn memory_bytes(&self) -> u64 {
-        let body = match &self.body {
-            Body::Whole(timer) => size_of::<Timer>() + of_timer(timer),
-            Body::Tombstone(tombstone) => size_of::<Tombstone>() + of_tombstone(tombstone),
-        };
-        (size_of::<Self>() + self.namespace.as_str().len() + body) as u64
+        match &self.body {
+            Body::Whole(timer) => of_whole(&self.namespace, timer),
+            Body::Tombstone(tombstone) => {
+                of_view(&self.namespace, size_of::<Tombstone>() + of_tombstone(tombstone))
+            }
+        }
     }
 
     /// Refuses a view that takes more memory than this.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] with what it takes.
-    pub fn check_memory(&self, bytes_max: u64) -> Result<()> {
+    /// [`TooLarge`] with the bytes that it takes.
+    pub fn check_memory(&self, bytes_max: u64) -> Result<(), TooLarge> {
         let bytes = self.memory_bytes();
-        if bytes <= bytes_max { Ok(()) } else { Err(Error::TooLarge { bytes }) }
+        if bytes <= bytes_max { Ok(()) } else { Err(TooLarge { bytes }) }
     }
+}
+
+/// Returns the bytes of memory that the view of a timer takes.
+pub(crate) fn of_whole(namespace: &NamespaceName, timer: &Timer) -> u64 {
+    of_view(namespace, size_of::<Timer>() + of_timer(timer))
+}
+
+fn of_view(namespace: &NamespaceName, body: usize) -> u64 {
+    (size_of::<TimerView>() + namespace.as_str().len() + body) as u64
 }
 
 fn of_timer(timer: &Timer) -> usize {

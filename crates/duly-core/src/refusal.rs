@@ -1,0 +1,225 @@
+//! Why an operation was refused, as values: the layer that answers callers writes what helps.
+
+use std::time::Duration;
+
+use crate::{
+    Code, Invalid, Millis, NamespaceName, State, TimerId, TimerView, Timestamp, invalid::shorten,
+    limits::Exceeded, operate::DeadLetterId, schedule::When,
+};
+
+mod limit;
+
+pub use limit::Limit;
+
+/// How long to wait until some of the pending timers of a namespace may have fired.
+const PENDING_WAIT: Millis = Millis::from_secs(1);
+
+/// Why one operation was refused. It changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A value is not allowed.
+    #[error("{0}")]
+    Invalid(Invalid),
+    /// No namespace of this name.
+    #[error("there is no namespace {0:?}")]
+    UnknownNamespace(NamespaceName),
+    /// No timer of this id.
+    #[error("there is no timer {} in namespace {namespace}", shorten(id.as_str()))]
+    UnknownTimer {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The id.
+        id: TimerId,
+    },
+    /// No such dead letter.
+    #[error("there is no dead letter {letter} in namespace {namespace}")]
+    UnknownDeadLetter {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The dead letter that was asked for.
+        letter: DeadLetterId,
+    },
+    /// The record of this dead letter was damaged: its payload is lost, so it cannot be sent again.
+    #[error("the record of dead letter {letter} was damaged and its payload is lost")]
+    PayloadLost {
+        /// The dead letter that was asked for.
+        letter: DeadLetterId,
+    },
+    /// The timer is in a state that does not allow it.
+    #[error("timer {} is {state}", shorten(id.as_str()))]
+    State {
+        /// The timer.
+        id: TimerId,
+        /// Its state.
+        state: State,
+        /// The code of the contract: the state's own, or `already_exists`.
+        code: Code,
+        /// When its lease ends, if it is in flight.
+        leased_until: Option<Timestamp>,
+        /// Attempts so far.
+        attempts: u32,
+        /// `true` if one of them may have arrived.
+        maybe_delivered: bool,
+    },
+    /// The timer has another revision.
+    #[error("timer {} has revision {actual}, not {expected}", shorten(id.as_str()))]
+    Revision {
+        /// The timer.
+        id: TimerId,
+        /// The revision asked for.
+        expected: u32,
+        /// The revision it has.
+        actual: u32,
+    },
+    /// The payload is larger than the namespace allows.
+    #[error("the payload has {bytes} bytes; namespace {namespace} allows {bytes_max}")]
+    PayloadTooLarge {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The due time is further away than the namespace allows.
+    #[error("{}", delay_too_long(namespace, *when, *max_delay))]
+    DelayTooLong {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The due time, as the caller gave it.
+        when: When,
+        /// The limit.
+        max_delay: Millis,
+    },
+    /// A quota of the namespace is used up.
+    #[error("{}", quota_exceeded(namespace, *quota, *max))]
+    QuotaExceeded {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The quota.
+        quota: Limit,
+        /// How many it allows.
+        max: u64,
+        /// When another try can help, if waiting helps.
+        retry_after: Option<Millis>,
+    },
+    /// A limit of the store itself is reached.
+    #[error("{reason}")]
+    Exhausted {
+        /// The limit.
+        limit: Limit,
+        /// The cause, and what to do.
+        reason: String,
+        /// When another try can help, if waiting helps.
+        retry_after: Option<Millis>,
+    },
+}
+
+impl Refusal {
+    /// Returns the refusal that a timer's state asks for, with what its caller should know of it.
+    pub fn state(view: &TimerView, code: Code) -> Self {
+        Self::State {
+            id: view.id().clone(),
+            state: view.state,
+            code,
+            leased_until: view.leased_until,
+            attempts: view.attempts(),
+            maybe_delivered: view.maybe_delivered(),
+        }
+    }
+
+    /// Returns the refusal of a timer that exceeds a limit of its namespace.
+    pub fn exceeded(namespace: &NamespaceName, exceeded: Exceeded) -> Self {
+        let namespace = namespace.clone();
+        match exceeded {
+            Exceeded::Payload { bytes, bytes_max } => {
+                Self::PayloadTooLarge { namespace, bytes, bytes_max }
+            }
+            Exceeded::Delay { when, max_delay } => {
+                Self::DelayTooLong { namespace, when, max_delay }
+            }
+        }
+    }
+
+    /// Returns the refusal of one more pending timer in a namespace that has this many.
+    pub fn pending_full(namespace: &NamespaceName, max: u64) -> Self {
+        Self::quota_exceeded(namespace, Limit::MaxPending, max, Some(PENDING_WAIT))
+    }
+
+    /// Returns the refusal of one more dead letter in a namespace that has this many.
+    pub fn dead_letters_full(namespace: &NamespaceName, max: u64) -> Self {
+        Self::quota_exceeded(namespace, Limit::MaxDead, max, None)
+    }
+
+    /// Returns the refusal of a schedule in a namespace whose rate is used up for this long.
+    pub fn schedules_too_fast(namespace: &NamespaceName, per_second: u32, wait: Duration) -> Self {
+        let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let retry_after = Some(Millis::from_ms(wait_ms.max(1)));
+        Self::quota_exceeded(namespace, Limit::SchedulePerSecond, per_second.into(), retry_after)
+    }
+
+    fn quota_exceeded(
+        namespace: &NamespaceName,
+        quota: Limit,
+        max: u64,
+        retry_after: Option<Millis>,
+    ) -> Self {
+        Self::QuotaExceeded { namespace: namespace.clone(), quota, max, retry_after }
+    }
+
+    /// Returns the value that is not allowed, where that is the reason.
+    pub fn invalid(&self) -> Option<Invalid> {
+        match self {
+            Self::Invalid(invalid) => Some(invalid.clone()),
+            Self::DelayTooLong { namespace, when, max_delay } => {
+                Some(delay_too_long(namespace, *when, *max_delay))
+            }
+            _ => None,
+        }
+    }
+
+    /// The stable code of the contract.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) | Self::DelayTooLong { .. } => Code::InvalidArgument,
+            Self::UnknownNamespace(_)
+            | Self::UnknownTimer { .. }
+            | Self::UnknownDeadLetter { .. }
+            | Self::PayloadLost { .. } => Code::NotFound,
+            Self::State { code, .. } => *code,
+            Self::Revision { .. } => Code::RevisionMismatch,
+            Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Self::QuotaExceeded { .. } | Self::Exhausted { .. } => Code::ResourceExhausted,
+        }
+    }
+}
+
+fn delay_too_long(namespace: &NamespaceName, when: When, max_delay: Millis) -> Invalid {
+    let allowed =
+        format!("at most {max_delay} from now (limits.max_delay of namespace {namespace})");
+    match when {
+        When::At(due_at) => Invalid::new("due_at", due_at, allowed),
+        When::After(delay) => Invalid::new("delay", delay, allowed),
+    }
+}
+
+fn quota_exceeded(namespace: &NamespaceName, quota: Limit, max: u64) -> String {
+    let (used, remedy) = match quota {
+        Limit::MaxPending => (
+            format!("has {max} pending timers, its limit"),
+            "cancel some, wait until some have fired, or raise limits.max_pending",
+        ),
+        Limit::MaxDead => (
+            format!("has {max} dead letters, its limit"),
+            "redrive or purge some, or raise limits.max_dead",
+        ),
+        Limit::SchedulePerSecond => (
+            format!("takes {max} schedules a second, its limits.schedule_per_second"),
+            "repeat the call after the wait, or raise the limit",
+        ),
+        Limit::Disk | Limit::Memory | Limit::Segment => {
+            (format!("is at its limit of {max}"), "free some, or raise the limit")
+        }
+    };
+    format!("namespace {namespace} {used}: {remedy}")
+}

@@ -1,0 +1,243 @@
+//! Operations: what is known under a key goes to the core, and its effect into the journal.
+//!
+//! A timer that was never attempted is cancelled from its index entry alone: nothing is read. So there,
+//! and nowhere else, an id whose hash of 72 bits is that of another one stands for it.
+
+use std::time::Duration;
+
+use duly_core::{
+    Invalid, NamespaceName, Timer, Timestamp, Tombstone,
+    operate::{self, Context, DeadLetterId, Decision, Effect, Level, Now, Operation, Usage},
+};
+use duly_store::{Command, Outcome, Refusal, TimerView};
+
+use crate::{
+    format::record::Record,
+    index::{Flags, Key, Kind, Location},
+};
+
+use super::{Engine, Stop, letters, time::may_be_damaged, view::Known};
+
+impl Engine {
+    /// Carries out a command on the timer with this key; a dead letter named by its delivery id has a key of
+    /// its own.
+    pub(super) fn operate(&mut self, key: Key, command: Command) -> Result<Outcome, Stop> {
+        let Command { namespace: name, operation, answer } = command;
+        let number = key.namespace();
+        if let Operation::Purge { letter } = &operation {
+            return self.purge(number, letter);
+        }
+        let known = self.look_up(key);
+        if let (Operation::Cancel { id, .. }, Level::Head, Some(due_at)) =
+            (&operation, operation.level(), unattempted(known))
+        {
+            let id = id.clone();
+            let decision =
+                self.with_context(number, 0, |context| operate::cancel_unread(id, due_at, context));
+            return self.carry_out(key, decision);
+        }
+        let (key, known) = self.known(key, &name, &operation, known)?;
+        let random = match operation {
+            Operation::Schedule { .. } => self.random_u64(),
+            _ => 0,
+        };
+        let decided = self
+            .with_context(number, random, |context| operate::operate(operation, known, context));
+        let decision = decided.map_err(Stop::Refused)?;
+        answer.check(decision.read_bytes(&name)).map_err(|error| Stop::Unread(error.into()))?;
+        self.carry_out(key, decision)
+    }
+
+    /// Loads what an operation has to know. Returns it with the key of the timer.
+    fn known(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        operation: &Operation,
+        known: Known,
+    ) -> Result<(Key, operate::Known), Stop> {
+        let number = key.namespace();
+        let (key, known, letter) = match operation {
+            Operation::Redrive { letter, .. } => {
+                let letter = self.load_letter(number, letter)?;
+                let key = letter.as_ref().map_or(key, |it| self.key(number, it.id.as_str()));
+                let live = self.namespaces.live(key);
+                (key, live.map_or(Known::Nothing, |entry| Known::Live(key, entry)), letter)
+            }
+            Operation::Import { timer } => {
+                (key, known, self.letter_of_firing(name, number, timer)?)
+            }
+            _ => (key, known, None),
+        };
+        let view = self.readable(name, known)?;
+        let timer = match (operation.id(), view) {
+            (Some(id), Some(view)) if view.id() != id => match operation {
+                Operation::Schedule { .. } | Operation::Import { .. } => {
+                    let allowed =
+                        "another id: this one's hash in this store is that of another timer";
+                    let invalid = Invalid::new("id", id.as_str(), allowed);
+                    return Err(Stop::Refused(Refusal::Invalid(invalid)));
+                }
+                _ => None,
+            },
+            (_, view) => view,
+        };
+        Ok((key, operate::Known { timer, letter }))
+    }
+
+    /// The dead letter that is named.
+    fn load_letter(
+        &mut self,
+        number: u32,
+        named: &DeadLetterId,
+    ) -> Result<Option<Box<Timer>>, Stop> {
+        let Some((_, location)) = self.find_letter(number, named) else {
+            return Ok(None);
+        };
+        self.load_timer(location).map(Some).or_else(|error| {
+            may_be_damaged(&error)?;
+            Err(Stop::Refused(Refusal::PayloadLost { letter: named.clone() }))
+        })
+    }
+
+    /// The dead letter of the firing that a timer is at, if there is one.
+    fn letter_of_firing(
+        &mut self,
+        name: &NamespaceName,
+        number: u32,
+        timer: &Timer,
+    ) -> Result<Option<Box<Timer>>, Stop> {
+        let letter = letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
+        let location = self.namespace(number).letters.get(letter);
+        let view = self.readable(name, location.map_or(Known::Nothing, Known::Dead))?;
+        Ok(view.filter(|view| view.is_of_firing(timer)).and_then(TimerView::into_timer))
+    }
+
+    /// The key of the letter that is named, and where it stands.
+    fn find_letter(&self, number: u32, named: &DeadLetterId) -> Option<(Key, Location)> {
+        let letters = &self.namespaces.get(number)?.letters;
+        match named {
+            DeadLetterId::Timer(id) => letters.latest(self.key(number, id.as_str())),
+            DeadLetterId::Delivery(delivery_id) => {
+                let letter = letters::key_of(self.hash_key, number, *delivery_id);
+                Some((letter, letters.get(letter)?))
+            }
+        }
+    }
+
+    /// The view of what is known; a damaged record is quarantined and then gone, and where the disk
+    /// does not read it now nothing is known.
+    fn readable(&mut self, name: &NamespaceName, known: Known) -> Result<Option<TimerView>, Stop> {
+        self.view(name, known).or_else(|error| {
+            may_be_damaged(&error)?;
+            match known {
+                Known::Live(key, entry) => self.quarantine(key, &entry, &error)?,
+                Known::Ended(key, _) => self.quarantine_tombstone(key, &error)?,
+                Known::Dead(_) | Known::Nothing => {}
+            }
+            Ok(None)
+        })
+    }
+
+    /// Asks the core something about a namespace that is there.
+    pub(super) fn with_context<T>(
+        &self,
+        number: u32,
+        random: u64,
+        decide: impl FnOnce(&Context<'_>) -> T,
+    ) -> T {
+        let namespace = self.namespaces.get(number).expect("the caller found it");
+        let boot = Duration::from_millis(self.now.boot_ms);
+        let rate = namespace.settings.limits.schedule_rate();
+        let rate = rate.filter(|rate| namespace.schedules.available(*rate, boot) == 0);
+        decide(&Context {
+            namespace: &namespace.name,
+            settings: &namespace.settings,
+            usage: Usage {
+                pending: namespace.pending(),
+                dead: namespace.dead(),
+                schedule_in: rate
+                    .map_or(Duration::ZERO, |rate| namespace.schedules.next_in(rate, boot)),
+            },
+            now: Now { wall: self.now.wall(), steady: self.now.steady() },
+            random,
+        })
+    }
+
+    fn carry_out(&mut self, key: Key, mut decision: Decision) -> Result<Outcome, Stop> {
+        let takes_rate = decision.takes.schedule;
+        if decision.effect.as_ref().is_some_and(Effect::brings_content) {
+            self.admit_new().map_err(Stop::Refused)?;
+        }
+        if let Some(effect) = decision.effect {
+            decision.effect = self.persist(key, effect)?;
+        }
+        let boot = Duration::from_millis(self.now.boot_ms);
+        let namespace = self.namespace(key.namespace());
+        if let (true, Some(rate)) = (takes_rate, namespace.settings.limits.schedule_rate()) {
+            namespace.schedules.take(rate, boot, 1);
+        }
+        let name = namespace.name.clone();
+        Ok(Outcome::of(decision, &name, self.now.wall()))
+    }
+
+    /// Writes an effect. Returns it where it is about a timer that is kept whole.
+    pub(super) fn persist(&mut self, key: Key, effect: Effect) -> Result<Option<Effect>, Stop> {
+        let record = match effect {
+            Effect::Put(cause, timer) => Record::Pending(cause, timer),
+            Effect::DeadLetter(cause, timer) => Record::Dead(cause, timer),
+            Effect::End(tombstone) => return self.write_ended(key, tombstone).map(|()| None),
+            Effect::Purge | Effect::Extend(_) => {
+                unreachable!("the caller knows the letter and the lease")
+            }
+        };
+        self.write_keyed(key, &record)?;
+        Ok(match record {
+            Record::Pending(cause, timer) => Some(Effect::Put(cause, timer)),
+            Record::Dead(cause, timer) => Some(Effect::DeadLetter(cause, timer)),
+            _ => None,
+        })
+    }
+
+    /// Writes that a timer has ended, with when its tombstone goes, and which others go for it.
+    fn write_ended(&mut self, key: Key, tombstone: Box<Tombstone>) -> Result<(), Stop> {
+        let number = key.namespace();
+        let namespace = self.namespace(number);
+        let retention = namespace.settings.retention;
+        #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
+        let order = namespace.ended() as u32;
+        let keeps = retention.ms() > 0;
+        let expires_at = keeps.then(|| tombstone.ended_at.saturating_add(retention));
+        self.write_keyed(key, &Record::Ended { tombstone, expires_at, number: order })?;
+        self.evict_tombstones(number);
+        Ok(())
+    }
+
+    /// Drops a dead letter, readable or not.
+    fn purge(&mut self, number: u32, named: &DeadLetterId) -> Result<Outcome, Stop> {
+        let found = self.find_letter(number, named);
+        let decided =
+            self.with_context(number, 0, |context| operate::purge(named, found.is_some(), context));
+        decided.map_err(Stop::Refused)?;
+        let Some((letter, location)) = found else { return Ok(Outcome::Purged) };
+        let timer = match (self.load_timer(location), named) {
+            (Ok(timer), _) => self.key(number, timer.id.as_str()),
+            (Err(_), DeadLetterId::Timer(id)) => self.key(number, id.as_str()),
+            (Err(_), DeadLetterId::Delivery(_)) => letters::unknown_timer(number),
+        };
+        self.write(number, &Record::Purged { letter: letter.pack(), timer: timer.pack() })?;
+        Ok(Outcome::Purged)
+    }
+}
+
+/// The due time of a live timer under no lease of which no attempt was made.
+fn unattempted(known: Known) -> Option<Timestamp> {
+    match known {
+        Known::Live(_, entry)
+            if entry.claimable().kind == Kind::First && !entry.flags().has(Flags::LEASED) =>
+        {
+            Some(Timestamp::saturating_from_unix_ms(entry.claimable().at_ms))
+        }
+        _ => None,
+    }
+}
