@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{NamespaceName, env::Clock, shard::ShardId};
+use duly_core::{NamespaceName, env::Clock};
 use duly_sink::Sink;
-use duly_store::{Result, SettleOutcome, Settlement, Store};
+use duly_store::{Result, SettleOutcome, Settlement, Sharded, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
@@ -165,34 +165,23 @@ impl Handle {
         leased
     }
 
-    /// Settles what consumers have leased; outcomes stand in the order of the settlements.
+    /// Settles what consumers have leased; one outcome for each settlement, in their order.
     ///
     /// Not cancellation safe: dropped, some may have been taken. Settling again is harmless.
     ///
     /// # Errors
-    /// What the store says; the same settlements can be sent again.
-    pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<SettleOutcome>> {
-        let shards = self.0.store.shards();
-        let mut outcomes = vec![SettleOutcome::InvalidToken; settlements.len()];
-        let mut by_shard: Vec<Vec<(usize, Settlement)>> = vec![Vec::new(); usize::from(shards)];
-        for (i, settlement) in settlements.into_iter().enumerate() {
-            if let Some(group) = by_shard.get_mut(usize::from(settlement.token.shard().0)) {
-                group.push((i, settlement));
-            }
-        }
-        for (shard, group) in (0..shards).map(ShardId).zip(by_shard) {
-            if group.is_empty() {
-                continue;
-            }
-            let items = group.iter().map(|(_, s)| s.clone()).collect();
-            let answers = self.0.store.settle(shard, items).await?;
-            for ((i, settlement), outcome) in group.into_iter().zip(answers) {
-                outcomes[i] = outcome;
-                if let (Some(ended), Some(namespace)) =
-                    (attempt_outcome(&settlement.verdict, outcome), &settlement.namespace)
-                {
-                    self.0.recorder.attempt(Way::Pull, namespace, ended);
-                }
+    /// What the store says, if no shard took any; the same settlements can be sent again.
+    pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
+        let attempts: Vec<_> = settlements
+            .iter()
+            .map(|it| Some((it.namespace.clone()?, attempt_outcome(&it.verdict)?)))
+            .collect();
+        let outcomes = Sharded::new(self.0.store.as_ref()).settle(settlements).await?;
+        for (attempt, outcome) in attempts.iter().zip(&outcomes) {
+            if let (Some((namespace, ended)), Ok(SettleOutcome::Ok | SettleOutcome::Dead)) =
+                (attempt, outcome)
+            {
+                self.0.recorder.attempt(Way::Pull, namespace, *ended);
             }
         }
         Ok(outcomes)

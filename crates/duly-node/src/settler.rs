@@ -125,14 +125,8 @@ impl Shared {
     }
 }
 
-/// How an attempt ended by this verdict; `None` when it does not count as one.
-pub(crate) fn attempt_outcome(
-    verdict: &SettleVerdict,
-    outcome: SettleOutcome,
-) -> Option<AttemptOutcome> {
-    if !matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead) {
-        return None;
-    }
+/// Returns how an attempt ends with this verdict, if it is taken; `None` when it does not count as one.
+pub(crate) const fn attempt_outcome(verdict: &SettleVerdict) -> Option<AttemptOutcome> {
     match verdict {
         SettleVerdict::Ack => Some(AttemptOutcome::Delivered),
         SettleVerdict::Retry { outcome, .. } => Some(*outcome),
@@ -251,7 +245,9 @@ fn taken(shared: &Shared, entry: &Entry, outcome: SettleOutcome) {
     if entry.slot.is_none() {
         return;
     }
-    match (attempt_outcome(&entry.settlement.verdict, outcome), &entry.settlement.namespace) {
+    let taken = matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead);
+    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| taken);
+    match (ended, &entry.settlement.namespace) {
         (Some(ended), Some(namespace)) => shared.recorder.attempt(Way::Push, namespace, ended),
         _ => tracing::debug!(outcome = outcome.as_str(), "a verdict changed nothing"),
     }

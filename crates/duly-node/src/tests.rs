@@ -22,7 +22,6 @@ mod lanes;
 mod nodes;
 mod pull;
 mod settings;
-mod sharded;
 mod shards;
 mod watchdog;
 mod world;

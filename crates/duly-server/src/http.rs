@@ -38,7 +38,6 @@ pub(crate) mod notice;
 mod openapi;
 mod opening;
 mod overdue;
-mod pages;
 mod path;
 pub(crate) mod problem;
 mod query;

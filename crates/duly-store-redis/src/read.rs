@@ -411,14 +411,7 @@ fn read_stats(reply: &mut Reply) -> Result<Stats> {
         stats.due += due;
         stats.scheduled += later;
         stats.retrying += retries;
-        match stats.lanes.iter_mut().find(|lane| lane.key == key) {
-            Some(lane) => {
-                lane.due += due;
-                lane.retry_due += retry_due;
-                lane.in_flight += in_flight;
-            }
-            None => stats.lanes.push(LaneStats { key, due, retry_due, in_flight }),
-        }
+        stats.add_lane(LaneStats { key, due, retry_due, in_flight });
     }
     Ok(stats)
 }

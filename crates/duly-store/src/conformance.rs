@@ -45,6 +45,7 @@ mod reschedule;
 mod scene;
 mod schedule;
 mod settle;
+mod several;
 mod stand_in;
 mod stats;
 mod time;
@@ -52,6 +53,7 @@ mod time;
 pub use cases::cases;
 pub use clock::ManualClock;
 pub use memory_harness::MemoryHarness;
+pub use several::SeveralShards;
 pub use stand_in::StandIn;
 
 /// Namespaces that every store under test has at most.

@@ -95,6 +95,26 @@ impl Forecast {
         }
     }
 
+    /// The forecasts of two shards together, seen from the one that is behind: the clock of the other may have
+    /// gone on to a later bucket.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        let (mut behind, ahead) =
+            if other.from < self.from { (other, self) } else { (self, other) };
+        let offset = ahead.from.saturating_since(behind.from).ms() / behind.bucket.ms().max(1);
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (number, count) in ahead.buckets.iter().enumerate() {
+            match behind.buckets.get_mut(number.saturating_add(offset)) {
+                Some(sum) => *sum += count,
+                None => behind.later += count,
+            }
+        }
+        behind.later += ahead.later;
+        behind.overdue += ahead.overdue;
+        behind.in_flight += ahead.in_flight;
+        behind
+    }
+
     /// All that are counted.
     pub fn pending(&self) -> u64 {
         self.overdue + self.in_flight + self.buckets.iter().sum::<u64>() + self.later
@@ -126,6 +146,22 @@ mod tests {
         assert_eq!(forecast.buckets, [2, 2]);
         assert_eq!(forecast.later, 2);
         assert_eq!(forecast.pending(), 9);
+    }
+
+    #[test]
+    fn forecasts_of_clocks_that_differ_are_laid_side_by_side() {
+        let shard = |now_ms, times: &[u64]| {
+            let mut forecast = Forecast::new(&request(1_000, 3), at(now_ms));
+            times.iter().for_each(|at_ms| forecast.count(*at_ms));
+            forecast
+        };
+        let behind = shard(999, &[500, 1_500, 2_500, 3_500]);
+        let ahead = shard(1_001, &[900, 1_600, 3_999]);
+        let merged = behind.clone().merge(ahead.clone());
+        assert_eq!((merged.now, merged.from), (at(999), at(0)));
+        assert_eq!((merged.overdue, merged.buckets.as_slice()), (2, &[0, 2, 1][..]));
+        assert_eq!((merged.later, merged.pending()), (2, 7));
+        assert_eq!(ahead.merge(behind), merged);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //!   shows for each call how a Redis script and a PostgreSQL statement would do it.
 //! * [`memory`] is the reference: plain maps, no durability, the oracle of the model
 //!   tests.
+//! * [`Sharded`] makes one store of all shards: it groups, calls and merges.
 //! * [`conformance`] is the suite that every store passes unchanged; each test names the promise
 //!   that it proves.
 //!
@@ -29,6 +30,7 @@ pub mod namespaces;
 pub mod query;
 mod random;
 pub mod settle;
+mod sharded;
 mod store;
 pub mod token;
 
@@ -42,5 +44,6 @@ pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
+pub use sharded::Sharded;
 pub use store::{Store, StoreFuture};
 pub use token::Token;

@@ -151,6 +151,55 @@ impl Stats {
     pub const fn pending(&self) -> u64 {
         self.scheduled + self.due + self.in_flight + self.retrying
     }
+
+    /// Adds the counts of a lane to those that are known of it.
+    pub fn add_lane(&mut self, lane: LaneStats) {
+        match self.lanes.iter_mut().find(|known| known.key == lane.key) {
+            Some(known) => {
+                known.due += lane.due;
+                known.retry_due += lane.retry_due;
+                known.in_flight += lane.in_flight;
+            }
+            None => self.lanes.push(lane),
+        }
+    }
+
+    /// The counts of two shards together.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        for lane in other.lanes {
+            self.add_lane(lane);
+        }
+        let earliest = |a: Option<Timestamp>, b| a.into_iter().chain(b).min();
+        Self {
+            scheduled: self.scheduled + other.scheduled,
+            due: self.due + other.due,
+            in_flight: self.in_flight + other.in_flight,
+            retrying: self.retrying + other.retrying,
+            dead: self.dead + other.dead,
+            retained: self.retained + other.retained,
+            pending_bytes: self.pending_bytes + other.pending_bytes,
+            next_due_at: earliest(self.next_due_at, other.next_due_at),
+            oldest_due_at: earliest(self.oldest_due_at, other.oldest_due_at),
+            paused: self.paused || other.paused,
+            lanes: self.lanes,
+            totals: self.totals.merge(other.totals),
+        }
+    }
+}
+
+impl Totals {
+    const fn merge(self, other: Self) -> Self {
+        Self {
+            scheduled: self.scheduled + other.scheduled,
+            fired: self.fired + other.fired,
+            delivered: self.delivered + other.delivered,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            rescheduled: self.rescheduled + other.rescheduled,
+            dead: self.dead + other.dead,
+        }
+    }
 }
 
 /// Counts of one lane.

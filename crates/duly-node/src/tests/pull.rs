@@ -187,7 +187,8 @@ async fn p8_settlements_are_answered_in_order_and_strange_tokens_refused() {
         ])
         .await
         .unwrap();
-    let expected = [SettleOutcome::InvalidToken, SettleOutcome::Ok, SettleOutcome::AlreadySettled];
+    let expected =
+        [SettleOutcome::InvalidToken, SettleOutcome::Ok, SettleOutcome::AlreadySettled].map(Ok);
     assert_eq!(outcomes, expected);
 }
 

@@ -9,11 +9,12 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    Answer, Command, Operation, Outcome, SettleVerdict, Settlement, Store, conformance::ManualClock,
+    Answer, Command, Operation, Outcome, SettleVerdict, Settlement, Store,
+    conformance::{ManualClock, SeveralShards},
 };
 use parking_lot::Mutex;
 
-use super::{pull::request, sharded::Sharded, *};
+use super::{pull::request, *};
 
 const SHARDS: u16 = 16;
 /// Duration of the load, in which each shard has at least 1,000 firings.
@@ -27,15 +28,15 @@ const CALL: Duration = Duration::from_millis(8);
 /// A node on a store of several shards, in virtual time: the clock goes by itself when all wait.
 struct Busy {
     world: World,
-    store: Arc<Sharded>,
+    store: Arc<SeveralShards>,
     late_ms: Arc<Mutex<Vec<Vec<u64>>>>,
 }
 
 impl Busy {
     async fn start(settings: Settings) -> Self {
         let clock = ManualClock::default();
-        let store = Arc::new(Sharded::new(&clock, SHARDS, CALL));
-        let shared: Arc<dyn Store> = Arc::<Sharded>::clone(&store);
+        let store = Arc::new(SeveralShards::new(&clock, SHARDS, CALL));
+        let shared: Arc<dyn Store> = Arc::<SeveralShards>::clone(&store);
         let world = World::start_on(clock.clone(), shared, |_| {}).await;
         world.put(settings).await;
         let waker = world.waker.clone();

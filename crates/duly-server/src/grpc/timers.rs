@@ -101,8 +101,10 @@ impl Service {
             let mut outcomes = outcomes.into_iter();
             let results = places.into_iter().enumerate().map(|(i, place)| {
                 let asked = place?;
-                let none = || Err(Problem::fault("an operation has no outcome"));
-                answered(asked, outcomes.next().unwrap_or_else(none)?, &asked.path_at(i))
+                let outcome = outcomes.next();
+                let outcome =
+                    outcome.ok_or_else(|| Problem::fault("an operation has no outcome"))?;
+                answered(asked, outcome, &asked.path_at(i))
             });
             Ok(v1::BatchResponse { results: results.map(result_out).collect() })
         })

@@ -150,14 +150,13 @@ fn prepare(
 
 fn results_of(
     places: Vec<Result<Asked, Problem>>,
-    outcomes: &[Result<Outcome, Problem>],
+    outcomes: &[Outcome],
 ) -> Vec<OperationResult<'_>> {
     let mut outcomes = outcomes.iter();
     let results = places.into_iter().enumerate().map(|(i, place)| match place {
         Err(problem) => error(problem),
         Ok(asked) => match outcomes.next() {
-            Some(Ok(outcome)) => result(asked, outcome, &asked.path_at(i)),
-            Some(Err(problem)) => error(problem.clone()),
+            Some(outcome) => result(asked, outcome, &asked.path_at(i)),
             None => error(Problem::fault("an operation has no outcome")),
         },
     });

@@ -139,21 +139,20 @@ async fn cancel(
     };
     for outcome in outcomes {
         match outcome {
-            Ok(Outcome::Cancelled { already: false, maybe_delivered, .. }) => {
+            Outcome::Cancelled { already: false, maybe_delivered, .. } => {
                 out.cancelled += 1;
                 out.maybe_delivered += u64::from(maybe_delivered);
             }
             // Ended since it was listed, or another one, or with an attempt under way.
-            Ok(
-                Outcome::Cancelled { .. }
-                | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }),
-            ) => out.skipped += 1,
-            Ok(Outcome::Refused(refusal)) => {
+            Outcome::Cancelled { .. }
+            | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {
+                out.skipped += 1;
+            }
+            Outcome::Refused(refusal) => {
                 failed = Some(Problem::refused(refusal, Asked::Cancel, ""));
             }
-            Ok(Outcome::Failed(error)) => failed = Some(error.into()),
-            Ok(_) => failed = Some(Problem::fault("an outcome of another kind")),
-            Err(problem) => failed = Some(problem),
+            Outcome::Failed(error) => failed = Some(error.into()),
+            _ => failed = Some(Problem::fault("an outcome of another kind")),
         }
     }
     let done = out.cancelled;

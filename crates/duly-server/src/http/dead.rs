@@ -1,13 +1,12 @@
 //! `POST /v1/namespaces/{namespace}/dead/{redrive,purge}`: what becomes of dead letters.
 
 use axum::{extract::State, response::Response};
-use duly_core::{Invalid, NamespaceName, shard::ShardId};
+use duly_core::{Invalid, NamespaceName};
 use duly_store::{
     Answer, Command, Operation, Outcome,
     command::DeadLetterId,
     query::{Body, ListRequest, ListState, PAGE_MAX, Position},
 };
-use futures::future::join_all;
 
 use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
@@ -202,36 +201,20 @@ fn next_cursor(
     next.map(|position| Cursor::new(position, filter).with_count(count).to_string())
 }
 
-/// Carries out operations on letters. A delivery id does not tell its shard, so every shard is
-/// asked, and one that knows the letter decides.
+/// Carries out operations on dead letters.
 async fn send(
     app: &App,
     namespace: &NamespaceName,
     operations: Vec<Operation>,
 ) -> Result<Vec<Result<(), Problem>>, Problem> {
-    if operations.is_empty() {
-        return Ok(Vec::new());
-    }
-    let commands: Vec<Command> = operations
+    let commands = operations
         .into_iter()
         .map(|operation| Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
         .collect();
-    let calls = (0..app.store().shards().max(1))
-        .map(|shard| app.store().apply(ShardId(shard), commands.clone()));
-    let mut results: Vec<Result<(), Problem>> = Vec::new();
-    for outcomes in join_all(calls).await {
-        for (i, outcome) in outcomes?.into_iter().enumerate() {
-            let result = match outcome {
-                Outcome::Refused(refusal) => Err(Problem::refused(refusal, Asked::Letter, "")),
-                Outcome::Failed(error) => Err(Problem::from(error)),
-                _ => Ok(()),
-            };
-            match results.get_mut(i) {
-                None => results.push(result),
-                Some(known) if known.is_err() && result.is_ok() => *known = result,
-                Some(_) => {}
-            }
-        }
-    }
-    Ok(results)
+    let results = app.apply_many(namespace, commands).await?.into_iter().map(|it| match it {
+        Outcome::Refused(refusal) => Err(Problem::refused(refusal, Asked::Letter, "")),
+        Outcome::Failed(error) => Err(Problem::from(error)),
+        _ => Ok(()),
+    });
+    Ok(results.collect())
 }

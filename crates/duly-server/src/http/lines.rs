@@ -296,8 +296,7 @@ impl Lines {
                 (Err(problem), _) => batch::error(problem),
                 (Ok(_), Some(problem)) => batch::error(problem.clone()),
                 (Ok(asked), None) => match outcomes.next() {
-                    Some(Ok(outcome)) => batch::result(asked, outcome, asked.name()),
-                    Some(Err(problem)) => batch::error(problem.clone()),
+                    Some(outcome) => batch::result(asked, outcome, asked.name()),
                     None => batch::error(Problem::fault("an operation has no outcome")),
                 },
             };

@@ -98,15 +98,14 @@ async fn give_up(
     let mut failed = None;
     for outcome in app.apply_many(namespace, commands).await? {
         match outcome {
-            Ok(Outcome::Changed(_)) => *dead_lettered += 1,
+            Outcome::Changed(_) => *dead_lettered += 1,
             // Claimed, cancelled, moved or given up since it was listed.
-            Ok(Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. })) => {}
-            Ok(Outcome::Refused(refusal)) => {
+            Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
+            Outcome::Refused(refusal) => {
                 failed = Some(Problem::refused(refusal, Asked::DeadLetter, ""));
             }
-            Ok(Outcome::Failed(error)) => failed = Some(error.into()),
-            Ok(_) => {}
-            Err(problem) => failed = Some(problem),
+            Outcome::Failed(error) => failed = Some(error.into()),
+            _ => {}
         }
     }
     let already = *dead_lettered;

@@ -9,17 +9,15 @@
 //! A store reads no more than it is allowed to. Where that is too little even for the first timer it says
 //! how much that one takes: the share grows to it, or the call is refused.
 
-use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_core::{NamespaceName, TimerId};
 use duly_store::{
     Answer, Command, Error, Outcome, Page, Refusal, TimerView,
     query::{ListRequest, PAGE_BYTES},
 };
-use futures::future::join_all;
 
 use super::{
     App, Problem,
     budget::{Budget, SMALL_BYTES_MAX, Share, TINY_BYTES_MAX, no_room},
-    pages,
 };
 
 /// How often a timer is read again that has become larger than it said.
@@ -89,7 +87,7 @@ impl App {
         namespace: NamespaceName,
         id: TimerId,
     ) -> Result<Read<TimerView>, Problem> {
-        let shard = self.shard_of_timer(&namespace, id.as_str());
+        let shard = self.sharded().shard_of(&namespace, id.as_str());
         let mut share = for_one(self.budget())?;
         for _ in 0..TRIES {
             let (name, id) = (namespace.clone(), id.clone());
@@ -112,50 +110,19 @@ impl App {
 
     /// Reads a page of the list over all shards.
     pub(crate) async fn read_page(&self, request: ListRequest) -> Result<Read<Page>, Problem> {
-        let shards = usize::from(self.store().shards().max(1));
         let mut share = self.budget().share();
-        let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * shards);
+        let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * self.sharded().shards().len());
         let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
         share.grow_up_to(most, least)?;
-        let bytes_max = half(&share) / shards as u64;
-        let request = ListRequest { bytes_max, ..request };
-        let of = |shard| self.store().list(shard, request.clone());
-        let shards = (0..self.store().shards().max(1)).map(ShardId);
-        let found = join_all(shards.clone().map(of)).await;
-        let mut pages = Vec::with_capacity(found.len());
-        for (shard, page) in shards.zip(found) {
-            pages.push(match page {
-                Err(Error::TooLarge { bytes }) => {
-                    self.read_first(shard, &request, bytes, &mut share).await?
-                }
-                page => page?,
-            });
-        }
-        let value = pages::merge(pages, request.limit);
+        let request = ListRequest { bytes_max: half(&share), ..request };
+        let grow = |bytes| {
+            let others = half(&share);
+            grow_for(&mut share, others + bytes)
+        };
+        let value = self.sharded().list::<Problem>(&request, grow).await?;
         let bytes: u64 = value.timers.iter().map(TimerView::memory_bytes).sum();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let rest = share.split(share.bytes().saturating_sub(bytes));
         Ok(Read { value, share, rest })
-    }
-
-    /// Reads the first timer of a shard's page, which takes more than the page may.
-    async fn read_first(
-        &self,
-        shard: ShardId,
-        request: &ListRequest,
-        bytes: u64,
-        share: &mut Share,
-    ) -> Result<Page, Problem> {
-        let others = share.bytes() as u64 / 2;
-        let mut bytes_max = bytes;
-        for _ in 0..TRIES {
-            grow_for(share, others + bytes_max)?;
-            let request = ListRequest { limit: 1, bytes_max, ..request.clone() };
-            match self.store().list(shard, request).await {
-                Err(Error::TooLarge { bytes }) => bytes_max = bytes,
-                page => return Ok(page?),
-            }
-        }
-        Err(no_room())
     }
 }

@@ -1,7 +1,5 @@
 //! `POST /v1/namespaces/{namespace}/settle`: verdicts on leased firings.
 
-use std::collections::BTreeMap;
-
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
 use duly_store::{Error, SettleOutcome, Settlement};
@@ -51,59 +49,36 @@ pub(crate) async fn settle(
     Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
 }
 
-/// Settlements of one shard, and their places among the results.
-type Group = (Vec<usize>, Vec<Settlement>);
-
 /// What a caller asks for: a settlement, none for a token that is none, or why it is refused.
 pub(crate) type Asked = Result<Option<Settlement>, Invalid>;
 
 impl App {
-    /// Settles, each shard's in one call; one result for each, in their order. A shard that fails
-    /// refuses only its own, unless all fail.
+    /// Settles; one result for each, in their order. A shard that fails refuses only its own, unless all
+    /// fail.
     pub(crate) async fn settle_many(
         &self,
         asked: Vec<Asked>,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
-        let shards = self.store().shards();
-        // What the store is asked about is replaced below.
-        let mut results = Vec::with_capacity(asked.len());
-        let mut groups: BTreeMap<u16, Group> = BTreeMap::new();
-        for (i, asked) in asked.into_iter().enumerate() {
-            match asked {
-                Ok(Some(settlement)) if settlement.token.shard().0 < shards => {
-                    let group = groups.entry(settlement.token.shard().0).or_default();
-                    group.0.push(i);
-                    group.1.push(settlement);
-                    results.push(Ok(SettleOutcome::LeaseLost));
-                }
-                Ok(_) => results.push(Ok(SettleOutcome::InvalidToken)),
-                Err(invalid) => results.push(Err(invalid.into())),
-            }
-        }
-        let mut failures = 0;
-        let group_count = groups.len();
-        for (places, settlements) in groups.into_values() {
-            match self.node().settle(settlements).await {
-                Ok(outcomes) => {
-                    for (place, outcome) in places.into_iter().zip(outcomes) {
-                        results[place] = match outcome {
-                            SettleOutcome::InDoubt => Err(in_doubt()),
-                            outcome => Ok(outcome),
-                        };
-                    }
-                }
-                Err(error) => {
-                    failures += 1;
-                    if failures == group_count {
-                        return Err(error.into());
-                    }
-                    for place in places {
-                        results[place] = Err(Problem::from(error.clone()));
-                    }
-                }
-            }
-        }
-        Ok(results)
+        let mut settlements = Vec::with_capacity(asked.len());
+        let places: Vec<_> = asked
+            .into_iter()
+            .map(|asked| {
+                asked.map(|settlement| {
+                    let is_sent = settlement.is_some();
+                    settlements.extend(settlement);
+                    is_sent
+                })
+            })
+            .collect();
+        let mut outcomes = self.node().settle(settlements).await?.into_iter();
+        let results = places.into_iter().map(|place| match place? {
+            false => Ok(SettleOutcome::InvalidToken),
+            true => match outcomes.next() {
+                Some(Ok(SettleOutcome::InDoubt)) | None => Err(in_doubt()),
+                Some(outcome) => Ok(outcome?),
+            },
+        });
+        Ok(results.collect())
     }
 }
 

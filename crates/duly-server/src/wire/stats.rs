@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use duly_core::{Timestamp, destination::LaneKey, limits::Limits};
+use duly_core::{destination::LaneKey, limits::Limits};
 use duly_node::{FallbackLoad, LaneLoad};
-use duly_store::{Stats, query::LaneStats};
+use duly_store::Stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -173,33 +173,30 @@ pub struct TotalsOut {
 }
 
 impl StatsOut {
-    /// The sum over the shards, with what the node knows of its push lanes and of its fallback, if it
-    /// has one.
-    pub fn sum(
-        shards: &[Stats],
+    /// The counts, with what the node knows of its push lanes and of its fallback, if it has one.
+    pub fn new(
+        stats: Stats,
         loads: &[LaneLoad],
         fallback: Option<FallbackLoad>,
         limits: &Limits,
     ) -> Self {
         let push = |key: &LaneKey| loads.iter().find(|load| load.key == *key).map(PushOut::of);
-        let total = |count: fn(&Stats) -> u64| shards.iter().map(count).sum();
-        let earliest = |time: fn(&Stats) -> Option<Timestamp>| {
-            shards.iter().filter_map(time).min().map(TimeOut)
-        };
+        let totals = stats.totals;
         Self {
-            scheduled: total(|s| s.scheduled),
-            due: total(|s| s.due),
-            in_flight: total(|s| s.in_flight),
-            retrying: total(|s| s.retrying),
-            dead: total(|s| s.dead),
-            pending: total(Stats::pending),
-            pending_bytes: total(|s| s.pending_bytes),
-            retained: total(|s| s.retained),
-            next_due_at: earliest(|s| s.next_due_at),
-            oldest_due_at: earliest(|s| s.oldest_due_at),
-            paused: shards.iter().any(|s| s.paused),
-            dead_letters_full: total(|s| s.dead) >= limits.max_dead,
-            lanes: lanes(shards)
+            scheduled: stats.scheduled,
+            due: stats.due,
+            in_flight: stats.in_flight,
+            retrying: stats.retrying,
+            dead: stats.dead,
+            pending: stats.pending(),
+            pending_bytes: stats.pending_bytes,
+            retained: stats.retained,
+            next_due_at: stats.next_due_at.map(TimeOut),
+            oldest_due_at: stats.oldest_due_at.map(TimeOut),
+            paused: stats.paused,
+            dead_letters_full: stats.dead >= limits.max_dead,
+            lanes: stats
+                .lanes
                 .into_iter()
                 .map(|lane| LaneOut {
                     lane: lane.key.label().to_owned(),
@@ -211,33 +208,16 @@ impl StatsOut {
                 .collect(),
             fallback: fallback.map(FallbackStateOut::from),
             totals: TotalsOut {
-                scheduled: total(|s| s.totals.scheduled),
-                fired: total(|s| s.totals.fired),
-                delivered: total(|s| s.totals.delivered),
-                failed: total(|s| s.totals.failed),
-                cancelled: total(|s| s.totals.cancelled),
-                rescheduled: total(|s| s.totals.rescheduled),
-                dead: total(|s| s.totals.dead),
+                scheduled: totals.scheduled,
+                fired: totals.fired,
+                delivered: totals.delivered,
+                failed: totals.failed,
+                cancelled: totals.cancelled,
+                rescheduled: totals.rescheduled,
+                dead: totals.dead,
             },
         }
     }
-}
-
-/// The lanes of all shards, each once, in order of their keys.
-fn lanes(shards: &[Stats]) -> Vec<LaneStats> {
-    let mut lanes: Vec<LaneStats> = Vec::new();
-    for lane in shards.iter().flat_map(|stats| &stats.lanes) {
-        match lanes.iter_mut().find(|known| known.key == lane.key) {
-            Some(known) => {
-                known.due += lane.due;
-                known.retry_due += lane.retry_due;
-                known.in_flight += lane.in_flight;
-            }
-            None => lanes.push(lane.clone()),
-        }
-    }
-    lanes.sort_by(|a, b| a.key.cmp(&b.key));
-    lanes
 }
 
 #[cfg(test)]

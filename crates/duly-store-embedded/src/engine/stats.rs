@@ -31,16 +31,7 @@ impl Engine {
                 continue;
             };
             let retry_due = lane.due(Kind::Retry).len();
-            match stats.lanes.iter_mut().find(|known| known.key == key) {
-                Some(known) => {
-                    known.due += due;
-                    known.retry_due += retry_due;
-                    known.in_flight += lane.in_flight;
-                }
-                None => {
-                    stats.lanes.push(LaneStats { key, due, retry_due, in_flight: lane.in_flight });
-                }
-            }
+            stats.add_lane(LaneStats { key, due, retry_due, in_flight: lane.in_flight });
         }
         stats.scheduled = namespace.first.saturating_sub(stats.due);
         stats.oldest_due_at = oldest.map(Timestamp::saturating_from_unix_ms);

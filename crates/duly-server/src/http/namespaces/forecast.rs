@@ -1,12 +1,11 @@
 //! `GET /v1/namespaces/{namespace}/forecast`.
 
 use axum::{extract::State, response::Response};
-use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
+use duly_core::{Invalid, Millis, NamespaceName};
 use duly_store::{
     ForecastRequest,
     forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
 };
-use futures::future::try_join_all;
 use http::{StatusCode, Uri};
 
 use crate::{
@@ -61,14 +60,11 @@ impl App {
         &self,
         request: ForecastRequest,
     ) -> Result<(ForecastOut, Share), Problem> {
-        let shards = 0..self.store().shards().max(1);
-        let counts = request.count * shards.len() * size_of::<u64>();
+        let counts = request.count * self.sharded().shards().len() * size_of::<u64>();
         let share = self.budget().take(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
-        let calls = shards.map(|shard| self.store().forecast(ShardId(shard), request.clone()));
-        let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-        let sum = ForecastOut::sum(&shards)
-            .ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
-        Ok((sum, share))
+        let forecast = self.sharded().forecast(&request).await?;
+        let forecast = forecast.ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
+        Ok((forecast.into(), share))
     }
 }
 

@@ -1,8 +1,7 @@
 //! `GET /v1/namespaces/{namespace}/stats`.
 
 use axum::{extract::State, response::Response};
-use duly_core::{NamespaceName, shard::ShardId};
-use futures::future::try_join_all;
+use duly_core::NamespaceName;
 use http::StatusCode;
 
 use crate::{
@@ -35,19 +34,15 @@ impl App {
         &self,
         name: NamespaceName,
     ) -> Result<(StatsOut, Share), Problem> {
-        let shards = 0..self.store().shards().max(1);
-        let mut share = self.budget().take(shards.len() * STATS_BYTES)?;
+        let shards = self.sharded().shards().len();
+        let mut share = self.budget().take(shards * STATS_BYTES)?;
         let namespace = self.namespace(name.clone()).await?;
-        let calls = shards.map(|shard| self.store().stats(ShardId(shard), name.clone()));
-        let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-        if shards.is_empty() {
-            return Err(Problem::no_namespace(name.as_str()));
-        }
+        let stats = self.sharded().stats(&name).await?;
+        let stats = stats.ok_or_else(|| Problem::no_namespace(name.as_str()))?;
         let loads = self.node().lanes(&name);
         let settings = &namespace.settings;
         let fallback = settings.fallback.as_ref().map(|_| self.node().fallback(&name));
-        let stats = StatsOut::sum(&shards, &loads, fallback, &settings.limits);
-        drop(shards);
+        let stats = StatsOut::new(stats, &loads, fallback, &settings.limits);
         share.shrink_to(STATS_BYTES);
         Ok((stats, share))
     }

@@ -1,37 +1,55 @@
-//! A store of several shards, each a reference store. Its calls take time, as those to another machine do.
+//! A store of several shards, each a reference store: for tests of what is above a store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
-use duly_store::{
-    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
-    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats,
-    Store, StoreFuture, TimerView, Token,
-    conformance::ManualClock,
-    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply},
-    memory::MemoryStore,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
-};
 use tokio::{
     sync::{broadcast, watch},
     time::sleep,
 };
 
+use super::ManualClock;
+use crate::{
+    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
+    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
+    Stats, Store, StoreFuture, TimerView, Token,
+    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply},
+    memory::MemoryStore,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+
 /// The only shard of a reference store.
 const ONLY: ShardId = ShardId(0);
 
+/// A store of several reference stores. Its looks, claims and settlements take time, as those to another
+/// machine do, and shards fail on demand.
 #[derive(Debug)]
-pub(super) struct Sharded {
+pub struct SeveralShards {
     shards: Vec<MemoryStore>,
     takes: Duration,
+    /// Shards that fail, a bit each.
+    failing: AtomicU64,
 }
 
-impl Sharded {
-    /// Creates a store of this many shards, whose looks, claims and settlements each take this long.
-    pub(super) fn new(clock: &ManualClock, shards: u16, takes: Duration) -> Self {
+impl SeveralShards {
+    /// Creates a store of this many shards, at most 64, whose looks, claims and settlements each take this
+    /// long.
+    pub fn new(clock: &ManualClock, shards: u16, takes: Duration) -> Self {
         let one =
             |seed| MemoryStore::new(Arc::new(clock.clone()), u64::from(seed) + 1).shared_by_nodes();
-        Self { shards: (0..shards).map(one).collect(), takes }
+        Self { shards: (0..shards).map(one).collect(), takes, failing: AtomicU64::default() }
+    }
+
+    /// Has calls to these shards fail, and to no others.
+    pub fn fail(&self, shards: &[ShardId]) {
+        let bits = shards.iter().fold(0, |bits, shard| bits | 1 << shard.0);
+        self.failing.store(bits, Ordering::Relaxed);
     }
 
     fn of(&self, shard: ShardId) -> &MemoryStore {
@@ -41,15 +59,27 @@ impl Sharded {
     fn first(&self) -> &MemoryStore {
         self.of(ONLY)
     }
+
+    /// Refuses a call to a shard that fails.
+    fn check(&self, shard: ShardId) -> Result<()> {
+        if self.failing.load(Ordering::Relaxed) >> shard.0 & 1 == 0 {
+            return Ok(());
+        }
+        let reason = format!("shard {} fails", shard.0);
+        Err(Error::Unavailable { reason, retry_after: Millis::from_secs(1) })
+    }
 }
 
 #[rustfmt::skip]
-impl Store for Sharded {
+impl Store for SeveralShards {
     fn shards(&self) -> u16 {
         u16::try_from(self.shards.len()).expect("a test has few")
     }
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        self.of(shard).apply(ONLY, commands)
+        Box::pin(async move {
+            self.check(shard)?;
+            self.of(shard).apply(ONLY, commands).await
+        })
     }
     fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
         Box::pin(async move {
@@ -70,6 +100,7 @@ impl Store for Sharded {
     fn settle(&self, shard: ShardId, mut settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         Box::pin(async move {
             sleep(self.takes).await;
+            self.check(shard)?;
             for settlement in &mut settlements {
                 settlement.token = Token::new(ONLY, settlement.token.own());
             }
@@ -83,13 +114,22 @@ impl Store for Sharded {
         self.of(shard).get(ONLY, namespace, id, bytes_max)
     }
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.of(shard).list(ONLY, request)
+        Box::pin(async move {
+            self.check(shard)?;
+            self.of(shard).list(ONLY, request).await
+        })
     }
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.of(shard).stats(ONLY, namespace)
+        Box::pin(async move {
+            self.check(shard)?;
+            self.of(shard).stats(ONLY, namespace).await
+        })
     }
     fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
-        self.of(shard).forecast(ONLY, request)
+        Box::pin(async move {
+            self.check(shard)?;
+            self.of(shard).forecast(ONLY, request).await
+        })
     }
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         Box::pin(async move {
@@ -127,7 +167,7 @@ fn not_here() -> Error {
 }
 
 #[rustfmt::skip]
-impl Deployment for Sharded {
+impl Deployment for SeveralShards {
     fn coordinators(&self) -> Coordinators {
         self.first().coordinators()
     }

@@ -3,10 +3,10 @@
 //! Every shard answers a page from the same place on; they are merged up to the place that the
 //! slowest shard has reached, so that the next page never has to go back.
 
-use duly_store::{Page, query::Position};
+use crate::{Page, query::Position};
 
 /// Merges a page of each shard to one of at most `limit` timers.
-pub(crate) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
+pub(super) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     if let [_] = pages[..] {
         return pages.swap_remove(0);
     }
@@ -34,11 +34,12 @@ pub(crate) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
 
 #[cfg(test)]
 mod tests {
-    use duly_core::{Incarnation, NamespaceName, State, Timer, TimerId, Timestamp};
-    use duly_core::{Schedule, schedule::When};
-    use duly_store::TimerView;
+    use duly_core::{
+        Incarnation, NamespaceName, Schedule, State, Timer, TimerId, Timestamp, schedule::When,
+    };
 
     use super::*;
+    use crate::TimerView;
 
     fn view(id: &str, due_ms: u64) -> TimerView {
         let due_at = Timestamp::from_unix_ms(due_ms).unwrap();

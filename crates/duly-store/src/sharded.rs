@@ -1,0 +1,199 @@
+//! The shards of a store as one: the only place that groups by shard, calls, and merges.
+//!
+//! What a partial failure means:
+//! * Of a call about many items each shard fails for itself: its items carry its error, and the items of
+//!   other shards stand. The call fails only if every shard fails that it needs.
+//! * A read over all shards fails if one of them fails: a list or a count with a hole would be wrong.
+//!
+//! Shards are called at the same time, each once.
+
+use std::collections::BTreeMap;
+
+use duly_core::{
+    NamespaceName,
+    shard::{ShardId, shard_of},
+};
+use futures::future::{join_all, try_join_all};
+
+use crate::{
+    Command, Error, Forecast, ForecastRequest, ListRequest, Outcome, Page, Refusal, Result,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture,
+};
+
+mod pages;
+#[cfg(test)]
+mod tests;
+
+/// How often the first timer of a shard is read again that takes more memory than it said.
+const TRIES: usize = 4;
+
+/// All shards of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharded<'a>(&'a dyn Store);
+
+impl<'a> Sharded<'a> {
+    /// Looks at a store as one.
+    pub const fn new(store: &'a dyn Store) -> Self {
+        Self(store)
+    }
+
+    /// The shards.
+    pub fn shards(self) -> impl ExactSizeIterator<Item = ShardId> + use<> {
+        (0..self.0.shards()).map(ShardId)
+    }
+
+    /// The shard of a timer.
+    pub fn shard_of(self, namespace: &NamespaceName, id: &str) -> ShardId {
+        shard_of(namespace.as_str(), id, self.0.shards())
+    }
+
+    /// Carries out commands; one outcome for each, in their order. A dead letter named by its delivery id, which
+    /// tells no shard, is looked for in all of them.
+    ///
+    /// # Errors
+    /// What the first shard says, if all fail.
+    pub async fn apply(self, commands: Vec<Command>) -> Result<Vec<Outcome>> {
+        let mut items = Vec::with_capacity(commands.len());
+        // How many of the items belong to each command.
+        let mut counts = Vec::with_capacity(commands.len());
+        for command in commands {
+            let before = items.len();
+            match command.shard(self.0.shards()) {
+                Some(shard) => items.push((shard, command)),
+                None => items.extend(self.shards().map(|shard| (shard, command.clone()))),
+            }
+            counts.push(items.len() - before);
+        }
+        let results = self.fan_out(items, |shard, commands| self.0.apply(shard, commands)).await?;
+        let mut outcomes = results.into_iter().map(|it| it.unwrap_or_else(Outcome::Failed));
+        let of_command = |count| outcomes.by_ref().take(count).min_by_key(rank);
+        Ok(counts.into_iter().filter_map(of_command).collect())
+    }
+
+    /// Settles; one outcome for each settlement, in their order.
+    ///
+    /// # Errors
+    /// What the first shard says, if all fail.
+    pub async fn settle(self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
+        let mut outcomes: Vec<_> =
+            settlements.iter().map(|_| Ok(SettleOutcome::InvalidToken)).collect();
+        let shards = self.0.shards();
+        let (places, items): (Vec<_>, Vec<_>) = settlements
+            .into_iter()
+            .map(|settlement| (settlement.token.shard(), settlement))
+            .enumerate()
+            .filter(|(_, (shard, _))| shard.0 < shards)
+            .unzip();
+        let results = self.fan_out(items, |shard, items| self.0.settle(shard, items)).await?;
+        for (place, outcome) in places.into_iter().zip(results) {
+            outcomes[place] = outcome;
+        }
+        Ok(outcomes)
+    }
+
+    /// Reads a page of the list over all shards; each may use an even part of the memory of the request.
+    /// Where the first timer of a shard takes more, `grow` is asked for so many bytes more.
+    ///
+    /// # Errors
+    /// What a shard says, or `grow`.
+    pub async fn list<E: From<Error>>(
+        self,
+        request: &ListRequest,
+        mut grow: impl FnMut(u64) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Page, E> {
+        let bytes_max = request.bytes_max / self.shards().len().max(1) as u64;
+        let part = ListRequest { bytes_max, ..request.clone() };
+        let found = join_all(self.shards().map(|shard| self.0.list(shard, part.clone()))).await;
+        let mut pages = Vec::with_capacity(found.len());
+        for (shard, mut page) in self.shards().zip(found) {
+            for _ in 0..TRIES {
+                let Err(Error::TooLarge { bytes }) = page else { break };
+                grow(bytes)?;
+                let first = ListRequest { limit: 1, bytes_max: bytes, ..request.clone() };
+                page = self.0.list(shard, first).await;
+            }
+            pages.push(page?);
+        }
+        Ok(pages::merge(pages, request.limit))
+    }
+
+    /// Returns the counts of a namespace, with its lanes in order of their keys; `None` if no shard has it.
+    ///
+    /// # Errors
+    /// What a shard says.
+    pub async fn stats(self, namespace: &NamespaceName) -> Result<Option<Stats>> {
+        let calls = self.shards().map(|shard| self.0.stats(shard, namespace.clone()));
+        let shards = try_join_all(calls).await?.into_iter().flatten();
+        let mut stats = shards.reduce(Stats::merge);
+        if let Some(stats) = &mut stats {
+            stats.lanes.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        Ok(stats)
+    }
+
+    /// Returns the forecast of a namespace, seen from the first bucket of the shard that is furthest behind;
+    /// `None` if no shard has it.
+    ///
+    /// # Errors
+    /// What a shard says.
+    pub async fn forecast(self, request: &ForecastRequest) -> Result<Option<Forecast>> {
+        let calls = self.shards().map(|shard| self.0.forecast(shard, request.clone()));
+        let shards = try_join_all(calls).await?.into_iter().flatten();
+        Ok(shards.reduce(Forecast::merge))
+    }
+
+    /// Groups items by shard, calls each shard once, and brings the results back in order.
+    async fn fan_out<T, R>(
+        self,
+        items: Vec<(ShardId, T)>,
+        call: impl Fn(ShardId, Vec<T>) -> StoreFuture<'a, Vec<R>>,
+    ) -> Result<Vec<Result<R>>> {
+        let mut results: Vec<Result<R>> = items.iter().map(|_| Err(no_outcome())).collect();
+        let mut groups: BTreeMap<ShardId, (Vec<usize>, Vec<T>)> = BTreeMap::new();
+        for (place, (shard, item)) in items.into_iter().enumerate() {
+            let group = groups.entry(shard).or_default();
+            group.0.push(place);
+            group.1.push(item);
+        }
+        let calls = groups.into_iter().map(|(shard, (places, items))| {
+            let answer = call(shard, items);
+            async move { (places, answer.await) }
+        });
+        let answers = join_all(calls).await;
+        if let Some((_, Err(error))) = answers.first()
+            && answers.iter().all(|(_, answer)| answer.is_err())
+        {
+            return Err(error.clone());
+        }
+        for (places, answer) in answers {
+            match answer {
+                Ok(outcomes) => {
+                    for (place, outcome) in places.into_iter().zip(outcomes) {
+                        results[place] = Ok(outcome);
+                    }
+                }
+                Err(error) => {
+                    for place in places {
+                        results[place] = Err(error.clone());
+                    }
+                }
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// Order of the outcomes of one command that several shards were asked about: the one that knows the dead
+/// letter comes first; one that failed may have known it.
+const fn rank(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Refused(Refusal::UnknownDeadLetter { .. } | Refusal::UnknownNamespace(_)) => 3,
+        Outcome::Failed(_) => 2,
+        Outcome::Refused(_) => 1,
+        _ => 0,
+    }
+}
+
+fn no_outcome() -> Error {
+    Error::InDoubt { reason: "the store returned no outcome for it".into() }
+}
