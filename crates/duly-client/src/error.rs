@@ -80,7 +80,7 @@ pub enum Retry {
     /// The same call is refused again: change it.
     Never,
     /// Look at the timer first: it is in another state than the call expected, or may be.
-    AfterALook,
+    AfterRead,
     /// The same call again, after this wait.
     After(Duration),
 }
@@ -165,7 +165,7 @@ impl Error {
         Self::Unknown {
             code: Code::DeadlineExceeded,
             reason: format!("no answer came within {} ms", limit.as_millis()),
-            retry: Retry::AfterALook,
+            retry: Retry::AfterRead,
         }
     }
 
@@ -178,7 +178,7 @@ impl Error {
 fn advice(retry: Retry) -> &'static str {
     match retry {
         Retry::Never => "report it with the lines of the server's log",
-        Retry::AfterALook => "look at it before you repeat the call",
+        Retry::AfterRead => "look at it before you repeat the call",
         Retry::After(_) => "repeat the same call",
     }
 }

@@ -134,7 +134,7 @@ where
 /// What a call that is given up says: no certainty that an earlier try has taken away.
 fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     let refused_by_state =
-        matches!(error.retry(), Retry::AfterALook) || matches!(error.code(), Code::NotFound);
+        matches!(error.retry(), Retry::AfterRead) || matches!(error.code(), Code::NotFound);
     let doubtful = match (doubt, error.again()) {
         (Some(_), Again::Perhaps(_)) | (None, _) => error,
         // The server was asked again, and it has the last word.
@@ -152,7 +152,7 @@ fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
         Error::Unknown { code, reason, .. } if safety == Safety::Reading => {
             Error::NoAnswer { code, reason }
         }
-        Error::Unknown { code, reason, retry: Retry::AfterALook }
+        Error::Unknown { code, reason, retry: Retry::AfterRead }
             if safety == Safety::Repeatable =>
         {
             Error::Unknown { code, reason, retry: Retry::After(Duration::ZERO) }

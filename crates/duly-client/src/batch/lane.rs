@@ -196,7 +196,7 @@ pub(super) fn stopped() -> Error {
     Error::Unknown {
         code: Code::Aborted,
         reason: "the runtime that the client worked on was shut down".to_owned(),
-        retry: Retry::AfterALook,
+        retry: Retry::AfterRead,
     }
 }
 

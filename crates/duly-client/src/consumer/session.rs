@@ -285,6 +285,6 @@ fn ended_by_server() -> Error {
     Error::Unknown {
         code: duly_core::Code::Aborted,
         reason: "the server ended the stream".to_owned(),
-        retry: crate::error::Retry::AfterALook,
+        retry: crate::error::Retry::AfterRead,
     }
 }

@@ -93,7 +93,7 @@ impl Refusal {
             | Code::Finished
             | Code::Cancelled
             | Code::Dead
-            | Code::NamespaceNotEmpty => Retry::AfterALook,
+            | Code::NamespaceNotEmpty => Retry::AfterRead,
             Code::Unavailable => Retry::After(self.retry_after.unwrap_or(Duration::from_secs(1))),
             Code::ResourceExhausted => self.retry_after.map_or(Retry::Never, Retry::After),
             _ => Retry::Never,

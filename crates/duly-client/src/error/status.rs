@@ -50,7 +50,7 @@ pub(crate) fn of_problem(problem: v1::Problem) -> Error {
 fn said(code: Code, detail: String, refusal: impl FnOnce(Code, String) -> Refusal) -> Error {
     match code {
         Code::Aborted | Code::DeadlineExceeded => {
-            Error::Unknown { code, reason: detail, retry: Retry::AfterALook }
+            Error::Unknown { code, reason: detail, retry: Retry::AfterRead }
         }
         Code::Internal => Error::Unknown { code, reason: detail, retry: Retry::Never },
         _ => Error::Refused(Box::new(refusal(code, detail))),
@@ -78,12 +78,12 @@ fn of_others(status: &Status) -> Error {
         _ if is_too_late(status) => Error::Unknown {
             code: Code::DeadlineExceeded,
             reason: reason(status),
-            retry: Retry::AfterALook,
+            retry: Retry::AfterRead,
         },
         _ => Error::Unknown {
             code: Code::Aborted,
             reason: format!("the call broke off ({})", reason(status)),
-            retry: Retry::AfterALook,
+            retry: Retry::AfterRead,
         },
     }
 }

@@ -27,7 +27,7 @@ fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
         let error = of_status(&said(code, &[], Some(second)), "server");
         assert_eq!(error.code(), code);
         let (retry, is_not_done) = match code {
-            Code::Aborted | Code::DeadlineExceeded => (Retry::AfterALook, false),
+            Code::Aborted | Code::DeadlineExceeded => (Retry::AfterRead, false),
             Code::Internal => (Retry::Never, false),
             Code::Unavailable | Code::ResourceExhausted => (Retry::After(second), true),
             Code::AlreadyExists
@@ -36,7 +36,7 @@ fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
             | Code::Finished
             | Code::Cancelled
             | Code::Dead
-            | Code::NamespaceNotEmpty => (Retry::AfterALook, true),
+            | Code::NamespaceNotEmpty => (Retry::AfterRead, true),
             _ => (Retry::Never, true),
         };
         assert_eq!(error.retry(), retry, "{code:?}");

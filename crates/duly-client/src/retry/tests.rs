@@ -49,7 +49,7 @@ async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
         assert_eq!((answer.is_ok(), tried), (tries == 2, tries), "{safety:?}");
     }
     let (answer, _) = tried(Safety::Once, vec![Err(unknown())]).await;
-    assert_eq!(answer.unwrap_err().retry(), Retry::AfterALook);
+    assert_eq!(answer.unwrap_err().retry(), Retry::AfterRead);
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn a_refusal_of_a_guarded_repetition_may_come_from_the_first_time() {
     let answers = || vec![Err(unknown()), Err(refused(Code::RevisionMismatch))];
     let (answer, _) = tried(Safety::Guarded, answers()).await;
     let error = answer.unwrap_err();
-    assert!(matches!(error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+    assert!(matches!(error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
     // Where a repetition answers as the first time would have, it has the last word.
     let (answer, _) = tried(Safety::Repeatable, answers()).await;
     assert_eq!(answer.unwrap_err().code(), Code::RevisionMismatch);

@@ -66,7 +66,7 @@ async fn p6_the_same_request_is_the_same_timer_and_another_one_does_as_it_says()
     assert_eq!(outcome(first()).await, Ok(Outcome::Created));
     assert_eq!(outcome(first()).await, Ok(Outcome::Existing));
     let error = outcome(second(IfExists::Fail)).await.unwrap_err();
-    assert_eq!((error.code(), error.retry()), (Code::AlreadyExists, Retry::AfterALook));
+    assert_eq!((error.code(), error.retry()), (Code::AlreadyExists, Retry::AfterRead));
     assert_eq!(outcome(second(IfExists::Keep)).await, Ok(Outcome::Existing));
     assert_eq!(outcome(second(IfExists::Fail).replace()).await, Ok(Outcome::Replaced));
     // Each debounce counts, although it says the same.
@@ -301,7 +301,7 @@ async fn namespaces_are_changed_in_part_looked_ahead_in_and_deleted() {
     assert!(client.forecast(NAMESPACE, HOUR, 1_001).await.is_err());
 
     let error = client.delete_namespace(NAMESPACE).await.unwrap_err();
-    assert_eq!((error.code(), error.retry()), (Code::NamespaceNotEmpty, Retry::AfterALook));
+    assert_eq!((error.code(), error.retry()), (Code::NamespaceNotEmpty, Retry::AfterRead));
     client.delete_namespace_and_timers(NAMESPACE).await.unwrap();
     assert_eq!(client.namespace(NAMESPACE).await.unwrap_err().code(), Code::NotFound);
     client.put_namespace(NAMESPACE, Settings::default()).await.unwrap();

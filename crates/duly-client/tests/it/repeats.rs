@@ -108,7 +108,7 @@ async fn a_change_whose_answer_got_lost_is_not_made_twice_and_nobody_claims_to_k
         };
         let error = world.lose(call, is_done).await.unwrap_err();
         assert!(matches!(&error, Error::Unknown { .. }), "{error}");
-        assert_eq!(error.retry(), Retry::AfterALook);
+        assert_eq!(error.retry(), Retry::AfterRead);
         assert_eq!(world.revision("there").await, Some(2));
     }
 }
@@ -122,7 +122,7 @@ async fn a_fire_whose_answer_got_lost_is_not_repeated() {
         steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Due)
     };
     let error = world.lose(call, is_done).await.unwrap_err();
-    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,7 +200,7 @@ async fn p4_p5_a_batch_whose_answer_got_lost_is_not_repeated_where_a_part_of_it_
         let call = async move { client.batch(NAMESPACE, operations).await };
         let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
         let error = world.lose(call, is_done).await.unwrap_err();
-        assert!(matches!(&error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+        assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
         let totals = world.steady.stats(NAMESPACE).await.unwrap().totals;
         assert_eq!(
             totals.cancelled, 0,
@@ -216,7 +216,7 @@ async fn a_delete_whose_answer_got_lost_does_not_delete_what_came_after_it() {
     let call = async move { client.delete_namespace_and_timers(NAMESPACE).await };
     let is_done = async |steady: &Client| steady.namespace(NAMESPACE).await.is_err();
     let error = world.lose(call, is_done).await.unwrap_err();
-    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +230,7 @@ async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() 
         world.steady.settle(NAMESPACE, settlement).await.unwrap();
     }
     let is_unknown = |error: &Error| {
-        assert!(matches!(error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+        assert!(matches!(error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
     };
     let client = world.shaky.clone();
     let redrive = Redrive::new(Letters::ids(["again"])).after(HOUR);

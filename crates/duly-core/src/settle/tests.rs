@@ -1,1 +1,196 @@
+//! Verdicts against a table written by hand; what they leave, the invariants of `operate/tests` check.
 
+use super::*;
+use crate::{
+    Incarnation, NamespaceName, RetryPolicy, Schedule, Settings, TimerId,
+    operate::{Now, Usage},
+    schedule::When,
+};
+
+const NOW_MS: u64 = 1_900_000_000_000;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::saturating_from_unix_ms(ms)
+}
+
+/// A due timer in its first attempt, or in its second and last one.
+fn leased(attempts: u32, expire_after: Option<u64>) -> Box<Timer> {
+    let id = TimerId::new("a").unwrap();
+    let mut schedule = Schedule::new(id, When::At(at(NOW_MS - 1_000)));
+    schedule.expire_after = expire_after.map(Millis::from_ms);
+    let mut timer = Timer::new(schedule, at(NOW_MS - 2_000), Incarnation(7)).unwrap();
+    timer.attempts = attempts;
+    Box::new(timer)
+}
+
+fn held(attempts: u32, ends: bool) -> Held {
+    let (nonce, attempt) = (5, attempts + 1);
+    Held { nonce, attempt, claimed_at: at(NOW_MS - 10), held_for: Duration::from_secs(60), ends }
+}
+
+fn retry(wait: Wait) -> SettleVerdict {
+    SettleVerdict::Retry { wait, outcome: AttemptOutcome::Failed, reason: "busy".into() }
+}
+
+fn with_context<T>(decide: impl FnOnce(&Context<'_>) -> T) -> T {
+    // Two attempts, 100 ms apart.
+    let retry = RetryPolicy::Delays(vec![Millis::from_ms(100)]);
+    let settings = Settings { retry, ..Settings::default() };
+    let namespace = NamespaceName::new("n").unwrap();
+    decide(&Context {
+        namespace: &namespace,
+        settings: &settings,
+        usage: Usage::default(),
+        now: Now { wall: at(NOW_MS), steady: at(NOW_MS + 7) },
+        random: 0,
+    })
+}
+
+/// What is left of a firing, in a line.
+fn left(effect: Option<Effect>) -> String {
+    match effect {
+        None => "-".to_owned(),
+        Some(Effect::Put(cause, timer)) => {
+            let wait = timer.next_attempt_at.map(|at| at.unix_ms() - NOW_MS);
+            format!("live {cause:?} attempts {} next {wait:?}", timer.attempts)
+        }
+        Some(Effect::End(tombstone)) => {
+            format!("{} attempts {}", tombstone.ended.state(), tombstone.attempts)
+        }
+        Some(Effect::DeadLetter(cause, timer)) => {
+            let reason = timer.dead_letter.unwrap().reason.as_str();
+            format!("dead {cause:?} {reason} attempts {}", timer.attempts)
+        }
+        Some(Effect::Purge) => "purge".to_owned(),
+        Some(Effect::Extend(lease)) => format!("leased {lease}"),
+    }
+}
+
+#[test]
+fn every_verdict_does_what_the_contract_says() {
+    let dead = || SettleVerdict::Dead { reason: "never".into() };
+    let extend = |lease| SettleVerdict::Extend { lease };
+    let (ok, spent) = (SettleOutcome::Ok, SettleOutcome::Dead);
+    let (minute, day) = (Millis::from_secs(60), Millis::from_secs(86_400));
+    let expired = Some(999);
+    for (attempts, expire_after, ends, verdict, expected, outcome) in [
+        (0, None, true, SettleVerdict::Ack, "finished attempts 1", ok),
+        // What was claimed before it expired is delivered.
+        (1, expired, false, SettleVerdict::Ack, "finished attempts 2", ok),
+        (0, None, true, retry(Wait::Policy), "live AttemptFailed attempts 1 next Some(107)", ok),
+        (0, None, true, retry(Wait::None), "live AttemptFailed attempts 1 next Some(7)", ok),
+        (
+            0,
+            None,
+            true,
+            retry(Wait::AtLeast(minute)),
+            "live AttemptFailed attempts 1 next Some(60007)",
+            ok,
+        ),
+        (
+            0,
+            None,
+            true,
+            retry(Wait::Exactly(minute)),
+            "live AttemptFailed attempts 1 next Some(60007)",
+            ok,
+        ),
+        // No wait is longer than the longest backoff.
+        (
+            0,
+            None,
+            true,
+            retry(Wait::Exactly(Millis::MAX)),
+            "live AttemptFailed attempts 1 next Some(2592000007)",
+            ok,
+        ),
+        (
+            1,
+            None,
+            true,
+            retry(Wait::Exactly(minute)),
+            "dead AttemptFailed attempts_spent attempts 2",
+            spent,
+        ),
+        (0, expired, true, retry(Wait::None), "dead AttemptFailed expired attempts 1", ok),
+        (0, None, false, dead(), "dead AttemptFailed rejected attempts 1", ok),
+        (1, None, true, SettleVerdict::Release, "live Released attempts 1 next None", ok),
+        (0, None, true, extend(minute), "leased 1m", ok),
+        // At most 12 hours after the claim.
+        (0, None, true, extend(day), "leased 11h59m", ok),
+        (0, None, false, extend(minute), "-", ok),
+    ] {
+        let timer = leased(attempts, expire_after);
+        let settled =
+            with_context(|context| settle(timer, &held(attempts, ends), &verdict, context));
+        let token = match &settled.0 {
+            Some(Effect::Put(_, timer) | Effect::DeadLetter(_, timer)) => timer.last_settled,
+            Some(Effect::End(tombstone)) => tombstone.settled(),
+            _ => None,
+        };
+        let expected_token = verdict.ending().map(|verdict| SettledToken { nonce: 5, verdict });
+        assert_eq!(token, expected_token, "it is remembered: {verdict:?}");
+        assert_eq!((left(settled.0).as_str(), settled.1), (expected, outcome), "{verdict:?}");
+    }
+}
+
+#[test]
+fn p4_a_lost_lease_counts_and_may_have_been_delivered() {
+    for (attempts, expected) in [
+        (0, "live AttemptFailed attempts 1 next Some(3)"),
+        (1, "dead AttemptFailed attempts_spent attempts 2"),
+    ] {
+        let effect = with_context(|context| {
+            let since = at(NOW_MS + 3);
+            lose_lease(
+                leased(attempts, None),
+                &held(attempts, true),
+                LeaseLoss::Ended,
+                since,
+                context,
+            )
+        });
+        let (Effect::Put(_, timer) | Effect::DeadLetter(_, timer)) = &effect else {
+            panic!("it stays: {effect:?}")
+        };
+        assert!(timer.maybe_delivered);
+        assert_eq!(timer.history.last().unwrap().reason, "the lease ended before a verdict");
+        assert_eq!(left(Some(effect)), expected);
+    }
+}
+
+#[test]
+fn a_firing_expires_strictly_after_its_time() {
+    for (expire_after, expected) in [
+        (999, Ok("dead Expired expired attempts 0".to_owned())),
+        (1_000, Err(())),
+        (5_000, Err(())),
+    ] {
+        let timer = leased(0, Some(expire_after));
+        let effect = with_context(|context| expire(timer, context));
+        assert_eq!(effect.map(|effect| left(Some(effect))).map_err(drop), expected);
+    }
+    let kept = with_context(|context| expire(leased(0, None), context)).unwrap_err();
+    assert_eq!(*kept, *leased(0, None), "the timer comes back as it was");
+}
+
+#[test]
+fn p8_the_same_verdict_again_is_recognised_and_no_other() {
+    let known = |nonce, verdict| Some(SettledToken { nonce, verdict });
+    let ack = || [None, known(5, Verdict::Ack), known(6, Verdict::Retry)];
+    assert_eq!(settled_before(ack(), 5, &SettleVerdict::Ack), SettleOutcome::AlreadySettled);
+    assert_eq!(settled_before(ack(), 6, &retry(Wait::None)), SettleOutcome::AlreadySettled);
+    for (nonce, verdict) in [
+        (6, SettleVerdict::Ack),
+        (5, SettleVerdict::Release),
+        (7, SettleVerdict::Ack),
+        (5, SettleVerdict::Extend { lease: Millis::from_secs(60) }),
+    ] {
+        assert_eq!(settled_before(ack(), nonce, &verdict), SettleOutcome::LeaseLost, "{verdict:?}");
+    }
+    // A cancelled timer forgets its tokens.
+    let mut timer = leased(0, None);
+    timer.last_settled = known(5, Verdict::Retry);
+    assert_eq!(Tombstone::of(&timer, Ended::Cancelled, at(NOW_MS)).settled(), None);
+    assert_eq!(Tombstone::of(&timer, Ended::Finished, at(NOW_MS)).settled(), timer.last_settled);
+}
