@@ -18,6 +18,7 @@ mod pull;
 mod receive;
 mod redis;
 mod reference;
+mod refusals;
 mod serve;
 mod settings;
 mod store;
