@@ -402,3 +402,6 @@ fn created(
         .map_err(|invalid| damaged(format!("a timer was made that may not be: {invalid}")))?;
     Ok(Outcome::Created(Arc::new(TimerView::unleased(namespace.clone(), timer, now))))
 }
+
+#[cfg(test)]
+mod tests;

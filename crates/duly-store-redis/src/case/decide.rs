@@ -187,7 +187,7 @@ impl Case {
 
 impl Live {
     /// The lease as the core asks for it.
-    fn held(&self, now: Timestamp) -> Option<Held> {
+    pub(crate) fn held(&self, now: Timestamp) -> Option<Held> {
         let lease = self.lease?;
         Some(Held {
             nonce: lease.nonce,
