@@ -6,7 +6,7 @@
 //! carried out in another order than that of the call.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -21,7 +21,7 @@ use redis::Value;
 
 use crate::{
     case::origin_of,
-    change::{AT_ONCE, digits},
+    change::{AT_ONCE, digits, next_round},
     deployment::Deployment,
     error::{before, damaged, unavailable},
     link::Call,
@@ -33,9 +33,6 @@ use crate::{
 };
 
 mod slow;
-
-/// Most scripts of one pipeline.
-const PIPELINE: usize = 512;
 
 /// Most schedules of one script.
 const GROUP: usize = 64;
@@ -125,7 +122,11 @@ impl Deployment {
         let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
         let mut waiting: VecDeque<(usize, Command)> = commands.into_iter().enumerate().collect();
         while !waiting.is_empty() {
-            let round = next_round(&mut waiting);
+            // A dead letter that is named by its delivery id tells no id.
+            let key = |(_, command): &(usize, Command)| {
+                Some((command.namespace.clone(), command.operation.id()?.clone()))
+            };
+            let round = next_round(&mut waiting, key);
             for (i, outcome) in self.round(shard, round).await {
                 outcomes[i] = Some(outcome);
             }
@@ -191,12 +192,7 @@ impl Deployment {
                 sent.push(items);
             }
         }
-        let mut answers = Vec::with_capacity(calls.len());
-        while !calls.is_empty() {
-            let rest = calls.split_off(calls.len().min(PIPELINE));
-            answers.extend(self.router.calls(shard, calls).await);
-            calls = rest;
-        }
+        let answers = self.pipelined(shard, calls).await;
         for (place, (items, answer)) in sent.into_iter().zip(answers).enumerate() {
             let (done_before, namespace) =
                 (done.len(), items.first().map(|item| &item.1.namespace));
@@ -282,33 +278,6 @@ impl Deployment {
         let allowed = format!("an id of shard {}; this one is of shard {}", shard.0, own.0);
         (own != shard).then(|| Refusal::Invalid(Invalid::new("id", id, allowed)))
     }
-}
-
-/// Takes the commands of the next round: each id once, and a dead letter that is named by its
-/// delivery id, which tells no id, alone.
-fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)> {
-    let mut round = Vec::new();
-    let mut ids = HashSet::new();
-    let mut later = VecDeque::new();
-    while let Some((i, command)) = waiting.pop_front() {
-        let Some(id) = command.operation.id().cloned() else {
-            if round.is_empty() && later.is_empty() {
-                return vec![(i, command)];
-            }
-            later.push_back((i, command));
-            break;
-        };
-        let key = (command.namespace.clone(), id);
-        if ids.contains(&key) {
-            later.push_back((i, command));
-        } else {
-            ids.insert(key);
-            round.push((i, command));
-        }
-    }
-    later.append(waiting);
-    *waiting = later;
-    round
 }
 
 /// Takes the answer of a script apart: what it carried out, and what wants a closer look. Returns the word

@@ -127,7 +127,7 @@ impl Case {
     /// [`Error::TooLarge`] with what it takes.
     pub(crate) fn check_memory(&self, view: &TimerView, bytes_max: u64) -> Result<(), Error> {
         let missing = if view.timer().is_some() { self.missing_bytes() } else { 0 };
-        Ok(Answer::Within(bytes_max).check(view.memory_bytes() + missing)?)
+        Ok(Answer::Within(bytes_max).check(|| view.memory_bytes() + missing)?)
     }
 
     /// Bytes of the payload that was not read for its size.

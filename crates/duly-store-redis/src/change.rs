@@ -1,13 +1,20 @@
 //! Writing what was decided, and clearing away what the clock has ended.
 
-use duly_core::{NamespaceName, TimerId, Timestamp, settle::LeaseLoss, shard::ShardId};
-use duly_store::{MemberId, Result};
+use std::{
+    collections::{HashSet, VecDeque},
+    hash::Hash,
+};
+
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp, settle::LeaseLoss, shard::ShardId};
+use duly_store::{Error, MemberId, Result};
 use futures::{StreamExt, TryStreamExt, stream};
+use redis::Value;
 
 use crate::{
     case::{Case, Draft},
     deployment::{Deployment, Wanted},
     error::{damaged, unavailable},
+    link::Call,
     record::{Holder, run_name},
     reply::Reply,
     script::Script,
@@ -29,6 +36,43 @@ pub(crate) async fn everywhere<T>(
 ) -> Result<Vec<T>> {
     let steps = stream::iter(steps).buffer_unordered(AT_ONCE);
     steps.collect::<Vec<_>>().await.into_iter().collect()
+}
+
+/// Most scripts of one pipeline.
+const PIPELINE: usize = 512;
+
+/// Takes the items of the next round: each key once, and an item without a key alone.
+pub(crate) fn next_round<T, K: Eq + Hash>(
+    waiting: &mut VecDeque<T>,
+    key_of: impl Fn(&T) -> Option<K>,
+) -> Vec<T> {
+    let (mut round, mut later, mut keys) = (Vec::new(), VecDeque::new(), HashSet::new());
+    while let Some(item) = waiting.pop_front() {
+        let Some(key) = key_of(&item) else {
+            if round.is_empty() && later.is_empty() {
+                return vec![item];
+            }
+            later.push_back(item);
+            break;
+        };
+        if keys.contains(&key) {
+            later.push_back(item);
+        } else {
+            keys.insert(key);
+            round.push(item);
+        }
+    }
+    later.append(waiting);
+    *waiting = later;
+    round
+}
+
+/// The error of a call that others came before each time.
+pub(crate) fn contended() -> Error {
+    Error::Overloaded {
+        reason: format!("others kept changing the timer; it was tried {TRIES} times"),
+        retry_after: Millis::from_ms(100),
+    }
 }
 
 /// What became of a change.
@@ -59,6 +103,21 @@ pub(crate) enum Run {
 }
 
 impl Deployment {
+    /// Calls scripts, as many at once as a pipeline takes; an answer for each, in their order.
+    pub(crate) async fn pipelined(
+        &self,
+        shard: ShardId,
+        mut calls: Vec<Call>,
+    ) -> Vec<Result<Value>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        while !calls.is_empty() {
+            let rest = calls.split_off(calls.len().min(PIPELINE));
+            answers.extend(self.router.calls(shard, calls).await);
+            calls = rest;
+        }
+        answers
+    }
+
     /// Writes a draft, unless something has changed since the case was read.
     pub(crate) async fn write(
         &self,
@@ -104,7 +163,7 @@ impl Deployment {
             if let Some(draft) = case.due() {
                 self.write(shard, &case, &draft, Script::Change).await?;
             }
-            Ok::<(), duly_store::Error>(())
+            Ok::<(), Error>(())
         });
         work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         Ok(found)
@@ -158,7 +217,7 @@ impl Deployment {
                     return Ok(false);
                 };
                 let written = self.write(shard, &case, &draft, Script::Change).await?;
-                Ok::<bool, duly_store::Error>(written == Written::Done)
+                Ok::<bool, Error>(written == Written::Done)
             });
             let done: Vec<bool> = work.buffer_unordered(AT_ONCE).try_collect().await?;
             let done = done.into_iter().filter(|done| *done).count() as u64;

@@ -3,16 +3,16 @@
 //!
 //! As with operations, a call is carried out in rounds that have each timer once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use duly_core::{Millis, NamespaceName, TimerId, namespace::LEASE_MAX, shard::ShardId};
-use duly_store::{Error, Result, SettleOutcome, SettleVerdict, Settlement};
+use duly_store::{Result, SettleOutcome, SettleVerdict, Settlement};
 use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
     case::{Draft, Judged},
-    change::{AT_ONCE, TRIES, Written, digits},
+    change::{AT_ONCE, TRIES, Written, contended, digits, next_round},
     deployment::{Deployment, Space, Wanted},
     error::damaged,
     link::Call,
@@ -20,9 +20,6 @@ use crate::{
     script::Script,
     token::Ticket,
 };
-
-/// Most scripts of one pipeline.
-const PIPELINE: usize = 512;
 
 /// Most acknowledgements of one script.
 const GROUP: usize = 128;
@@ -47,7 +44,8 @@ impl Deployment {
         let mut failed = None;
         let mut taken = false;
         while !waiting.is_empty() {
-            let round = next_round(&mut waiting);
+            let key = |open: &Open| Some((open.1.num.clone(), open.1.id.clone()));
+            let round = next_round(&mut waiting, key);
             for (i, outcome) in self.settle_round(shard, round).await {
                 outcomes[i] = match outcome {
                     Ok(outcome) => {
@@ -96,12 +94,7 @@ impl Deployment {
                 group = rest;
             }
         }
-        let mut answers = Vec::with_capacity(calls.len());
-        while !calls.is_empty() {
-            let rest = calls.split_off(calls.len().min(PIPELINE));
-            answers.extend(self.router.calls(shard, calls).await);
-            calls = rest;
-        }
+        let answers = self.pipelined(shard, calls).await;
         for (items, answer) in sent.into_iter().zip(answers) {
             let mut told = answer.and_then(words);
             for open in items {
@@ -166,10 +159,7 @@ impl Deployment {
                 }
             }
         }
-        Err(Error::Overloaded {
-            reason: format!("others kept changing the timer; it was tried {TRIES} times"),
-            retry_after: duly_core::Millis::from_ms(100),
-        })
+        Err(contended())
     }
 
     /// Hands a firing back that a claim granted whose answer nobody saw.
@@ -203,21 +193,6 @@ impl Deployment {
         }
         Ok(())
     }
-}
-
-/// Takes the verdicts of the next round: each timer once.
-fn next_round(waiting: &mut VecDeque<Open>) -> Vec<Open> {
-    let mut ids = HashSet::new();
-    let (mut round, mut later) = (Vec::new(), VecDeque::new());
-    for open in waiting.drain(..) {
-        if ids.insert((open.1.num.clone(), open.1.id.clone())) {
-            round.push(open);
-        } else {
-            later.push_back(open);
-        }
-    }
-    *waiting = later;
-    round
 }
 
 /// The script that takes acknowledgements of one namespace.

@@ -61,16 +61,14 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Refuses to show what takes this many bytes of memory ([`Decision::read_bytes`]) if that is more than
-    /// is allowed.
+    /// Refuses to show what takes more bytes of memory ([`Decision::read_bytes`]) than is allowed.
     ///
     /// # Errors
-    /// [`TooLarge`] with the same bytes.
-    pub const fn check(self, bytes: u64) -> Result<(), TooLarge> {
-        match self {
-            Self::Within(bytes_max) if bytes > bytes_max => Err(TooLarge { bytes }),
-            _ => Ok(()),
-        }
+    /// [`TooLarge`] with the bytes that it takes.
+    pub fn check(self, bytes: impl FnOnce() -> u64) -> Result<(), TooLarge> {
+        let Self::Within(bytes_max) = self else { return Ok(()) };
+        let bytes = bytes();
+        if bytes <= bytes_max { Ok(()) } else { Err(TooLarge { bytes }) }
     }
 }
 

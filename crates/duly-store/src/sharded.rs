@@ -53,6 +53,9 @@ impl<'a> Sharded<'a> {
     /// # Errors
     /// What the first shard says, if all fail.
     pub async fn apply(self, commands: Vec<Command>) -> Result<Vec<Outcome>> {
+        if self.0.shards() == 1 {
+            return self.0.apply(ShardId(0), commands).await;
+        }
         let mut items = Vec::with_capacity(commands.len());
         // How many of the items belong to each command.
         let mut counts = Vec::with_capacity(commands.len());
@@ -75,9 +78,13 @@ impl<'a> Sharded<'a> {
     /// # Errors
     /// What the first shard says, if all fail.
     pub async fn settle(self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
+        let shards = self.0.shards();
+        if shards == 1 {
+            let outcomes = self.0.settle(ShardId(0), settlements).await?;
+            return Ok(outcomes.into_iter().map(Ok).collect());
+        }
         let mut outcomes: Vec<_> =
             settlements.iter().map(|_| Ok(SettleOutcome::InvalidToken)).collect();
-        let shards = self.0.shards();
         let (places, items): (Vec<_>, Vec<_>) = settlements
             .into_iter()
             .map(|settlement| (settlement.token.shard(), settlement))
@@ -148,7 +155,7 @@ impl<'a> Sharded<'a> {
         items: Vec<(ShardId, T)>,
         call: impl Fn(ShardId, Vec<T>) -> StoreFuture<'a, Vec<R>>,
     ) -> Result<Vec<Result<R>>> {
-        let mut results: Vec<Result<R>> = items.iter().map(|_| Err(no_outcome())).collect();
+        let mut results: Vec<Option<Result<R>>> = items.iter().map(|_| None).collect();
         let mut groups: BTreeMap<ShardId, (Vec<usize>, Vec<T>)> = BTreeMap::new();
         for (place, (shard, item)) in items.into_iter().enumerate() {
             let group = groups.entry(shard).or_default();
@@ -169,17 +176,17 @@ impl<'a> Sharded<'a> {
             match answer {
                 Ok(outcomes) => {
                     for (place, outcome) in places.into_iter().zip(outcomes) {
-                        results[place] = Ok(outcome);
+                        results[place] = Some(Ok(outcome));
                     }
                 }
                 Err(error) => {
                     for place in places {
-                        results[place] = Err(error.clone());
+                        results[place] = Some(Err(error.clone()));
                     }
                 }
             }
         }
-        Ok(results)
+        Ok(results.into_iter().map(|it| it.unwrap_or_else(|| Err(no_outcome()))).collect())
     }
 }
 

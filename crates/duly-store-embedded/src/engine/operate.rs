@@ -34,7 +34,7 @@ impl Engine {
             let id = id.clone();
             let decision =
                 self.with_context(number, 0, |context| operate::cancel_unread(id, due_at, context));
-            return self.carry_out(key, decision);
+            return self.carry_out(key, &name, decision);
         }
         let (key, known) = self.known(key, &name, &operation, known)?;
         let random = match operation {
@@ -44,8 +44,8 @@ impl Engine {
         let decided = self
             .with_context(number, random, |context| operate::operate(operation, known, context));
         let decision = decided.map_err(Stop::Refused)?;
-        answer.check(decision.read_bytes(&name)).map_err(|error| Stop::Unread(error.into()))?;
-        self.carry_out(key, decision)
+        answer.check(|| decision.read_bytes(&name)).map_err(|error| Stop::Unread(error.into()))?;
+        self.carry_out(key, &name, decision)
     }
 
     /// Loads what an operation has to know. Returns it with the key of the timer.
@@ -164,7 +164,12 @@ impl Engine {
         })
     }
 
-    fn carry_out(&mut self, key: Key, mut decision: Decision) -> Result<Outcome, Stop> {
+    fn carry_out(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        mut decision: Decision,
+    ) -> Result<Outcome, Stop> {
         let takes_rate = decision.takes.schedule;
         if decision.effect.as_ref().is_some_and(Effect::brings_content) {
             self.admit_new().map_err(Stop::Refused)?;
@@ -177,8 +182,7 @@ impl Engine {
         if let (true, Some(rate)) = (takes_rate, namespace.settings.limits.schedule_rate()) {
             namespace.schedules.take(rate, boot, 1);
         }
-        let name = namespace.name.clone();
-        Ok(Outcome::of(decision, &name, self.now.wall()))
+        Ok(Outcome::of(decision, name, self.now.wall()))
     }
 
     /// Writes an effect. Returns it where it is about a timer that is kept whole.

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use duly_core::{Millis, operate::DeadLetterId, shard::ShardId};
+use duly_core::{operate::DeadLetterId, shard::ShardId};
 use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result};
 
 use crate::{
     case::Control,
-    change::{TRIES, Written},
+    change::{TRIES, Written, contended},
     deployment::{Deployment, Space, Wanted},
     error::before,
     namespaces::Absence,
@@ -134,10 +134,7 @@ impl Deployment {
         if let Some(refusal) = last_limit {
             return Ok(Outcome::Refused(refusal));
         }
-        Err(Error::Overloaded {
-            reason: format!("others kept changing the timer; it was tried {TRIES} times"),
-            retry_after: Millis::from_ms(100),
-        })
+        Err(contended())
     }
 }
 

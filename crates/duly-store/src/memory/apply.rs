@@ -30,7 +30,7 @@ impl Space {
             letter: dead.cloned().map(Box::new),
         };
         let decision = operate(operation, known, &self.context(random.next_u64(), now))?;
-        if let Err(too_large) = answer.check(decision.read_bytes(&self.name)) {
+        if let Err(too_large) = answer.check(|| decision.read_bytes(&self.name)) {
             return Ok(Outcome::Failed(too_large.into()));
         }
         let Decision { effect, takes, .. } = &decision;
