@@ -47,6 +47,18 @@ impl<'a> Sharded<'a> {
         shard_of(namespace.as_str(), id, self.0.shards())
     }
 
+    /// Carries out one command.
+    ///
+    /// # Errors
+    /// What its shard says.
+    pub async fn apply_one(self, command: Command) -> Result<Outcome> {
+        let outcomes = match command.shard(self.0.shards()) {
+            Some(shard) => self.0.apply(shard, vec![command]).await?,
+            None => self.apply(vec![command]).await?,
+        };
+        outcomes.into_iter().next().ok_or_else(no_outcome)
+    }
+
     /// Carries out commands; one outcome for each, in their order. A dead letter named by its delivery id, which
     /// tells no shard, is looked for in all of them.
     ///

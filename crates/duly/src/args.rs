@@ -2,6 +2,7 @@
 
 pub(crate) mod confirm;
 pub(crate) mod due;
+pub(crate) mod fields;
 pub(crate) mod filter;
 pub(crate) mod input;
 pub(crate) mod labels;

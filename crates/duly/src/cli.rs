@@ -6,10 +6,9 @@
 use std::{ffi::OsString, future::Future};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use reqwest::Url;
 
 use crate::{
-    Outcome, args, client,
+    Outcome, args,
     commands::{
         batch, bench, cancel, cli_docs, cluster, completions, config, dead, export, fire, get,
         health, import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
@@ -83,14 +82,6 @@ pub(crate) struct Session {
     pub(crate) http: Http,
     /// Where answers go.
     pub(crate) printer: Printer,
-    server: Url,
-}
-
-impl Session {
-    /// The server, by `duly-client`.
-    pub(crate) fn client(&self) -> Result<duly_client::Client, Failure> {
-        client::of(&self.server)
-    }
 }
 
 impl Cli {
@@ -102,7 +93,7 @@ impl Cli {
         let named = server.clone();
         let session = || {
             let server = server.map_or_else(args::server::from_env, |typed| typed.url())?;
-            Ok::<_, Failure>(Session { http: Http::new(server.clone())?, printer, server })
+            Ok::<_, Failure>(Session { http: Http::new(server)?, printer })
         };
         match self.command {
             Command::Serve(args) => serve::run(args, printer),

@@ -1,25 +1,20 @@
-//! HTTP for what passes documents, lines or text on as they are: settings of namespaces and counts of
-//! them (a file goes in as it is, and what the server answers comes out as it is), streams of lines
-//! (`batch`, `import`, `export`), `metrics`, `health`, `openapi`, `store backup`. Everything about
-//! timers and firings goes through `duly-client` ([`crate::client`]).
+//! Calls of a server over HTTP: every command speaks this one protocol, and prints what the server returned.
 //!
-//! One request, one answer, every failure in words. Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
-//! be done is said to be unknown.
+//! One request, one reply, every failure in words. Names and ids are percent-encoded into the path. Nothing is
+//! retried here: a change of unknown outcome is reported as such.
 
 mod lines;
 mod problem;
 mod unreachable;
 
-pub(crate) use self::{
-    problem::{Hint, sentence},
-    unreachable::{foreign, nobody_there, unknown},
-};
+pub(crate) use self::problem::{Hint, detail, sentence};
 
 use std::time::Duration;
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use crate::{failure::Failure, output::note};
 
@@ -27,6 +22,8 @@ use crate::{failure::Failure, output::note};
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Time for a whole exchange, on top of what the server was asked to wait.
 pub(crate) const EXCHANGE: Duration = Duration::from_secs(60);
+/// Most bytes of a reply: a page of 1000 timers with large payloads, and no more.
+const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// What to type next after any call, unless the call has a better hint.
 const HINTS: &[Hint] = &[
@@ -53,7 +50,7 @@ pub(crate) struct Call<'a> {
     wait: Duration,
     hints: &'static [Hint],
     accepted: Option<StatusCode>,
-    bytes_max: Option<usize>,
+    bytes_max: usize,
 }
 
 /// What the server answered to a call that it accepted.
@@ -114,7 +111,7 @@ impl Http {
             wait,
             hints: &[],
             accepted: None,
-            bytes_max: None,
+            bytes_max: REPLY_BYTES_MAX,
         }
     }
 
@@ -166,7 +163,7 @@ impl Call<'_> {
 
     /// No more than this is read of the answer: a longer one is none of a Duly server.
     pub(crate) fn at_most(mut self, bytes_max: usize) -> Self {
-        self.bytes_max = Some(bytes_max);
+        self.bytes_max = bytes_max;
         self
     }
 
@@ -189,19 +186,14 @@ impl Call<'_> {
         {
             note(notice);
         }
-        let text = match self.bytes_max {
-            None => response.text().await.map_err(unreachable)?,
-            Some(bytes_max) => {
-                let mut body = Vec::new();
-                while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-                    if body.len() + chunk.len() > bytes_max {
-                        return Err(too_long(server, bytes_max));
-                    }
-                    body.extend_from_slice(&chunk);
-                }
-                String::from_utf8_lossy(&body).into_owned()
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if body.len() + chunk.len() > self.bytes_max {
+                return Err(too_long(server, self.bytes_max));
             }
-        };
+            body.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8_lossy(&body).into_owned();
         if status.is_success() || self.accepted == Some(status) {
             Ok(Answer { text, server: server.clone() })
         } else {
@@ -211,15 +203,15 @@ impl Call<'_> {
 }
 
 impl Answer {
+    /// A part of the body as a value.
+    pub(crate) fn parse_part<T: DeserializeOwned>(&self, part: &RawValue) -> Result<T, Failure> {
+        serde_json::from_str(part.get()).map_err(|error| not_duly(&self.server, &error))
+    }
+
     /// The body as a value.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
     }
-}
-
-/// The refusal that a problem document is, with what to type next.
-pub(crate) fn refused(problem: String, hints: &[Hint]) -> Failure {
-    Failure::Refused { message: problem::with_hint(&problem, &[hints, HINTS].concat()), problem }
 }
 
 /// An answer that cannot be read.

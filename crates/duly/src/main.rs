@@ -3,8 +3,8 @@
 //! ```text
 //!   main ──► cli (what was typed, checked) ──► commands/<one file each>
 //!                                                │
-//!              args: pieces that several share   ├─► client: duly-client to a server, answer: its JSON
-//!              output: tables, JSON, times       ├─► http: documents and lines that pass as they are
+//!              args: pieces that several share   ├─► http: a server's replies, printed as they came
+//!              output: tables, JSON, times       │
 //!                                                └─► duly-server, duly-store-embedded: in process
 //! ```
 //!
@@ -17,10 +17,8 @@
 //!
 //! Start reading at [`cli`].
 
-mod answer;
 mod args;
 mod cli;
-mod client;
 mod commands;
 mod failure;
 mod http;

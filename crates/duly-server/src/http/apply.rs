@@ -22,8 +22,10 @@ impl App {
 
     /// Carries out one command, without making its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
-        let outcomes = self.apply(vec![command]).await?;
-        outcomes.into_iter().next().ok_or_else(|| Problem::fault("an operation has no outcome"))
+        let kind = operations::kind(&command.operation);
+        let outcome = self.sharded().apply_one(command).await?;
+        operations::record(kind, &outcome);
+        Ok(outcome)
     }
 
     /// Carries out commands of one namespace; one outcome for each, in their order. A shard that fails

@@ -28,10 +28,10 @@ impl Engine {
             return self.purge(number, letter);
         }
         let known = self.look_up(key);
-        if let (Operation::Cancel { id, .. }, Level::Head, Some(due_at)) =
-            (&operation, operation.level(), unattempted(known))
+        if operation.level() == Level::Head
+            && let Some(due_at) = unattempted(known)
+            && let Operation::Cancel { id, .. } = operation
         {
-            let id = id.clone();
             let decision =
                 self.with_context(number, 0, |context| operate::cancel_unread(id, due_at, context));
             return self.carry_out(key, &name, decision);
@@ -177,10 +177,12 @@ impl Engine {
         if let Some(effect) = decision.effect {
             decision.effect = self.persist(key, effect)?;
         }
-        let boot = Duration::from_millis(self.now.boot_ms);
-        let namespace = self.namespace(key.namespace());
-        if let (true, Some(rate)) = (takes_rate, namespace.settings.limits.schedule_rate()) {
-            namespace.schedules.take(rate, boot, 1);
+        if takes_rate {
+            let boot = Duration::from_millis(self.now.boot_ms);
+            let namespace = self.namespace(key.namespace());
+            if let Some(rate) = namespace.settings.limits.schedule_rate() {
+                namespace.schedules.take(rate, boot, 1);
+            }
         }
         Ok(Outcome::of(decision, name, self.now.wall()))
     }

@@ -2,7 +2,7 @@
 
 use duly_core::{State, Timestamp};
 
-use super::{due, values};
+use super::values;
 
 /// Which timers of a namespace, and which page of them.
 #[derive(clap::Args)]
@@ -36,24 +36,21 @@ impl Filter {
         self.cursor.clone()
     }
 
-    /// What to list.
-    pub(crate) fn which(&self, state: Option<State>) -> duly_client::Filter {
-        let mut filter = duly_client::Filter::new().page(self.limit.into());
-        if let Some(state) = state {
-            filter = filter.state(state);
-        }
-        if let Some(from) = self.due_from {
-            filter = filter.due_from(due::time(from));
-        }
-        if let Some(to) = self.due_to {
-            filter = filter.due_to(due::time(to));
-        }
-        if let Some(prefix) = &self.id_prefix {
-            filter = filter.id_prefix(prefix);
-        }
-        if let Some(tag) = &self.tag {
-            filter = filter.tag(tag);
-        }
-        filter
+    /// The parameters of a page of the list.
+    pub(crate) fn query(
+        &self,
+        state: Option<State>,
+        cursor: Option<&str>,
+    ) -> Vec<(&'static str, String)> {
+        let parameters = [
+            ("state", state.map(|state| state.to_string())),
+            ("due_from", self.due_from.map(|from| from.to_string())),
+            ("due_to", self.due_to.map(|to| to.to_string())),
+            ("id_prefix", self.id_prefix.clone()),
+            ("tag", self.tag.clone()),
+            ("limit", Some(self.limit.to_string())),
+            ("cursor", cursor.map(str::to_owned)),
+        ];
+        parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }

@@ -1,6 +1,9 @@
 //! Headers and tags, as `schedule` and `reschedule` take them.
 
-use super::values;
+use super::{
+    fields::{RequestFields, pairs},
+    values,
+};
 
 /// What travels with a timer.
 #[derive(clap::Args)]
@@ -14,13 +17,9 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// The headers, where any are given. A name typed twice is sent twice, for the server to refuse.
-    pub(crate) fn headers(&self) -> Option<&[(String, String)]> {
-        (!self.headers.is_empty()).then_some(&self.headers)
-    }
-
-    /// The tags, where any are given.
-    pub(crate) fn tags(&self) -> Option<&[String]> {
-        (!self.tags.is_empty()).then_some(&self.tags)
+    /// Sets headers and tags, where any are given.
+    pub(crate) fn set(&self, fields: &mut RequestFields) {
+        fields.set_some("headers", (!self.headers.is_empty()).then(|| pairs(&self.headers)));
+        fields.set_some("tags", (!self.tags.is_empty()).then_some(&self.tags));
     }
 }

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use duly_client::Payload;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use duly_core::payload::PAYLOAD_BYTES_HARD;
 use serde_json::value::RawValue;
 
-use super::{input, values};
+use super::{fields::RequestFields, input, values};
 use crate::failure::Failure;
 
 /// The payload.
@@ -29,19 +29,14 @@ pub(crate) struct PayloadArgs {
 }
 
 impl PayloadArgs {
-    /// Whether any is given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.payload.is_some() || self.payload_text.is_some() || self.payload_file.is_some()
-    }
-
-    /// The payload, where one is given; reads the file.
-    pub(crate) fn payload(self) -> Result<Option<Payload>, Failure> {
-        Ok(match (self.payload, self.payload_text, self.payload_file) {
-            (Some(json), _, _) => Some(Payload::json_text(json.get())),
-            (_, Some(text), _) => Some(Payload::text(text)),
-            (_, _, Some(path)) => Some(Payload::bytes(read(&path)?)),
-            (None, None, None) => None,
-        })
+    /// Sets the payload, where one is given; reads the file.
+    pub(crate) fn set(&self, fields: &mut RequestFields) -> Result<(), Failure> {
+        fields.set_some("payload", self.payload.as_ref());
+        fields.set_some("payload_text", self.payload_text.as_ref());
+        if let Some(path) = &self.payload_file {
+            fields.set("payload_base64", &STANDARD.encode(read(path)?));
+        }
+        Ok(())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where to: `--url` with what belongs to it, or `--pull`; and the fallback of a namespace.
 
 use clap::ValueEnum;
-use duly_client::{Destination, HttpDestination};
 use duly_core::Millis;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::{receiver_header, values};
+use super::{fields::pairs, receiver_header, values};
 use crate::failure::Failure;
 
 /// The destination of a firing.
@@ -64,16 +64,6 @@ enum WebhookMethod {
     Patch,
 }
 
-impl WebhookMethod {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-        }
-    }
-}
-
 /// A destination as a request says it.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,7 +79,7 @@ pub(crate) struct Webhook {
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<WebhookMethod>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Pairs>,
+    headers: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<String>,
 }
@@ -104,26 +94,8 @@ pub(crate) struct FallbackField {
     after_open: Option<String>,
 }
 
-/// Names and values as an object in the order in which they were typed.
-struct Pairs(Vec<(String, String)>);
-
 impl Place {
-    /// The destination for `duly-client`, where one is given.
-    pub(crate) fn destination(self) -> Result<Option<Destination>, Failure> {
-        let url_headers = receiver_header::checked("--url-header", self.url_headers)?;
-        Ok(match (self.url, self.pull) {
-            (Some(url), _) => Some(Destination::Http(HttpDestination {
-                url,
-                method: self.url_method.map(|method| method.as_str().to_owned()),
-                headers: url_headers,
-                timeout: self.url_timeout.map(Millis::to_std),
-            })),
-            (None, true) => Some(Destination::Pull),
-            (None, false) => None,
-        })
-    }
-
-    /// The destination as settings say it, where one is given.
+    /// The destination as a request says it, where one is given.
     pub(crate) fn field(self) -> Result<Option<DestinationField>, Failure> {
         let url_headers = receiver_header::checked("--url-header", self.url_headers)?;
         Ok(match (self.url, self.pull) {
@@ -157,13 +129,7 @@ fn webhook(
     DestinationField::Http(Webhook {
         url,
         method,
-        headers: (!headers.is_empty()).then_some(Pairs(headers)),
+        headers: (!headers.is_empty()).then(|| pairs(&headers)),
         timeout: timeout.map(|timeout| timeout.to_string()),
     })
-}
-
-impl Serialize for Pairs {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
 }

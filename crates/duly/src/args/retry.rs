@@ -1,6 +1,5 @@
 //! How often and when a failed firing is tried again, as timers and namespaces take it.
 
-use duly_client::RetryPolicy;
 use duly_core::Millis;
 use serde_json::{Map, Value, json};
 
@@ -37,18 +36,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The policy for `duly-client`, where any of it is given.
-    pub(crate) fn policy(&self) -> Option<RetryPolicy> {
-        let mut policy = RetryPolicy::default();
-        policy.max_attempts = self.max_attempts;
-        policy.min_backoff = self.min_backoff.map(Millis::to_std);
-        policy.max_backoff = self.max_backoff.map(Millis::to_std);
-        (policy.multiplier, policy.jitter) = (self.multiplier, self.jitter);
-        policy.delays = self.retry_delays.iter().map(|wait| wait.to_std()).collect();
-        (policy != RetryPolicy::default()).then_some(policy)
-    }
-
-    /// As settings say it, where any of it is given.
+    /// The policy as a request says it, where any of it is given.
     pub(crate) fn field(&self) -> Option<Map<String, Value>> {
         let text = |duration: Option<Millis>| duration.map(|duration| json!(duration.to_string()));
         let waits: Vec<_> = self.retry_delays.iter().map(Millis::to_string).collect();

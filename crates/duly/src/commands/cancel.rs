@@ -4,10 +4,11 @@
 mod bulk;
 
 use duly_core::{NamespaceName, TimerId};
+use reqwest::Method;
+use serde::Deserialize;
 
 use crate::{
     Outcome,
-    answer::{self, problem},
     args::{confirm::Confirm, values},
     cli::Session,
     commands::reschedule,
@@ -42,29 +43,35 @@ pub(crate) struct Args {
     confirm: Confirm,
 }
 
+/// The reply to a cancel.
+#[derive(Deserialize)]
+struct Cancelled {
+    #[serde(default)]
+    attempts: u32,
+    #[serde(default)]
+    maybe_delivered: bool,
+    #[serde(default)]
+    already: bool,
+}
+
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
         return bulk::run(&args.namespace, &args.filter, &args.confirm, session).await;
     };
-    let client = session.client()?;
-    let namespace = args.namespace.as_str();
-    let cancelled = match args.if_revision {
-        Some(revision) => client.cancel_if(namespace, id.as_str(), revision).await,
-        None => client.cancel(namespace, id.as_str()).await,
-    };
-    let cancelled =
-        cancelled.map_err(|error| problem::of_cancel(&error, reschedule::REVISION_HINTS))?;
-    session.printer.document(&answer::cancelled(&cancelled), || {
+    let query: Vec<_> =
+        args.if_revision.iter().map(|revision| ("if_revision", revision.to_string())).collect();
+    let call = session.http.namespace(Method::DELETE, &args.namespace, &["timers", id.as_str()]);
+    let reply = call.query(&query).hints(reschedule::REVISION_HINTS).send().await?;
+    session.printer.answer(&reply, || {
+        let cancelled: Cancelled = reply.parse()?;
         let mut line = format!("{}  cancelled", text::preview(id.as_str(), usize::MAX));
         if cancelled.already {
             line.push_str(" already");
         }
         if cancelled.attempts > 0 {
-            line.push_str(&format!(
-                ", after {}",
-                text::count(cancelled.attempts.into(), "attempt")
-            ));
+            let attempts = text::count(cancelled.attempts.into(), "attempt");
+            line.push_str(&format!(", after {attempts}"));
         }
         if cancelled.maybe_delivered {
             line.push_str("; it may have been delivered: the outcome of an attempt is not known");

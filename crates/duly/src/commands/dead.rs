@@ -3,18 +3,18 @@
 pub(crate) mod overdue;
 
 use clap::Subcommand;
-use duly_client::{DeadLetterResult, Error, Letters, Redrive};
 use duly_core::{Millis, NamespaceName, State, TimerId};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
 
 use crate::{
     Outcome,
-    answer::{self, problem},
-    args::{confirm::Confirm, filter::Filter, values},
+    args::{confirm::Confirm, fields::RequestFields, filter::Filter, values},
     cli::Session,
-    commands::list,
+    commands::{list, namespace::counts},
     failure::Failure,
+    http,
     output::{text, timers},
 };
 
@@ -83,103 +83,80 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             list::pages(session, &namespace, Some(State::Dead), &filter, timers::dead).await
         }
         Action::Redrive { namespace, which, delay, per_second } => {
-            let is_all = which.all;
-            let mut redrive = Redrive::new(which.letters());
-            if let Some(delay) = delay {
-                redrive = redrive.after(delay.to_std());
-            }
-            if let Some(rate) = per_second {
-                redrive = redrive.per_second(rate);
-            }
-            let dealt = session.client()?.redrive(namespace.as_str(), redrive).await;
-            said(session, &namespace, dealt, Verb::Redrive, is_all)
+            let mut fields = which.fields();
+            fields.set_some("delay", delay.map(|delay| delay.to_string()));
+            fields.set_some("per_second", per_second);
+            deal(session, &namespace, "redrive", &which, fields).await
         }
         Action::Purge { namespace, which, confirm } => {
             if which.all && confirm.is_needed() {
-                let stats = session.client()?.stats(namespace.as_str()).await;
-                let dead = stats.map_err(|error| problem::failure(&error, &[]))?.dead;
+                let dead = counts(session, &namespace).await?.dead;
                 let letters = text::count(dead, "dead letter");
                 Confirm::ask(&format!("Drop {letters} of {namespace} for good?"))?;
             }
-            let is_all = which.all;
-            let dealt = session.client()?.purge(namespace.as_str(), which.letters()).await;
-            said(session, &namespace, dealt, Verb::Purge, is_all)
+            deal(session, &namespace, "purge", &which, which.fields()).await
         }
         Action::Overdue(args) => overdue::run(args, session).await,
     }
 }
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Redrive,
-    Purge,
+/// What one call came to.
+#[derive(Deserialize)]
+struct Step {
+    #[serde(alias = "redriven", alias = "purged")]
+    done: u64,
+    cursor: Option<String>,
+    #[serde(default)]
+    errors: Vec<LetterError>,
 }
 
-/// What was done, as a document.
-#[derive(Default, Serialize)]
-struct DeadLetterResultOut {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    redriven: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    purged: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<DeadLetterError>,
-}
-
-#[derive(Serialize)]
-struct DeadLetterError {
-    index: usize,
+#[derive(Deserialize)]
+struct LetterError {
     error: Box<RawValue>,
 }
 
-/// Prints what was done, and fails where a letter that was named was not dealt with.
-fn said(
+/// Redrives or purges, call by call; prints what was done, and fails where a letter that was named was refused.
+async fn deal(
     session: &Session,
     namespace: &NamespaceName,
-    dealt: Result<DeadLetterResult, Error>,
-    verb: Verb,
-    is_all: bool,
+    action: &str,
+    which: &Which,
+    fields: RequestFields,
 ) -> Outcome {
-    let DeadLetterResult { done, refused, .. } =
-        dealt.map_err(|error| problem::failure(&error, &[]))?;
-    let error = |(index, error): &(usize, Error)| DeadLetterError {
-        index: *index,
-        error: RawValue::from_string(problem::of_item(error))
-            .expect("it was written as JSON just now"),
+    let words = if action == "redrive" { "redriven" } else { "purged" };
+    let (mut done, mut cursor, mut refusals) = (0, None, Vec::new());
+    let document = loop {
+        let mut fields = fields.clone();
+        fields.set_some("cursor", cursor);
+        let call = session.http.namespace(Method::POST, namespace, &["dead", action]);
+        let reply = call.body(&fields).send().await?;
+        let step: Step = reply.parse()?;
+        done += step.done;
+        refusals.extend(step.errors.iter().map(|item| http::detail(item.error.get())));
+        cursor = step.cursor;
+        match cursor {
+            Some(_) => {}
+            None if which.all => break json!({ words: done }).to_string(),
+            None => break reply.text,
+        }
     };
-    let errors = if is_all { Vec::new() } else { refused.iter().map(error).collect() };
-    let (words, document) = match verb {
-        Verb::Redrive => (
-            "redriven",
-            DeadLetterResultOut { redriven: Some(done), errors, ..DeadLetterResultOut::default() },
-        ),
-        Verb::Purge => (
-            "purged",
-            DeadLetterResultOut { purged: Some(done), errors, ..DeadLetterResultOut::default() },
-        ),
-    };
-    session.printer.document(&answer::json(&document), || Ok(format!("{done} {words}")))?;
-    if refused.is_empty() {
+    session.printer.document(&document, || Ok(format!("{done} {words}")))?;
+    if refusals.is_empty() {
         return Ok(());
     }
-    let refusals: Vec<_> = refused
-        .into_iter()
-        .map(|(_, error)| match error.refusal() {
-            Some(refusal) => refusal.detail.clone(),
-            None => error.to_string(),
-        })
-        .collect();
     let refusals = refusals.join("\n       ");
     let hint = format!("`duly dead list {namespace}` shows the dead letters");
     Err(Failure::coded("some_refused", format_args!("{refusals}\n  {hint}")))
 }
 
 impl Which {
-    fn letters(self) -> Letters {
-        match self {
-            Self { all: true, .. } => Letters::All,
-            Self { ids, .. } if !ids.is_empty() => Letters::ids(ids.iter().map(TimerId::as_str)),
-            Self { delivery_ids, .. } => Letters::DeliveryIds(delivery_ids),
-        }
+    fn fields(&self) -> RequestFields {
+        let mut fields = RequestFields::default();
+        let ids: Vec<_> = self.ids.iter().map(TimerId::as_str).collect();
+        fields.set_some("ids", (!ids.is_empty()).then_some(ids));
+        let delivery_ids = (!self.delivery_ids.is_empty()).then_some(&self.delivery_ids);
+        fields.set_some("delivery_ids", delivery_ids);
+        fields.set_some("all", self.all.then_some(true));
+        fields
     }
 }

@@ -156,7 +156,7 @@ async fn write(
     target: &mut Target,
     progress: &mut Progress,
 ) -> Result<Exported, Failure> {
-    let before = drain::stats(namespace, session).await?;
+    let before = namespace::counts(session, namespace).await?;
     let total = before.pending + before.dead;
     let mut written = [0_u64; 2];
     let mut is_resting = false;
@@ -184,7 +184,7 @@ async fn write(
     let [timers, dead] = written;
     let end = End { namespace: namespace.to_string(), timers, dead };
     target.line(&Line { end: Some(end.clone()), ..Line::default() })?;
-    let after = drain::stats(namespace, session).await?;
+    let after = namespace::counts(session, namespace).await?;
     if (after.pending, after.dead) != (timers, dead) {
         progress.clear();
         warn(&format!(

@@ -1,8 +1,9 @@
 //! `duly fire`: makes a timer due now.
 
 use duly_core::{NamespaceName, TimerId};
+use reqwest::Method;
 
-use crate::{Outcome, answer::problem, args::values, cli::Session, commands::get};
+use crate::{Outcome, args::values, cli::Session, commands::get};
 
 /// Fire a timer now: make it due, or start its next attempt
 #[derive(clap::Args)]
@@ -17,7 +18,7 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let timer = session.client()?.fire(args.namespace.as_str(), args.id.as_str()).await;
-    let timer = timer.map_err(|error| problem::failure(&error, &[]))?;
-    get::show_timer(session.printer, &timer)
+    let below = ["timers", args.id.as_str(), "fire"];
+    let call = session.http.namespace(Method::POST, &args.namespace, &below);
+    get::show(session.printer, &call.send().await?)
 }

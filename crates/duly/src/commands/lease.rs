@@ -1,15 +1,20 @@
 //! `duly lease`: takes due firings of the pull lane.
 
-use duly_client::Lease;
 use duly_core::{Millis, NamespaceName};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
-    answer::{self, problem},
-    args::values,
+    args::{fields::RequestFields, values},
     cli::Session,
     commands::settle,
-    output::{timers, when},
+    failure::Failure,
+    output::{
+        timers::{self, Firing},
+        when,
+    },
 };
 
 /// Lease due firings whose destination is pull
@@ -37,33 +42,41 @@ pub(crate) struct Args {
     ack: bool,
 }
 
+/// What was leased.
+#[derive(Deserialize)]
+struct Leased {
+    firings: Vec<Box<RawValue>>,
+    #[serde(default)]
+    paused: bool,
+}
+
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let mut lease = Lease::up_to(args.max.into()).wait(args.wait.unwrap_or_default().to_std());
-    if let Some(bytes) = args.max_bytes {
-        lease = lease.max_bytes(bytes);
-    }
-    if let Some(lasting) = args.lease {
-        lease = lease.lasting(lasting.to_std());
-    }
-    let client = session.client()?;
-    let leased = client.lease(args.namespace.as_str(), lease).await;
-    let leased = leased.map_err(|error| problem::failure(&error, &[]))?;
+    let mut fields = RequestFields::default();
+    fields.set("max", &args.max);
+    fields.set_some("max_bytes", args.max_bytes);
+    fields.set_some("lease", args.lease.map(|lease| lease.to_string()));
+    fields.set_some("wait", args.wait.map(|wait| wait.to_string()));
+    let call = session.http.namespace(Method::POST, &args.namespace, &["lease"]);
+    let call = call.body(&fields).waiting(args.wait.unwrap_or_default().to_std());
+    let reply = call.send().await?;
+    let leased: Leased = reply.parse()?;
+    let firings = leased.firings.iter().map(|firing| reply.parse_part(firing));
+    let firings: Vec<Firing> = firings.collect::<Result<_, Failure>>()?;
     let printer = session.printer;
     // Printed before it is confirmed: what nobody read is leased again.
     if printer.is_ndjson() {
-        let firings = answer::firings(&leased)?;
-        printer.json_list("firings", firings.iter().map(String::as_str))?;
+        printer.json_list("firings", leased.firings.iter().map(|firing| firing.get()))?;
     } else {
-        printer.document(&answer::leased(&leased)?, || {
-            Ok(match (leased.firings.is_empty(), leased.paused) {
+        printer.answer(&reply, || {
+            Ok(match (firings.is_empty(), leased.paused) {
                 (true, true) => "none: the namespace is paused".to_owned(),
                 (true, false) => "none".to_owned(),
-                (false, _) => timers::firings(&leased.firings, when::now()).text(printer.screen()),
+                (false, _) => timers::firings(&firings, when::now()).text(printer.screen()),
             })
         })?;
     }
-    let tokens: Vec<_> = leased.firings.into_iter().map(|firing| firing.token).collect();
+    let tokens: Vec<_> = firings.into_iter().map(|firing| firing.token).collect();
     if args.ack && !tokens.is_empty() {
         settle::ack(session, &args.namespace, &tokens).await?;
     }

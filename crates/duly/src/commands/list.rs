@@ -1,17 +1,25 @@
 //! `duly list`: shows timers, page by page.
 
-use std::time::SystemTime;
-
 use clap::ValueEnum;
-use duly_client::{Page, Timer};
 use duly_core::{NamespaceName, Timestamp};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
-    answer::{self, problem},
     args::{filter::Filter, values},
     cli::Session,
-    output::{Printer, progress::Progress, table::Table, text, timers, when},
+    failure::Failure,
+    http::Answer,
+    output::{
+        Printer,
+        progress::Progress,
+        table::Table,
+        text,
+        timers::{self, Timer},
+        when,
+    },
 };
 
 /// List timers in the order in which they are due
@@ -61,6 +69,15 @@ impl From<State> for duly_core::State {
     }
 }
 
+/// A page of the list.
+#[derive(Deserialize)]
+struct Page {
+    timers: Vec<Box<RawValue>>,
+    cursor: Option<String>,
+    examined: Option<u64>,
+    up_to: Option<String>,
+}
+
 /// How a page is shown to people.
 pub(crate) type Show = fn(&[Timer], Timestamp) -> Table;
 
@@ -88,16 +105,16 @@ pub(crate) async fn pages(
     let progress = Progress::new(printer);
     let mut shown = Shown { printer, show, timers: 0, examined: 0, progress };
     shown.begin(filter)?;
-    let client = session.client()?;
     loop {
-        let which = filter.which(state);
-        let page = client.list_page(namespace.as_str(), which, cursor.as_deref()).await;
-        let page = page.map_err(|error| problem::failure(&error, &[]))?;
-        shown.page(&page, filter)?;
+        let call = session.http.namespace(Method::GET, namespace, &["timers"]);
+        let reply = call.query(&filter.query(state, cursor.as_deref())).send().await?;
+        let page: Page = reply.parse()?;
+        shown.page(&reply, &page, filter)?;
+        let Page { examined, up_to, .. } = page;
         cursor = page.cursor;
         match &cursor {
-            Some(next) if !filter.all => return shown.more(next, page.examined, page.up_to),
-            Some(next) => shown.searched(next, page.examined, page.up_to),
+            Some(next) if !filter.all => return shown.more(next, examined, up_to.as_deref()),
+            Some(next) => shown.searched(next, examined, up_to.as_deref()),
             None => return shown.end(filter),
         }
     }
@@ -122,30 +139,32 @@ impl Shown {
         if self.is_one_document(filter) { self.printer.line(r#"{"timers":["#) } else { Ok(()) }
     }
 
-    fn page(&mut self, page: &Page<Timer>, filter: &Filter) -> Outcome {
+    fn page(&mut self, reply: &Answer, page: &Page, filter: &Filter) -> Outcome {
         self.progress.clear();
         let first = self.timers == 0;
-        self.timers += page.items.len();
+        self.timers += page.timers.len();
         if !self.printer.is_json() {
-            if page.items.is_empty() {
+            if page.timers.is_empty() {
                 return Ok(());
             }
-            let table = (self.show)(&page.items, when::now());
+            let rows = page.timers.iter().map(|timer| reply.parse_part(timer));
+            let rows: Vec<_> = rows.collect::<Result<_, Failure>>()?;
+            let table = (self.show)(&rows, when::now());
             return self.printer.line(&table.text(self.printer.screen()));
         }
         if !self.is_one_document(filter) && !self.printer.is_ndjson() {
-            return self.printer.json(&answer::timers(page)?);
+            return self.printer.json(&reply.text);
         }
-        for (place, timer) in page.items.iter().enumerate() {
+        for (place, timer) in page.timers.iter().enumerate() {
             let is_next = self.is_one_document(filter) && !(first && place == 0);
             let comma = if is_next { "," } else { "" };
-            self.printer.json(&format!("{comma}{}", answer::timer(timer)?))?;
+            self.printer.json(&format!("{comma}{}", timer.get()))?;
         }
         Ok(())
     }
 
     /// Says how far a search is that goes on, and from where it can be gone on with.
-    fn searched(&mut self, cursor: &str, examined: Option<u64>, up_to: Option<SystemTime>) {
+    fn searched(&mut self, cursor: &str, examined: Option<u64>, up_to: Option<&str>) {
         if let Some(examined) = examined {
             self.examined += examined;
             let so_far = looked_at(self.examined, up_to);
@@ -154,7 +173,7 @@ impl Shown {
     }
 
     /// Says that there is more.
-    fn more(&self, cursor: &str, examined: Option<u64>, up_to: Option<SystemTime>) -> Outcome {
+    fn more(&self, cursor: &str, examined: Option<u64>, up_to: Option<&str>) -> Outcome {
         if self.printer.is_ndjson() {
             return self.printer.json(&serde_json::json!({ "cursor": cursor }).to_string());
         }
@@ -180,9 +199,9 @@ impl Shown {
 }
 
 /// Says how far a search is.
-fn looked_at(examined: u64, up_to: Option<SystemTime>) -> String {
+fn looked_at(examined: u64, up_to: Option<&str>) -> String {
     let timers = text::count(examined, "timer");
-    match up_to.map(answer::moment) {
+    match up_to {
         Some(up_to) => format!("looked at {timers}, due up to {up_to}"),
         None => format!("looked at {timers}"),
     }

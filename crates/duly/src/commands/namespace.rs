@@ -11,11 +11,29 @@ mod settings;
 mod stats;
 
 use clap::Subcommand;
+use duly_core::NamespaceName;
 use reqwest::Method;
+use serde::Deserialize;
 
 pub(super) use self::list::{all, destination};
 use self::settings::Settings;
-use crate::{Outcome, args::named::Named, cli::Session, commands::get};
+use crate::{Outcome, args::named::Named, cli::Session, commands::get, failure::Failure};
+
+/// How much there is in a namespace.
+#[derive(Deserialize)]
+pub(super) struct Counts {
+    pub(super) pending: u64,
+    pub(super) dead: u64,
+    pub(super) in_flight: u64,
+}
+
+/// Asks for the counts of a namespace.
+pub(super) async fn counts(
+    session: &Session,
+    namespace: &NamespaceName,
+) -> Result<Counts, Failure> {
+    session.http.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
+}
 
 /// Make, change, show, list, delete, pause and resume namespaces
 #[derive(clap::Args)]

@@ -1,13 +1,15 @@
 //! `duly reschedule`: changes a pending timer.
 
 use clap::ValueEnum;
-use duly_client::TimerField;
 use duly_core::{NamespaceName, TimerId};
+use reqwest::Method;
 
 use crate::{
     Outcome,
-    answer::problem,
-    args::{due::Due, labels::Labels, payload::PayloadArgs, place::Place, retry::Retry, values},
+    args::{
+        due::Due, fields::RequestFields, labels::Labels, payload::PayloadArgs, place::Place,
+        retry::Retry, values,
+    },
     cli::Session,
     commands::get,
     failure::Failure,
@@ -64,75 +66,44 @@ pub(crate) const REVISION_HINTS: &[Hint] =
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let headers = args.labels.headers();
-    let tags = args.labels.tags();
-    let payload_is_given = args.payload.is_given();
-    let destination = args.place.destination()?;
-    let retry = args.retry.policy();
-    let given = [
-        (Reset::Payload, payload_is_given),
-        (Reset::Headers, headers.is_some()),
-        (Reset::Tags, tags.is_some()),
-        (Reset::Destination, destination.is_some()),
-        (Reset::Retry, retry.is_some()),
-    ];
-    let nothing = !args.due.is_given() && args.reset.is_empty() && given.iter().all(|(_, is)| !is);
-    if nothing {
-        return Err(Failure::usage(
-            "nothing to change: name a time (--in, --at), payload, header, tag, destination, retry policy or --reset",
-        ));
-    }
-    for (field, is_given) in given {
-        if is_given && args.reset.contains(&field) {
-            let name = field.name();
+    let mut fields = RequestFields::default();
+    args.due.set(&mut fields);
+    args.payload.set(&mut fields)?;
+    args.labels.set(&mut fields);
+    fields.set_some("destination", args.place.field()?);
+    fields.set_some("retry", args.retry.field());
+    for reset in args.reset {
+        let name = reset.name();
+        let is_payload =
+            reset == Reset::Payload && (fields.has("payload_text") || fields.has("payload_base64"));
+        if fields.has(name) || is_payload {
             return Err(Failure::usage(format_args!(
                 "--reset {name} is given together with a new {name}; only one of them can be"
             )));
         }
+        fields.set(name, &());
     }
-    let client = session.client()?;
-    let mut change = args.due.change();
-    if let Some(payload) = args.payload.payload()? {
-        change = change.payload(payload);
+    if fields.is_empty() {
+        return Err(Failure::usage(
+            "nothing to change: name a time (--in, --at), payload, header, tag, destination, retry policy or --reset",
+        ));
     }
-    if let Some(headers) = headers {
-        change = change.headers(headers.iter().cloned());
-    }
-    if let Some(tags) = tags {
-        change = change.tags(tags);
-    }
-    if let Some(destination) = destination {
-        change = change.destination(destination);
-    }
-    if let Some(policy) = retry {
-        change = change.retry(policy);
-    }
-    for field in args.reset {
-        change = change.reset(field.into());
-    }
-    if let Some(revision) = args.if_revision {
-        change = change.if_revision(revision);
-    }
-    let timer = client.reschedule(args.namespace.as_str(), args.id.as_str(), change).await;
-    let timer = timer.map_err(|error| problem::failure(&error, REVISION_HINTS))?;
-    get::show_timer(session.printer, &timer)
-}
-
-impl From<Reset> for TimerField {
-    fn from(field: Reset) -> Self {
-        match field {
-            Reset::Payload => Self::Payload,
-            Reset::Headers => Self::Headers,
-            Reset::Tags => Self::Tags,
-            Reset::Destination => Self::Destination,
-            Reset::Retry => Self::Retry,
-        }
-    }
+    fields.set_some("if_revision", args.if_revision);
+    let below = ["timers", args.id.as_str()];
+    let call = session.http.namespace(Method::PATCH, &args.namespace, &below);
+    let reply = call.body(&fields).hints(REVISION_HINTS).send().await?;
+    get::show(session.printer, &reply)
 }
 
 impl Reset {
     /// The field's name, typed and sent alike.
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Payload => "payload",
+            Self::Headers => "headers",
+            Self::Tags => "tags",
+            Self::Destination => "destination",
+            Self::Retry => "retry",
+        }
     }
 }

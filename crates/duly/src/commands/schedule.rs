@@ -1,15 +1,18 @@
 //! `duly schedule`: makes a timer.
 
 use clap::{ArgGroup, ValueEnum};
-use duly_core::{Millis, NamespaceName, State, TimerId};
+use duly_core::{Millis, NamespaceName, State, TimerId, Timestamp};
+use reqwest::Method;
 
 use crate::{
     Outcome,
-    answer::{self, problem},
-    args::{due::Due, labels::Labels, payload::PayloadArgs, place::Place, retry::Retry, values},
+    args::{
+        due::Due, fields::RequestFields, labels::Labels, payload::PayloadArgs, place::Place,
+        retry::Retry, values,
+    },
     cli::Session,
     http::Hint,
-    output::{text, when},
+    output::{text, timers::Timer, when},
 };
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled
@@ -69,60 +72,31 @@ const HINTS: &[Hint] = &[
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let client = session.client()?;
-    let mut schedule = args.due.schedule();
-    if let Some(id) = args.id {
-        schedule = schedule.id(id.as_str());
-    }
-    if let Some(payload) = args.payload.payload()? {
-        schedule = schedule.payload(payload);
-    }
-    for (name, value) in args.labels.headers().unwrap_or_default() {
-        schedule = schedule.header(name, value);
-    }
-    for tag in args.labels.tags().unwrap_or_default() {
-        schedule = schedule.tag(tag);
-    }
-    if let Some(destination) = args.place.destination()? {
-        schedule = schedule.destination(destination);
-    }
-    if let Some(after) = args.expire_after {
-        schedule = schedule.expire_after(after.to_std());
-    }
-    if let Some(key) = args.slot_key {
-        schedule = schedule.slot_key(key);
-    }
-    if let Some(policy) = args.retry.policy() {
-        schedule = schedule.retry(policy);
-    }
-    if let Some(if_exists) = args.if_exists {
-        schedule = schedule.if_exists(if_exists.into());
-    }
-    let scheduled = client.schedule(args.namespace.as_str(), schedule).await;
-    let scheduled = scheduled.map_err(|error| problem::failure(&error, HINTS))?;
-    session.printer.document(&answer::scheduled(&scheduled)?, || {
-        let timer = &scheduled.timer;
-        let what = match scheduled.outcome {
-            duly_client::Outcome::Created => "scheduled".to_owned(),
-            duly_client::Outcome::Existing => format!("exists already, {}", timer.state.as_str()),
-            duly_client::Outcome::Replaced => "replaced".to_owned(),
+    let mut fields = RequestFields::default();
+    fields.set_some("id", args.id.as_ref().map(TimerId::as_str));
+    args.due.set(&mut fields);
+    args.payload.set(&mut fields)?;
+    args.labels.set(&mut fields);
+    fields.set_some("destination", args.place.field()?);
+    fields.set_some("expire_after", args.expire_after.map(|after| after.to_string()));
+    fields.set_some("slot_key", args.slot_key);
+    fields.set_some("retry", args.retry.field());
+    let if_exists = args.if_exists.and_then(|what| what.to_possible_value());
+    fields.set_some("if_exists", if_exists.map(|what| what.get_name().to_owned()));
+    let call = session.http.namespace(Method::POST, &args.namespace, &["timers"]);
+    let reply = call.body(&fields).hints(HINTS).send().await?;
+    session.printer.answer(&reply, || {
+        let timer: Timer = reply.parse()?;
+        let what = match (timer.existing, timer.replaced) {
+            (true, _) => format!("exists already, {}", timer.state),
+            (_, true) => "replaced".to_owned(),
+            (false, false) => "scheduled".to_owned(),
         };
         let id = text::preview(&timer.id, usize::MAX);
-        let (now, due_at) = (when::now(), timer.due_at.map(answer::moment));
-        let is_past = due_at.is_some_and(|due_at| due_at < now);
-        let at_once = if is_past && timer.state == State::Scheduled { ", so at once" } else { "" };
-        let due_at = due_at.map(|due_at| when::with_distance(&due_at.to_string(), now));
-        let due_at = due_at.unwrap_or_default();
-        Ok(format!("{id}  {what}, due {due_at}{at_once}"))
+        let (now, due_at) = (when::now(), timer.due_at.unwrap_or_default());
+        let is_past = Timestamp::parse(&due_at).is_ok_and(|due_at| due_at < now);
+        let is_waiting = timer.state == State::Scheduled.as_str();
+        let at_once = if is_past && is_waiting { ", so at once" } else { "" };
+        Ok(format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now)))
     })
-}
-
-impl From<IfExists> for duly_client::IfExists {
-    fn from(if_exists: IfExists) -> Self {
-        match if_exists {
-            IfExists::Fail => Self::Fail,
-            IfExists::Keep => Self::Keep,
-            IfExists::Replace => Self::Replace,
-        }
-    }
 }

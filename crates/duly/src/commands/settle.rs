@@ -1,16 +1,16 @@
 //! `duly settle`: says what became of a leased firing.
 
-use duly_client::{Error, Settled, Settlement, Verdict};
 use duly_core::{Millis, NamespaceName};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     Outcome,
-    answer::{self, problem},
     args::values,
     cli::Session,
     failure::Failure,
+    http::{self, Answer},
     output::{
         table::{Column, Table},
         terminal::Tone,
@@ -66,27 +66,24 @@ struct VerdictArgs {
 }
 
 /// One result for each token, in order.
-type Results = Vec<Result<Settled, Error>>;
-
-/// The results as a document.
-#[derive(Serialize)]
-struct ResultsOut {
-    results: Vec<ResultOut>,
+#[derive(Deserialize)]
+struct Results {
+    results: Vec<SettleResult>,
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum ResultOut {
-    Outcome(&'static str),
+enum SettleResult {
+    Outcome(String),
     Error(Box<RawValue>),
 }
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let verdict = args.verdict.verdict(args.after, args.reason);
-    let results = settle(session, &args.namespace, &args.tokens, &verdict).await?;
+    let verdict = args.verdict.field(args.after, args.reason);
+    let (reply, results) = settle(session, &args.namespace, &args.tokens, &verdict).await?;
     let printer = session.printer;
-    printer.document(&document(&results), || {
+    printer.answer(&reply, || {
         let words = results.iter().map(word);
         if args.tokens.len() == 1 {
             return Ok(words.map(|word| text::preview(&word, usize::MAX)).collect());
@@ -106,33 +103,28 @@ pub(crate) async fn ack(
     namespace: &NamespaceName,
     tokens: &[String],
 ) -> Outcome {
-    refused(&settle(session, namespace, tokens, &Verdict::Ack).await?)
+    refused(&settle(session, namespace, tokens, &("ack", json!({}))).await?.1)
 }
+
+/// The name of a verdict and its fields.
+type Verdict = (&'static str, Value);
 
 async fn settle(
     session: &Session,
     namespace: &NamespaceName,
     tokens: &[String],
-    verdict: &Verdict,
-) -> Result<Results, Failure> {
-    let settlements = tokens.iter().map(|token| Settlement::new(token, verdict.clone())).collect();
-    let results = session.client()?.settle(namespace.as_str(), settlements).await;
-    results.map_err(|error| problem::failure(&error, &[]))
-}
-
-fn document(results: &Results) -> String {
-    let results = results.iter().map(|result| match result {
-        Ok(settled) => ResultOut::Outcome(answer::settled(*settled)),
-        Err(error) => {
-            let problem = RawValue::from_string(problem::of_item(error));
-            ResultOut::Error(problem.expect("it was written as JSON just now"))
-        }
-    });
-    answer::json(&ResultsOut { results: results.collect() })
+    (verdict, fields): &Verdict,
+) -> Result<(Answer, Vec<SettleResult>), Failure> {
+    let settlements: Vec<_> =
+        tokens.iter().map(|token| json!({ "token": token, *verdict: fields })).collect();
+    let call = session.http.namespace(Method::POST, namespace, &["settle"]);
+    let reply = call.body(&json!({ "settlements": settlements })).send().await?;
+    let Results { results } = reply.parse()?;
+    Ok((reply, results))
 }
 
 /// Fails where a settlement changed nothing that it should have changed.
-fn refused(results: &Results) -> Outcome {
+fn refused(results: &[SettleResult]) -> Outcome {
     let mut refused = results.iter().filter(|result| !is_taken(result));
     let Some(first) = refused.next() else {
         return Ok(());
@@ -144,27 +136,25 @@ fn refused(results: &Results) -> Outcome {
     Err(Failure::coded("not_settled", format_args!("{}{others}", explained(first))))
 }
 
-const fn is_taken(result: &Result<Settled, Error>) -> bool {
-    matches!(result, Ok(Settled::Done | Settled::Dead | Settled::Already))
+fn is_taken(result: &SettleResult) -> bool {
+    let taken = ["ok", "dead", "already_settled"];
+    matches!(result, SettleResult::Outcome(word) if taken.contains(&word.as_str()))
 }
 
-fn word(result: &Result<Settled, Error>) -> String {
+fn word(result: &SettleResult) -> String {
     match result {
-        Ok(settled) => answer::settled(*settled).to_owned(),
-        Err(error) => match error.refusal() {
-            Some(refusal) => refusal.detail.clone(),
-            None => error.to_string(),
-        },
+        SettleResult::Outcome(word) => word.clone(),
+        SettleResult::Error(problem) => http::detail(problem.get()),
     }
 }
 
-fn explained(result: &Result<Settled, Error>) -> String {
+fn explained(result: &SettleResult) -> String {
     match result {
-        Ok(Settled::LeaseLost) => {
+        SettleResult::Outcome(word) if word == "lease_lost" => {
             "the lease is not held any more (lease_lost): nothing changed; lease the firing again"
                 .to_owned()
         }
-        Ok(Settled::InvalidToken) => {
+        SettleResult::Outcome(word) if word == "invalid_token" => {
             "no lease of this namespace has this token (invalid_token): take it from `duly lease`"
                 .to_owned()
         }
@@ -173,12 +163,27 @@ fn explained(result: &Result<Settled, Error>) -> String {
 }
 
 impl VerdictArgs {
-    fn verdict(self, after: Option<Millis>, reason: Option<String>) -> Verdict {
-        match self.extend {
-            Some(lease) => Verdict::Extend { lease: lease.to_std() },
-            None if self.retry => Verdict::Retry { after: after.map(Millis::to_std), reason },
-            None if self.dead => Verdict::Dead { reason: reason.unwrap_or_default() },
-            None => Verdict::Ack,
-        }
+    fn field(self, after: Option<Millis>, reason: Option<String>) -> Verdict {
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: Option<String>| {
+            fields.extend(value.map(|value| (name.to_owned(), value.into())));
+        };
+        let name = match self.extend {
+            Some(lease) => {
+                set("lease", Some(lease.to_string()));
+                "extend"
+            }
+            None if self.retry => {
+                set("after", after.map(|after| after.to_string()));
+                set("reason", reason);
+                "retry"
+            }
+            None if self.dead => {
+                set("reason", reason);
+                "dead"
+            }
+            None => "ack",
+        };
+        (name, fields.into())
     }
 }

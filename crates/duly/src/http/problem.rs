@@ -50,17 +50,18 @@ fn about_the_path(server: &Url) -> String {
     )
 }
 
-/// What a problem inside an answer says: of one item among several.
+/// What a problem inside a reply says of one item among several, with its code.
 pub(crate) fn sentence(problem: &str) -> String {
-    with_hint(problem, &[])
-}
-
-/// What a problem says, and the hint that goes with it.
-pub(super) fn with_hint(problem: &str, hints: &[Hint]) -> String {
     match serde_json::from_str::<Problem>(problem) {
-        Ok(problem) => problem.sentence(hints),
+        Ok(problem) => problem.sentence(&[]),
         Err(_) => problem.to_owned(),
     }
+}
+
+/// What a problem inside a reply says of one item among several.
+pub(crate) fn detail(problem: &str) -> String {
+    let parsed = serde_json::from_str::<Problem>(problem).ok();
+    parsed.and_then(|problem| problem.detail).unwrap_or_else(|| problem.to_owned())
 }
 
 impl Problem {

@@ -45,22 +45,6 @@ fn no_answer(what: &str, method: &Method) -> Failure {
     unknown(what)
 }
 
-/// The message for a call of `duly-client` that found nobody there.
-pub(crate) fn nobody_there(server: &str, reason: &str) -> Failure {
-    nobody(server.trim_end_matches('/'), reason)
-}
-
-/// The message for a call of `duly-client` that was answered in another protocol.
-pub(crate) fn foreign(server: &str) -> Failure {
-    let server = server.trim_end_matches('/');
-    Failure::coded(
-        "not_duly",
-        format_args!(
-            "{server} answered, and not by HTTP/2 as a Duly server does: is it one? A proxy in front of one has to pass gRPC on"
-        ),
-    )
-}
-
 fn nobody(server: &str, reason: &str) -> Failure {
     let cause = if reason.contains(REFUSED) {
         String::new()
@@ -88,7 +72,7 @@ pub(super) fn shown(server: &Url) -> String {
 }
 
 /// The message for a call that may have been carried out.
-pub(crate) fn unknown(what: &str) -> Failure {
+fn unknown(what: &str) -> Failure {
     Failure::coded(
         "outcome_unknown",
         format_args!("{what}: it is not known whether this was done; look before you repeat it"),

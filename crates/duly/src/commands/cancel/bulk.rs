@@ -1,15 +1,15 @@
 //! Cancels by filter, until nothing is left that fits.
 
 use clap::ValueEnum;
-use duly_client::{CancelMany, CancelledMany};
 use duly_core::{NamespaceName, Timestamp};
-use serde::Serialize;
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    answer::{self, problem},
-    args::{confirm::Confirm, due, values},
+    args::{confirm::Confirm, fields::RequestFields, values},
     cli::Session,
+    failure::Failure,
     output::text,
 };
 
@@ -63,13 +63,24 @@ enum State {
 }
 
 /// What was cancelled, or would be.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Done {
     cancelled: u64,
     maybe_delivered: u64,
     skipped: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
+}
+
+/// What one call came to.
+#[derive(Deserialize)]
+struct Step {
+    cancelled: u64,
+    #[serde(default)]
+    maybe_delivered: u64,
+    #[serde(default)]
+    skipped: u64,
+    cursor: Option<String>,
 }
 
 /// Runs it. Repeated after a failure, it goes on with those that are left.
@@ -79,62 +90,62 @@ pub(super) async fn run(
     confirm: &Confirm,
     session: &Session,
 ) -> Outcome {
-    let client = session.client()?;
-    let call = async |which| {
-        let done = client.cancel_many(namespace.as_str(), which).await;
-        done.map_err(|error| problem::failure(&error, &[]))
-    };
     if !filter.dry_run && confirm.is_needed() {
-        let count = call(filter.which().dry_run()).await?.cancelled;
+        let count = filter.cancel(namespace, true, session).await?.cancelled;
         if count > 0 {
             let timers = text::count(count, "timer");
             Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
         }
     }
-    let which = filter.which();
-    let total = call(if filter.dry_run { which.dry_run() } else { which }).await?;
-    let CancelledMany { cancelled, maybe_delivered, skipped, .. } = total;
-    let total = Done { cancelled, maybe_delivered, skipped, dry_run: filter.dry_run };
-    session.printer.document(&answer::json(&total), || Ok(shown(&total)))
+    let total = filter.cancel(namespace, filter.dry_run, session).await?;
+    let document = serde_json::to_string(&total).expect("counts are JSON");
+    session.printer.document(&document, || Ok(shown(&total)))
 }
 
 impl Filter {
-    fn which(&self) -> CancelMany {
-        let mut which = if self.all {
-            CancelMany::all()
-        } else {
-            let mut fitting = duly_client::Filter::new();
-            if let Some(tag) = &self.tag {
-                fitting = fitting.tag(tag);
+    /// Cancels what fits, call by call, or counts it.
+    async fn cancel(
+        &self,
+        namespace: &NamespaceName,
+        dry_run: bool,
+        session: &Session,
+    ) -> Result<Done, Failure> {
+        let mut total = Done { dry_run, ..Done::default() };
+        let mut left = self.limit.map(u64::from);
+        let mut cursor = None;
+        loop {
+            let mut fields = self.which();
+            fields.set_some("limit", left);
+            fields.set_some("dry_run", dry_run.then_some(true));
+            fields.set_some("cursor", cursor);
+            let call = session.http.namespace(Method::POST, namespace, &["cancel"]);
+            let step: Step = call.body(&fields).send().await?.parse()?;
+            total.cancelled += step.cancelled;
+            total.maybe_delivered += step.maybe_delivered;
+            total.skipped += step.skipped;
+            left = left.map(|left| left.saturating_sub(step.cancelled));
+            cursor = step.cursor;
+            if cursor.is_none() || left == Some(0) {
+                return Ok(total);
             }
-            if let Some(prefix) = &self.id_prefix {
-                fitting = fitting.id_prefix(prefix);
-            }
-            if let Some(from) = self.due_from {
-                fitting = fitting.due_from(due::time(from));
-            }
-            if let Some(to) = self.due_to {
-                fitting = fitting.due_to(due::time(to));
-            }
-            if let Some(state) = self.state {
-                fitting = fitting.state(state.into());
-            }
-            CancelMany::fitting(fitting)
-        };
-        if let Some(limit) = self.limit {
-            which = which.limit(limit.into());
         }
-        which
     }
-}
 
-impl From<State> for duly_client::State {
-    fn from(state: State) -> Self {
-        match state {
-            State::Scheduled => Self::Scheduled,
-            State::Due => Self::Due,
-            State::Retrying => Self::Retrying,
+    fn which(&self) -> RequestFields {
+        let mut fields = RequestFields::default();
+        if self.all {
+            fields.set("all", &true);
+            return fields;
         }
+        let mut filter = RequestFields::default();
+        filter.set_some("tag", self.tag.as_ref());
+        filter.set_some("id_prefix", self.id_prefix.as_ref());
+        filter.set_some("due_from", self.due_from.map(|from| from.to_string()));
+        filter.set_some("due_to", self.due_to.map(|to| to.to_string()));
+        let state = self.state.and_then(|state| state.to_possible_value());
+        filter.set_some("state", state.map(|state| state.get_name().to_owned()));
+        fields.set("filter", &filter);
+        fields
     }
 }
 

@@ -4,30 +4,17 @@ use std::time::{Duration, Instant};
 
 use duly_core::{Millis, NamespaceName};
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
     cli::Session,
+    commands::namespace::counts,
     failure::Failure,
     output::{progress::Progress, text},
 };
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// How much there is of a namespace.
-#[derive(Deserialize)]
-pub(super) struct Stats {
-    pub(super) pending: u64,
-    pub(super) dead: u64,
-    in_flight: u64,
-}
-
-/// Asks for the counts of a namespace.
-pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Result<Stats, Failure> {
-    session.http.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
-}
 
 /// Pauses a namespace and waits until nothing of it is in flight.
 pub(super) async fn drain(
@@ -40,7 +27,7 @@ pub(super) async fn drain(
     let until = Instant::now() + patience.to_std();
     let mut most = 0;
     loop {
-        let in_flight = stats(namespace, session).await?.in_flight;
+        let in_flight = counts(session, namespace).await?.in_flight;
         if in_flight == 0 {
             return Ok(());
         }

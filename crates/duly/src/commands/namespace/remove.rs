@@ -1,10 +1,12 @@
 //! `duly namespace delete`.
 
+use reqwest::Method;
+
 use crate::{
     Outcome,
-    answer::problem,
     args::{confirm::Confirm, named::Named},
     cli::Session,
+    commands::namespace::counts,
     http::Hint,
     output::text,
 };
@@ -27,20 +29,16 @@ const NOT_EMPTY: &[Hint] = &[("namespace_not_empty", "`--force` deletes it with 
 /// Runs it.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
-    let client = session.client()?;
-    let failed = |error| problem::failure(&error, NOT_EMPTY);
     if args.force && args.confirm.is_needed() {
-        let stats = client.stats(namespace.as_str()).await.map_err(failed)?;
+        let stats = counts(session, namespace).await?;
         if stats.pending + stats.dead > 0 {
             let pending = text::count(stats.pending, "pending timer");
             let dead = text::count(stats.dead, "dead letter");
             Confirm::ask(&format!("Delete {namespace} with {pending} and {dead}?"))?;
         }
     }
-    let deleted = match args.force {
-        true => client.delete_namespace_and_timers(namespace.as_str()).await,
-        false => client.delete_namespace(namespace.as_str()).await,
-    };
-    deleted.map_err(failed)?;
+    let query = if args.force { vec![("force", "true".to_owned())] } else { Vec::new() };
+    let call = session.http.namespace(Method::DELETE, namespace, &[]).query(&query);
+    call.hints(NOT_EMPTY).send().await?;
     session.printer.document("{}", || Ok(format!("{namespace}  deleted")))
 }
