@@ -59,7 +59,7 @@ fn malformed_text_is_named_as_such() {
 
 #[test]
 fn no_secret_is_shown() {
-    use crate::wire::{NamespaceIn, ScheduleIn};
+    use crate::{NamespaceSettings, Schedule};
     let check = |invalid: Invalid, field: &str, text: &str| {
         assert_eq!(invalid.field, field, "{text}");
         assert!(!invalid.to_string().contains("hunter2"), "{text}: {invalid}");
@@ -74,10 +74,10 @@ fn no_secret_is_shown() {
             "destination.http.headers.authorization",
         ),
     ] {
-        check(parse_body::<NamespaceIn>(text.as_bytes()).unwrap_err(), field, text);
+        check(parse_body::<NamespaceSettings>(text.as_bytes()).unwrap_err(), field, text);
     }
     for text in [r#"{"headers":"hunter2"}"#, r#"{"headers":["hunter2"]}"#] {
-        check(parse_body::<ScheduleIn<'_>>(text.as_bytes()).unwrap_err(), "headers", text);
+        check(parse_body::<Schedule>(text.as_bytes()).unwrap_err(), "headers", text);
     }
 }
 

@@ -4,7 +4,10 @@
 //! recorded, and the parser's message turned into an [`Invalid`]: the path of the field, the value
 //! that stands there, what is allowed. Every body, and every item of a batch, comes through here.
 
+mod nulls;
 mod objects;
+
+pub use self::nulls::Nulls;
 
 use duly_core::{Invalid, invalid::shorten};
 use serde::Deserialize;
@@ -12,12 +15,22 @@ use serde_json::{Value, error::Category};
 use serde_path_to_error::{Path, Segment};
 
 use self::objects::Objects;
+use crate::destination::THIS_BUILD;
 
 /// Field name of the body as a whole, in errors.
 pub const BODY: &str = "body";
 
 /// Fields at and below which no refused value is shown.
 const SECRET_FIELDS: [&str; 2] = ["headers", "signing_secrets"];
+
+/// Fields that later versions will have, and what is allowed until then.
+const RESERVED: [(&str, &str); 5] = [
+    ("repeat", "left out: recurring timers are not supported yet"),
+    ("kafka", THIS_BUILD),
+    ("nats", THIS_BUILD),
+    ("amqp", THIS_BUILD),
+    ("redis_stream", THIS_BUILD),
+];
 
 /// Parses `text` as one JSON value of type `T`.
 ///
@@ -74,6 +87,9 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     let field = dotted(path);
     if let Some(rest) = message.strip_prefix("unknown field `") {
         let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
+        if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
+            return Invalid::new(ending_in(field, name), name, *allowed);
+        }
         return Invalid {
             field: ending_in(field, name),
             seen: Some(shorten(name)),
@@ -94,6 +110,10 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     }
     let allowed = match message.rsplit_once(", expected ") {
         Some((_, "a sequence")) => "a JSON array".to_owned(),
+        Some((_, "u16")) => format!("an integer from 0 to {}", u16::MAX),
+        Some((_, "u32")) => format!("an integer from 0 to {}", u32::MAX),
+        Some((_, "u64")) => "an integer from 0".to_owned(),
+        Some((_, "f64")) => "a number".to_owned(),
         Some((_, expected)) => plain_names(expected),
         None => message.to_owned(),
     };

@@ -19,6 +19,77 @@ const FILES: [&str; 8] = [
     "duly/v1/cluster.proto",
 ];
 
+/// Messages and enums that are structures of this crate.
+pub(crate) const MODEL: [&str; 67] = [
+    "Ack",
+    "Attempt",
+    "AttemptOutcome",
+    "BatchResponse",
+    "Bucket",
+    "Cancel",
+    "CancelFilter",
+    "CancelManyRequest",
+    "CancelManyResponse",
+    "CancelResponse",
+    "ClusterInfo",
+    "DeadLetterError",
+    "DeadLetterNames",
+    "DeadLetterOverdueRequest",
+    "DeadLetterOverdueResponse",
+    "DeadReason",
+    "DeadVerdict",
+    "Destination",
+    "ExtendVerdict",
+    "Fallback",
+    "FallbackState",
+    "Fire",
+    "Firing",
+    "Header",
+    "HeaderList",
+    "HttpDestination",
+    "IfExists",
+    "Lane",
+    "LaneLimits",
+    "LeaseRequest",
+    "LeaseResponse",
+    "Limits",
+    "ListNamespacesResponse",
+    "ListResponse",
+    "Namespace",
+    "NamespaceField",
+    "NamespaceForecast",
+    "NamespaceLimits",
+    "NamespaceSettings",
+    "NamespaceStats",
+    "Node",
+    "Operation",
+    "OperationResult",
+    "Problem",
+    "PullDestination",
+    "PurgeRequest",
+    "PurgeResponse",
+    "PushLane",
+    "RedriveRequest",
+    "RedriveResponse",
+    "RepairNamespaceResponse",
+    "Reschedule",
+    "ResumeRequest",
+    "Retry",
+    "RetryVerdict",
+    "Schedule",
+    "SettleOutcome",
+    "SettleResponse",
+    "SettleResult",
+    "Settlement",
+    "SigningSecrets",
+    "State",
+    "TagList",
+    "Timer",
+    "TimerField",
+    "Totals",
+    "View",
+];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -34,7 +105,13 @@ fn descriptors() -> FileDescriptorSet {
 fn generate() -> [(&'static str, Vec<u8>); 2] {
     let mut descriptors = descriptors();
     let out = tempfile::tempdir().unwrap();
-    tonic_prost_build::configure()
+    let mut builder = tonic_prost_build::configure();
+    for name in MODEL {
+        builder = builder.extern_path(format!(".duly.v1.{name}"), format!("crate::{name}"));
+    }
+    builder
+        .extern_path(".google.protobuf.Timestamp", "crate::Time")
+        .extern_path(".google.protobuf.Duration", "crate::Duration")
         .build_transport(false)
         .bytes(".")
         .out_dir(out.path())

@@ -1,0 +1,249 @@
+//! Batches. Over HTTP operations are read one by one, so that one that does not parse refuses only itself.
+
+use duly_core::{Invalid, TimerId, operate::Operation as Checked};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::{
+    Problem, Reschedule, Schedule, Source, Timer,
+    json::{BODY, Nulls},
+    number::check_revision,
+    schedule::{CheckedChange, IdIn},
+};
+
+/// Most operations of one batch.
+pub const OPERATIONS_MAX: usize = 10_000;
+/// What an operation must be.
+const ONE_OPERATION: &str = "one with exactly one of schedule, cancel, reschedule, fire";
+
+/// Operations on timers of one namespace. One id's operations run in order; items are independent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Batch<'a> {
+    /// The operations, at most 10000.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Operation>, max_items = 10000)]
+    pub operations: Vec<&'a RawValue>,
+}
+
+/// Exactly one operation.
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(min_properties = 1, max_properties = 1)]
+pub struct Operation {
+    /// Schedule a timer.
+    #[prost(message, optional, tag = "1")]
+    pub schedule: Option<Schedule>,
+    /// Cancel a timer.
+    #[prost(message, optional, tag = "2")]
+    pub cancel: Option<Cancel>,
+    /// Change a pending timer; `id` is required.
+    #[prost(message, optional, tag = "3")]
+    #[serde(default, deserialize_with = "with_nulls")]
+    pub reschedule: Option<Reschedule>,
+    /// Make a timer due now, or its next attempt.
+    #[prost(message, optional, tag = "4")]
+    pub fire: Option<Fire>,
+}
+
+fn with_nulls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reschedule>, D::Error> {
+    Ok(Option::<Nulls<Reschedule>>::deserialize(deserializer)?.map(Reschedule::from))
+}
+
+impl From<Nulls<Self>> for Reschedule {
+    fn from(Nulls { mut value, names }: Nulls<Self>) -> Self {
+        value.reset_nulls(&names);
+        value
+    }
+}
+
+/// A timer to cancel.
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Cancel {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub id: String,
+    /// Only if it has this revision; checked before its state.
+    #[prost(uint32, optional, tag = "2")]
+    #[schema(minimum = 1)]
+    pub if_revision: Option<u32>,
+}
+
+/// A timer to fire.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Fire {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub id: String,
+}
+
+impl Operation {
+    /// Returns the operation, checked; an error names the field below the operation's name.
+    ///
+    /// # Errors
+    /// When a value is not allowed, or there is not exactly one operation.
+    pub fn check(
+        self,
+        source: Source,
+        make_id: impl FnOnce() -> TimerId,
+    ) -> Result<Checked, Invalid> {
+        match (self.schedule, self.cancel, self.reschedule, self.fire) {
+            (Some(schedule), None, None, None) => {
+                let checked = schedule.check(source, make_id);
+                let (schedule, if_exists) = checked.map_err(|it| it.within("schedule"))?;
+                Ok(Checked::Schedule { schedule: Box::new(schedule), if_exists })
+            }
+            (None, Some(cancel), None, None) => cancel.check().map_err(|it| it.within("cancel")),
+            (None, None, Some(change), None) => {
+                change.operation(source).map_err(|it| it.within("reschedule"))
+            }
+            (None, None, None, Some(fire)) => {
+                let id = TimerId::new(&fire.id).map_err(|it| it.within("fire"))?;
+                Ok(Checked::Fire { id })
+            }
+            _ => Err(Invalid::unseen("", ONE_OPERATION)),
+        }
+    }
+}
+
+impl Cancel {
+    fn check(self) -> Result<Checked, Invalid> {
+        let if_revision = check_revision(self.if_revision)?;
+        Ok(Checked::Cancel { id: TimerId::new(&self.id)?, if_revision })
+    }
+}
+
+impl Reschedule {
+    fn operation(self, source: Source) -> Result<Checked, Invalid> {
+        let change = self.check(source, IdIn::Body).map_err(|mut invalid| {
+            if invalid.field == BODY {
+                invalid.field.clear();
+            }
+            invalid
+        });
+        match change? {
+            CheckedChange { id: Some(id), patch, if_revision } => {
+                Ok(Checked::Reschedule { id, patch: Box::new(patch), if_revision })
+            }
+            CheckedChange { id: None, .. } => Err(Invalid::unseen("id", "given")),
+        }
+    }
+}
+
+/// Result of one operation: exactly one of `timer`, `outcome`, `error`; `attempts`,
+/// `maybe_delivered` and `already` stand beside `outcome`.
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+pub struct OperationResult {
+    /// The timer, for schedule, reschedule and fire.
+    #[prost(message, optional, boxed, tag = "2")]
+    pub timer: Option<Box<Timer>>,
+    /// For cancel.
+    #[prost(message, optional, tag = "3")]
+    #[serde(flatten)]
+    pub cancelled: Option<CancelResponse>,
+    /// The reason for which it was refused.
+    #[prost(message, optional, boxed, tag = "4")]
+    pub error: Option<Box<Problem>>,
+}
+
+/// Result of each operation, in order.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[schema(as = BatchResults)]
+pub struct BatchResponse {
+    /// One result for each operation.
+    #[prost(message, repeated, tag = "1")]
+    pub results: Vec<OperationResult>,
+}
+
+/// A cancelled timer.
+#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[schema(as = Cancelled)]
+pub struct CancelResponse {
+    /// Always `cancelled`.
+    #[prost(string, tag = "4")]
+    #[schema(pattern = "^cancelled$")]
+    pub outcome: String,
+    /// Attempts that were made.
+    #[prost(uint32, tag = "1")]
+    pub attempts: u32,
+    /// Whether one of them may have arrived.
+    #[prost(bool, tag = "2")]
+    pub maybe_delivered: bool,
+    /// `true`: it had been cancelled before.
+    #[prost(bool, tag = "3")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already: bool,
+}
+
+impl CancelResponse {
+    /// Returns the response to a cancel that was taken.
+    pub fn new(attempts: u32, maybe_delivered: bool, already: bool) -> Self {
+        Self { outcome: "cancelled".to_owned(), attempts, maybe_delivered, already }
+    }
+}
+
+/// The results of a stream that are returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub enum Results {
+    /// One for each line.
+    All,
+    /// Those of lines that were refused, and a summary.
+    Errors,
+}
+
+impl Results {
+    /// Reads the query parameter.
+    ///
+    /// # Errors
+    /// When it is another word.
+    pub fn parse(text: Option<&str>) -> Result<Option<Self>, Invalid> {
+        match text {
+            None => Ok(None),
+            Some("all") => Ok(Some(Self::All)),
+            Some("errors") => Ok(Some(Self::Errors)),
+            Some(other) => Err(Invalid::new("results", other, "all or errors")),
+        }
+    }
+}
+
+/// A line of the response to a stream.
+#[derive(Debug, Serialize)]
+pub struct Line<T> {
+    /// The line of the request, from 1.
+    pub line: u64,
+    /// Its result.
+    #[serde(flatten)]
+    pub result: T,
+}
+
+/// The last line of a response.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastLine {
+    /// Every line was read.
+    Summary {
+        /// Lines that held an operation.
+        lines: u64,
+        /// Those that were carried out.
+        accepted: u64,
+        /// Those that were refused.
+        refused: u64,
+    },
+    /// The lines behind `after_line` were not read.
+    Stopped {
+        /// The last line that was read.
+        after_line: u64,
+        /// The reason.
+        error: Box<Problem>,
+    },
+}

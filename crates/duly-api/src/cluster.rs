@@ -1,0 +1,150 @@
+//! The service: its nodes, whether it can work, backups and repairs.
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+/// State of the service.
+#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[schema(as = Cluster)]
+pub struct ClusterInfo {
+    /// Version of the server that responds.
+    #[prost(string, tag = "1")]
+    pub version: String,
+    /// Shards of the store.
+    #[prost(uint32, tag = "2")]
+    pub shards: u32,
+    /// Whether it can work.
+    #[prost(bool, tag = "3")]
+    pub ready: bool,
+    /// Reasons why it cannot, a sentence each.
+    #[prost(string, repeated, tag = "4")]
+    pub reasons: Vec<String>,
+    /// Faults that an operator should repair although it can work, a sentence each.
+    #[prost(string, repeated, tag = "11")]
+    pub warnings: Vec<String>,
+    /// Pending timers in all namespaces.
+    #[prost(uint64, tag = "5")]
+    pub pending: u64,
+    /// Due and unclaimed in all namespaces.
+    #[prost(uint64, tag = "6")]
+    pub overdue: u64,
+    /// Under a lease in all namespaces.
+    #[prost(uint64, tag = "7")]
+    pub in_flight: u64,
+    /// Dead letters in all namespaces.
+    #[prost(uint64, tag = "8")]
+    pub dead: u64,
+    /// Version of the protocol between the nodes: the newest that all of them understand.
+    #[prost(uint32, tag = "9")]
+    pub protocol: u32,
+    /// The nodes as the one that responds sees them, itself included while it is a member.
+    #[prost(message, repeated, tag = "10")]
+    pub nodes: Vec<Node>,
+}
+
+/// A node of the deployment.
+#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// Name of its machine, and the port on which it listens.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its member id, from its start to its end: 16 hexadecimal digits. A node that rejoins has a new one.
+    #[prost(string, tag = "2")]
+    pub member_id: String,
+    /// Whether it is the node that responds.
+    #[prost(bool, tag = "3")]
+    pub this: bool,
+    /// `here`; `joining`: no majority of the coordination shards has its heartbeat, so it begins nothing; or
+    /// `leaving`: it begins nothing any more.
+    #[prost(string, tag = "7")]
+    pub state: String,
+    /// Shards that it owns.
+    #[prost(uint32, tag = "5")]
+    pub shards: u32,
+    /// Age of its last heartbeat.
+    #[prost(uint64, tag = "6")]
+    pub heartbeat_age_ms: u64,
+}
+
+/// Whether the service can work.
+#[skip_serializing_none]
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct Readiness {
+    /// `ready`; `recovering` while the store is being opened; or `not_ready`.
+    pub status: &'static str,
+    /// Reasons why it cannot, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Faults that an operator should repair although it can work, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Progress of the opening of the store; only while it is `recovering` and something is read.
+    pub progress: Option<Recovery>,
+    /// When to ask again; only while it cannot work.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Progress of the opening of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Recovery {
+    /// The file that is read: `checkpoint`, then `journal to replay`.
+    pub what: &'static str,
+    /// Bytes of it that were read.
+    pub bytes_done: u64,
+    /// Bytes of it in all.
+    pub bytes_total: u64,
+}
+
+/// The place of a backup.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Backup {
+    /// A directory that is empty or new, by its absolute path on the server's machine, below
+    /// `store.backup_dir`.
+    pub path: String,
+}
+
+/// A backup that was made.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BackupMade {
+    /// Its directory.
+    pub path: String,
+    /// Bytes of its files, those included that it shares with the store.
+    pub bytes: u64,
+    /// Its files.
+    pub files: u64,
+    /// Number of the newest commit in it.
+    pub lsn: Option<u64>,
+}
+
+/// Shards to repair.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Repair {
+    /// Numbers of shards, from 0 on.
+    #[schema(max_items = 256)]
+    pub shards: Vec<u16>,
+}
+
+/// Results of repairs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Repaired {
+    /// One for each shard of the request, in its order.
+    pub shards: Vec<RepairedShard>,
+}
+
+/// Result of the repair of a shard.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RepairedShard {
+    /// Its number.
+    pub shard: u16,
+    /// `nothing`: it takes calls already; `confirmed`: it was rolled back; `restored`: it was empty.
+    pub outcome: &'static str,
+    /// Length of the time whose changes are missing, of a shard that was rolled back.
+    pub behind_ms: Option<u64>,
+    /// Namespaces whose settings it has again, of a shard that was empty.
+    pub namespaces: Option<u64>,
+}

@@ -1,0 +1,227 @@
+//! Durations: `"2h30m"` or 0 in JSON, `google.protobuf.Duration` in protobuf. Digits below a millisecond
+//! round up.
+
+use std::{fmt, time};
+
+use bytes::{Buf, BufMut};
+use duly_core::{Invalid, Millis, duration::ALLOWED};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::{PartialSchema, ToSchema, openapi::RefOr, openapi::schema::Schema};
+
+use crate::{
+    schema,
+    time::{ms, parts},
+};
+
+/// A duration as its sender wrote it; [`Duration::check`] knows its field and returns the value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Duration {
+    /// `"2h30m"`.
+    Text(String),
+    /// A number without a unit, from JSON or a query.
+    Bare(i128),
+    /// Seconds and nanoseconds, from protobuf and from the server.
+    Span(prost_types::Duration),
+}
+
+impl Duration {
+    /// Returns the duration.
+    ///
+    /// # Errors
+    /// When it is none; the error names `field`.
+    pub fn check(&self, field: &str) -> Result<Millis, Invalid> {
+        match self {
+            Self::Text(text) => Millis::parse(text),
+            Self::Bare(number) => Millis::from_bare_integer(*number),
+            Self::Span(span) => of_span(*span),
+        }
+        .map_err(|invalid| invalid.within(field))
+    }
+
+    /// Returns the duration, which must lie in `low..=high`.
+    ///
+    /// # Errors
+    /// As [`Duration::check`], and when it lies outside.
+    pub fn check_within(&self, field: &str, low: Millis, high: Millis) -> Result<Millis, Invalid> {
+        self.check(field)?.within(low, high).map_err(|invalid| invalid.within(field))
+    }
+
+    /// Returns the duration as it is in a query: a number, or text.
+    pub fn of_query(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
+    }
+
+    /// Returns the duration; none where it is none.
+    pub fn to_std(&self) -> Option<time::Duration> {
+        self.check("").ok().map(Millis::to_std)
+    }
+
+    fn span(&self) -> prost_types::Duration {
+        match self {
+            Self::Span(span) => *span,
+            other => other.check("").map(span).unwrap_or_default(),
+        }
+    }
+}
+
+fn of_span(span: prost_types::Duration) -> Result<Millis, Invalid> {
+    let (seconds, nanos) = (span.seconds, span.nanos);
+    let same_sign = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
+    if nanos.unsigned_abs() >= 1_000_000_000 || !same_sign {
+        let allowed = "an integer from 0 to 999999999, of the sign of the seconds";
+        return Err(Invalid::new("nanos", nanos, allowed));
+    }
+    Millis::from_integer(ms(seconds, nanos))
+}
+
+fn span(duration: Millis) -> prost_types::Duration {
+    let (seconds, nanos) = parts(duration.ms());
+    prost_types::Duration { seconds, nanos }
+}
+
+impl Default for Duration {
+    fn default() -> Self {
+        Self::Span(prost_types::Duration::default())
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(duration: Millis) -> Self {
+        Self::Span(span(duration))
+    }
+}
+
+/// One that is too long for protobuf becomes the longest.
+impl From<time::Duration> for Duration {
+    fn from(duration: time::Duration) -> Self {
+        let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        let nanos = i32::try_from(duration.subsec_nanos()).unwrap_or(0);
+        Self::Span(prost_types::Duration { seconds, nanos })
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Bare(number) => number.fmt(f),
+            Self::Span(span) => match self.check("") {
+                Ok(duration) => duration.fmt(f),
+                Err(_) => span.fmt(f),
+            },
+        }
+    }
+}
+
+impl Serialize for Duration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bare(number) => serializer.serialize_i128(*number),
+            other => serializer.collect_str(other),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Duration;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(ALLOWED)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Duration, E> {
+                Ok(Duration::Text(text.to_owned()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Duration, E> {
+                Ok(Duration::Bare(i128::from(number)))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Duration, E> {
+                Ok(Duration::Bare(i128::from(number)))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// The same bytes as `google.protobuf.Duration`.
+impl Message for Duration {
+    fn encode_raw(&self, buffer: &mut impl BufMut) {
+        self.span().encode_raw(buffer);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buffer: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        let mut span = self.span();
+        span.merge_field(tag, wire_type, buffer, context)?;
+        *self = Self::Span(span);
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.span().encoded_len()
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl PartialSchema for Duration {
+    fn schema() -> RefOr<Schema> {
+        schema::duration()
+    }
+}
+
+impl ToSchema for Duration {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lasting(seconds: i64, nanos: i32) -> Result<Millis, Invalid> {
+        Duration::Span(prost_types::Duration { seconds, nanos }).check("delay")
+    }
+
+    #[test]
+    fn p12_digits_below_a_millisecond_round_up() {
+        for (nanos, ms) in [(0, 1_000), (1, 1_001), (999_999, 1_001), (1_000_000, 1_001)] {
+            assert_eq!(lasting(1, nanos), Ok(Millis::from_ms(ms)));
+        }
+    }
+
+    #[test]
+    fn p12_no_duration_becomes_another_one() {
+        assert!(lasting(-1, -1).is_err());
+        for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {
+            assert_eq!(lasting(1, nanos).unwrap_err().field, "delay.nanos");
+        }
+    }
+
+    #[test]
+    fn what_goes_out_comes_in_again() {
+        for ms in [0, 1, 999, 1_000, 1_700_000_000_123].map(Millis::from_ms) {
+            assert_eq!(Duration::from(ms).check("delay"), Ok(ms));
+            let bytes = Duration::from(ms).encode_to_vec();
+            assert_eq!(Duration::decode(&*bytes).unwrap().check("delay"), Ok(ms));
+            let text = serde_json::to_string(&Duration::from(ms)).unwrap();
+            let back: Duration = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.check("delay"), Ok(ms), "{text}");
+        }
+    }
+}

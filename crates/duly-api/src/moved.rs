@@ -1,0 +1,370 @@
+//! Timers on their way from one server to another: checked as a schedule is, and all that has happened to
+//! them since. One form for exports and imports, in JSON only.
+
+use bytes::Bytes;
+use duly_core::{
+    Incarnation, Invalid, Payload, State, Timer as StoredTimer, TimerId, TimerView,
+    payload::Form,
+    request_hash::RequestHash,
+    timer::{
+        Attempt as StoredAttempt, AttemptOutcome as CoreOutcome, DeadLetter as StoredDeadLetter,
+        HISTORY_MAX, REASON_BYTES_MAX,
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::{
+    Attempt, AttemptOutcome, DeadReason, Destination, Duration, NamespaceSettings, Problem, Retry,
+    Schedule, Source, Time,
+    headers::{self, Credentials, Header, HeaderList},
+    number::within,
+    payload::{self, Forms},
+    schema::{AnyJson, Timestamp},
+    trace,
+    words::{Word, Words},
+};
+
+/// Most attempts that a timer can come with, so that those to come can be counted.
+pub const ATTEMPTS_MAX: u32 = 1_000_000_000;
+
+/// A page of an export.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Export {
+    /// The namespace; on the first page only.
+    pub namespace: Option<ExportedNamespace>,
+    /// The timers.
+    pub timers: Vec<MovedTimer>,
+    /// The place to continue from; absent at the end. A page may be short and still have one.
+    pub cursor: Option<String>,
+}
+
+/// A namespace as another server creates it.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ExportedNamespace {
+    /// Its name.
+    pub name: String,
+    /// Whether claims are refused.
+    pub paused: bool,
+    /// The time at which it resumes by itself, while it is paused.
+    #[schema(value_type = Option<Timestamp>)]
+    pub resumes_at: Option<Time>,
+    /// Its settings as a PUT takes them, with the credentials of its destinations and without its
+    /// signing secrets.
+    pub settings: NamespaceSettings,
+    /// Fingerprints of the signing secrets, which have to be set by hand.
+    pub signing_secret_fingerprints: Vec<String>,
+}
+
+/// Timers of another server for one namespace.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Import<'a> {
+    /// The timers, at most 10000.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<MovedTimer>, max_items = 10000)]
+    pub timers: Vec<&'a RawValue>,
+}
+
+/// A timer or dead letter as another server had it. An export returns it whole; it is not meant to be
+/// written by hand.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct MovedTimer {
+    /// The id.
+    #[schema(min_length = 1, max_length = 256)]
+    id: String,
+    /// The time at which it is due.
+    due_at: Time,
+    /// The time at which it was created, or replaced.
+    created_at: Time,
+    /// The time at which a caller last changed it.
+    updated_at: Time,
+    /// 1 at creation, +1 at every accepted change by a caller.
+    #[schema(minimum = 1)]
+    revision: u32,
+    /// Tells it from other timers that had its id. Part of its delivery id.
+    #[schema(pattern = "^[0-9a-fA-F]{16}$")]
+    incarnation: String,
+    /// The number of its firing. Part of its delivery id.
+    occurrence: u32,
+    /// Hash of the request that made it, by which that request is recognised.
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    request_hash: String,
+    /// The payload, if it was given as JSON on one line: its exact text.
+    #[serde(default, with = "payload::json")]
+    #[schema(value_type = Option<AnyJson>)]
+    payload: Option<Bytes>,
+    /// The payload, if it was given as JSON of several lines: that text.
+    payload_json: Option<String>,
+    /// The payload, if it was given as text.
+    #[serde(default, with = "payload::text")]
+    #[schema(value_type = Option<String>)]
+    payload_text: Option<Bytes>,
+    /// The payload, if it was given as base64.
+    #[serde(default, with = "payload::base64_text")]
+    #[schema(value_type = Option<String>)]
+    payload_base64: Option<Bytes>,
+    /// Headers that travel with it.
+    #[serde(default, with = "headers", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<HeaderList>)]
+    headers: Vec<Header>,
+    /// Tags to find it by.
+    #[schema(max_items = 16)]
+    tags: Option<Vec<String>>,
+    /// Key by which a broker partitions.
+    slot_key: Option<String>,
+    /// Its own destination, with the credentials in its headers.
+    destination: Option<Destination>,
+    /// Its own retry policy.
+    retry: Option<Retry>,
+    /// Later than this after due it becomes a dead letter.
+    expire_after: Option<Duration>,
+    /// W3C trace context of the call that scheduled it.
+    #[schema(pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")]
+    trace_parent: Option<String>,
+    /// Attempts of its firing that were begun.
+    #[schema(maximum = 1_000_000_000)]
+    attempts: u32,
+    /// Attempts that had ended when its present budget of attempts began; default 0.
+    budget_from: Option<u32>,
+    /// The time at which the next attempt may start, after a failed one.
+    next_attempt_at: Option<Time>,
+    /// The time at which the first attempt began.
+    fired_at: Option<Time>,
+    /// `true`: an attempt began whose outcome is not known.
+    maybe_delivered: Option<bool>,
+    /// The last 16 attempts, oldest first.
+    #[schema(max_items = 16)]
+    history: Option<Vec<Attempt>>,
+    /// When and why it was dead-lettered: it is a dead letter.
+    dead_letter: Option<DeadLetter>,
+}
+
+/// When and why a firing was dead-lettered.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct DeadLetter {
+    /// When.
+    at: Time,
+    /// Why.
+    #[serde(with = "Word::<DeadReason>")]
+    #[schema(value_type = DeadReason)]
+    reason: i32,
+}
+
+/// Results of an import, in order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ImportResults {
+    /// One result for each timer.
+    pub results: Vec<ImportResult>,
+}
+
+/// Result of one timer: exactly one of `imported`, `existing`, `error`; `state` stands beside
+/// `existing`.
+#[skip_serializing_none]
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct ImportResult {
+    /// `true`: it is here now as it was there.
+    pub imported: Option<bool>,
+    /// `true`: it has been here before; nothing changed.
+    pub existing: Option<bool>,
+    /// Its state here: `cancelled` and `finished` ones do not come back.
+    pub state: Option<&'static str>,
+    /// The reason for which it was refused.
+    pub error: Option<Box<Problem>>,
+}
+
+impl MovedTimer {
+    /// Returns the form of a timer or dead letter; none of a tombstone, which has ended.
+    pub fn new(view: &TimerView) -> Option<Self> {
+        let mut moved = Self::from(view.timer()?);
+        if view.state == State::InFlight {
+            // The outcome of the attempt under way is not known here. Without an end of its lease the timer
+            // would be claimable at once, as its due time is.
+            moved.attempts = view.attempts();
+            moved.maybe_delivered = Some(CoreOutcome::LeaseLost.is_unknown());
+            moved.next_attempt_at = Some(view.leased_until.unwrap_or(view.due_at()).into());
+            moved.fired_at = moved.fired_at.or(view.claimed_at.map(Time::from));
+        }
+        Some(moved)
+    }
+
+    /// Returns the timer, checked.
+    ///
+    /// # Errors
+    /// When a value is not allowed, or fields contradict each other; the error names the field.
+    pub fn check(mut self) -> Result<StoredTimer, Invalid> {
+        let id = TimerId::new(&self.id)?;
+        let others = [&self.payload, &self.payload_text, &self.payload_base64];
+        if self.payload_json.is_some() && others.into_iter().any(Option::is_some) {
+            let allowed = "left out where another payload is given: a timer has one payload";
+            return Err(Invalid::unseen("payload_json", allowed));
+        }
+        if let Some(text) = self.payload_json.take() {
+            let raw: Box<RawValue> = serde_json::from_str(&text)
+                .map_err(|_| Invalid::new("payload_json", &text, "text that is JSON"))?;
+            self.payload = Some(Bytes::from(String::from(Box::<str>::from(raw))));
+        }
+        headers::remove_forwarded(&mut self.headers);
+        if let Some(destination) = &mut self.destination {
+            destination.remove_forwarded();
+        }
+        let asked = Schedule {
+            due_at: Some(self.due_at),
+            payload: self.payload,
+            payload_text: self.payload_text,
+            payload_base64: self.payload_base64,
+            headers: self.headers,
+            tags: self.tags.unwrap_or_default(),
+            slot_key: self.slot_key,
+            destination: self.destination,
+            retry: self.retry,
+            expire_after: self.expire_after,
+            ..Schedule::default()
+        };
+        let (schedule, _) = asked.check(Source::Json, || id)?;
+        let created_at = self.created_at.check("created_at")?;
+        let incarnation =
+            hex(&self.incarnation, 16, "incarnation", |text| u64::from_str_radix(text, 16).ok())?;
+        let request_hash = hex(&self.request_hash, 32, "request_hash", |text| {
+            u128::from_str_radix(text, 16).ok()
+        })?;
+        let mut timer = StoredTimer::new(schedule, created_at, Incarnation(incarnation))?;
+        timer.request_hash = RequestHash(request_hash);
+        timer.updated_at = self.updated_at.check("updated_at")?;
+        timer.revision = within("revision", self.revision, 1, u32::MAX)?;
+        timer.occurrence = self.occurrence;
+        timer.trace_parent = self.trace_parent;
+        timer.attempts = within("attempts", self.attempts, 0, ATTEMPTS_MAX)?;
+        timer.budget_from =
+            within("budget_from", self.budget_from.unwrap_or(0), 0, timer.attempts)?;
+        let time = |field: &str, time: Option<Time>| time.map(|it| it.check(field)).transpose();
+        timer.next_attempt_at = time("next_attempt_at", self.next_attempt_at)?;
+        timer.fired_at = time("fired_at", self.fired_at)?;
+        timer.maybe_delivered = self.maybe_delivered.unwrap_or_default();
+        timer.history = history(self.history.unwrap_or_default(), timer.attempts)?;
+        timer.dead_letter = self.dead_letter.map(DeadLetter::check).transpose()?;
+        is_whole(&timer)?;
+        Ok(timer)
+    }
+}
+
+impl From<&StoredTimer> for MovedTimer {
+    fn from(timer: &StoredTimer) -> Self {
+        let payload = timer.payload.as_ref();
+        let in_lines = payload.filter(|payload| has_lines(payload));
+        let forms = Forms::of(payload.filter(|_| in_lines.is_none()));
+        let text = |payload: &Payload| String::from_utf8_lossy(&payload.bytes).into_owned();
+        let tags = timer.tags.as_slice();
+        let destination = timer.destination.as_ref();
+        let history = timer.history.iter().map(Attempt::from);
+        Self {
+            id: timer.id.as_str().to_owned(),
+            due_at: timer.due_at.into(),
+            created_at: timer.created_at.into(),
+            updated_at: timer.updated_at.into(),
+            revision: timer.revision,
+            incarnation: format!("{:016x}", timer.incarnation.0),
+            occurrence: timer.occurrence,
+            request_hash: format!("{:032x}", timer.request_hash.0),
+            payload: forms.json,
+            payload_json: in_lines.map(text),
+            payload_text: forms.text,
+            payload_base64: forms.base64,
+            headers: headers::shown(&timer.headers),
+            tags: (!tags.is_empty()).then(|| tags.to_vec()),
+            slot_key: timer.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+            destination: destination.map(|it| Destination::shown(it, Credentials::Whole)),
+            retry: timer.retry.as_ref().map(Retry::from),
+            expire_after: timer.expire_after.map(Duration::from),
+            trace_parent: timer.trace_parent.clone(),
+            attempts: timer.attempts,
+            budget_from: (timer.budget_from > 0).then_some(timer.budget_from),
+            next_attempt_at: timer.next_attempt_at.map(Time::from),
+            fired_at: timer.fired_at.map(Time::from),
+            maybe_delivered: timer.maybe_delivered.then_some(true),
+            history: (!timer.history.is_empty()).then(|| history.collect()),
+            dead_letter: timer.dead_letter.map(|dead_letter| DeadLetter {
+                at: dead_letter.at.into(),
+                reason: DeadReason::from(dead_letter.reason).into(),
+            }),
+        }
+    }
+}
+
+/// Returns whether the JSON text of a payload would end the line that it stands in.
+fn has_lines(payload: &Payload) -> bool {
+    payload.form == Form::Json && payload.bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'))
+}
+
+/// Refuses a timer whose parts contradict each other.
+fn is_whole(timer: &StoredTimer) -> Result<(), Invalid> {
+    if let Some(text) = timer.trace_parent.as_ref().filter(|text| !trace::is_proper(text)) {
+        return Err(Invalid::new("trace_parent", text, trace::ALLOWED));
+    }
+    match (timer.dead_letter, timer.next_attempt_at) {
+        (Some(_), Some(_)) => {
+            Err(Invalid::unseen("next_attempt_at", "left out: a dead letter has no next attempt"))
+        }
+        (None, None) if timer.attempts > 0 => {
+            let allowed = "given where attempts were made, unless it is a dead letter";
+            Err(Invalid::unseen("next_attempt_at", allowed))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl DeadLetter {
+    fn check(self) -> Result<StoredDeadLetter, Invalid> {
+        let field = "dead_letter.reason";
+        let reason = DeadReason::known(field, self.reason)?.and_then(DeadReason::to_core);
+        let reason = reason.ok_or_else(|| Invalid::unseen(field, "given"))?;
+        Ok(StoredDeadLetter { at: self.at.check("dead_letter.at")?, reason })
+    }
+}
+
+fn history(attempts: Vec<Attempt>, made: u32) -> Result<Vec<StoredAttempt>, Invalid> {
+    if attempts.len() > HISTORY_MAX {
+        let allowed = format!("at most {HISTORY_MAX} attempts");
+        return Err(Invalid::new("history", format!("{} attempts", attempts.len()), allowed));
+    }
+    let checked = attempts.into_iter().enumerate();
+    checked
+        .map(|(i, one)| one.check(made).map_err(|e| e.within(&format!("history[{i}]"))))
+        .collect()
+}
+
+impl Attempt {
+    fn check(self, made: u32) -> Result<StoredAttempt, Invalid> {
+        if self.reason.len() > REASON_BYTES_MAX {
+            let allowed = format!("at most {REASON_BYTES_MAX} bytes");
+            return Err(Invalid::new("reason", self.reason, allowed));
+        }
+        let outcome = AttemptOutcome::known("outcome", self.outcome)?;
+        let outcome = outcome.and_then(AttemptOutcome::to_core);
+        Ok(StoredAttempt {
+            attempt: within("attempt", self.attempt, 1, made)?,
+            at: self.at.ok_or_else(|| Invalid::unseen("at", "given"))?.check("at")?,
+            outcome: outcome.ok_or_else(|| Invalid::unseen("outcome", "given"))?,
+            reason: self.reason,
+        })
+    }
+}
+
+/// Parses hexadecimal digits, of a fixed number.
+fn hex<T>(
+    text: &str,
+    digits: usize,
+    field: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Invalid> {
+    let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parsed = is_hex.then(|| parse(text)).flatten();
+    parsed.ok_or_else(|| Invalid::new(field, text, format!("{digits} hexadecimal digits")))
+}

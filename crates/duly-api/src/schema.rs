@@ -1,0 +1,96 @@
+//! Pieces of the OpenAPI document that cannot be derived from a type.
+
+use serde_json::json;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr,
+        schema::{KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type},
+    },
+};
+
+/// A time in a response.
+#[derive(Debug)]
+pub struct Timestamp;
+
+impl PartialSchema for Timestamp {
+    fn schema() -> RefOr<Schema> {
+        let text = text()
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .description(Some("A time: RFC 3339 in UTC with three decimals."))
+            .examples([json!("2030-01-31T12:00:00.000Z")]);
+        RefOr::T(Schema::Object(text.build()))
+    }
+}
+
+impl ToSchema for Timestamp {}
+
+/// Any JSON value.
+#[derive(Debug)]
+pub struct AnyJson;
+
+impl PartialSchema for AnyJson {
+    fn schema() -> RefOr<Schema> {
+        let any = ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
+            .description(Some("Any JSON value, nested at most 64 levels deep."));
+        RefOr::T(Schema::Object(any.build()))
+    }
+}
+
+impl ToSchema for AnyJson {}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// A time in a request: text, or an integer of milliseconds.
+pub(crate) fn time() -> RefOr<Schema> {
+    // From 1973-03-03, since a smaller number is likely to count seconds, to 2200-01-01.
+    let number = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(100_000_000_000_i64))
+        .maximum(Some(7_258_118_400_000_i64));
+    either(
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
+        number,
+        "A time: RFC 3339 with any offset, from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on. Digits below a millisecond round up.",
+        "2030-01-31T12:00:00.000Z",
+    )
+}
+
+/// A duration: text, or 0.
+pub(crate) fn duration() -> RefOr<Schema> {
+    let zero = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(0));
+    either(
+        text().pattern(Some("^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")),
+        zero,
+        "A duration: units d, h, m, s, ms, each once, falling; or 0. Another number without a unit is refused.",
+        "2h30m",
+    )
+}
+
+fn either(
+    text: ObjectBuilder,
+    number: ObjectBuilder,
+    description: &str,
+    example: &str,
+) -> RefOr<Schema> {
+    let schema = OneOfBuilder::new()
+        .item(text)
+        .item(number)
+        .description(Some(description))
+        .examples([json!(example)])
+        .build();
+    RefOr::T(Schema::OneOf(schema))
+}
+
+/// Headers: at most 64, in an object.
+pub(crate) fn headers() -> RefOr<Schema> {
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(text()))
+        .max_properties(Some(duly_core::headers::COUNT_MAX))
+        .description(Some("Headers by name; names and values have at most 8 KiB in all."));
+    RefOr::T(Schema::Object(schema.build()))
+}

@@ -1,0 +1,235 @@
+//! Points in time: RFC 3339 text or integer Unix milliseconds in JSON, `google.protobuf.Timestamp` in
+//! protobuf. Digits below a millisecond round up.
+
+use std::{
+    fmt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::{Buf, BufMut};
+use duly_core::{Invalid, Timestamp, time::ALLOWED};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::{PartialSchema, ToSchema, openapi::RefOr, openapi::schema::Schema};
+
+use crate::schema;
+
+/// Nanoseconds of a millisecond.
+pub(crate) const NS_PER_MS: i128 = 1_000_000;
+
+/// A time as its sender wrote it; [`Time::check`] knows its field and returns the value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Time {
+    /// RFC 3339.
+    Text(String),
+    /// A number, from JSON or a query.
+    Bare(i128),
+    /// Seconds and nanoseconds, from protobuf and from the server.
+    Unix(prost_types::Timestamp),
+}
+
+impl Time {
+    /// Returns the time.
+    ///
+    /// # Errors
+    /// When it is none from 1970 to 2200; the error names `field`.
+    pub fn check(&self, field: &str) -> Result<Timestamp, Invalid> {
+        match self {
+            Self::Text(text) => Timestamp::parse(text),
+            Self::Bare(number) => Timestamp::from_bare_integer(*number),
+            Self::Unix(prost_types::Timestamp { nanos, .. })
+                if !(0..1_000_000_000).contains(nanos) =>
+            {
+                Err(Invalid::new("nanos", nanos, "an integer from 0 to 999999999"))
+            }
+            Self::Unix(unix) => Timestamp::from_integer(ms(unix.seconds, unix.nanos)),
+        }
+        .map_err(|invalid| invalid.within(field))
+    }
+
+    /// Returns the time as it is in a query: a number, or text.
+    pub fn of_query(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
+    }
+
+    /// Returns the time; none where it is none from 1970 to 2200.
+    pub fn to_system_time(&self) -> Option<SystemTime> {
+        let time = self.check("").ok()?;
+        Some(UNIX_EPOCH + std::time::Duration::from_millis(time.unix_ms()))
+    }
+
+    fn unix(&self) -> prost_types::Timestamp {
+        match self {
+            Self::Unix(unix) => *unix,
+            other => other.check("").map(unix).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns whole milliseconds, rounded up.
+pub(crate) fn ms(seconds: i64, nanos: i32) -> i128 {
+    let whole = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    whole.div_euclid(NS_PER_MS) + i128::from(whole.rem_euclid(NS_PER_MS) != 0)
+}
+
+/// Returns seconds and nanoseconds. A number of milliseconds has few enough seconds for both.
+pub(crate) fn parts(ms: u64) -> (i64, i32) {
+    let nanos = (ms % 1_000) * 1_000_000;
+    (i64::try_from(ms / 1_000).unwrap_or(i64::MAX), i32::try_from(nanos).unwrap_or(0))
+}
+
+fn unix(time: Timestamp) -> prost_types::Timestamp {
+    let (seconds, nanos) = parts(time.unix_ms());
+    prost_types::Timestamp { seconds, nanos }
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self::Unix(prost_types::Timestamp::default())
+    }
+}
+
+impl From<Timestamp> for Time {
+    fn from(time: Timestamp) -> Self {
+        Self::Unix(unix(time))
+    }
+}
+
+/// A time before 1970 becomes one that the check refuses.
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Self {
+        Self::Unix(prost_types::Timestamp::from(time))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Bare(number) => number.fmt(f),
+            Self::Unix(unix) => match self.check("") {
+                Ok(time) => time.fmt(f),
+                Err(_) => unix.fmt(f),
+            },
+        }
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bare(number) => serializer.serialize_i128(*number),
+            other => serializer.collect_str(other),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Time;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(ALLOWED)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Time, E> {
+                Ok(Time::Text(text.to_owned()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Time, E> {
+                Ok(Time::Bare(i128::from(number)))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Time, E> {
+                Ok(Time::Bare(i128::from(number)))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// The same bytes as `google.protobuf.Timestamp`.
+impl Message for Time {
+    fn encode_raw(&self, buffer: &mut impl BufMut) {
+        self.unix().encode_raw(buffer);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buffer: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        let mut unix = self.unix();
+        unix.merge_field(tag, wire_type, buffer, context)?;
+        *self = Self::Unix(unix);
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.unix().encoded_len()
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl PartialSchema for Time {
+    fn schema() -> RefOr<Schema> {
+        schema::time()
+    }
+}
+
+impl ToSchema for Time {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64, nanos: i32) -> Result<Timestamp, Invalid> {
+        Time::Unix(prost_types::Timestamp { seconds, nanos }).check("due_at")
+    }
+
+    #[test]
+    fn p12_digits_below_a_millisecond_round_up() {
+        for (nanos, ms) in [(0, 1_000), (1, 1_001), (999_999, 1_001), (1_000_000, 1_001)] {
+            assert_eq!(at(1, nanos).map(Timestamp::unix_ms), Ok(ms));
+        }
+        assert_eq!(at(1, 999_999_999).map(Timestamp::unix_ms), Ok(2_000));
+        assert_eq!(at(-1, 999_999_999).map(Timestamp::unix_ms), Ok(0));
+    }
+
+    #[test]
+    fn p12_no_time_becomes_another_one() {
+        for (seconds, nanos) in [(-1, 1), (i64::MAX, 0), (i64::MIN, 0)] {
+            assert_eq!(at(seconds, nanos).unwrap_err().field, "due_at");
+        }
+        for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {
+            assert_eq!(at(1, nanos).unwrap_err().field, "due_at.nanos");
+        }
+        let early = UNIX_EPOCH - std::time::Duration::from_nanos(1_000_000);
+        assert!(Time::from(early).check("due_at").is_err());
+    }
+
+    #[test]
+    fn what_goes_out_comes_in_again() {
+        for ms in [0, 1, 999, 1_000, 1_700_000_000_123, Timestamp::MAX.unix_ms()] {
+            let time = Timestamp::from_unix_ms(ms).unwrap();
+            assert_eq!(Time::from(time).check("due_at"), Ok(time));
+            let bytes = Time::from(time).encode_to_vec();
+            assert_eq!(Time::decode(&*bytes).unwrap().check("due_at"), Ok(time));
+            let text = serde_json::to_string(&Time::from(time)).unwrap();
+            let back: Time = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.check("due_at"), Ok(time), "{text}");
+        }
+    }
+}

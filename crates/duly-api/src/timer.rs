@@ -1,0 +1,333 @@
+//! A timer in a response.
+
+use bytes::Bytes;
+use duly_core::{
+    DeliveryId, NamespaceName, Timer as StoredTimer, TimerView, Tombstone, timer,
+    tombstone::{Details, Ended},
+    view::Body,
+};
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::{
+    AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
+    headers::{self, Credentials, Header, HeaderList},
+    payload::{self, Forms},
+    schema::{AnyJson, Timestamp},
+    words::{Word, Words, is_unspecified},
+};
+
+/// A timer; a field is absent where it has none.
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+pub struct Timer {
+    /// The namespace.
+    #[prost(string, tag = "1")]
+    #[schema(required = true)]
+    pub namespace: String,
+    /// The id.
+    #[prost(string, tag = "2")]
+    #[schema(required = true)]
+    pub id: String,
+    /// The state.
+    #[prost(enumeration = "State", tag = "3")]
+    #[serde(with = "Word::<State>")]
+    #[schema(required = true, value_type = State)]
+    pub state: i32,
+    /// `true`: the schedule found this timer.
+    #[prost(bool, tag = "31")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
+    /// `true`: the schedule put this timer in the place of a pending one.
+    #[prost(bool, tag = "32")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
+    /// `true`: the timer has ended, and this is kept of it for `retention`.
+    #[prost(bool, tag = "4")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tombstone: bool,
+    /// The time at which it is, or was, due.
+    #[prost(message, optional, tag = "5")]
+    #[schema(required = true, value_type = Timestamp)]
+    pub due_at: Option<Time>,
+    /// 1 at creation, +1 at every accepted change by a caller.
+    #[prost(uint32, optional, tag = "6")]
+    pub revision: Option<u32>,
+    /// The number of this firing: 0 for a timer that fires once.
+    #[prost(uint32, optional, tag = "7")]
+    pub occurrence: Option<u32>,
+    /// The receiver's idempotency key of this firing.
+    #[prost(string, optional, tag = "8")]
+    pub delivery_id: Option<String>,
+    /// The payload, if it was given as JSON: its exact text. Never in the response to a batch.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    #[serde(default, with = "payload::json")]
+    #[schema(value_type = Option<AnyJson>)]
+    pub payload: Option<Bytes>,
+    /// The payload, if it was given as text.
+    #[prost(bytes = "bytes", optional, tag = "10")]
+    #[serde(default, with = "payload::text")]
+    #[schema(value_type = Option<String>)]
+    pub payload_text: Option<Bytes>,
+    /// The payload, if it was given as bytes.
+    #[prost(bytes = "bytes", optional, tag = "30")]
+    #[serde(default, with = "payload::base64_text")]
+    #[schema(value_type = Option<String>)]
+    pub payload_base64: Option<Bytes>,
+    /// Headers that travel with it. Never in the response to a batch.
+    #[prost(message, repeated, tag = "11")]
+    #[serde(default, with = "headers", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<HeaderList>)]
+    pub headers: Vec<Header>,
+    /// Tags to find it by.
+    #[prost(string, repeated, tag = "12")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Key by which a broker partitions.
+    #[prost(string, optional, tag = "13")]
+    pub slot_key: Option<String>,
+    /// Its own destination.
+    #[prost(message, optional, tag = "14")]
+    pub destination: Option<Destination>,
+    /// Its own retry policy.
+    #[prost(message, optional, tag = "15")]
+    pub retry: Option<Retry>,
+    /// Later than this after due it becomes a dead letter.
+    #[prost(message, optional, tag = "16")]
+    #[schema(value_type = Option<String>)]
+    pub expire_after: Option<Duration>,
+    /// The time at which it was created, or replaced.
+    #[prost(message, optional, tag = "17")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub created_at: Option<Time>,
+    /// The time at which a caller last changed it.
+    #[prost(message, optional, tag = "18")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub updated_at: Option<Time>,
+    /// Attempts begun, the one under way included.
+    #[prost(uint32, tag = "19")]
+    #[schema(required = true)]
+    pub attempts: u32,
+    /// `true`: an attempt began whose outcome is not known.
+    #[prost(bool, tag = "20")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub maybe_delivered: bool,
+    /// The time at which the next attempt may start, after a failed one.
+    #[prost(message, optional, tag = "21")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub next_attempt_at: Option<Time>,
+    /// The end of the lease, while in flight.
+    #[prost(message, optional, tag = "22")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub leased_until: Option<Time>,
+    /// The reason for which the last attempt failed.
+    #[prost(string, optional, tag = "23")]
+    pub last_error: Option<String>,
+    /// The last 16 attempts, oldest first.
+    #[prost(message, repeated, tag = "24")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Attempt>,
+    /// The time at which the first attempt began.
+    #[prost(message, optional, tag = "25")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub fired_at: Option<Time>,
+    /// The time at which its delivery was confirmed.
+    #[prost(message, optional, tag = "26")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub finished_at: Option<Time>,
+    /// The time at which it was cancelled.
+    #[prost(message, optional, tag = "27")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub cancelled_at: Option<Time>,
+    /// The time at which it was dead-lettered.
+    #[prost(message, optional, tag = "28")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub dead_at: Option<Time>,
+    /// The reason for which it was dead-lettered.
+    #[prost(enumeration = "DeadReason", tag = "29")]
+    #[serde(default, with = "Word::<DeadReason>", skip_serializing_if = "is_unspecified")]
+    #[schema(value_type = Option<DeadReason>)]
+    pub dead_reason: i32,
+}
+
+/// An attempt that has ended.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct Attempt {
+    /// Its number, from 1.
+    #[prost(uint32, tag = "1")]
+    #[schema(minimum = 1)]
+    pub attempt: u32,
+    /// The time at which it began.
+    #[prost(message, optional, tag = "2")]
+    #[schema(required = true, value_type = Time)]
+    pub at: Option<Time>,
+    /// How it ended.
+    #[prost(enumeration = "AttemptOutcome", tag = "3")]
+    #[serde(with = "Word::<AttemptOutcome>")]
+    #[schema(value_type = AttemptOutcome)]
+    pub outcome: i32,
+    /// The reason, for people.
+    #[prost(string, tag = "4")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 1024)]
+    pub reason: String,
+}
+
+/// A page of timers in order of (due time, id).
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[schema(as = TimerPage)]
+pub struct ListResponse {
+    /// The timers.
+    #[prost(message, repeated, tag = "1")]
+    pub timers: Vec<Timer>,
+    /// The place to continue from; absent at the end. A page may be short, even empty, and still have one.
+    #[prost(string, optional, tag = "2")]
+    pub cursor: Option<String>,
+    /// With `tag` or `id_prefix`: the number of timers that were looked at for this page, about.
+    #[prost(uint64, optional, tag = "3")]
+    pub examined: Option<u64>,
+    /// With `tag` or `id_prefix`: the due time up to which the list was looked through; absent at the
+    /// end.
+    #[prost(message, optional, tag = "4")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub up_to: Option<Time>,
+}
+
+/// The last line of a list that is a stream, or a line that says how far a search is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListEnd {
+    /// The place of a search. The stream goes on; the same filter with this cursor continues here.
+    Progress {
+        /// Timers that were looked at so far, about.
+        examined: u64,
+        /// The due time up to which the list was looked through.
+        up_to: Time,
+        /// The place to continue from.
+        cursor: String,
+    },
+    /// It is whole.
+    Summary {
+        /// Timers in it.
+        timers: u64,
+    },
+    /// It ended before that.
+    Stopped {
+        /// The place to continue from; absent: the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+        /// The reason.
+        error: Box<Problem>,
+    },
+}
+
+/// The relation of a timer to the schedule that returns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It is new, or the call was no schedule.
+    None,
+    /// It was there before.
+    Existing,
+    /// It took the place of a pending one.
+    Replaced,
+}
+
+impl Timer {
+    /// Returns a timer as a response shows it.
+    pub fn new(view: &TimerView, mark: Mark) -> Self {
+        let mut shown = Self {
+            namespace: view.namespace.as_str().to_owned(),
+            id: view.id().as_str().to_owned(),
+            state: State::from(view.state).into(),
+            existing: mark == Mark::Existing,
+            replaced: mark == Mark::Replaced,
+            due_at: Some(view.due_at().into()),
+            revision: view.revision(),
+            attempts: view.attempts(),
+            maybe_delivered: view.maybe_delivered(),
+            leased_until: view.leased_until.map(Time::from),
+            ..Self::default()
+        };
+        match &view.body {
+            Body::Whole(timer) => shown.describe(&view.namespace, timer),
+            Body::Tombstone(tombstone) => shown.describe_tombstone(&view.namespace, tombstone),
+        }
+        shown
+    }
+
+    /// Returns a timer of a list with `view=summary`: without payload, headers and history.
+    pub fn summary(view: &TimerView) -> Self {
+        Self {
+            payload: None,
+            payload_text: None,
+            payload_base64: None,
+            headers: Vec::new(),
+            history: Vec::new(),
+            ..Self::new(view, Mark::None)
+        }
+    }
+
+    fn describe(&mut self, namespace: &NamespaceName, timer: &StoredTimer) {
+        let forms = Forms::of(timer.payload.as_ref());
+        self.payload = forms.json;
+        self.payload_text = forms.text;
+        self.payload_base64 = forms.base64;
+        self.occurrence = Some(timer.occurrence);
+        self.delivery_id = Some(timer.delivery_id(namespace.as_str()).to_string());
+        self.headers = headers::shown(&timer.headers);
+        self.tags = timer.tags.as_slice().to_vec();
+        self.slot_key = timer.slot_key.as_ref().map(|key| key.as_str().to_owned());
+        let destination = timer.destination.as_ref();
+        self.destination = destination.map(|it| Destination::shown(it, Credentials::Redacted));
+        self.retry = timer.retry.as_ref().map(Retry::from);
+        self.expire_after = timer.expire_after.map(Duration::from);
+        self.created_at = Some(timer.created_at.into());
+        self.updated_at = Some(timer.updated_at.into());
+        self.next_attempt_at = timer.next_attempt_at.map(Time::from);
+        self.last_error = timer.last_error().map(str::to_owned);
+        self.history = timer.history.iter().map(Attempt::from).collect();
+        self.fired_at = timer.fired_at.map(Time::from);
+        self.dead_at = timer.dead_letter.map(|dead_letter| dead_letter.at.into());
+        let reason = timer.dead_letter.map(|dead_letter| DeadReason::from(dead_letter.reason));
+        self.dead_reason = reason.unwrap_or_default().into();
+    }
+
+    fn describe_tombstone(&mut self, namespace: &NamespaceName, tombstone: &Tombstone) {
+        self.tombstone = true;
+        match tombstone.ended {
+            Ended::Finished => self.finished_at = Some(tombstone.ended_at.into()),
+            Ended::Cancelled => self.cancelled_at = Some(tombstone.ended_at.into()),
+        }
+        let Some(details) = tombstone.details.as_deref() else {
+            return;
+        };
+        let Details { incarnation, occurrence, .. } = *details;
+        let id = tombstone.id.as_str();
+        let delivery_id = DeliveryId::of(namespace.as_str(), id, incarnation, occurrence);
+        self.occurrence = Some(occurrence);
+        self.delivery_id = Some(delivery_id.to_string());
+        self.created_at = Some(details.created_at.into());
+        self.updated_at = Some(details.updated_at.into());
+        self.fired_at = details.fired_at.map(Time::from);
+        self.history = details.history.iter().map(Attempt::from).collect();
+    }
+}
+
+impl From<&timer::Attempt> for Attempt {
+    fn from(attempt: &timer::Attempt) -> Self {
+        Self {
+            attempt: attempt.attempt,
+            at: Some(attempt.at.into()),
+            outcome: AttemptOutcome::from(attempt.outcome).into(),
+            reason: attempt.reason.clone(),
+        }
+    }
+}
+
+/// Returns the word of a state, which is empty for a number that this version does not know.
+pub fn state_word(number: i32) -> &'static str {
+    State::try_from(number).map_or("", State::as_str)
+}

@@ -1,0 +1,310 @@
+//! Words: values of a fixed set, which have a name in JSON and a number in protobuf.
+//!
+//! A message holds the number, as protobuf does; [`Word`] and [`MaybeWord`] read and write the name for
+//! serde. A number without a name comes from a newer client: [`Words::known`] refuses it.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use duly_core::Invalid;
+use serde::{Deserializer, Serializer, de};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr,
+        schema::{ObjectBuilder, Schema, Type},
+    },
+};
+
+/// A set of words.
+pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
+    /// Each word with its value. The value without a word is 0, which means that nothing is given.
+    const ALL: &'static [(&'static str, Self)];
+
+    /// Returns the word; empty for the value that means nothing.
+    fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+    }
+
+    /// Returns the value of a word.
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+    }
+
+    /// Returns the value with this number; none where nothing is given.
+    ///
+    /// # Errors
+    /// When no value has it; the error names `field`.
+    fn known(field: &str, number: i32) -> Result<Option<Self>, Invalid> {
+        match Self::try_from(number) {
+            Ok(_) if number == 0 => Ok(None),
+            Ok(value) => Ok(Some(value)),
+            Err(_) => {
+                Err(Invalid::new(field, number, "a value of its enum (see the .proto files)"))
+            }
+        }
+    }
+}
+
+/// Reads and writes a number as its word: for `#[serde(with = "Word::<T>")]`.
+pub(crate) struct Word<T>(PhantomData<T>);
+
+/// The same for a number that may be absent.
+pub(crate) struct MaybeWord<T>(PhantomData<T>);
+
+impl<T: Words> Word<T> {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+    pub(crate) fn serialize<S: Serializer>(number: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(T::try_from(*number).map_or("", T::as_str))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+        deserializer.deserialize_any(WordVisitor::<T>(PhantomData))
+    }
+}
+
+impl<T: Words> MaybeWord<T> {
+    #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+    pub(crate) fn serialize<S: Serializer>(
+        number: &Option<i32>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Word::<T>::serialize(&number.unwrap_or_default(), serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<i32>, D::Error> {
+        Word::<T>::deserialize(deserializer).map(Some)
+    }
+}
+
+/// Tells serde to leave a word out that is not given.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+pub(crate) const fn is_unspecified(number: &i32) -> bool {
+    *number == 0
+}
+
+struct WordVisitor<T>(PhantomData<T>);
+
+impl<T: Words> de::Visitor<'_> for WordVisitor<T> {
+    type Value = i32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("one of ")?;
+        for (i, (word, _)) in T::ALL.iter().enumerate() {
+            write!(f, "{}{word}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<i32, E> {
+        let value = T::parse(text).map(Into::into);
+        value.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_unit<E>(self) -> Result<i32, E> {
+        Ok(0)
+    }
+}
+
+pub(crate) fn schema_of<T: Words>() -> RefOr<Schema> {
+    let words = T::ALL.iter().map(|(word, _)| *word);
+    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+    RefOr::T(Schema::Object(schema.build()))
+}
+
+macro_rules! words {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $(from $core:ty)? {
+            $($(#[$value_doc:meta])* $value:ident = $number:literal $word:literal,)+
+        }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+        #[repr(i32)]
+        pub enum $name {
+            /// Nothing is given.
+            Unspecified = 0,
+            $($(#[$value_doc])* $value = $number,)+
+        }
+
+        impl Words for $name {
+            const ALL: &'static [(&'static str, Self)] = &[$(($word, Self::$value)),+];
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                schema_of::<Self>()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
+}
+
+/// Converts between a set of words and the enum of the core that has the same values.
+macro_rules! same_as_core {
+    ($($name:ident = $core:ty { $($value:ident),+ })+) => {$(
+        const _: () = {
+            type Core = $core;
+
+            impl From<Core> for $name {
+                fn from(value: Core) -> Self {
+                    match value {
+                        $(Core::$value => Self::$value,)+
+                    }
+                }
+            }
+
+            impl $name {
+                /// Returns the value of the core; none where nothing is given.
+                pub const fn to_core(self) -> Option<$core> {
+                    match self {
+                        Self::Unspecified => None,
+                        $(Self::$value => Some(Core::$value),)+
+                    }
+                }
+            }
+        };
+    )+};
+}
+
+words! {
+    /// The state of a timer.
+    State {
+        /// Waits for its due time.
+        Scheduled = 1 "scheduled",
+        /// Its due time has come, and it is not leased.
+        Due = 2 "due",
+        /// Leased: an attempt is under way.
+        InFlight = 3 "in_flight",
+        /// Waits for its next attempt.
+        Retrying = 4 "retrying",
+        /// Its delivery was confirmed.
+        Finished = 5 "finished",
+        /// A dead letter.
+        Dead = 6 "dead",
+        /// Cancelled.
+        Cancelled = 7 "cancelled",
+    }
+
+    /// The effect of a schedule whose id is taken by another request.
+    IfExists {
+        /// It is refused (the default).
+        Fail = 1 "fail",
+        /// The existing timer is returned.
+        Keep = 2 "keep",
+        /// The new timer takes its place.
+        Replace = 3 "replace",
+    }
+
+    /// The end of an attempt.
+    AttemptOutcome {
+        /// The receiver confirmed it.
+        Delivered = 1 "delivered",
+        /// The receiver or consumer refused it.
+        Failed = 2 "failed",
+        /// No response in time.
+        TimedOut = 3 "timed_out",
+        /// No connection, so nothing was sent.
+        NotConnected = 4 "not_connected",
+        /// The connection broke after something was sent.
+        ConnectionLost = 5 "connection_lost",
+        /// The lease ended before a verdict.
+        LeaseLost = 6 "lease_lost",
+        /// The receiver or consumer refused it for good.
+        Rejected = 7 "rejected",
+    }
+
+    /// The reason for which a firing was dead-lettered.
+    DeadReason {
+        /// All attempts were used.
+        AttemptsSpent = 1 "attempts_spent",
+        /// The receiver or consumer refused it for good.
+        Rejected = 2 "rejected",
+        /// `expire_after` passed.
+        Expired = 3 "expired",
+        /// Its record is unreadable.
+        Corrupt = 4 "corrupt",
+        /// An operator dead-lettered it because it was overdue.
+        Overdue = 5 "overdue",
+    }
+
+    /// The result of a settlement that was not refused.
+    SettleOutcome {
+        /// Taken.
+        Ok = 1 "ok",
+        /// Taken; that retry was the last attempt, so the firing is a dead letter now.
+        Dead = 2 "dead",
+        /// The same token was settled the same way before.
+        AlreadySettled = 3 "already_settled",
+        /// The lease is not held any more; nothing changed.
+        LeaseLost = 4 "lease_lost",
+        /// No token of this store or namespace.
+        InvalidToken = 5 "invalid_token",
+    }
+
+    /// A field of a timer that can be reset.
+    TimerField {
+        /// No payload.
+        Payload = 1 "payload",
+        /// No headers.
+        Headers = 2 "headers",
+        /// No tags.
+        Tags = 3 "tags",
+        /// The destination of the namespace.
+        Destination = 4 "destination",
+        /// The retry policy of the namespace.
+        Retry = 5 "retry",
+    }
+
+    /// A setting of a namespace that can be reset to its default.
+    NamespaceField {
+        /// Pull.
+        Destination = 1 "destination",
+        /// None.
+        Fallback = 2 "fallback",
+        /// The default policy.
+        Retry = 3 "retry",
+        /// 30 s.
+        Lease = 4 "lease",
+        /// One day.
+        Retention = 5 "retention",
+        /// 1.
+        Weight = 6 "weight",
+        /// None: webhooks are not signed.
+        SigningSecrets = 7 "signing_secrets",
+        /// All defaults.
+        Limits = 8 "limits",
+    }
+
+    /// The fields of the timers in a list.
+    View {
+        /// All of them (the default).
+        Full = 1 "full",
+        /// Without payload, headers and history.
+        Summary = 2 "summary",
+    }
+}
+
+same_as_core! {
+    State = duly_core::State { Scheduled, Due, InFlight, Retrying, Finished, Dead, Cancelled }
+    IfExists = duly_core::schedule::IfExists { Fail, Keep, Replace }
+    AttemptOutcome = duly_core::timer::AttemptOutcome {
+        Delivered, Failed, TimedOut, NotConnected, ConnectionLost, LeaseLost, Rejected
+    }
+    DeadReason = duly_core::timer::DeadLetterReason {
+        AttemptsSpent, Rejected, Expired, Corrupt, Overdue
+    }
+}
