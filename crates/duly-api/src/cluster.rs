@@ -55,7 +55,7 @@ pub struct Node {
     /// Whether it is the node that responds.
     #[prost(bool, tag = "3")]
     pub this: bool,
-    /// `here`; `joining`: no majority of the coordination shards has its heartbeat, so it begins nothing; or
+    /// `active`; `joining`: no majority of the coordination shards has its heartbeat, so it begins nothing; or
     /// `leaving`: it begins nothing any more.
     #[prost(string, tag = "7")]
     pub state: String,

@@ -30,7 +30,7 @@ pub(crate) use opening::router as opening_router;
 
 use axum::{Router, middleware};
 use duly_core::{Invalid, NamespaceName};
-use duly_proto::v1::{
+use duly_api::v1::{
     cluster_server::ClusterServer, namespaces_server::NamespacesServer, timers_server::TimersServer,
 };
 use http::{Method, Request, Version, header::CONTENT_TYPE};
@@ -84,7 +84,7 @@ pub(crate) fn router(app: App) -> Router {
 
 fn described() -> Reflection<'static> {
     Reflection::configure()
-        .register_encoded_file_descriptor_set(duly_proto::v1::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(duly_api::v1::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 

@@ -30,7 +30,7 @@ mod guard;
 pub(crate) mod health;
 mod import;
 mod items;
-mod lease;
+pub(crate) mod lease;
 mod lines;
 mod metrics;
 pub(crate) mod namespaces;

@@ -21,7 +21,7 @@ mod near;
 mod serve;
 mod start;
 pub mod telemetry;
-pub mod wire;
+mod messages;
 #[cfg(test)]
 mod world;
 

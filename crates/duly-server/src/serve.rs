@@ -229,12 +229,12 @@ fn connect(
 
 /// A whole HTTP/1.1 answer, for a connection that is closed after it.
 fn plain_answer(problem: Problem) -> String {
+    let status = StatusCode::from_u16(problem.code().http_status())
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = problem.into_body();
     let retry = body.retry_after_ms.map_or_else(String::new, |wait_ms| {
         format!("retry-after: {}\r\n", wait_ms.div_ceil(1_000))
     });
-    let status = StatusCode::from_u16(body.code().http_status())
-        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let text = serde_json::to_string(&body).unwrap_or_default();
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: {PROBLEM_JSON}\r\n{retry}connection: close\r\n\

@@ -28,7 +28,7 @@ use std::{
 
 use duly_core::{Code, Millis, error_code::Retry};
 use duly_node::OnItsWay;
-use duly_proto::v1;
+use duly_api::v1;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};

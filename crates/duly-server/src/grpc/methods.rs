@@ -2,14 +2,11 @@
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
-use duly_proto::v1::FILE_DESCRIPTOR_SET;
+use duly_api::{lease::LEASE_WAIT_MAX, v1::FILE_DESCRIPTOR_SET};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
-use crate::{
-    http::{App, Made},
-    wire::firing::LEASE_WAIT_MAX,
-};
+use crate::http::{App, Made};
 
 /// A method of a service.
 #[derive(Debug)]

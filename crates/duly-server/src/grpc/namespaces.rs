@@ -1,6 +1,7 @@
 //! `duly.v1.Namespaces`: every call on namespaces.
 
-use duly_proto::v1::{self, namespaces_server::Namespaces};
+use duly_api::v1::{self, namespaces_server::Namespaces};
+use duly_core::Invalid;
 use duly_store::namespaces::{Activity, DeleteMode, Namespace};
 use prost::Message;
 use tonic::{Request, Response, Status};
@@ -11,13 +12,11 @@ use super::{
 };
 use crate::{
     http::{App, Problem, namespaces::forecast},
-    wire::proto::{
-        namespace::{SETTINGS, change_in, namespace_out, settings_in},
-        operation::integer,
-        stats::{forecast_out, stats_out},
-        time::{maybe_duration_in, time_in},
-    },
+    messages,
 };
+
+/// The place of the settings in a request.
+const SETTINGS: &str = "settings";
 
 /// The service.
 #[derive(Debug)]
@@ -33,8 +32,14 @@ impl Service {
 
     async fn set(&self, name: &str, activity: Activity) -> Result<v1::Namespace, Problem> {
         let namespace = self.app.store().set_activity(namespace(name)?, activity).await?;
-        Ok(namespace_out(&namespace))
+        Ok(messages::namespace(&namespace))
     }
+}
+
+/// Puts the place of the settings in front of a field of them.
+fn in_settings(problem: Problem) -> Problem {
+    let is_reset = problem.field().is_some_and(|field| field.starts_with("reset["));
+    if is_reset { problem } else { problem.within(SETTINGS) }
 }
 
 #[tonic::async_trait]
@@ -45,10 +50,10 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::PutNamespaceResponse>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let settings = settings_in(request.settings).map_err(Problem::from)?;
-        let put = self.app.put_namespace(name, settings).await;
-        let (namespace, created) = put.map_err(|problem| problem.within(SETTINGS))?;
-        let namespace = Some(namespace_out(&namespace));
+        let settings = request.settings.unwrap_or_default();
+        let put = self.app.put_namespace(name, settings, &[]).await;
+        let (namespace, created) = put.map_err(in_settings)?;
+        let namespace = Some(messages::namespace(&namespace));
         Ok(made(&self.app, v1::PutNamespaceResponse { namespace, created }).await)
     }
 
@@ -58,10 +63,14 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::Namespace>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let change = change_in(request.settings, request.reset).map_err(Problem::from)?;
-        let patched = self.app.patch_namespace(name, change).await;
-        let namespace = patched.map_err(|problem| problem.within(SETTINGS))?;
-        Ok(made(&self.app, namespace_out(&namespace)).await)
+        let change = request.settings.unwrap_or_default();
+        if change == v1::NamespaceSettings::default() && request.reset.is_empty() {
+            let allowed = "given with a field to change, or reset with one";
+            return Err(Problem::from(Invalid::unseen(SETTINGS, allowed)).into());
+        }
+        let patched = self.app.patch_namespace(name, change, &request.reset).await;
+        let namespace = patched.map_err(in_settings)?;
+        Ok(made(&self.app, messages::namespace(&namespace)).await)
     }
 
     async fn get(
@@ -69,7 +78,7 @@ impl Namespaces for Service {
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let namespace = self.app.namespace(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read(&self.app, namespace_out(&namespace))?)
+        Ok(read(&self.app, messages::namespace(&namespace))?)
     }
 
     async fn list(
@@ -77,11 +86,11 @@ impl Namespaces for Service {
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         let request = request.into_inner();
-        let limit = integer(request.limit);
+        let limit = request.limit;
         let mut share = self.app.budget().share();
         let (mut namespaces, mut bytes) = (Vec::new(), 0);
         let show = |namespace: &Namespace| {
-            let shown = namespace_out(namespace);
+            let shown = messages::namespace(namespace);
             let with = bytes + shown.encoded_len() + size_of_val(&shown);
             // The message, and its text in a buffer that doubles.
             share.grow_to(3 * with)?;
@@ -116,8 +125,7 @@ impl Namespaces for Service {
         request: Request<v1::ResumeRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let request = request.into_inner();
-        let at = request.at.map(|at| time_in("at", at)?.check("at"));
-        let at = at.transpose().map_err(Problem::from)?;
+        let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
         Ok(made(&self.app, self.set(&request.namespace, activity).await?).await)
     }
@@ -129,13 +137,7 @@ impl Namespaces for Service {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
         let repaired = self.app.repair_namespace(name, request.keep.as_deref()).await?;
-        let response = v1::RepairNamespaceResponse {
-            namespace: Some(namespace_out(&repaired.namespace)),
-            restored: repaired.restored,
-            pending_lost: repaired.pending_lost,
-            dead_lost: repaired.dead_lost,
-        };
-        Ok(made(&self.app, response).await)
+        Ok(made(&self.app, messages::repaired(&repaired)).await)
     }
 
     async fn stats(
@@ -144,7 +146,7 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::NamespaceStats>, Status> {
         let namespace = namespace(&request.get_ref().namespace)?;
         let (stats, share) = self.app.namespace_stats(namespace).await?;
-        Ok(read_within(share, stats_out(stats))?)
+        Ok(read_within(share, stats)?)
     }
 
     async fn forecast(
@@ -153,10 +155,9 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::NamespaceForecast>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let bucket = maybe_duration_in("bucket", request.bucket).map_err(Problem::from)?;
-        let count = integer(request.count);
-        let asked = forecast::request(name, bucket.as_ref(), count).map_err(Problem::from)?;
+        let asked = forecast::request(name, request.bucket.as_ref(), request.count);
+        let asked = asked.map_err(Problem::from)?;
         let (forecast, share) = self.app.namespace_forecast(asked).await?;
-        Ok(read_within(share, forecast_out(forecast))?)
+        Ok(read_within(share, forecast)?)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_node::{Leased, OnItsWay};
-use duly_proto::v1;
+use duly_api::{ListResponse, Time, View};
 use duly_store::{Page, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;
@@ -20,14 +20,12 @@ use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{consume::Asked, status::too_late};
-use crate::{
-    http::{
-        App, ChangesNothing, Made, Problem,
-        budget::{self, Budget, Share},
-        cursor::{Cursor, Filter},
-        reading::Read,
-    },
-    wire::proto::{time::time_out, timer::timer_out},
+use crate::http::{
+    App, ChangesNothing, Made, Problem,
+    budget::{self, Budget, Share},
+    cursor::{Cursor, Filter},
+    reading::Read,
+    timers::list::shown,
 };
 
 /// Bytes of an answer that are handed to the connection at once.
@@ -63,15 +61,16 @@ pub(super) fn page(
     Read { value: page, mut share, rest }: Read<Page>,
     filter: Filter,
     is_searched: bool,
-) -> Result<tonic::Response<v1::ListResponse>, Problem> {
+    view: View,
+) -> Result<tonic::Response<ListResponse>, Problem> {
     share.join(rest);
     let (own, mut next) = (share.bytes(), page.next);
     let mut places: Vec<_> = page.timers.iter().map(Position::of).collect();
-    let timers = page.timers.into_iter().map(|view| timer_out(&view)).collect();
+    let timers = page.timers.iter().map(|timer| shown(timer, view)).collect();
     let examined = is_searched.then_some(page.examined);
-    let mut response = v1::ListResponse { timers, examined, ..v1::ListResponse::default() };
+    let mut response = ListResponse { timers, examined, ..ListResponse::default() };
     loop {
-        let up_to = next.as_ref().filter(|_| is_searched).map(|next| time_out(next.due_at));
+        let up_to = next.as_ref().filter(|_| is_searched).map(|next| Time::from(next.due_at));
         response.up_to = up_to;
         response.cursor = next.map(|next| Cursor::new(next, filter).to_string());
         let bytes = response.encoded_len();

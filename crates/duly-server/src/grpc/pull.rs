@@ -1,9 +1,7 @@
 //! Lease and settle, a call each.
 
-use std::sync::Arc;
-
-use duly_node::LeaseRequest;
-use duly_proto::v1;
+use duly_api::v1;
+use duly_core::NamespaceName;
 use prost::Message;
 use tonic::Response;
 
@@ -11,17 +9,11 @@ use super::{
     namespace,
     outbound::{handing_out, made},
 };
-use crate::{
-    http::{
-        App, Problem,
-        body::aside,
-        room::LeaseRoom,
-        settle::{SETTLEMENT_BYTES, set_aside},
-    },
-    wire::proto::{
-        firing::{firing_out, lease_in},
-        settlement::{settled_out, settlements_in},
-    },
+use crate::http::{
+    App, Problem,
+    body::aside,
+    lease::Claims,
+    settle::{self, SETTLEMENT_BYTES, set_aside},
 };
 
 /// Hands firings to a consumer.
@@ -30,42 +22,53 @@ pub(super) async fn lease(
     request: v1::LeaseRequest,
 ) -> Result<Response<v1::LeaseResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
-    let call = lease_in(request)?;
-    let room = Arc::new(LeaseRoom::new(app.budget()));
-    let leased = app
-        .node()
-        .lease(LeaseRequest {
-            namespace,
-            max: call.max,
-            bytes_max: call.bytes_max,
-            lease: call.lease,
-            wait: call.wait,
-            room: Some(Arc::<LeaseRoom>::clone(&room)),
-        })
-        .await?;
-    let firings = leased.firings.iter().map(firing_out).collect();
-    let message = v1::LeaseResponse { firings, paused: leased.paused };
-    // Refused here, the claims go back uncounted as `leased` is dropped.
-    let share = room.for_answer(app.budget(), message.encoded_len())?;
-    Ok(handing_out(message, share, leased))
+    let claims = Claims::take(app, namespace, request.check()?).await?;
+    let message = claims.shown();
+    // Refused here, the claims go back uncounted.
+    let share = claims.room.for_answer(app.budget(), message.encoded_len())?;
+    Ok(handing_out(message, share, claims.leased))
 }
 
-/// Takes verdicts on leased firings.
+/// Takes verdicts on leased firings, and leases the next ones.
 pub(super) async fn settle(
     app: &App,
     request: v1::SettleRequest,
 ) -> Result<Response<v1::SettleResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
+    let lease = request.lease.map(|lease| lease.check().map_err(|it| it.within("lease")));
+    let lease = lease.transpose()?;
     let count = request.settlements.len();
     let share = set_aside(app.budget(), count)?;
+    let within = namespace.clone();
     let asked = aside(count * SETTLEMENT_BYTES, move || {
-        Ok(settlements_in(&namespace, request.settlements))
+        Ok(settlements(&within, request.settlements))
     })
     .await?;
-    let results = app.settle_many(asked).await?.into_iter().map(settled_out).collect();
-    let answer = made(app, v1::SettleResponse { results }).await;
+    let results = app.settle_many(asked).await?.into_iter().map(settle::result).collect();
+    let mut message = v1::SettleResponse { results, leased: None };
+    if let Some(call) = lease {
+        // The settlements count whether or not firings can be leased.
+        message.leased = Some(v1::LeaseResponse::default());
+        if let Ok(claims) = Claims::take(app, namespace, call).await {
+            let leased = claims.shown();
+            if let Ok(share) = claims.room.for_answer(app.budget(), leased.encoded_len()) {
+                message.leased = Some(leased);
+                return Ok(handing_out(message, share, claims.leased));
+            }
+        }
+    }
+    let answer = made(app, message).await;
     drop(share);
     Ok(answer)
+}
+
+/// Returns the settlements of one message, checked.
+pub(super) fn settlements(
+    namespace: &NamespaceName,
+    settlements: Vec<v1::Settlement>,
+) -> Vec<settle::Asked> {
+    let settlements = settlements.into_iter().enumerate();
+    settlements.map(|(i, settlement)| settle::checked(namespace, i, Ok(settlement))).collect()
 }
 
 #[cfg(test)]

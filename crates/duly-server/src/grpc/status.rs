@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use duly_api::{State, Words as _};
 use duly_core::{Code, Millis, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
@@ -29,9 +30,10 @@ impl From<Problem> for Status {
         tell("field", problem.field.clone());
         tell("seen", problem.seen);
         tell("allowed", problem.allowed.clone());
-        tell("state", problem.state.map(|state| state.as_str().to_owned()));
-        tell("outcome", problem.outcome.map(str::to_owned));
-        tell("leased_until", problem.leased_until.map(|until| until.0.to_string()));
+        let state = State::try_from(problem.state).ok().filter(|state| *state != State::Unspecified);
+        tell("state", state.map(|state| state.as_str().to_owned()));
+        tell("outcome", problem.outcome);
+        tell("leased_until", problem.leased_until.map(|until| until.to_string()));
         tell("attempts", problem.attempts.map(|count| count.to_string()));
         tell("maybe_delivered", problem.maybe_delivered.map(|it| it.to_string()));
         tell("expected_revision", problem.expected_revision.map(|it| it.to_string()));

@@ -1,11 +1,17 @@
 //! `duly.v1.Timers`: every call on timers; those that hand firings out are in [`super::pull`] and
 //! [`super::consume`], those on many timers in [`super::many`].
 
-use duly_core::TimerId;
-use duly_proto::v1::{
-    self, operation::Operation, operation_result::Result as Kind, timers_server::Timers,
+use duly_api::{
+    Source, Time, View, Words as _,
+    batch::OPERATIONS_MAX,
+    timer::Mark,
+    v1::{self, timers_server::Timers},
 };
-use duly_store::{Answer, Command};
+use duly_core::{Invalid, NamespaceName, TimerId, operate::Operation};
+use duly_store::{
+    Answer, Command, Outcome,
+    query::{ListRequest, ListState, PAGE_BYTES},
+};
 use prost::Message;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
@@ -23,18 +29,10 @@ use crate::{
         budget::Share,
         reading::Read,
         refused::Asked,
-        timers::list::go_on,
+        timers::list::{go_on, page_limit},
         trace,
     },
-    wire::{
-        batch::OPERATIONS_MAX,
-        proto::{
-            list::list_in,
-            operation::command,
-            result::{answered, path_of, result_out},
-            timer::timer_out,
-        },
-    },
+    messages,
 };
 
 /// The service.
@@ -54,30 +52,27 @@ impl Service {
     async fn alone(
         &self,
         name: &str,
-        operation: Operation,
+        operation: v1::Operation,
         metadata: &MetadataMap,
-    ) -> Result<(Kind, Share), Problem> {
+    ) -> Result<(Asked, Outcome, Share), Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
-        let bytes = v1::Operation { operation: Some(operation.clone()) }.encoded_len();
-        let mut share = app.budget().take(bytes)?;
-        let mut command = command(&namespace, Some(operation), Answer::Whole, || app.make_id())?;
-        app.check_operation(&command.operation)?;
-        trace(&mut command, trace::parent(metadata.as_ref()).as_deref());
-        let (asked, path) = (Asked::by(&command.operation), path_of(&command.operation));
+        let mut share = app.budget().take(operation.encoded_len())?;
+        let trace_parent = trace::parent(metadata.as_ref());
+        let command = command(app, &namespace, operation, Answer::Whole, trace_parent.as_deref())?;
+        let asked = Asked::by(&command.operation);
         let outcome = app.apply_within(command, &mut share).await?;
-        Ok((answered(asked, outcome, path)?, share))
+        Ok((asked, outcome, share))
     }
 
     async fn timer(
         &self,
         name: &str,
-        operation: Operation,
+        operation: v1::Operation,
         metadata: &MetadataMap,
     ) -> Result<Response<v1::Timer>, Status> {
-        match self.alone(name, operation, metadata).await? {
-            (Kind::Timer(timer), share) => Ok(made_within(share, timer).await),
-            _ => Err(another_kind()),
-        }
+        let (asked, outcome, share) = self.alone(name, operation, metadata).await?;
+        let timer = messages::timer(asked, &outcome, asked.name())?;
+        Ok(made_within(share, timer).await)
     }
 
     async fn run(&self, request: v1::BatchRequest, trace_parent: Option<String>) -> Ran {
@@ -99,14 +94,14 @@ impl Service {
         };
         let response = aside(count * OPERATION_BYTES, move || {
             let mut outcomes = outcomes.into_iter();
-            let results = places.into_iter().enumerate().map(|(i, place)| {
-                let asked = place?;
-                let outcome = outcomes.next();
-                let outcome =
-                    outcome.ok_or_else(|| Problem::fault("an operation has no outcome"))?;
-                answered(asked, outcome, &asked.path_at(i))
+            let results = places.into_iter().enumerate().map(|(i, place)| match place {
+                Err(problem) => messages::refusal(problem),
+                Ok(asked) => match outcomes.next() {
+                    Some(outcome) => messages::result(asked, &outcome, &asked.path_at(i)),
+                    None => messages::refusal(Problem::fault("an operation has no outcome")),
+                },
             });
-            Ok(v1::BatchResponse { results: results.map(result_out).collect() })
+            Ok(v1::BatchResponse { results: results.collect() })
         })
         .await?;
         let answer = made(&self.app, response).await;
@@ -123,22 +118,15 @@ type Prepared = (Vec<Result<Asked, Problem>>, Vec<Command>);
 
 fn prepare(
     app: &App,
-    namespace: &duly_core::NamespaceName,
+    namespace: &NamespaceName,
     operations: Vec<v1::Operation>,
     trace_parent: Option<&str>,
 ) -> Prepared {
     let mut places = Vec::with_capacity(operations.len());
     let mut commands = Vec::with_capacity(operations.len());
-    let make_id = || -> TimerId { app.make_id() };
     for (i, operation) in operations.into_iter().enumerate() {
-        let command = command(namespace, operation.operation, Answer::Brief, make_id);
-        let checked = command.and_then(|command| {
-            app.check_operation(&command.operation)?;
-            Ok(command)
-        });
-        match checked {
-            Ok(mut command) => {
-                trace(&mut command, trace_parent);
+        match command(app, namespace, operation, Answer::Brief, trace_parent) {
+            Ok(command) => {
                 places.push(Ok(Asked::by(&command.operation)));
                 commands.push(command);
             }
@@ -150,15 +138,40 @@ fn prepare(
     (places, commands)
 }
 
-/// Has a schedule carry the trace context of its call.
-fn trace(command: &mut Command, parent: Option<&str>) {
-    if let duly_store::Operation::Schedule { schedule, .. } = &mut command.operation {
-        schedule.trace_parent = parent.map(str::to_owned);
+/// Returns the command of an operation, checked; a schedule carries the trace context of its call.
+fn command(
+    app: &App,
+    namespace: &NamespaceName,
+    operation: v1::Operation,
+    answer: Answer,
+    trace_parent: Option<&str>,
+) -> Result<Command, Invalid> {
+    let make_id = || -> TimerId { app.make_id() };
+    let mut operation = operation.check(Source::Protobuf, make_id)?;
+    app.check_operation(&operation)?;
+    if let Operation::Schedule { schedule, .. } = &mut operation {
+        schedule.trace_parent = trace_parent.map(str::to_owned);
     }
+    Ok(Command { namespace: namespace.clone(), operation, answer })
 }
 
-fn another_kind() -> Status {
-    Problem::fault("an outcome of another kind").into()
+/// Returns the list that a request asks for, from its beginning.
+fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
+    let time = |field: &str, time: &Option<Time>| {
+        time.as_ref().map(|time| time.check(field)).transpose()
+    };
+    let state = v1::State::known("state", request.state)?.and_then(v1::State::to_core);
+    Ok(ListRequest {
+        namespace: namespace(&request.namespace)?,
+        state: state.map_or(ListState::Pending, ListState::Only),
+        due_from: time("due_from", &request.due_from)?,
+        due_to: time("due_to", &request.due_to)?,
+        id_prefix: request.id_prefix.clone(),
+        tag: request.tag.clone(),
+        limit: page_limit(request.limit)?,
+        bytes_max: PAGE_BYTES,
+        after: None,
+    })
 }
 
 #[tonic::async_trait]
@@ -166,13 +179,11 @@ impl Timers for Service {
     async fn schedule(
         &self,
         request: Request<v1::ScheduleRequest>,
-    ) -> Result<Response<v1::ScheduleResponse>, Status> {
+    ) -> Result<Response<v1::Timer>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let operation = Operation::Schedule(required("schedule", request.schedule)?);
-        match self.alone(&request.namespace, operation, &metadata).await? {
-            (Kind::Scheduled(scheduled), share) => Ok(made_within(share, scheduled).await),
-            _ => Err(another_kind()),
-        }
+        let schedule = Some(required("schedule", request.schedule)?);
+        let operation = v1::Operation { schedule, ..v1::Operation::default() };
+        self.timer(&request.namespace, operation, &metadata).await
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Timer>, Status> {
@@ -181,7 +192,7 @@ impl Timers for Service {
         let namespace = namespace(&request.namespace)?;
         let Read { value, mut share, rest } = self.app.read_timer(namespace, id).await?;
         share.join(rest);
-        Ok(read_within(share, timer_out(&value))?)
+        Ok(read_within(share, v1::Timer::new(&value, Mark::None))?)
     }
 
     async fn reschedule(
@@ -189,7 +200,8 @@ impl Timers for Service {
         request: Request<v1::RescheduleRequest>,
     ) -> Result<Response<v1::Timer>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let operation = Operation::Reschedule(required("reschedule", request.reschedule)?);
+        let reschedule = Some(required("reschedule", request.reschedule)?);
+        let operation = v1::Operation { reschedule, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
 
@@ -198,16 +210,17 @@ impl Timers for Service {
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::CancelResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let operation = Operation::Cancel(required("cancel", request.cancel)?);
-        match self.alone(&request.namespace, operation, &metadata).await? {
-            (Kind::Cancelled(cancelled), share) => Ok(made_within(share, cancelled).await),
-            _ => Err(another_kind()),
-        }
+        let cancel = Some(required("cancel", request.cancel)?);
+        let operation = v1::Operation { cancel, ..v1::Operation::default() };
+        let (asked, outcome, share) = self.alone(&request.namespace, operation, &metadata).await?;
+        let cancelled = messages::cancelled(&outcome, asked.name())?;
+        Ok(made_within(share, cancelled).await)
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> Result<Response<v1::Timer>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let operation = Operation::Fire(required("fire", request.fire)?);
+        let fire = Some(required("fire", request.fire)?);
+        let operation = v1::Operation { fire, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
 
@@ -216,13 +229,14 @@ impl Timers for Service {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         let request = request.into_inner();
-        let (name, cursor) = (namespace(&request.namespace)?, request.cursor.clone());
-        let mut request = list_in(name, request).map_err(Problem::from)?;
+        let cursor = request.cursor.clone();
+        let view = View::known("view", request.view).map_err(Problem::from)?;
+        let mut request = list(&request)?;
         let filter = go_on(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
         let read = self.app.read_page(request).await?;
         let bytes = read.share.bytes();
-        Ok(aside(bytes, move || page(read, filter, is_searched)).await?)
+        Ok(aside(bytes, move || page(read, filter, is_searched, view.unwrap_or_default())).await?)
     }
 
     async fn batch(

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
 use super::{Problem, body::aside, budget::Share, text::Text};
-use crate::wire::{TimerOut, timer::Mark};
+use duly_api::{Timer, timer::Mark};
 
 /// What every handler answers.
 pub(super) type Answer = Result<Response, Problem>;
@@ -45,14 +45,14 @@ pub(super) async fn changed(
         let view = Arc::clone(view);
         aside(bytes, move || {
             let mut text = Text::new(share);
-            let written = text.value(&TimerOut::new(&view, mark));
+            let written = text.value(&Timer::new(&view, mark));
             Ok((written, text))
         })
     };
     let (mut written, mut text) = write(share).await?;
     if written.is_err() {
         share = text.into_share();
-        share.grow_anyway_to(Text::bytes_of(&TimerOut::new(view, mark))).await;
+        share.grow_anyway_to(Text::bytes_of(&Timer::new(view, mark))).await;
         (written, text) = write(share).await?;
     }
     written?;

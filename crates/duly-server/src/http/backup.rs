@@ -21,7 +21,8 @@ use duly_store_embedded::{
 use tokio::task;
 
 use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
-use crate::wire::{BackupIn, BackupOut};
+use crate::messages;
+use duly_api::cluster::{Backup, BackupMade};
 
 mod limits;
 
@@ -129,16 +130,16 @@ impl Backups {
     post,
     path = "/v1/store/backup",
     tag = "service",
-    request_body(content = BackupIn, content_type = "application/json"),
-    responses((status = 200, description = "The copy is there.", body = BackupOut), Refusals)
+    request_body(content = Backup, content_type = "application/json"),
+    responses((status = 200, description = "The copy is there.", body = BackupMade), Refusals)
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
-    let path = PathBuf::from(body.parse::<BackupIn>().await?.path);
+    let path = PathBuf::from(body.parse::<Backup>().await?.path);
     let make = app.backups().check(&path)?;
     let backups = app.backups().clone();
     let made = task::spawn_blocking(move || backups.make(&*make, &path));
     match made.await {
-        Ok(made) => answer::ok(&BackupOut::from(made?)),
+        Ok(made) => answer::ok(&messages::backup(made?)),
         Err(_) => Err(Problem::fault("a backup panicked")),
     }
 }

@@ -10,12 +10,13 @@ use axum::{
 use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::{Command, Outcome};
 use http::StatusCode;
+use serde::Serialize;
 
 use super::{
     App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
     budget::{self, Share},
-    items::Items,
+    items::{ItemResult, Items},
     lines,
     path::InNamespace,
     problem::Refusals,
@@ -23,10 +24,9 @@ use super::{
     refused::Asked,
     trace,
 };
-use crate::wire::{
-    BatchIn, BatchOut, CancelledOut, OperationResult, TimerOut,
-    batch::{Cancelled, OPERATIONS_MAX, Results},
-    timer::Mark,
+use duly_api::{
+    BatchResponse,
+    batch::{Batch, OPERATIONS_MAX, Results},
 };
 
 /// Bytes of one batch, whatever `server.body_bytes_max` says.
@@ -47,15 +47,15 @@ pub(crate) const OPERATION_BYTES: usize = 384;
     tag = "timers",
     params(
         ("namespace" = String, Path, description = "Name of the namespace"),
-        ("results" = inline(Option<Results>), Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
+        ("results" = Option<Results>, Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
     ),
     request_body(content(
-        (BatchIn = "application/json"),
+        (Batch = "application/json"),
         (String = "application/x-ndjson")
     )),
     responses(
         (status = 200, description = "One result for each operation, in order.", content(
-            (BatchOut = "application/json"),
+            (BatchResponse = "application/json"),
             (String = "application/x-ndjson")
         )),
         Refusals
@@ -101,8 +101,9 @@ pub(super) async fn answer(
         if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
     // The commands are carried out, and nothing holds a payload of theirs any more.
     drop(held);
-    let written =
-        move || super::answer::to_bytes(&BatchOut { results: results_of(places, &outcomes) });
+    let written = move || {
+        super::answer::to_bytes(&ItemResults { results: results_of(items, places, &outcomes) })
+    };
     let text = body::aside(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
     Ok(budget::count_made(super::answer::with_body(StatusCode::OK, text.into()), share, bytes)
@@ -148,52 +149,26 @@ fn prepare(
     Ok(Prepared { places, commands, share })
 }
 
+/// The body of a response.
+#[derive(Serialize)]
+struct ItemResults {
+    results: Vec<ItemResult>,
+}
+
 fn results_of(
+    items: Items,
     places: Vec<Result<Asked, Problem>>,
     outcomes: &[Outcome],
-) -> Vec<OperationResult<'_>> {
+) -> Vec<ItemResult> {
     let mut outcomes = outcomes.iter();
     let results = places.into_iter().enumerate().map(|(i, place)| match place {
-        Err(problem) => error(problem),
+        Err(problem) => items.refusal(problem),
         Ok(asked) => match outcomes.next() {
-            Some(outcome) => result(asked, outcome, &asked.path_at(i)),
-            None => error(Problem::fault("an operation has no outcome")),
+            Some(outcome) => items.result(asked, outcome, &asked.path_at(i)),
+            None => items.refusal(Problem::fault("an operation has no outcome")),
         },
     });
     results.collect()
-}
-
-/// What became of one operation; `path` stands in front of a field at fault.
-pub(super) fn result<'a>(asked: Asked, outcome: &'a Outcome, path: &str) -> OperationResult<'a> {
-    let timer = |view, mark| OperationResult::Timer { timer: Box::new(TimerOut::new(view, mark)) };
-    match outcome {
-        Outcome::Created(_) if asked == Asked::Import => {
-            OperationResult::Imported { imported: true }
-        }
-        Outcome::Existing(view) if asked == Asked::Import => {
-            OperationResult::Existing { existing: true, state: view.state.as_str() }
-        }
-        Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            timer(view, Mark::None)
-        }
-        Outcome::Existing(view) => timer(view, Mark::Existing),
-        Outcome::Replaced(view) => timer(view, Mark::Replaced),
-        Outcome::Cancelled { attempts, maybe_delivered, already } => {
-            OperationResult::Cancelled(CancelledOut::new(Cancelled {
-                attempts: *attempts,
-                maybe_delivered: *maybe_delivered,
-                already: *already,
-            }))
-        }
-        Outcome::Refused(refusal) => error(Problem::refused(refusal.clone(), asked, path)),
-        Outcome::Failed(failure) => error(failure.clone().into()),
-        Outcome::Purged => error(Problem::fault("an outcome of another kind")),
-    }
-}
-
-/// A refused operation.
-pub(super) fn error<'a>(problem: Problem) -> OperationResult<'a> {
-    OperationResult::Error { error: problem.into_body() }
 }
 
 /// Refuses a list with too many entries.

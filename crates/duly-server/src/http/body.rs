@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::{App, Problem, budget::Share};
-use crate::wire::json;
+use duly_api::json;
 
 /// Bodies from this size on are read on a thread that may take its time.
 const INLINE_BYTES_MAX: usize = 64 * 1024;

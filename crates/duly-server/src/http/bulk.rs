@@ -5,6 +5,7 @@
 //! call does a bounded share and answers where to go on, so it may be repeated or cut off.
 
 use axum::{Extension, extract::State, response::Response};
+use duly_core::NamespaceName;
 use duly_store::{
     Answer, Command, Operation, Outcome, Refusal, TimerView,
     command::Seen,
@@ -17,16 +18,16 @@ use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::InNamespace,
     problem::Refusals, reading::Read, refused::Asked,
 };
-use crate::wire::{
-    BulkCancelIn, BulkCancelledOut, TimeOut,
-    bulk::{BulkCancel, CANCELS_MAX, Mode},
+use duly_api::{
+    CancelManyRequest, CancelManyResponse, Time,
+    filter::{BulkCancel, CANCELS_MAX, CheckedFilter, Mode},
 };
 
 /// The route.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/cancel";
 
 /// Pages of the list that one call looks at.
-const PAGES_MAX: u64 = CANCELS_MAX / PAGE_MAX as u64;
+const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
 
 /// Cancel by filter, at most 10000 a call.
 ///
@@ -37,8 +38,8 @@ const PAGES_MAX: u64 = CANCELS_MAX / PAGE_MAX as u64;
     path = "/v1/namespaces/{namespace}/cancel",
     tag = "timers",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = BulkCancelIn, content_type = "application/json"),
-    responses((status = 200, description = "How many were cancelled.", body = BulkCancelledOut), Refusals)
+    request_body(content = CancelManyRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were cancelled.", body = CancelManyResponse), Refusals)
 )]
 pub(crate) async fn cancel_by_filter(
     State(app): State<App>,
@@ -46,17 +47,22 @@ pub(crate) async fn cancel_by_filter(
     Extension(changes_nothing): Extension<ChangesNothing>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = body.parse::<BulkCancelIn>().await?.check(namespace)?;
+    let call = body.parse::<CancelManyRequest>().await?.check()?;
     if call.mode == Mode::DryRun {
         changes_nothing.say();
     }
-    answer::ok(&app.cancel_many(call).await?)
+    answer::ok(&app.cancel_many(namespace, call).await?)
 }
 
 impl App {
     /// Cancels what fits, as much as one call may.
-    pub(crate) async fn cancel_many(&self, call: BulkCancel) -> Result<BulkCancelledOut, Problem> {
-        let BulkCancel { which: mut request, limit, cursor, mode } = call;
+    pub(crate) async fn cancel_many(
+        &self,
+        namespace: NamespaceName,
+        call: BulkCancel,
+    ) -> Result<CancelManyResponse, Problem> {
+        let BulkCancel { filter, limit, cursor, mode } = call;
+        let mut request = which(namespace, filter);
         let filter = Cursor::filter_of(&request);
         if let Some(text) = cursor {
             request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
@@ -64,10 +70,10 @@ impl App {
         if self.store().get_namespace(request.namespace.clone()).await?.is_none() {
             return Err(Problem::no_namespace(request.namespace.as_str()));
         }
-        let mut out = BulkCancelledOut {
-            dry_run: (mode == Mode::DryRun).then_some(true),
+        let mut out = CancelManyResponse {
+            dry_run: mode == Mode::DryRun,
             examined: request.is_searched().then_some(0),
-            ..BulkCancelledOut::default()
+            ..CancelManyResponse::default()
         };
         // An answer with a cursor is worth more than none in time.
         let until = Instant::now() + self.limits().request_timeout / 2;
@@ -94,14 +100,25 @@ impl App {
                 break;
             }
         }
-        out.up_to = out.examined.and(request.after.as_ref()).map(|after| TimeOut(after.due_at));
+        out.up_to = out.examined.and(request.after.as_ref()).map(|after| Time::from(after.due_at));
         let cursor = |position: Position| Cursor::new(position, filter).to_string();
         out.cursor = request.after.map(cursor);
         Ok(out)
     }
 }
 
-fn count(views: &[&TimerView], out: &mut BulkCancelledOut) {
+/// Returns the list of the pending timers that a filter selects.
+fn which(namespace: NamespaceName, filter: CheckedFilter) -> ListRequest {
+    let state = filter.state.map_or(ListState::Pending, ListState::Only);
+    let mut request = ListRequest::new(namespace, state);
+    request.tag = filter.tag;
+    request.id_prefix = filter.id_prefix;
+    request.due_from = filter.due_from;
+    request.due_to = filter.due_to;
+    request
+}
+
+fn count(views: &[&TimerView], out: &mut CancelManyResponse) {
     out.cancelled += views.len() as u64;
     out.maybe_delivered += views.iter().filter(|view| view.maybe_delivered()).count() as u64;
 }
@@ -110,7 +127,7 @@ async fn cancel(
     app: &App,
     request: &ListRequest,
     views: &[&TimerView],
-    out: &mut BulkCancelledOut,
+    out: &mut CancelManyResponse,
 ) -> Result<(), Problem> {
     let state = match request.state {
         ListState::Only(state) => Some(state),

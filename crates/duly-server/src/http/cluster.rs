@@ -10,14 +10,15 @@ use super::{
     health::{reasons, warnings},
     problem::Refusals,
 };
-use crate::wire::{ClusterOut, NodeOut};
+use crate::messages::ms;
+use duly_api::{ClusterInfo, Node};
 
 /// How the service is: version, shards, whether it can work, counts over all namespaces.
 #[utoipa::path(
     get,
     path = "/v1/cluster",
     tag = "service",
-    responses((status = 200, description = "How it is.", body = ClusterOut), Refusals)
+    responses((status = 200, description = "How it is.", body = ClusterInfo), Refusals)
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem> {
     app.recount().await;
@@ -26,13 +27,13 @@ pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem>
 
 impl App {
     /// How the service is; answers at once.
-    pub(crate) fn cluster(&self) -> ClusterOut {
+    pub(crate) fn cluster(&self) -> ClusterInfo {
         let health = self.store().health();
         let reasons = reasons(self, &health);
         let members = self.node().members();
-        ClusterOut {
-            version: env!("CARGO_PKG_VERSION"),
-            shards: self.store().shards(),
+        ClusterInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            shards: self.store().shards().into(),
             ready: reasons.is_empty(),
             reasons,
             warnings: warnings(self, health.warnings),
@@ -40,14 +41,18 @@ impl App {
             overdue: health.overdue,
             in_flight: health.in_flight,
             dead: health.dead,
-            protocol: members.iter().map(|member| member.protocols.1).min().unwrap_or_default(),
+            protocol: members
+                .iter()
+                .map(|member| member.protocols.1.into())
+                .min()
+                .unwrap_or_default(),
             nodes: members.into_iter().map(node).collect(),
         }
     }
 }
 
-fn node(member: MemberView) -> NodeOut {
-    NodeOut {
+fn node(member: MemberView) -> Node {
+    Node {
         name: member.name,
         member_id: format!("{:016x}", member.member_id.0),
         this: member.is_this,
@@ -55,8 +60,9 @@ fn node(member: MemberView) -> NodeOut {
             Presence::Joining => "joining",
             Presence::Here => "active",
             Presence::Leaving | Presence::Left => "leaving",
-        },
-        shards: member.shards,
-        heartbeat_age_ms: u64::try_from(member.heartbeat_age.as_millis()).unwrap_or(u64::MAX),
+        }
+        .to_owned(),
+        shards: u32::try_from(member.shards).unwrap_or(u32::MAX),
+        heartbeat_age_ms: ms(member.heartbeat_age),
     }
 }

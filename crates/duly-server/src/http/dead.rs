@@ -12,9 +12,10 @@ use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
     reading::Read, refused::Asked,
 };
-use crate::wire::{
-    PurgeIn, PurgedOut, RedriveIn, RedrivenOut, json,
-    letters::{DeadLetterErrorOut, LETTERS_MAX, Selection, Spacing},
+use duly_api::{
+    DeadLetterError, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
+    dead_letters::{DEAD_LETTERS_MAX, Selection, Spacing},
+    json,
 };
 
 /// Send dead letters again, at most 10000 a call.
@@ -25,8 +26,8 @@ use crate::wire::{
     path = "/v1/namespaces/{namespace}/dead/redrive",
     tag = "dead letters",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = RedriveIn, content_type = "application/json"),
-    responses((status = 200, description = "How many were sent again.", body = RedrivenOut), Refusals)
+    request_body(content = RedriveRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were sent again.", body = RedriveResponse), Refusals)
 )]
 pub(crate) async fn redrive(
     State(app): State<App>,
@@ -34,7 +35,7 @@ pub(crate) async fn redrive(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (selection, spacing) =
-        body.read(|text| Ok(json::parse_body::<RedriveIn>(text)?.check()?)).await?;
+        body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
     answer::ok(&app.redrive(namespace, selection, spacing).await?)
 }
 
@@ -44,15 +45,15 @@ pub(crate) async fn redrive(
     path = "/v1/namespaces/{namespace}/dead/purge",
     tag = "dead letters",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = PurgeIn, content_type = "application/json"),
-    responses((status = 200, description = "How many were dropped.", body = PurgedOut), Refusals)
+    request_body(content = PurgeRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were dropped.", body = PurgeResponse), Refusals)
 )]
 pub(crate) async fn purge(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let selection = body.read(|text| Ok(json::parse_body::<PurgeIn>(text)?.check()?)).await?;
+    let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
     answer::ok(&app.purge(namespace, selection).await?)
 }
 
@@ -63,9 +64,9 @@ impl App {
         namespace: NamespaceName,
         selection: Selection,
         spacing: Spacing,
-    ) -> Result<RedrivenOut, Problem> {
+    ) -> Result<RedriveResponse, Problem> {
         let done = deal_with(self, namespace, selection, Fate::Redrive(spacing)).await?;
-        Ok(RedrivenOut { redriven: done.count, cursor: done.cursor, errors: done.errors })
+        Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
     /// Drops dead letters, as many as one call may.
@@ -73,9 +74,9 @@ impl App {
         &self,
         namespace: NamespaceName,
         selection: Selection,
-    ) -> Result<PurgedOut, Problem> {
+    ) -> Result<PurgeResponse, Problem> {
         let done = deal_with(self, namespace, selection, Fate::Purge).await?;
-        Ok(PurgedOut { purged: done.count, cursor: done.cursor, errors: done.errors })
+        Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
     }
 }
 
@@ -101,7 +102,7 @@ impl Fate {
 struct Done {
     count: u64,
     cursor: Option<String>,
-    errors: Vec<DeadLetterErrorOut>,
+    errors: Vec<DeadLetterError>,
 }
 
 async fn deal_with(
@@ -134,22 +135,23 @@ async fn named(
                 operations.push(fate.of(letter, indices.len() as u64));
                 indices.push(index);
             }
-            Err(invalid) => done
-                .errors
-                .push(DeadLetterErrorOut { index, error: *Problem::from(invalid).into_body() }),
+            Err(invalid) => done.errors.push(refused(index, invalid.into())),
         }
     }
     let outcomes = send(app, namespace, operations).await?;
     for (index, outcome) in indices.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => done.count += 1,
-            Err(problem) => {
-                done.errors.push(DeadLetterErrorOut { index, error: *problem.into_body() })
-            }
+            Err(problem) => done.errors.push(refused(index, problem)),
         }
     }
     done.errors.sort_by_key(|error| error.index);
     Ok(done)
+}
+
+fn refused(index: usize, problem: Problem) -> DeadLetterError {
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    DeadLetterError { index, error: Some(*problem.into_body()) }
 }
 
 /// Every dead letter from the cursor on, page by page, until the call has done its share.
@@ -169,7 +171,7 @@ async fn all(
         request.after = Some(cursor.position);
     }
     let mut done = Done::default();
-    for _ in 0..LETTERS_MAX / PAGE_MAX {
+    for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
         let Read { value: page, share: _share, rest: _rest } =
             app.read_page(request.clone()).await?;
         let letters = page.timers.iter().filter_map(|view| match &view.body {

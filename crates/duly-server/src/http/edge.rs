@@ -33,7 +33,9 @@ use super::{
     query::Query,
     repair, unread,
 };
-use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
+use duly_api::lease::LEASE_WAIT_MAX;
+
+use crate::telemetry::UNMATCHED;
 
 /// A copy takes as long as it takes.
 const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);

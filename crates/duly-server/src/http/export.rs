@@ -16,7 +16,11 @@ use super::{
     text::Text,
     timers::list::{cut, end_page},
 };
-use crate::wire::{ExportOut, TransportOut, transport::give::ExportedNamespaceOut};
+use crate::messages;
+use duly_api::{
+    moved::{Export, MovedTimer},
+    number::within,
+};
 
 /// Timers in transport form, in (due time, id) order.
 ///
@@ -34,7 +38,7 @@ use crate::wire::{ExportOut, TransportOut, transport::give::ExportedNamespaceOut
         ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 1000"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same state")
     ),
-    responses((status = 200, description = "A page.", body = ExportOut), Refusals)
+    responses((status = 200, description = "A page.", body = Export), Refusals)
 )]
 pub(crate) async fn export_timers(
     State(app): State<App>,
@@ -42,17 +46,15 @@ pub(crate) async fn export_timers(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;
-    let limit = match query.integer("limit")? {
-        Some(limit) => limit.within("limit", 1, PAGE_MAX as u64)?,
-        None => PAGE_MAX as u64,
-    };
+    let limit = query.integer("limit")?.map(usize::try_from).and_then(Result::ok);
+    let limit = within("limit", limit.unwrap_or(PAGE_MAX), 1, PAGE_MAX)?;
     let state = match query.get("state") {
         None | Some("pending") => ListState::Pending,
         Some("dead") => ListState::Only(TimerState::Dead),
         Some(other) => return Err(Invalid::new("state", other, "pending or dead").into()),
     };
     let mut request = ListRequest::new(name.clone(), state);
-    request.limit = usize::try_from(limit).unwrap_or(PAGE_MAX);
+    request.limit = limit;
     let filter = Cursor::filter_of(&request);
     let namespace = match query.get("cursor") {
         Some(text) => {
@@ -70,12 +72,12 @@ pub(crate) async fn export_timers(
         text.raw("{")?;
         if let Some(namespace) = &namespace {
             text.raw(r#""namespace":"#)?;
-            text.value(&ExportedNamespaceOut::from(namespace))?;
+            text.value(&messages::exported(namespace))?;
             text.raw(",")?;
         }
         text.raw(r#""timers":["#)?;
         // Tombstones have no transport form; the states that are exported have none.
-        let shown = text.items(page.timers.iter().filter_map(TransportOut::new))?;
+        let shown = text.items(page.timers.iter().filter_map(|view| MovedTimer::new(view)))?;
         cut(&mut page, shown);
         end_page(&mut text, &page, filter)?;
         text.raw("}")?;

@@ -8,7 +8,7 @@ use duly_store::Health;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use super::{App, Problem, answer};
-use crate::wire::health::{ReadinessOut, RecoveryOut};
+use duly_api::cluster::{Readiness, Recovery};
 
 /// A loop that has not turned for so long is stuck: each turns at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -26,8 +26,8 @@ pub(super) const READYZ: &str = "/readyz";
     path = "/healthz",
     tag = "service",
     responses(
-        (status = 200, description = "It lives.", body = ReadinessOut),
-        (status = 503, description = "Its store has ended: start it again.", body = ReadinessOut)
+        (status = 200, description = "It lives.", body = Readiness),
+        (status = 503, description = "Its store has ended: start it again.", body = Readiness)
     )
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem> {
@@ -40,7 +40,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem>
 /// Answers that the process lives, before there is a store.
 pub(super) async fn alive() -> Result<Response, Problem> {
     let status = "alive";
-    answer::ok(&ReadinessOut { status, ..ReadinessOut::default() })
+    answer::ok(&Readiness { status, ..Readiness::default() })
 }
 
 /// Whether the service can work; if not, why.
@@ -49,8 +49,8 @@ pub(super) async fn alive() -> Result<Response, Problem> {
     path = "/readyz",
     tag = "service",
     responses(
-        (status = 200, description = "It can.", body = ReadinessOut),
-        (status = 503, description = "It cannot.", body = ReadinessOut)
+        (status = 200, description = "It can.", body = Readiness),
+        (status = 503, description = "It cannot.", body = Readiness)
     )
 )]
 pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
@@ -58,7 +58,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
         let (status, warnings) = ("ready", warnings(&app, health.warnings));
-        return answer::ok(&ReadinessOut { status, warnings, ..ReadinessOut::default() });
+        return answer::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
     not_ready("not_ready", reasons, None)
 }
@@ -67,10 +67,10 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
 pub(super) fn not_ready(
     status: &'static str,
     reasons: Vec<String>,
-    progress: Option<RecoveryOut>,
+    progress: Option<Recovery>,
 ) -> answer::Answer {
     let retry_after_ms = Some(ASK_AGAIN.ms());
-    let out = ReadinessOut { status, reasons, progress, retry_after_ms, ..ReadinessOut::default() };
+    let out = Readiness { status, reasons, progress, retry_after_ms, ..Readiness::default() };
     let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
     let seconds = HeaderValue::from(ASK_AGAIN.ms().div_ceil(1_000));
     response.headers_mut().insert(RETRY_AFTER, seconds);

@@ -6,7 +6,10 @@ use axum::{
 };
 
 use super::{App, Problem, batch, items::Items, path::InNamespace, problem::Refusals};
-use crate::wire::{ImportIn, batch::Results, transport::ImportOut};
+use duly_api::{
+    batch::Results,
+    moved::{Import, ImportResults},
+};
 
 /// Take timers as another server had them.
 ///
@@ -20,15 +23,15 @@ use crate::wire::{ImportIn, batch::Results, transport::ImportOut};
     tag = "moving",
     params(
         ("namespace" = String, Path, description = "Name of the namespace; that of the export, since delivery ids depend on it"),
-        ("results" = inline(Option<Results>), Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
+        ("results" = Option<Results>, Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
     ),
     request_body(content(
-        (ImportIn = "application/json"),
+        (Import = "application/json"),
         (String = "application/x-ndjson")
     )),
     responses(
         (status = 200, description = "One result for each timer, in order.", content(
-            (ImportOut = "application/json"),
+            (ImportResults = "application/json"),
             (String = "application/x-ndjson")
         )),
         Refusals

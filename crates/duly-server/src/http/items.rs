@@ -2,12 +2,19 @@
 //! how an item is read; whatever else is done with many of them is done alike in [`super::batch`] and
 //! [`super::lines`].
 
+use duly_api::{
+    Operation as Asked, OperationResult, Source,
+    batch::Batch,
+    json,
+    moved::{Import, ImportResult, MovedTimer},
+};
 use duly_core::{Invalid, NamespaceName};
-use duly_store::{Answer, Command, Operation};
+use duly_store::{Answer, Command, Operation, Outcome};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::App;
-use crate::wire::{BatchIn, ImportIn, OperationIn, TransportIn, json};
+use super::{App, refused};
+use crate::{http::Problem, messages};
 
 /// What the items of a call are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +37,8 @@ impl Items {
     /// The items of a document.
     pub(super) fn of(self, text: &[u8]) -> Result<Vec<&RawValue>, Invalid> {
         match self {
-            Self::Operations => json::parse_body::<BatchIn>(text).map(|body| body.operations),
-            Self::Timers => json::parse_body::<ImportIn>(text).map(|body| body.timers),
+            Self::Operations => json::parse_body::<Batch>(text).map(|body| body.operations),
+            Self::Timers => json::parse_body::<Import>(text).map(|body| body.timers),
         }
     }
 
@@ -43,22 +50,62 @@ impl Items {
         text: &[u8],
         trace_parent: Option<&str>,
     ) -> Result<Command, Invalid> {
-        match self {
+        let operation = match self {
             Self::Operations => {
-                let operation: OperationIn = json::parse(text)?;
-                let mut command = operation.check(namespace, || app.make_id())?;
-                app.check_operation(&command.operation)?;
-                if let Operation::Schedule { schedule, .. } = &mut command.operation {
+                let asked: Asked = json::parse(text)?;
+                let mut operation = asked.check(Source::Json, || app.make_id())?;
+                if let Operation::Schedule { schedule, .. } = &mut operation {
                     schedule.trace_parent = trace_parent.map(str::to_owned);
                 }
-                Ok(command)
+                operation
             }
             Self::Timers => {
-                let timer = Box::new(json::parse::<TransportIn>(text)?.check()?);
-                let operation = Operation::Import { timer };
-                app.check_operation(&operation)?;
-                Ok(Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
+                let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
+                Operation::Import { timer }
             }
+        };
+        app.check_operation(&operation)?;
+        Ok(Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
+    }
+
+    /// Returns the result of one item; `path` stands in front of a field at fault.
+    pub(super) fn result(
+        self,
+        asked: refused::Asked,
+        outcome: &Outcome,
+        path: &str,
+    ) -> ItemResult {
+        match self {
+            Self::Operations => ItemResult::Operation(messages::result(asked, outcome, path)),
+            Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
+        }
+    }
+
+    /// Returns the result of an item that was refused.
+    pub(super) fn refusal(self, problem: Problem) -> ItemResult {
+        match self {
+            Self::Operations => ItemResult::Operation(messages::refusal(problem)),
+            Self::Timers => ItemResult::Timer(messages::not_imported(problem)),
+        }
+    }
+}
+
+/// Result of one item.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum ItemResult {
+    /// Of an operation.
+    Operation(OperationResult),
+    /// Of a timer of another server.
+    Timer(ImportResult),
+}
+
+impl ItemResult {
+    /// Returns whether the item was refused.
+    pub(super) const fn is_refused(&self) -> bool {
+        match self {
+            Self::Operation(result) => result.error.is_some(),
+            Self::Timer(result) => result.error.is_some(),
         }
     }
 }

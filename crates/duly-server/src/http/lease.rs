@@ -10,21 +10,26 @@ use std::{
 
 use axum::{body::Body, extract::State, response::Response};
 use bytes::Bytes;
+use duly_core::NamespaceName;
 use duly_node::{LeaseRequest, Leased};
 use duly_store::Firing;
 use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 
 use super::{
     App, Problem, answer,
     body::{JsonBody, aside},
-    budget::IsCounted,
+    budget::{self, IsCounted, Share},
     path::InNamespace,
     problem::Refusals,
     room::LeaseRoom,
     text::Text,
 };
-use crate::wire::{FiringOut, LeaseIn, LeasedOut};
+use crate::messages;
+use duly_api::{
+    LeaseRequest as Asked, LeaseResponse, SettleResponse, SettleResult, lease::LeaseCall,
+};
 
 /// The route; its time limit leaves room for the wait.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
@@ -38,46 +43,100 @@ pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
     path = "/v1/namespaces/{namespace}/lease",
     tag = "pull",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = LeaseIn, content_type = "application/json"),
-    responses((status = 200, description = "The firings, possibly none.", body = LeasedOut), Refusals)
+    request_body(content = Asked, content_type = "application/json"),
+    responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse), Refusals)
 )]
 pub(crate) async fn lease(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = body.parse::<LeaseIn>().await?.check()?;
-    let room = Arc::new(LeaseRoom::new(app.budget()));
-    let mut leased = app
-        .node()
-        .lease(LeaseRequest {
+    let call = body.parse::<Asked>().await?.check()?;
+    let claims = Claims::take(&app, namespace, call).await?;
+    claims.respond(&app, |leased| leased).await
+}
+
+/// Leases firings behind settlements that were taken, and responds with both. Where no firing can be leased the
+/// settlements count all the same: the response has none, and the reason is that of the next lease call.
+pub(super) async fn settled_and_leased(
+    app: App,
+    namespace: NamespaceName,
+    results: Vec<SettleResult>,
+    call: LeaseCall,
+    share: Share,
+) -> Result<Response, Problem> {
+    let leased = match Claims::take(&app, namespace, call).await {
+        Ok(claims) => {
+            let shown = results.clone();
+            let with = move |leased| SettleResponse { results: shown, leased: Some(leased) };
+            match claims.respond(&app, with).await {
+                Ok(response) => return Ok(response),
+                Err(problem) => problem,
+            }
+        }
+        Err(problem) => problem,
+    };
+    tracing::debug!(code = leased.code().as_str(), "settled and leased nothing");
+    let nothing = SettleResponse { results, leased: Some(LeaseResponse::default()) };
+    let text = answer::to_bytes(&nothing)?;
+    let (bytes, body) = (text.len(), text.into());
+    Ok(budget::count_made(answer::with_body(StatusCode::OK, body), share, bytes).await)
+}
+
+/// Firings that were claimed for a consumer; they go back uncounted unless they are handed over.
+pub(crate) struct Claims {
+    pub(crate) leased: Leased,
+    pub(crate) room: Arc<LeaseRoom>,
+}
+
+impl Claims {
+    /// Claims firings, and waits for one as long as the call says.
+    pub(crate) async fn take(
+        app: &App,
+        namespace: NamespaceName,
+        call: LeaseCall,
+    ) -> Result<Self, Problem> {
+        let room = Arc::new(LeaseRoom::new(app.budget()));
+        let request = LeaseRequest {
             namespace,
             max: call.max,
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
             room: Some(Arc::<LeaseRoom>::clone(&room)),
+        };
+        Ok(Self { leased: app.node().lease(request).await?, room })
+    }
+
+    /// Returns the firings as a response has them.
+    pub(crate) fn shown(&self) -> LeaseResponse {
+        let firings = self.leased.firings.iter().map(messages::firing).collect();
+        LeaseResponse { firings, paused: self.leased.paused }
+    }
+
+    /// Responds with what `body` makes of the firings. Refused here, the claims go back uncounted.
+    async fn respond<T: Serialize>(
+        self,
+        app: &App,
+        body: impl FnOnce(LeaseResponse) -> T + Send + 'static,
+    ) -> Result<Response, Problem> {
+        let mut share = self.room.for_firings(app.budget(), &self.leased.firings)?;
+        let own = share.split(share.bytes() / 2);
+        let bytes = self.leased.firings.iter().map(Firing::bytes).sum::<u64>();
+        let (text, leased) = aside(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
+            let mut text = Text::new(share);
+            text.value(&body(self.shown()))?;
+            let mut leased = self.leased;
+            leased.firings = Vec::new();
+            drop(own);
+            Ok((text, leased))
         })
         .await?;
-    // Refused here, the claims go back uncounted as `leased` is dropped.
-    let mut share = room.for_firings(app.budget(), &leased.firings)?;
-    let own = share.split(share.bytes() / 2);
-    let bytes = leased.firings.iter().map(Firing::bytes).sum::<u64>();
-    let (text, leased) = aside(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
-        let mut text = Text::new(share);
-        text.value(&LeasedOut {
-            firings: leased.firings.iter().map(FiringOut::from).collect(),
-            paused: leased.paused.then_some(true),
-        })?;
-        leased.firings = Vec::new();
-        drop(own);
-        Ok((text, leased))
-    })
-    .await?;
-    let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
-    let mut response = answer::with_body(StatusCode::OK, Body::new(body));
-    response.extensions_mut().insert(IsCounted);
-    Ok(response)
+        let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
+        let mut response = answer::with_body(StatusCode::OK, Body::new(body));
+        response.extensions_mut().insert(IsCounted);
+        Ok(response)
+    }
 }
 
 /// The answer, which gives the claims back unless it is handed over to its end.

@@ -29,14 +29,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::splitter::{Line, Splitter};
 use super::{
     App, Problem,
-    batch::{self, BATCH_BYTES_MAX},
+    batch::BATCH_BYTES_MAX,
     body::{NDJSON, aside},
     budget::{self, Share},
     items::Items,
     refused::Asked,
     trace,
 };
-use crate::wire::batch::{LastOut, LineOut, OperationResult, Results};
+use duly_api::batch::{LastLine, Line as LineResult, Results};
 
 /// Operations of one step.
 const STEP_LINES_MAX: usize = 1_000;
@@ -160,7 +160,7 @@ impl Lines {
                 Progress::Stopped(problem) => {
                     let after_line = self.splitter.line();
                     let error = problem.into_body();
-                    return Some(self.last(&LastOut::Stopped { after_line, error }));
+                    return Some(self.last(&LastLine::Stopped { after_line, error }));
                 }
                 Progress::Over => return None,
             }
@@ -293,17 +293,17 @@ impl Lines {
         let mut outcomes = outcomes.iter();
         for (line, place) in places {
             let result = match (place, &refused_whole) {
-                (Err(problem), _) => batch::error(problem),
-                (Ok(_), Some(problem)) => batch::error(problem.clone()),
+                (Err(problem), _) => self.items.refusal(problem),
+                (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
                 (Ok(asked), None) => match outcomes.next() {
-                    Some(outcome) => batch::result(asked, outcome, asked.name()),
-                    None => batch::error(Problem::fault("an operation has no outcome")),
+                    Some(outcome) => self.items.result(asked, outcome, asked.name()),
+                    None => self.items.refusal(Problem::fault("an operation has no outcome")),
                 },
             };
-            let refused = matches!(result, OperationResult::Error { .. });
+            let refused = result.is_refused();
             self.counts.count(refused);
             if refused || self.results == Results::All {
-                write_line(&mut text, &LineOut { line, result });
+                write_line(&mut text, &LineResult { line, result });
             }
         }
         if let Some(wait_ms) = refused_whole.and_then(|problem| problem.into_body().retry_after_ms)
@@ -314,12 +314,12 @@ impl Lines {
         text
     }
 
-    fn summary(&self) -> LastOut {
+    fn summary(&self) -> LastLine {
         let Counts { accepted, refused } = self.counts;
-        LastOut::Summary { lines: accepted + refused, accepted, refused }
+        LastLine::Summary { lines: accepted + refused, accepted, refused }
     }
 
-    fn last(&self, last: &LastOut) -> Bytes {
+    fn last(&self, last: &LastLine) -> Bytes {
         let mut text = Vec::new();
         write_line(&mut text, last);
         self.held(text)

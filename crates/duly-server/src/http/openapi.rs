@@ -7,7 +7,7 @@ use http::StatusCode;
 use utoipa::OpenApi;
 
 use super::answer;
-use crate::wire::ProblemOut;
+use duly_api::Problem;
 
 /// What the document says besides paths and bodies.
 #[derive(Debug, OpenApi)]
@@ -17,7 +17,7 @@ use crate::wire::ProblemOut;
         description = "A distributed timer: deliver this payload at that time, unless cancelled.\n\nTimes in are RFC 3339 with any offset or integer Unix milliseconds from 100000000000 on, times out UTC with three decimals. Durations are text such as `2h30m`, or 0; another number without a unit is refused. Unknown fields are refused. Every error is `application/problem+json`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    components(schemas(ProblemOut))
+    components(schemas(Problem))
 )]
 pub(super) struct Document;
 

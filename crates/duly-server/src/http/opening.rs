@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use super::{
     Guard, Problem, answer::Answer, cors::Cors, elsewhere, health, metrics, openapi, unread,
 };
-use crate::{telemetry::Metrics, wire::health::RecoveryOut};
+use crate::telemetry::Metrics;
+use duly_api::cluster::Recovery;
 
 /// When a call may be tried again.
 const RETRY: Millis = Millis::from_secs(1);
@@ -29,7 +30,7 @@ pub(crate) struct Awaited {
     /// As a sentence without its full stop.
     pub(crate) sentence: String,
     /// How far it is, once something is read.
-    pub(crate) progress: Option<RecoveryOut>,
+    pub(crate) progress: Option<Recovery>,
 }
 
 /// What the calls need that are answered while the store opens; cheap to clone.

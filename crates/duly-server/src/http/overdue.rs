@@ -15,7 +15,9 @@ use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
     reading::Read, refused::Asked,
 };
-use crate::wire::{DeadLetteredOut, OverdueIn, letters::LETTERS_MAX};
+use duly_api::{
+    DeadLetterOverdueRequest, DeadLetterOverdueResponse, dead_letters::DEAD_LETTERS_MAX,
+};
 
 /// Give up what is overdue: due and retrying timers become dead letters, reason `overdue`.
 ///
@@ -26,8 +28,8 @@ use crate::wire::{DeadLetteredOut, OverdueIn, letters::LETTERS_MAX};
     path = "/v1/namespaces/{namespace}/dead/overdue",
     tag = "dead letters",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = OverdueIn, content_type = "application/json"),
-    responses((status = 200, description = "How many were given up.", body = DeadLetteredOut), Refusals)
+    request_body(content = DeadLetterOverdueRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse), Refusals)
 )]
 pub(crate) async fn dead_letter_overdue(
     State(app): State<App>,
@@ -42,8 +44,8 @@ impl App {
     pub(crate) async fn dead_letter_overdue(
         &self,
         namespace: NamespaceName,
-        OverdueIn { due_by, cursor }: OverdueIn,
-    ) -> Result<DeadLetteredOut, Problem> {
+        DeadLetterOverdueRequest { due_by, cursor, .. }: DeadLetterOverdueRequest,
+    ) -> Result<DeadLetterOverdueResponse, Problem> {
         if self.store().get_namespace(namespace.clone()).await?.is_none() {
             return Err(Problem::no_namespace(namespace.as_str()));
         }
@@ -57,7 +59,7 @@ impl App {
             request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
         }
         let mut dead_lettered = 0;
-        for _ in 0..LETTERS_MAX / PAGE_MAX {
+        for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
             let Read { value: page, share: _share, rest: _rest } =
                 self.read_page(request.clone()).await?;
             let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
@@ -73,7 +75,7 @@ impl App {
             }
         }
         let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
-        Ok(DeadLetteredOut { dead_lettered, due_by: due_by.into(), cursor })
+        Ok(DeadLetterOverdueResponse { dead_lettered, due_by: Some(due_by.into()), cursor })
     }
 }
 

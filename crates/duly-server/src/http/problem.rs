@@ -24,7 +24,7 @@ use utoipa::{
 };
 
 use super::answer;
-use crate::wire::ProblemOut;
+use duly_api::{Problem as Message, State, Time};
 
 /// Media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -36,14 +36,17 @@ const IN_FLIGHT_WAIT_MS: u64 = 1_000;
 pub(crate) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
                                        for the namespace's retention";
 
-/// Why a request was refused.
+/// The reason for which a request was refused.
 #[derive(Debug, Clone)]
-pub struct Problem(Box<ProblemOut>);
+pub struct Problem {
+    code: Code,
+    body: Box<Message>,
+}
 
 impl Problem {
     /// A problem with nothing but its code and a sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(ProblemOut::new(code, detail)))
+        Self { code, body: Box::new(Message::new(code, detail)) }
     }
 
     /// Something that cannot be, was. What exactly belongs into the log.
@@ -79,22 +82,22 @@ impl Problem {
     /// Names the field at fault, the value seen and what is allowed.
     #[must_use]
     pub fn at(mut self, field: &str, seen: Option<String>, allowed: &str) -> Self {
-        self.0.field = Some(field.to_owned());
-        self.0.seen = seen;
-        self.0.allowed = Some(allowed.to_owned());
+        self.body.field = Some(field.to_owned());
+        self.body.seen = seen;
+        self.body.allowed = Some(allowed.to_owned());
         self
     }
 
     /// Says when another try can help.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
-        Self(Box::new(self.0.with_retry(retry)))
+        Self { code: self.code, body: Box::new(self.body.with_retry(retry)) }
     }
 
     /// Puts the path of an operation in front of the field at fault.
     #[must_use]
     pub(crate) fn within(mut self, path: &str) -> Self {
-        if let Some(field) = self.0.field.as_mut().filter(|_| !path.is_empty()) {
+        if let Some(field) = self.body.field.as_mut().filter(|_| !path.is_empty()) {
             *field = format!("{path}.{field}");
         }
         self
@@ -104,7 +107,7 @@ impl Problem {
     #[must_use]
     pub(crate) fn after_doing(mut self, count: u64, done: &str) -> Self {
         if count > 0 {
-            self.0.detail = format!("{}; {count} were {done} before that", self.0.detail);
+            self.body.detail = format!("{}; {count} were {done} before that", self.body.detail);
         }
         self
     }
@@ -112,7 +115,7 @@ impl Problem {
     /// With what the store's refusal knows besides its sentence.
     #[must_use]
     pub(crate) fn with(mut self, refusal: Refusal) -> Self {
-        let out = &mut self.0;
+        let out = &mut self.body;
         match refusal {
             Refusal::Invalid(_)
             | Refusal::DelayTooLong { .. }
@@ -122,8 +125,8 @@ impl Problem {
             | Refusal::PayloadLost { .. } => {}
             Refusal::State { state, code, leased_until, attempts, maybe_delivered, .. } => {
                 out.retry_after_ms = (code == Code::InFlight).then_some(IN_FLIGHT_WAIT_MS);
-                out.state = Some(state);
-                out.leased_until = leased_until.map(Into::into);
+                out.state = State::from(state).into();
+                out.leased_until = leased_until.map(Time::from);
                 out.attempts = Some(attempts);
                 out.maybe_delivered = Some(maybe_delivered);
             }
@@ -149,38 +152,39 @@ impl Problem {
     /// As the definite answer to a cancel.
     #[must_use]
     pub(crate) fn for_cancel(mut self) -> Self {
-        self.0.outcome = match self.0.code() {
-            Code::InFlight => Some("in_flight"),
-            Code::Finished => Some("finished"),
-            Code::Dead => Some("dead"),
-            Code::NotFound => Some("not_found"),
-            _ => None,
-        };
+        let is_definite =
+            matches!(self.code, Code::InFlight | Code::Finished | Code::Dead | Code::NotFound);
+        self.body.outcome = is_definite.then(|| self.code.as_str().to_owned());
         self
     }
 
     /// Its code.
-    pub fn code(&self) -> Code {
-        self.0.code()
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The path of the field at fault.
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.body.field.as_deref()
     }
 
     /// Whether the same call can help, now or later.
     pub(crate) fn can_pass(&self) -> bool {
-        self.0.retry_after_ms.is_some()
+        self.body.retry_after_ms.is_some()
     }
 
     /// The body, to stand inside an answer.
-    pub fn into_body(self) -> Box<ProblemOut> {
-        self.0
+    pub fn into_body(self) -> Box<Message> {
+        self.body
     }
 }
 
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         let mut problem = Self::new(Code::InvalidArgument, invalid.to_string());
-        problem.0.field = (!invalid.field.is_empty()).then_some(invalid.field);
-        problem.0.seen = invalid.seen;
-        problem.0.allowed = Some(invalid.allowed);
+        problem.body.field = (!invalid.field.is_empty()).then_some(invalid.field);
+        problem.body.seen = invalid.seen;
+        problem.body.allowed = Some(invalid.allowed);
         problem
     }
 }
@@ -209,12 +213,12 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code().http_status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = answer::to_line(&self.0).unwrap_or_default();
+        let body = answer::to_line(&*self.body).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(wait_ms) = self.0.retry_after_ms {
+        if let Some(wait_ms) = self.body.retry_after_ms {
             headers.insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000)));
         }
         response

@@ -5,7 +5,6 @@ use http::Uri;
 use url::form_urlencoded;
 
 use super::{Problem, path::check_escapes};
-use crate::wire::Integer;
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -45,11 +44,10 @@ impl Query {
     }
 
     /// A parameter that is an integer.
-    pub(super) fn integer(&self, name: &str) -> Result<Option<Integer>, Invalid> {
+    pub(super) fn integer(&self, name: &str) -> Result<Option<u32>, Invalid> {
+        let allowed = format!("an integer from 0 to {}", u32::MAX);
         self.get(name)
-            .map(|text| {
-                text.parse().map(Integer).map_err(|_| Invalid::new(name, text, "an integer"))
-            })
+            .map(|text| text.parse().map_err(|_| Invalid::new(name, text, allowed)))
             .transpose()
     }
 

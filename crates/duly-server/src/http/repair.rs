@@ -5,7 +5,8 @@ use duly_core::{Code, shard::ShardId};
 use duly_store::Repaired;
 
 use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
-use crate::wire::{RepairIn, RepairOut, RepairedShardOut};
+use crate::messages;
+use duly_api::cluster::{Repair, Repaired as RepairedShards};
 
 /// Its path; a repair reads and writes every namespace.
 pub(super) const PATH: &str = "/v1/store/repair";
@@ -18,11 +19,11 @@ pub(super) const PATH: &str = "/v1/store/repair";
     post,
     path = "/v1/store/repair",
     tag = "service",
-    request_body(content = RepairIn, content_type = "application/json"),
-    responses((status = 200, description = "The shards take calls.", body = RepairOut), Refusals)
+    request_body(content = Repair, content_type = "application/json"),
+    responses((status = 200, description = "The shards take calls.", body = RepairedShards), Refusals)
 )]
 pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
-    let wanted = body.parse::<RepairIn>().await?.shards;
+    let wanted = body.parse::<Repair>().await?.shards;
     let store = app.store();
     let Some(deployment) = store.deployment() else {
         let detail = "there is nothing to repair here: this server keeps its timers in a directory \
@@ -35,7 +36,7 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Res
         if repaired != Repaired::Nothing {
             tracing::warn!(shard = shard.0, ?repaired, "an operator has repaired a shard");
         }
-        shards.push(RepairedShardOut::new(shard, repaired));
+        shards.push(messages::repaired_shard(shard, repaired));
     }
-    answer::ok(&RepairOut { shards })
+    answer::ok(&RepairedShards { shards })
 }

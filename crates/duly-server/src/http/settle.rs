@@ -2,51 +2,64 @@
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
-use duly_store::{Error, SettleOutcome, Settlement};
+use duly_store::{Error, SettleOutcome, Settlement, Token};
 use http::StatusCode;
-use serde_json::value::RawValue;
 
 use super::{
     App, Problem, answer,
     batch::too_many,
     body::JsonBody,
     budget::{self, Budget, Share},
+    lease,
     path::InNamespace,
     problem::Refusals,
 };
-use crate::wire::{
-    SettleIn, SettledOut, SettlementIn, json,
-    settlement::{SETTLEMENTS_MAX, SettleResult},
+use duly_api::{
+    SettleResponse, SettleResult, Settlement as Asking, json,
+    lease::LeaseCall,
+    settle::{SETTLEMENTS_MAX, Settle},
 };
 
 /// What a settlement and its result take in memory, about.
 pub(crate) const SETTLEMENT_BYTES: usize = 192;
 
-/// Say what became of leased firings, at most 10000.
+/// Settle leased firings, at most 10000, and lease the next ones in the same call.
 ///
-/// Each settlement has exactly one verdict; each result is exactly one of `outcome`, `error`.
+/// Each settlement has exactly one verdict; each result is exactly one of `outcome`, `error`. With `lease` the
+/// next firings are leased once the settlements are taken, as a lease call does; a consumer needs no other call.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/settle",
     tag = "pull",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = SettleIn, content_type = "application/json"),
-    responses((status = 200, description = "One result for each settlement, in order.", body = SettledOut), Refusals)
+    request_body(content = Settle, content_type = "application/json"),
+    responses((status = 200, description = "One result for each settlement, in order.", body = SettleResponse), Refusals)
 )]
 pub(crate) async fn settle(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let budget = app.budget().clone();
-    let (read, share) = body.read(move |text| read(&namespace, &budget, text)).await?;
-    let results = app.settle_many(read).await?.into_iter().map(|result| match result {
-        Ok(outcome) => SettleResult::Outcome(outcome.as_str()),
-        Err(problem) => SettleResult::Error(problem.into_body()),
-    });
-    let text = answer::to_bytes(&SettledOut { results: results.collect() })?;
-    let bytes = text.len();
-    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
+    let (budget, within) = (app.budget().clone(), namespace.clone());
+    let Read { asked, lease, share } =
+        body.read(move |text| read(&within, &budget, text)).await?;
+    let results = app.settle_many(asked).await?.into_iter().map(result).collect();
+    match lease {
+        None => {
+            let text = answer::to_bytes(&SettleResponse { results, leased: None })?;
+            let (bytes, body) = (text.len(), text.into());
+            Ok(budget::count_made(answer::with_body(StatusCode::OK, body), share, bytes).await)
+        }
+        Some(call) => lease::settled_and_leased(app, namespace, results, call, share).await,
+    }
+}
+
+/// Returns the result of a settlement.
+pub(crate) fn result(result: Result<SettleOutcome, Problem>) -> SettleResult {
+    match result {
+        Ok(outcome) => outcome.into(),
+        Err(problem) => problem.into_body().into(),
+    }
 }
 
 /// What a caller asks for: a settlement, none for a token that is none, or why it is refused.
@@ -82,17 +95,37 @@ impl App {
     }
 }
 
-fn read(
-    namespace: &NamespaceName,
-    budget: &Budget,
-    text: &[u8],
-) -> Result<(Vec<Asked>, Share), Problem> {
-    let request: SettleIn = json::parse_body(text)?;
+/// A body that was read.
+struct Read {
+    asked: Vec<Asked>,
+    lease: Option<LeaseCall>,
+    share: Share,
+}
+
+fn read(namespace: &NamespaceName, budget: &Budget, text: &[u8]) -> Result<Read, Problem> {
+    let request: Settle = json::parse_body(text)?;
+    let lease = request.lease.map(|lease| lease.check().map_err(|it| it.within("lease")));
     let share = set_aside(budget, request.settlements.len())?;
     let asked = request.settlements.iter().enumerate().map(|(i, text)| {
-        settlement(namespace, text).map_err(|invalid| invalid.within(&format!("settlements[{i}]")))
+        let settlement = json::parse::<Asking>(text.get().as_bytes());
+        checked(namespace, i, settlement)
     });
-    Ok((asked.collect(), share))
+    Ok(Read { asked: asked.collect(), lease: lease.transpose()?, share })
+}
+
+/// Returns a settlement, checked; none for a text that is no token. An error names the field below its place.
+pub(crate) fn checked(
+    namespace: &NamespaceName,
+    place: usize,
+    asking: Result<Asking, Invalid>,
+) -> Asked {
+    let settlement = asking.and_then(|mut asking| {
+        let token = std::mem::take(&mut asking.token);
+        let verdict = asking.verdict()?;
+        let namespace = Some(namespace.clone());
+        Ok(Token::parse(&token).map(|token| Settlement { token, namespace, verdict }))
+    });
+    settlement.map_err(|invalid| invalid.within(&format!("settlements[{place}]")))
 }
 
 /// Takes the memory of so many settlements and their results, if they are not too many.
@@ -107,8 +140,4 @@ pub(crate) fn set_aside(budget: &Budget, count: usize) -> Result<Share, Problem>
 fn in_doubt() -> Problem {
     Error::InDoubt { reason: "the store could not write it; settle the same way again".into() }
         .into()
-}
-
-fn settlement(namespace: &NamespaceName, text: &RawValue) -> Result<Option<Settlement>, Invalid> {
-    json::parse::<SettlementIn>(text.get().as_bytes())?.check(namespace)
 }

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::wire::trace;
+use duly_api::trace;
 
 /// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
 pub(crate) fn parent(headers: &HeaderMap) -> Option<String> {

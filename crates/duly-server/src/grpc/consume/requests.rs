@@ -4,7 +4,7 @@
 //! each sent one large batch of verdicts and rest since, that would be most of the memory: so a large
 //! buffer with nothing in it is dropped, together with the reader that holds it (P10).
 
-use duly_proto::v1::ConsumeRequest;
+use duly_api::v1::ConsumeRequest;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstDecoder;
 

@@ -8,7 +8,10 @@ use duly_core::{
     namespace::{LEASE_MAX, LEASE_MIN},
 };
 use duly_node::{Held, LeaseRequest, Leased};
-use duly_proto::v1::{self, consume_response::Kind};
+use duly_api::{
+    lease::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
+    v1::{self, consume_response::Kind},
+};
 use duly_store::{Error, SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
 use prost::Message;
@@ -20,21 +23,14 @@ use tonic::Status;
 
 use super::{Waiting, requests::Requests};
 use crate::{
-    grpc::{namespace, required},
+    grpc::{namespace, pull::settlements, required},
     http::{
         App, Problem,
         body::aside,
         room::LeaseRoom,
-        settle::{SETTLEMENT_BYTES, set_aside},
+        settle::{self, SETTLEMENT_BYTES, set_aside},
     },
-    wire::{
-        firing::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
-        proto::{
-            firing::firing_out,
-            settlement::{settled_out, settlements_in},
-            time::maybe_duration_in,
-        },
-    },
+    messages,
 };
 
 /// Firings of one answer; more come in the next one.
@@ -138,7 +134,7 @@ impl Session {
     }
 
     fn open(app: App, open: v1::ConsumeOpen, answers: Sender<Waiting>) -> Result<Self, Problem> {
-        let lease = maybe_duration_in("open.lease", open.lease)?;
+        let lease = open.lease;
         let lease = lease.map(|it| it.check_within("open.lease", LEASE_MIN, LEASE_MAX));
         Ok(Self {
             namespace: namespace(&open.namespace)?,
@@ -172,10 +168,10 @@ impl Session {
         Ok(())
     }
 
-    async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
-        let share = set_aside(self.app.budget(), settlements.len())?;
-        let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
-        let asked = aside(bytes, move || Ok(settlements_in(&namespace, settlements))).await?;
+    async fn settle(&mut self, given: Vec<v1::Settlement>) -> Result<(), Problem> {
+        let share = set_aside(self.app.budget(), given.len())?;
+        let (namespace, bytes) = (self.namespace.clone(), given.len() * SETTLEMENT_BYTES);
+        let asked = aside(bytes, move || Ok(settlements(&namespace, given))).await?;
         let tokens: Vec<_> = asked
             .iter()
             .map(|asked| {
@@ -192,8 +188,8 @@ impl Session {
                 self.settled(token, *extended, *outcome);
             }
         }
-        let results = results.into_iter().map(settled_out).collect();
-        self.say(Kind::Settled(v1::SettleResponse { results })).await;
+        let results = results.into_iter().map(settle::result).collect();
+        self.say(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
         drop(share);
         Ok(())
     }
@@ -254,7 +250,7 @@ impl Session {
             }
             return;
         }
-        let firings = leased.firings.iter().map(firing_out).collect();
+        let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let answer = v1::ConsumeResponse { kind };
         let Ok(share) = room.for_answer(self.app.budget(), answer.encoded_len()) else {

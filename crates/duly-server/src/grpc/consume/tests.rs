@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use axum::body::Body;
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
-use duly_proto::v1::{self, consume_response::Kind, settle_result};
+use duly_api::v1::{self, consume_response::Kind, settle_result};
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;

@@ -1,6 +1,6 @@
 //! Lease calls over gRPC on a server whose memory is full.
 
-use duly_proto::v1::{LeaseRequest, LeaseResponse, timers_client::TimersClient};
+use duly_api::v1::{LeaseRequest, LeaseResponse, timers_client::TimersClient};
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
 

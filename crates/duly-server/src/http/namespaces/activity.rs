@@ -1,6 +1,7 @@
 //! `POST /v1/namespaces/{namespace}/{pause,resume}`.
 
 use axum::{extract::State, response::Response};
+use duly_api::ResumeRequest;
 use duly_store::namespaces::Activity;
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
         path::InNamespace,
         problem::Refusals,
     },
-    wire::{NamespaceOut, ResumeIn},
+    messages,
 };
 
 /// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
@@ -19,7 +20,7 @@ use crate::{
     path = "/v1/namespaces/{namespace}/pause",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "It is paused.", body = NamespaceOut), Refusals)
+    responses((status = 200, description = "It is paused.", body = duly_api::Namespace), Refusals)
 )]
 pub(crate) async fn pause_namespace(
     State(app): State<App>,
@@ -27,7 +28,7 @@ pub(crate) async fn pause_namespace(
     _body: NoBody,
 ) -> Result<Response, Problem> {
     let namespace = app.store().set_activity(name, Activity::Paused).await?;
-    answer::ok(&NamespaceOut::from(&namespace))
+    answer::ok(&messages::namespace(&namespace))
 }
 
 /// Let a namespace fire again, at once or at a time.
@@ -38,20 +39,20 @@ pub(crate) async fn pause_namespace(
     path = "/v1/namespaces/{namespace}/resume",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = Option<ResumeIn>, content_type = "application/json"),
-    responses((status = 200, description = "It runs, or will.", body = NamespaceOut), Refusals)
+    request_body(content = Option<ResumeRequest>, content_type = "application/json"),
+    responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace), Refusals)
 )]
 pub(crate) async fn resume_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
     MaybeBody(body): MaybeBody,
 ) -> Result<Response, Problem> {
-    let asked: Option<ResumeIn> = match body {
+    let asked: Option<ResumeRequest> = match body {
         Some(body) => Some(body.parse().await?),
         None => None,
     };
     let at = asked.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
     let activity = at.map_or(Activity::Running, Activity::ResumeAt);
     let namespace = app.store().set_activity(name, activity).await?;
-    answer::ok(&NamespaceOut::from(&namespace))
+    answer::ok(&messages::namespace(&namespace))
 }

@@ -1,6 +1,7 @@
 //! `GET /v1/namespaces/{namespace}/forecast`.
 
 use axum::{extract::State, response::Response};
+use duly_api::{Duration, NamespaceForecast, number::within};
 use duly_core::{Invalid, Millis, NamespaceName};
 use duly_store::{
     ForecastRequest,
@@ -12,12 +13,12 @@ use crate::{
     http::{
         App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals, query::Query,
     },
-    wire::{Duration, ForecastOut, Integer},
+    messages,
 };
 
 /// Length of a bucket, and how many, where the request does not say.
 const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
-const COUNT_DEFAULT: u64 = 60;
+const COUNT_DEFAULT: u32 = 60;
 /// Memory of a bucket that is answered, and of its text.
 const BUCKET_BYTES: usize = 128;
 /// Memory of the rest of an answer.
@@ -38,7 +39,7 @@ const FIXED_BYTES: usize = 2 * 1024;
         ("bucket" = Option<Duration>, Query, description = "Length of a bucket, 1s to 366d, default 1m"),
         ("count" = Option<u32>, Query, description = "How many buckets, 1 to 1000, default 60")
     ),
-    responses((status = 200, description = "The forecast.", body = ForecastOut), Refusals)
+    responses((status = 200, description = "The forecast.", body = NamespaceForecast), Refusals)
 )]
 pub(crate) async fn namespace_forecast(
     State(app): State<App>,
@@ -46,9 +47,7 @@ pub(crate) async fn namespace_forecast(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["bucket", "count"])?;
-    let bucket = query
-        .get("bucket")
-        .map(|text| text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Bare));
+    let bucket = query.get("bucket").map(Duration::of_query);
     let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
     let (forecast, share) = app.namespace_forecast(request).await?;
     answer::within(share, StatusCode::OK, &forecast)
@@ -59,12 +58,12 @@ impl App {
     pub(crate) async fn namespace_forecast(
         &self,
         request: ForecastRequest,
-    ) -> Result<(ForecastOut, Share), Problem> {
+    ) -> Result<(NamespaceForecast, Share), Problem> {
         let counts = request.count * self.sharded().shards().len() * size_of::<u64>();
         let share = self.budget().take(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
         let forecast = self.sharded().forecast(&request).await?;
         let forecast = forecast.ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
-        Ok((forecast.into(), share))
+        Ok((messages::forecast(forecast), share))
     }
 }
 
@@ -72,15 +71,12 @@ impl App {
 pub(crate) fn request(
     namespace: NamespaceName,
     bucket: Option<&Duration>,
-    count: Option<Integer>,
+    count: Option<u32>,
 ) -> Result<ForecastRequest, Invalid> {
     let bucket = match bucket {
         Some(bucket) => bucket.check_within("bucket", BUCKET_MIN, BUCKET_MAX)?,
         None => BUCKET_DEFAULT,
     };
-    let count = match count {
-        Some(count) => count.within("count", 1, BUCKETS_MAX as u64)?,
-        None => COUNT_DEFAULT,
-    };
-    Ok(ForecastRequest { namespace, bucket, count: usize::try_from(count).unwrap_or(BUCKETS_MAX) })
+    let count = usize::try_from(count.unwrap_or(COUNT_DEFAULT)).unwrap_or(usize::MAX);
+    Ok(ForecastRequest { namespace, bucket, count: within("count", count, 1, BUCKETS_MAX)? })
 }

@@ -1,21 +1,22 @@
 //! `GET /v1/namespaces/{namespace}` and `GET /v1/namespaces`.
 
 use axum::{extract::State, response::Response};
+use duly_api::{ListNamespacesResponse, number::within};
 use duly_core::NamespaceName;
 use duly_store::namespaces::Namespace;
 use http::{StatusCode, Uri};
 
 use crate::{
     http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query, text::Text},
-    wire::{Integer, NamespaceOut, NamespacesOut},
+    messages,
 };
 
 /// Most namespaces of one page.
-const LIMIT_MAX: u64 = 1_000;
+const LIMIT_MAX: u32 = 1_000;
 /// Namespaces that are read at once.
 const AT_ONCE: usize = 32;
 /// Namespaces of a page that does not say how many.
-const LIMIT_DEFAULT: u64 = 100;
+const LIMIT_DEFAULT: u32 = 100;
 
 /// One namespace. Signing secrets are shown as fingerprints only.
 #[utoipa::path(
@@ -23,13 +24,13 @@ const LIMIT_DEFAULT: u64 = 100;
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "The namespace.", body = NamespaceOut), Refusals)
+    responses((status = 200, description = "The namespace.", body = duly_api::Namespace), Refusals)
 )]
 pub(crate) async fn get_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    answer::ok(&NamespaceOut::from(&app.namespace(name).await?))
+    answer::ok(&messages::namespace(&app.namespace(name).await?))
 }
 
 /// Namespaces in order of their names.
@@ -41,7 +42,7 @@ pub(crate) async fn get_namespace(
         ("limit" = Option<u32>, Query, description = "Most namespaces of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before")
     ),
-    responses((status = 200, description = "A page.", body = NamespacesOut), Refusals)
+    responses((status = 200, description = "A page.", body = ListNamespacesResponse), Refusals)
 )]
 pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["limit", "cursor"])?;
@@ -49,7 +50,7 @@ pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<
     let mut text = Text::new(app.budget().share());
     text.raw(r#"{"namespaces":["#)?;
     let next = app
-        .namespaces(limit, cursor, |namespace| text.item(&NamespaceOut::from(namespace)))
+        .namespaces(limit, cursor, |namespace| text.item(&messages::namespace(namespace)))
         .await?;
     text.raw("]")?;
     if let Some(next) = next {
@@ -73,14 +74,11 @@ impl App {
     /// cursor of the next page.
     pub(crate) async fn namespaces(
         &self,
-        limit: Option<Integer>,
+        limit: Option<u32>,
         cursor: Option<&str>,
         mut show: impl FnMut(&Namespace) -> Result<(), Problem>,
     ) -> Result<Option<String>, Problem> {
-        let limit = match limit {
-            Some(limit) => limit.within("limit", 1, LIMIT_MAX)?,
-            None => LIMIT_DEFAULT,
-        };
+        let limit = within("limit", limit.unwrap_or(LIMIT_DEFAULT), 1, LIMIT_MAX)?;
         let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut after = cursor
             .map(|text| {

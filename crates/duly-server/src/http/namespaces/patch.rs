@@ -1,12 +1,14 @@
 //! `PATCH /v1/namespaces/{namespace}`: some settings.
 
 use axum::{extract::State, response::Response};
-use duly_core::NamespaceName;
-use duly_store::namespaces::Namespace;
+use duly_api::{NamespaceSettings, json::Nulls};
+use duly_core::{Invalid, NamespaceName};
+use duly_store::namespaces::{Namespace, Put, Secrets};
 
+use super::put::reset;
 use crate::{
     http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
-    wire::{NamespaceIn, NamespaceOut},
+    messages,
 };
 
 /// Change some of a namespace's settings.
@@ -18,16 +20,20 @@ use crate::{
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = NamespaceIn, content_type = "application/json"),
-    responses((status = 200, description = "The namespace as it is now.", body = NamespaceOut), Refusals)
+    request_body(content = NamespaceSettings, content_type = "application/json"),
+    responses((status = 200, description = "The namespace as it is now.", body = duly_api::Namespace), Refusals)
 )]
 pub(crate) async fn patch_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let namespace = app.patch_namespace(name, body.parse().await?).await?;
-    answer::ok(&NamespaceOut::from(&namespace))
+    let Nulls { value: settings, names } = body.parse().await?;
+    if settings == NamespaceSettings::default() && names.is_empty() {
+        return Err(Invalid::new("body", "{}", "an object with a field to change").into());
+    }
+    let namespace = app.patch_namespace(name, settings, &reset(&names)).await?;
+    answer::ok(&messages::namespace(&namespace))
 }
 
 impl App {
@@ -35,11 +41,13 @@ impl App {
     pub(crate) async fn patch_namespace(
         &self,
         name: NamespaceName,
-        request: NamespaceIn,
+        change: NamespaceSettings,
+        reset: &[i32],
     ) -> Result<Namespace, Problem> {
         let _turn = self.patches().lock().await;
         let present = self.namespace(name.clone()).await?;
-        let put = request.into_patch(&present.settings)?;
+        let settings = Box::new(change.over((*present.settings).clone(), reset)?);
+        let put = Put::Replace { settings, secrets: Secrets::Set };
         self.check_settings(&put, Some(&present.settings))?;
         let (namespace, _) = self.store().put_namespace(name, put).await?;
         Ok(namespace)

@@ -1,13 +1,14 @@
 //! `PUT /v1/namespaces/{namespace}`: settings, whole.
 
 use axum::{extract::State, response::Response};
-use duly_core::NamespaceName;
-use duly_store::namespaces::Namespace;
+use duly_api::{NamespaceField, NamespaceSettings, Words as _, json::Nulls};
+use duly_core::{NamespaceName, Settings};
+use duly_store::namespaces::{Namespace, Put, Secrets};
 use http::StatusCode;
 
 use crate::{
     http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
-    wire::{NamespaceIn, NamespaceOut},
+    messages,
 };
 
 /// Write a namespace's settings, whole.
@@ -18,10 +19,10 @@ use crate::{
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = NamespaceIn, content_type = "application/json"),
+    request_body(content = NamespaceSettings, content_type = "application/json"),
     responses(
-        (status = 201, description = "It was made.", body = NamespaceOut),
-        (status = 200, description = "Its settings were replaced.", body = NamespaceOut),
+        (status = 201, description = "It was made.", body = duly_api::Namespace),
+        (status = 200, description = "Its settings were replaced.", body = duly_api::Namespace),
         Refusals
     )
 )]
@@ -30,9 +31,16 @@ pub(crate) async fn put_namespace(
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let (namespace, is_new) = app.put_namespace(name, body.parse().await?).await?;
+    let Nulls { value: settings, names } = body.parse().await?;
+    let (namespace, is_new) = app.put_namespace(name, settings, &reset(&names)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    answer::json(status, &NamespaceOut::from(&namespace))
+    answer::json(status, &messages::namespace(&namespace))
+}
+
+/// Returns the settings whose names a JSON body gave as `null`.
+pub(super) fn reset(names: &[String]) -> Vec<i32> {
+    let fields = names.iter().filter_map(|name| NamespaceField::parse(name));
+    fields.map(i32::from).collect()
 }
 
 impl App {
@@ -40,9 +48,14 @@ impl App {
     pub(crate) async fn put_namespace(
         &self,
         name: NamespaceName,
-        request: NamespaceIn,
+        settings: NamespaceSettings,
+        reset: &[i32],
     ) -> Result<(Namespace, bool), Problem> {
-        let put = request.into_put()?;
+        let is_secret = |field: &i32| *field == i32::from(NamespaceField::SigningSecrets);
+        let keeps = settings.signing_secrets.is_none() && !reset.iter().any(is_secret);
+        let secrets = if keeps { Secrets::Keep } else { Secrets::Set };
+        let settings = Box::new(settings.over(Settings::default(), reset)?);
+        let put = Put::Replace { settings, secrets };
         self.check_settings(&put, None)?;
         let _turn = self.patches().lock().await;
         Ok(self.store().put_namespace(name, put).await?)

@@ -1,6 +1,7 @@
 //! `POST /v1/namespaces/{namespace}/repair`: the record of a namespace, restored.
 
 use axum::{extract::State, response::Response};
+use duly_api::RepairNamespaceResponse;
 use duly_core::NamespaceName;
 use duly_store::namespaces::Repaired;
 use http::Uri;
@@ -9,7 +10,7 @@ use crate::{
     http::{
         App, Problem, answer, body::NoBody, path::InNamespace, problem::Refusals, query::Query,
     },
-    wire::RepairedOut,
+    messages,
 };
 
 /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
@@ -24,7 +25,7 @@ use crate::{
         ("namespace" = String, Path, description = "Name of the namespace"),
         ("keep" = Option<String>, Query, description = "Number under which the namespace is kept")
     ),
-    responses((status = 200, description = "It wants no repair any more.", body = RepairedOut), Refusals)
+    responses((status = 200, description = "It wants no repair any more.", body = RepairNamespaceResponse), Refusals)
 )]
 pub(crate) async fn repair_namespace(
     State(app): State<App>,
@@ -34,7 +35,7 @@ pub(crate) async fn repair_namespace(
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["keep"])?;
     let repaired = app.repair_namespace(name, query.get("keep")).await?;
-    answer::ok(&RepairedOut::from(&repaired))
+    answer::ok(&messages::repaired(&repaired))
 }
 
 impl App {

@@ -1,12 +1,13 @@
 //! `GET /v1/namespaces/{namespace}/stats`.
 
 use axum::{extract::State, response::Response};
+use duly_api::NamespaceStats;
 use duly_core::NamespaceName;
 use http::StatusCode;
 
 use crate::{
     http::{App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals},
-    wire::StatsOut,
+    messages,
 };
 
 /// Memory of the counts of one shard: a namespace has some hundred lanes at most.
@@ -18,7 +19,7 @@ const STATS_BYTES: usize = 64 * 1024;
     path = "/v1/namespaces/{namespace}/stats",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "The counts.", body = StatsOut), Refusals)
+    responses((status = 200, description = "The counts.", body = NamespaceStats), Refusals)
 )]
 pub(crate) async fn namespace_stats(
     State(app): State<App>,
@@ -33,7 +34,7 @@ impl App {
     pub(crate) async fn namespace_stats(
         &self,
         name: NamespaceName,
-    ) -> Result<(StatsOut, Share), Problem> {
+    ) -> Result<(NamespaceStats, Share), Problem> {
         let shards = self.sharded().shards().len();
         let mut share = self.budget().take(shards * STATS_BYTES)?;
         let namespace = self.namespace(name.clone()).await?;
@@ -42,7 +43,7 @@ impl App {
         let loads = self.node().lanes(&name);
         let settings = &namespace.settings;
         let fallback = settings.fallback.as_ref().map(|_| self.node().fallback(&name));
-        let stats = StatsOut::new(stats, &loads, fallback, &settings.limits);
+        let stats = messages::stats(stats, &loads, fallback, &settings.limits);
         share.shrink_to(STATS_BYTES);
         Ok((stats, share))
     }

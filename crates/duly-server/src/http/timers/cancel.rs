@@ -1,12 +1,13 @@
 //! `DELETE /v1/namespaces/{namespace}/timers/{id}`: cancel, with one definite answer (P4).
 
 use axum::{extract::State, response::Response};
-use duly_store::{Answer, Command, Operation, Outcome};
+use duly_api::{CancelResponse, number::check_revision};
+use duly_store::{Answer, Command, Operation};
 use http::Uri;
 
 use crate::{
-    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query, refused::Asked},
-    wire::{CancelledOut, batch::Cancelled, patch::check_revision},
+    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    messages,
 };
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -22,7 +23,7 @@ use crate::{
         ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)"),
         ("if_revision" = Option<u32>, Query, description = "Only if it has this revision")
     ),
-    responses((status = 200, description = "It is cancelled.", body = CancelledOut), Refusals)
+    responses((status = 200, description = "It is cancelled.", body = CancelResponse), Refusals)
 )]
 pub(crate) async fn cancel_timer(
     State(app): State<App>,
@@ -38,10 +39,5 @@ pub(crate) async fn cancel_timer(
             answer: Answer::Brief,
         })
         .await?;
-    match outcome {
-        Outcome::Cancelled { attempts, maybe_delivered, already } => {
-            answer::ok(&CancelledOut::new(Cancelled { attempts, maybe_delivered, already }))
-        }
-        other => super::changed(other, Asked::Cancel, app.budget().share()).await,
-    }
+    answer::ok(&messages::cancelled(&outcome, "")?)
 }

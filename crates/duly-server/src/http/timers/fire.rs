@@ -1,11 +1,11 @@
 //! `POST /v1/namespaces/{namespace}/timers/{id}/fire`: now instead of later.
 
 use axum::{extract::State, response::Response};
+use duly_api::Timer;
 use duly_store::{Answer, Command, Operation};
 
 use crate::{
     http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked},
-    wire::TimerOut,
 };
 
 /// Make a timer due now, or its next attempt.
@@ -18,7 +18,7 @@ use crate::{
         ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
     ),
     responses(
-        (status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = TimerOut),
+        (status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer),
         Refusals
     )
 )]

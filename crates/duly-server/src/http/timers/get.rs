@@ -1,11 +1,11 @@
 //! `GET /v1/namespaces/{namespace}/timers/{id}`.
 
 use axum::{extract::State, response::Response};
+use duly_api::{Timer, timer::Mark};
 use http::StatusCode;
 
 use crate::{
     http::{App, Problem, answer, body::aside, path::OfTimer, problem::Refusals, reading::Read},
-    wire::{TimerOut, timer::Mark},
 };
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -17,12 +17,12 @@ use crate::{
         ("namespace" = String, Path, description = "Name of the namespace"),
         ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
     ),
-    responses((status = 200, description = "The timer.", body = TimerOut), Refusals)
+    responses((status = 200, description = "The timer.", body = Timer), Refusals)
 )]
 pub(crate) async fn get_timer(State(app): State<App>, timer: OfTimer) -> Result<Response, Problem> {
     let Read { value, share, rest } = app.read_timer(timer.namespace, timer.id).await?;
     let written = move || {
-        let answer = answer::within(rest, StatusCode::OK, &TimerOut::new(&value, Mark::None));
+        let answer = answer::within(rest, StatusCode::OK, &Timer::new(&value, Mark::None));
         drop(value);
         answer
     };

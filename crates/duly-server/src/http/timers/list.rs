@@ -3,9 +3,12 @@
 mod stream;
 
 use axum::{extract::State, response::Response};
+use duly_api::{
+    ListResponse, Time, Timer, View, Words as _, number::within, timer::Mark,
+};
 use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
 use duly_store::{
-    Page,
+    Page, TimerView,
     query::{ListRequest, ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
@@ -21,11 +24,10 @@ use crate::{
         reading::Read,
         text::Text,
     },
-    wire::{Integer, Time, TimeOut, TimerOut, TimersOut, timer::Mark},
 };
 
 /// Timers of a page that does not say how many.
-const LIMIT_DEFAULT: u64 = 100;
+const LIMIT_DEFAULT: u32 = 100;
 
 /// Timers in (due time, id) order.
 ///
@@ -44,12 +46,13 @@ const LIMIT_DEFAULT: u64 = 100;
         ("due_to" = Option<String>, Query, description = "Due before this"),
         ("id_prefix" = Option<String>, Query, description = "Id begins with this"),
         ("tag" = Option<String>, Query, description = "Has this tag"),
+        ("view" = Option<View>, Query, description = "`full` (default), or `summary`: without payload, headers and history"),
         ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same filters")
     ),
     responses(
         (status = 200, description = "A page, or all of them as lines.", content(
-            (TimersOut = "application/json"),
+            (ListResponse = "application/json"),
             (String = "application/x-ndjson")
         )),
         Refusals
@@ -61,19 +64,20 @@ pub(crate) async fn list_timers(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let known = ["state", "due_from", "due_to", "id_prefix", "tag", "limit", "cursor"];
+    let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
+    let view = view(query.get("view"))?;
     let filter = go_on(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
-        return stream::answer(app, request, filter).await;
+        return stream::answer(app, request, filter, view).await;
     }
     let is_searched = request.is_searched();
     let Read { value: mut page, share, rest } = app.read_page(request).await?;
     let text = aside(share.bytes(), move || {
         let mut text = Text::new(rest);
         text.raw(r#"{"timers":["#)?;
-        let shown = text.items(page.timers.iter().map(|view| TimerOut::new(view, Mark::None)))?;
+        let shown = text.items(page.timers.iter().map(|timer| shown(timer, view)))?;
         cut(&mut page, shown);
         end_page(&mut text, &page, filter)?;
         if is_searched {
@@ -81,7 +85,7 @@ pub(crate) async fn list_timers(
             text.value(&page.examined)?;
             if let Some(up_to) = up_to(&page) {
                 text.raw(r#","up_to":"#)?;
-                text.value(&TimeOut(up_to))?;
+                text.value(&Time::from(up_to))?;
             }
         }
         text.raw("}")?;
@@ -119,12 +123,22 @@ pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<F
 }
 
 /// How many timers a page may have.
-pub(crate) fn page_limit(limit: Option<Integer>) -> Result<usize, Invalid> {
-    let limit = match limit {
-        Some(limit) => limit.within("limit", 1, PAGE_MAX as u64)?,
-        None => LIMIT_DEFAULT,
-    };
-    Ok(usize::try_from(limit).unwrap_or(PAGE_MAX))
+pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
+    let limit = usize::try_from(limit.unwrap_or(LIMIT_DEFAULT)).unwrap_or(usize::MAX);
+    within("limit", limit, 1, PAGE_MAX)
+}
+
+/// Returns a timer of a list.
+pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
+    match view {
+        View::Summary => Timer::summary(timer),
+        View::Full | View::Unspecified => Timer::new(timer, Mark::None),
+    }
+}
+
+fn view(text: Option<&str>) -> Result<View, Invalid> {
+    let Some(text) = text else { return Ok(View::Full) };
+    View::parse(text).ok_or_else(|| Invalid::new("view", text, "full or summary"))
 }
 
 /// Returns the cursor of the page behind this one.
@@ -148,18 +162,8 @@ fn wants_lines(headers: &HeaderMap) -> bool {
 }
 
 fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Invalid> {
-    let time = |name: &str| {
-        query
-            .get(name)
-            .map(|text| {
-                let time = match text.parse() {
-                    Ok(number) => Time::Bare(number),
-                    Err(_) => Time::Text(text.to_owned()),
-                };
-                time.check(name)
-            })
-            .transpose()
-    };
+    let time =
+        |name: &str| query.get(name).map(|text| Time::of_query(text).check(name)).transpose();
     Ok(ListRequest {
         namespace,
         state: state(query.get("state"))?,

@@ -1,11 +1,15 @@
 //! `PATCH /v1/namespaces/{namespace}/timers/{id}`: change a pending timer.
 
 use axum::{extract::State, response::Response};
+use duly_api::{
+    Reschedule, Source, Timer,
+    json::{self, Nulls},
+    schedule::IdIn,
+};
 use duly_store::{Answer, Command, Operation};
 
 use crate::{
     http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals, refused::Asked},
-    wire::{PatchIn, TimerOut, json, patch::IdIn},
 };
 
 /// Change a pending timer: absent keeps, `null` resets, a value replaces whole.
@@ -17,8 +21,8 @@ use crate::{
         ("namespace" = String, Path, description = "Name of the namespace"),
         ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
     ),
-    request_body(content = PatchIn, content_type = "application/json"),
-    responses((status = 200, description = "The timer as it is now.", body = TimerOut), Refusals)
+    request_body(content = Reschedule, content_type = "application/json"),
+    responses((status = 200, description = "The timer as it is now.", body = Timer), Refusals)
 )]
 pub(crate) async fn reschedule_timer(
     State(app): State<App>,
@@ -26,7 +30,11 @@ pub(crate) async fn reschedule_timer(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (change, mut share) =
-        body.read_held(|text| Ok(json::parse_body::<PatchIn>(text)?.check(IdIn::Path)?)).await?;
+        body.read_held(|text| {
+            let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
+            Ok(change.check(Source::Json, IdIn::Path)?)
+        })
+        .await?;
     app.check_patch(&change.patch)?;
     let command = Command {
         namespace: timer.namespace,

@@ -1,6 +1,7 @@
 //! `POST /v1/namespaces/{namespace}/timers`: schedule.
 
 use axum::{extract::State, response::Response};
+use duly_api::{Schedule, Source, Timer, json, timer::Mark};
 use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
@@ -9,7 +10,6 @@ use crate::{
         App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
         trace,
     },
-    wire::{ScheduleIn, TimerOut, json, timer::Mark},
 };
 
 /// Schedule a timer.
@@ -20,10 +20,10 @@ use crate::{
     path = "/v1/namespaces/{namespace}/timers",
     tag = "timers",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = ScheduleIn, content_type = "application/json"),
+    request_body(content = Schedule, content_type = "application/json"),
     responses(
-        (status = 201, description = "The timer was made.", body = TimerOut),
-        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = TimerOut),
+        (status = 201, description = "The timer was made.", body = Timer),
+        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer),
         Refusals
     )
 )]
@@ -36,7 +36,8 @@ pub(crate) async fn schedule_timer(
     let reader = app.clone();
     let ((mut schedule, if_exists), mut share) = body
         .read_held(move |text| {
-            let checked = json::parse_body::<ScheduleIn>(text)?.check(|| reader.make_id())?;
+            let schedule: Schedule = json::parse_body(text)?;
+            let checked = schedule.check(Source::Json, || reader.make_id())?;
             reader.check_schedule(&checked.0)?;
             Ok(checked)
         })

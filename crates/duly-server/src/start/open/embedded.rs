@@ -18,7 +18,8 @@ use duly_store_embedded::{
 use tokio::{sync::watch, task};
 
 use super::{StartError, directory as place};
-use crate::{config::Config, http::Awaited, start::options, wire::health::RecoveryOut};
+use crate::{config::Config, http::Awaited, start::options};
+use duly_api::cluster::Recovery;
 
 /// An opening that takes no longer is not logged, and a longer one is this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
@@ -98,7 +99,7 @@ impl Teller {
             tracing::info!("{sentence}");
         }
         let OpenProgress { what, bytes_done, bytes_total } = how_far;
-        let progress = Some(RecoveryOut { what, bytes_done, bytes_total });
+        let progress = Some(Recovery { what, bytes_done, bytes_total });
         self.waits_for.send_replace(Awaited { sentence, progress });
     }
 }

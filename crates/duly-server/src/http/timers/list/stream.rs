@@ -10,11 +10,12 @@ use std::{collections::VecDeque, convert::Infallible};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use duly_api::{View, timer::ListEnd};
 use duly_core::{Code, Millis, error_code::Retry};
 use duly_store::query::ListRequest;
 use futures::stream;
 
-use super::cut;
+use super::{cut, shown};
 use crate::{
     http::{
         App, Problem,
@@ -24,10 +25,6 @@ use crate::{
         lines::{ndjson, write_line},
         reading::Read,
         text::Text,
-    },
-    wire::{
-        TimerOut,
-        timer::{ListEndOut, Mark},
     },
 };
 
@@ -39,10 +36,11 @@ pub(super) async fn answer(
     app: App,
     request: ListRequest,
     filter: Filter,
+    view: View,
 ) -> Result<Response, Problem> {
     let (timers, examined, over) = (0, 0, false);
     let ready = VecDeque::new();
-    let mut listing = Listing { app, request, filter, timers, examined, over, ready };
+    let mut listing = Listing { app, request, filter, view, timers, examined, over, ready };
     listing.page().await?;
     let chunks = stream::unfold(listing, |mut listing| async move {
         let chunk = listing.next().await?;
@@ -55,6 +53,7 @@ struct Listing {
     app: App,
     request: ListRequest,
     filter: Filter,
+    view: View,
     timers: u64,
     examined: u64,
     over: bool,
@@ -70,7 +69,7 @@ impl Listing {
                 self.over = true;
                 let after = self.request.after.clone();
                 let cursor = after.map(|at| Cursor::new(at, self.filter).to_string());
-                let last = ListEndOut::Stopped { cursor, error: problem.into_body() };
+                let last = ListEnd::Stopped { cursor, error: problem.into_body() };
                 self.ready = self.last(&last);
             }
         }
@@ -78,7 +77,7 @@ impl Listing {
     }
 
     /// A line of few bytes, for which there is always room.
-    fn last(&self, last: &ListEndOut) -> VecDeque<Bytes> {
+    fn last(&self, last: &ListEnd) -> VecDeque<Bytes> {
         let mut text = Vec::new();
         write_line(&mut text, last);
         let share = self.app.budget().take_anyway(text.len());
@@ -94,37 +93,38 @@ impl Listing {
         let Read { value: mut page, share, rest } =
             self.app.read_page(self.request.clone()).await?;
         self.examined += page.examined;
+        let view = self.view;
         let written = aside(share.bytes(), move || {
             let mut text = Text::new(rest);
-            let mut shown = 0;
-            for view in &page.timers {
-                match text.line(&TimerOut::new(view, Mark::None)) {
-                    Ok(()) => shown += 1,
-                    Err(problem) if shown == 0 => return Err(problem),
+            let mut count = 0;
+            for timer in &page.timers {
+                match text.line(&shown(timer, view)) {
+                    Ok(()) => count += 1,
+                    Err(problem) if count == 0 => return Err(problem),
                     Err(_) => break,
                 }
             }
-            cut(&mut page, shown);
+            cut(&mut page, count);
             let next = page.next.take();
             drop((page, share));
-            Ok((text, shown, next))
+            Ok((text, count, next))
         });
-        let (text, shown, next) = written.await?;
-        self.timers += shown as u64;
+        let (text, count, next) = written.await?;
+        self.timers += count as u64;
         self.ready = text.into_parts();
         match next {
             Some(position) => {
                 if self.request.is_searched() {
                     let up_to = position.due_at.into();
                     let cursor = Cursor::new(position.clone(), self.filter).to_string();
-                    let progress = ListEndOut::Progress { examined: self.examined, up_to, cursor };
+                    let progress = ListEnd::Progress { examined: self.examined, up_to, cursor };
                     self.ready.extend(self.last(&progress));
                 }
                 self.request.after = Some(position);
             }
             None => {
                 self.over = true;
-                self.ready.extend(self.last(&ListEndOut::Summary { timers: self.timers }));
+                self.ready.extend(self.last(&ListEnd::Summary { timers: self.timers }));
             }
         }
         Ok(())

@@ -1,0 +1,266 @@
+//! Messages of the public model, made of the values of store and node.
+//!
+//! Both HTTP and gRPC respond with these. What a value of the core looks like stands in `duly-api`.
+
+use std::time;
+
+use duly_api::{
+    Bucket, CancelResponse, Duration, FallbackState, Firing, Lane, Namespace, NamespaceForecast,
+    NamespaceStats, OperationResult, PushLane, RepairNamespaceResponse, Time, Timer, Totals,
+    cluster::{BackupMade, RepairedShard},
+    moved::{ExportedNamespace, ImportResult},
+    timer::Mark,
+};
+use duly_core::{Millis, destination::LaneKey, limits::Limits, shard::ShardId};
+use duly_node::{FallbackLoad, LaneLoad};
+use duly_store::{Forecast, Outcome, Repaired, Stats, namespaces};
+use duly_store_embedded::backup::BackupReport;
+
+use crate::http::{Problem, refused::Asked};
+
+/// Returns a namespace as a response shows it.
+pub(crate) fn namespace(namespace: &namespaces::Namespace) -> Namespace {
+    Namespace {
+        paused: namespace.paused,
+        resumes_at: namespace.resumes_at.map(Time::from),
+        created_at: Some(namespace.created_at.into()),
+        updated_at: Some(namespace.updated_at.into()),
+        ..Namespace::new(namespace.name.as_str(), &namespace.settings)
+    }
+}
+
+/// Returns a namespace as another server creates it.
+pub(crate) fn exported(found: &namespaces::Namespace) -> ExportedNamespace {
+    let shown = namespace(found);
+    ExportedNamespace {
+        name: shown.name,
+        paused: shown.paused,
+        resumes_at: shown.resumes_at,
+        settings: duly_api::NamespaceSettings::exported(&found.settings),
+        signing_secret_fingerprints: shown.signing_secret_fingerprints,
+    }
+}
+
+/// Returns the result of a repair of a namespace.
+pub(crate) fn repaired(repaired: &namespaces::Repaired) -> RepairNamespaceResponse {
+    RepairNamespaceResponse {
+        namespace: Some(namespace(&repaired.namespace)),
+        restored: repaired.restored,
+        pending_lost: repaired.pending_lost,
+        dead_lost: repaired.dead_lost,
+    }
+}
+
+/// Returns the result of a repair of a shard.
+pub(crate) fn repaired_shard(shard: ShardId, repaired: Repaired) -> RepairedShard {
+    let (outcome, behind_ms, namespaces) = match repaired {
+        Repaired::Nothing => ("nothing", None, None),
+        Repaired::Confirmed { behind } => ("confirmed", Some(behind.ms()), None),
+        Repaired::Restored { namespaces } => ("restored", None, Some(namespaces)),
+    };
+    RepairedShard { shard: shard.0, outcome, behind_ms, namespaces }
+}
+
+/// Returns a backup that was made.
+pub(crate) fn backup(report: BackupReport) -> BackupMade {
+    let BackupReport { path, files, bytes, lsn, .. } = report;
+    BackupMade { path: path.display().to_string(), bytes, files, lsn }
+}
+
+/// Returns a firing that is handed out.
+pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
+    Firing {
+        token: firing.token.to_string(),
+        delivery_id: firing.delivery_id.to_string(),
+        id: firing.id.as_str().to_owned(),
+        occurrence: firing.occurrence,
+        attempt: firing.attempt,
+        due_at: Some(firing.due_at.into()),
+        leased_until: firing.leased_until.map(Time::from),
+        slot_key: firing.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+        ..Firing::default()
+    }
+    .carrying(firing.payload.as_ref(), &firing.headers)
+}
+
+/// Returns the timer that an operation found, made or changed.
+///
+/// # Errors
+/// The refusal; `path` is the operation's place in the request, in front of a field at fault.
+pub(crate) fn timer(asked: Asked, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
+    let (view, mark) = match outcome {
+        Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
+            (view, Mark::None)
+        }
+        Outcome::Existing(view) => (view, Mark::Existing),
+        Outcome::Replaced(view) => (view, Mark::Replaced),
+        other => return Err(refused(asked, other, path)),
+    };
+    Ok(Timer::new(view, mark))
+}
+
+/// Returns the response to a cancel.
+///
+/// # Errors
+/// As [`timer`].
+pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse, Problem> {
+    match outcome {
+        Outcome::Cancelled { attempts, maybe_delivered, already } => {
+            Ok(CancelResponse::new(*attempts, *maybe_delivered, *already))
+        }
+        other => Err(refused(Asked::Cancel, other, path)),
+    }
+}
+
+/// Returns the result of one operation of a batch.
+pub(crate) fn result(asked: Asked, outcome: &Outcome, path: &str) -> OperationResult {
+    let result = if asked == Asked::Cancel {
+        cancelled(outcome, path)
+            .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
+    } else {
+        timer(asked, outcome, path).map(|it| OperationResult {
+            timer: Some(Box::new(it)),
+            ..OperationResult::default()
+        })
+    };
+    result.unwrap_or_else(refusal)
+}
+
+/// Returns the result of an operation that was refused.
+pub(crate) fn refusal(problem: Problem) -> OperationResult {
+    OperationResult { error: Some(problem.into_body()), ..OperationResult::default() }
+}
+
+/// Returns the result of one timer of an import.
+pub(crate) fn imported(outcome: &Outcome, path: &str) -> ImportResult {
+    match outcome {
+        Outcome::Created(_) => ImportResult { imported: Some(true), ..ImportResult::default() },
+        Outcome::Existing(view) => ImportResult {
+            existing: Some(true),
+            state: Some(view.state.as_str()),
+            ..ImportResult::default()
+        },
+        other => not_imported(refused(Asked::Import, other, path)),
+    }
+}
+
+/// Returns the result of a timer of an import that was refused.
+pub(crate) fn not_imported(problem: Problem) -> ImportResult {
+    ImportResult { error: Some(problem.into_body()), ..ImportResult::default() }
+}
+
+/// Returns the problem of an operation that was not carried out.
+pub(crate) fn refused(asked: Asked, outcome: &Outcome, path: &str) -> Problem {
+    match outcome {
+        Outcome::Refused(refusal) => Problem::refused(refusal.clone(), asked, path),
+        Outcome::Failed(failure) => failure.clone().into(),
+        other => {
+            // Its kind alone: a whole outcome holds payload and headers.
+            tracing::error!(kind = kind(other), "the store returned another kind of outcome");
+            Problem::fault("an outcome of another kind")
+        }
+    }
+}
+
+const fn kind(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Created(_) => "created",
+        Outcome::Existing(_) => "existing",
+        Outcome::Replaced(_) => "replaced",
+        Outcome::Changed(_) => "changed",
+        Outcome::Unchanged(_) => "unchanged",
+        Outcome::Cancelled { .. } => "cancelled",
+        Outcome::Purged => "purged",
+        Outcome::Refused(_) => "refused",
+        Outcome::Failed(_) => "failed",
+    }
+}
+
+/// Returns the counts of a namespace, with the state of its push lanes and of its fallback, if it has one.
+pub(crate) fn stats(
+    stats: Stats,
+    loads: &[LaneLoad],
+    fallback: Option<FallbackLoad>,
+    limits: &Limits,
+) -> NamespaceStats {
+    let push = |key: &LaneKey| loads.iter().find(|load| load.key == *key).map(push_lane);
+    let lanes = stats.lanes.iter().map(|lane| Lane {
+        lane: lane.key.label().to_owned(),
+        due: lane.due,
+        retry_due: lane.retry_due,
+        in_flight: lane.in_flight,
+        push: push(&lane.key),
+    });
+    let totals = stats.totals;
+    NamespaceStats {
+        scheduled: stats.scheduled,
+        due: stats.due,
+        in_flight: stats.in_flight,
+        retrying: stats.retrying,
+        dead: stats.dead,
+        pending: stats.pending(),
+        pending_bytes: stats.pending_bytes,
+        retained: stats.retained,
+        next_due_at: stats.next_due_at.map(Time::from),
+        oldest_due_at: stats.oldest_due_at.map(Time::from),
+        paused: stats.paused,
+        dead_letters_full: stats.dead >= limits.max_dead,
+        lanes: lanes.collect(),
+        fallback: fallback.map(|load| FallbackState {
+            breaker: load.breaker.as_str().to_owned(),
+            failures_in_a_row: load.failures,
+            next_probe_in_ms: load.next_probe_in.map(ms),
+        }),
+        totals: Some(Totals {
+            scheduled: totals.scheduled,
+            fired: totals.fired,
+            delivered: totals.delivered,
+            failed: totals.failed,
+            cancelled: totals.cancelled,
+            rescheduled: totals.rescheduled,
+            dead: totals.dead,
+        }),
+    }
+}
+
+fn push_lane(load: &LaneLoad) -> PushLane {
+    PushLane {
+        state: load.state.as_str().to_owned(),
+        attempts_in_flight: load.in_flight as u64,
+        retries_in_flight: load.retries_in_flight as u64,
+        in_flight_max: load.cap.map(|cap| cap as u64),
+        per_second_max: load.per_second,
+        backlog: load.backlog as u64,
+        breaker: load.breaker.as_str().to_owned(),
+        diverted: load.diverted,
+        failures_in_a_row: load.failures,
+        next_probe_in_ms: load.next_probe_in.map(ms),
+    }
+}
+
+/// Returns whole milliseconds.
+pub(crate) fn ms(time: time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns a forecast.
+pub(crate) fn forecast(forecast: Forecast) -> NamespaceForecast {
+    let pending = forecast.pending();
+    let (from, bucket) = (forecast.from, forecast.bucket);
+    let buckets = (0_u64..).zip(forecast.buckets).map(|(number, due)| {
+        let after = Millis::from_ms(bucket.ms().saturating_mul(number));
+        Bucket { from: Some(from.saturating_add(after).into()), due }
+    });
+    NamespaceForecast {
+        now: Some(forecast.now.into()),
+        bucket: Some(Duration::from(bucket)),
+        overdue: forecast.overdue,
+        in_flight: forecast.in_flight,
+        buckets: buckets.collect(),
+        later: forecast.later,
+        pending,
+    }
+}
+
+#[cfg(test)]
+mod tests;
