@@ -11,14 +11,14 @@
 //! `target/`; that needs `python3` with its `venv` and, the first time, a network.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::process::{self, Outcome, Profile};
+use crate::server::Server;
+use crate::venv;
 
 /// The tool, and the version whose checks are known to be content.
 const TOOL: &str = "schemathesis";
@@ -58,8 +58,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 
 /// Attacks a fresh server of this binary.
 pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
-    let tool = install()?;
-    let server = Server::start(duly)?;
+    let tool = tool_env()?.join("bin/st");
+    let server = Server::start(duly, &directory(), None)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
     let config = directory().join("names.toml");
     fs::write(&config, CONFIG).context("cannot write target/fuzz-http/names.toml")?;
@@ -102,82 +102,7 @@ fn directory() -> PathBuf {
     process::root().join("target/fuzz-http")
 }
 
-/// Where the tool is; installed if it is not there.
-fn install() -> Result<PathBuf> {
-    let place = directory().join(format!("{TOOL}-{VERSION}"));
-    let tool = place.join("bin/st");
-    if tool.exists() {
-        return Ok(tool);
-    }
-    fs::create_dir_all(directory()).context("cannot make target/fuzz-http")?;
-    let venv =
-        || process::run(process::program("python3").args(["-m", "venv", "--clear"]).arg(&place));
-    if venv().ok() != Some(Outcome::Passed) {
-        // Debian keeps it in a package of its own; as root, as in a container, it can be had.
-        println!("no venv: trying apt-get install python3-venv");
-        let install = ["install", "-y", "--no-install-recommends", "python3-venv"];
-        process::run(process::program("apt-get").args(install)).ok();
-        if venv()? == Outcome::Failed {
-            bail!("python3 makes no virtual environment: install it (Debian: python3-venv)");
-        }
-    }
-    let package = format!("{TOOL}=={VERSION}");
-    let mut pip = process::program(place.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", &package]);
-    if process::run(&mut pip)? == Outcome::Failed {
-        fs::remove_dir_all(&place).ok();
-        bail!("{package} cannot be installed: is there a network?");
-    }
-    Ok(tool)
-}
-
-/// A server with nothing in it; killed when dropped.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(duly: &Path) -> Result<Self> {
-        let data = directory().join("data");
-        if data.exists() {
-            fs::remove_dir_all(&data).context("cannot remove target/fuzz-http/data")?;
-        }
-        let mut command = process::program(duly);
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(&data)
-            .env("DULY_STORE__MIN_FREE_BYTES", "0")
-            .env("DULY_STORE__MIN_FREE_PERCENT", "0")
-            .env("DULY_STORE__SEGMENT_BYTES", "16MiB")
-            .env("DULY_LOG__LEVEL", "error")
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().context("cannot start duly")?;
-        let output = child.stdout.take().context("the child has no standard output")?;
-        let mut server = Self { child, address: String::new() };
-        for line in BufReader::new(output).lines() {
-            let line = line?;
-            if let Some(address) = line.split_whitespace().find(|word| word.starts_with("http://"))
-            {
-                server.address = address.trim_end_matches('/').to_owned();
-                return Ok(server);
-            }
-        }
-        bail!("duly ended before it listened");
-    }
-
-    /// Ends it; one that ended by itself is a fault.
-    fn stop(mut self) -> Result<()> {
-        match self.child.try_wait()? {
-            Some(status) => bail!("duly ended while it was attacked: {status}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+/// The virtual environment of the tool; made if it is not there.
+fn tool_env() -> Result<PathBuf> {
+    venv::install(&directory().join(format!("{TOOL}-{VERSION}")), &format!("{TOOL}=={VERSION}"))
 }

@@ -11,18 +11,22 @@
 mod bench;
 mod ci;
 mod cli_docs;
+mod clients;
 mod contract;
 mod deps;
 mod fuzz_http;
 mod hidden;
+mod http_docs;
 mod openapi;
 mod planted;
 mod process;
 mod proto;
+mod server;
 mod steps;
 mod test;
 mod tidy;
 mod torture;
+mod venv;
 
 use std::process::ExitCode;
 
@@ -52,6 +56,8 @@ enum Command {
     Planted(planted::Options),
     /// Attack every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
+    /// Generate clients from the OpenAPI document, and call every operation with each.
+    Clients,
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
@@ -67,6 +73,8 @@ enum Command {
     Contract,
     /// Regenerate docs/reference/cli.md.
     CliDocs,
+    /// Regenerate the routes of docs/reference/http.md, and record examples that do not fit.
+    HttpDocs,
     /// Regenerate the code of the gRPC interface from its .proto files.
     Proto,
 }
@@ -84,6 +92,7 @@ fn main() -> ExitCode {
         Command::Torture(forwarded) => torture::run(&forwarded.args),
         Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
+        Command::Clients => clients::run(),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         Command::Ci => ci::run(),
         Command::Deps(options) => deps::run(&options),
@@ -91,6 +100,7 @@ fn main() -> ExitCode {
         Command::Openapi => openapi::run(),
         Command::Contract => contract::run(),
         Command::CliDocs => cli_docs::run(),
+        Command::HttpDocs => http_docs::run(),
         Command::Proto => proto::run(),
     };
     match outcome {

@@ -1,14 +1,20 @@
 //! `cargo xtask test`: the test command.
 //!
 //! On a machine with Rust, git, a C compiler and python3 it needs nothing else: cargo fetches the
-//! crates, pip the HTTP fuzzer, apt-get the programs that tests of the guide start, and the servers
+//! crates, pip the HTTP fuzzer, pip and npm the generators of clients, apt-get the programs that tests of the guide start, and the servers
 //! under test are built here. It builds `duly` and tells the end-to-end tests where it is
 //! (`DULY_BIN`), runs every test of the workspace, doc tests included, and those of the Redis store
-//! once more on Valkey where that can be had. Then it attacks the HTTP interface as its OpenAPI
-//! document describes it, and kills a release build with -9 for a minute, and three nodes on a
-//! Redis Cluster in network namespaces, which takes root: without it that run is skipped by name,
-//! and in CI that is a failure. The last line is `N passed, N failed`, over all test binaries, with
-//! the fuzzer and each torture run as one more test; the exit code is 1 when anything failed.
+//! once more on Valkey where that can be had. Then it
+//!
+//! - runs the examples of the HTTP reference against a server,
+//! - generates clients from the OpenAPI document, and calls every operation with each,
+//! - attacks the HTTP interface as its OpenAPI document describes it,
+//! - kills a release build with -9 for a minute,
+//! - and three nodes on a Redis Cluster in network namespaces, which takes root: without it that run
+//!   is skipped by name, and in CI that is a failure.
+//!
+//! The last line is `N passed, N failed`, over all test binaries, with each of these as one more
+//! test; the exit code is 1 when anything failed.
 //!
 //! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
 //! one failure, so that "0 failed" is never printed over a run that was not whole.
@@ -28,7 +34,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::clients;
 use crate::fuzz_http;
+use crate::http_docs;
 use crate::process::{self, DULY_BIN, Outcome, Profile};
 use crate::steps::Steps;
 use crate::torture;
@@ -97,12 +105,17 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
         None
     };
     let valkey = "the tests of the Redis store on Valkey";
+    let page = "the examples of the HTTP reference";
     let fuzz_http::Options { seed, examples, .. } = SHORT_FUZZ;
     let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
     let torture = format!("torture {}", SHORT_TORTURE.join(" "));
     let nodes_torture = format!("torture {}", SHORT_NODES_TORTURE.join(" "));
     if let Some(why) = left_out {
         println!("==> {valkey}: {why}");
+        println!("==> {page}: {why}");
+        for language in &clients::LANGUAGES {
+            println!("==> the generated {} client: {why}", language.name);
+        }
         println!("==> {fuzz}: {why}");
         println!("==> {torture}: {why}");
         println!("==> {nodes_torture}: {why}");
@@ -120,6 +133,11 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
             })?;
         }
         Err(why) => eprintln!("SKIPPED: {valkey}: {why:#}"),
+    }
+    tally.add(steps.run(page, || http_docs::check(duly))?);
+    for language in &clients::LANGUAGES {
+        let step = format!("the generated {} client", language.name);
+        tally.add(steps.run(&step, || language.check(duly))?);
     }
     tally.add(steps.run(&fuzz, || fuzz_http::attack(&SHORT_FUZZ, duly))?);
     tally.add(steps.run(&torture, short_torture)?);

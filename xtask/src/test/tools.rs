@@ -19,12 +19,14 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 7] = [
+const TOOLS: [Tool; 9] = [
     Tool { name: "bash", package: "bash" },
     Tool { name: "curl", package: "curl" },
     Tool { name: "python3", package: "python3" },
     Tool { name: "tzdata", package: "tzdata" },
     Tool { name: "node", package: "nodejs" },
+    Tool { name: "npm", package: "npm" },
+    Tool { name: "ruby", package: "ruby" },
     Tool { name: "javac", package: "default-jdk-headless" },
     Tool { name: "redis-server", package: "redis-server" },
 ];

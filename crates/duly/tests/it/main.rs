@@ -12,6 +12,7 @@ mod memory;
 mod moving;
 mod namespaces;
 mod opening;
+mod page_client;
 mod pages;
 mod pipes;
 mod pull;

@@ -1,0 +1,61 @@
+//! The JSON form of every operation: the document without streams of lines.
+//!
+//! Generators of clients know one media type for a body. Of an operation that also takes
+//! `application/x-ndjson` this leaves out that media type, and the parameter `results`, which the
+//! server refuses beside a body of JSON.
+
+use serde_json::Value;
+
+/// The media type of a stream of lines.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Removes the streams of lines.
+pub(super) fn reduce(document: &mut Value) {
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(|all| all.values_mut());
+    for operation in paths.flat_map(|path| path.as_object_mut()).flat_map(|all| all.values_mut()) {
+        if let Some(content) = operation.pointer_mut("/requestBody/content")
+            && remove_lines(content)
+            && let Some(parameters) = operation["parameters"].as_array_mut()
+        {
+            parameters.retain(|parameter| parameter["name"] != "results");
+        }
+        for (_, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+            response.get_mut("content").map(remove_lines);
+        }
+    }
+}
+
+fn remove_lines(content: &mut Value) -> bool {
+    content.as_object_mut().is_some_and(|content| content.remove(NDJSON).is_some())
+}
+
+/// The operations of the document.
+pub(super) fn operations(document: &Value) -> impl Iterator<Item = &Value> {
+    let paths = document["paths"].as_object().into_iter().flat_map(|all| all.values());
+    paths.filter_map(Value::as_object).flat_map(|path| path.values())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_streams_of_lines_are_left_out() {
+        let body = serde_json::json!({"content": {"application/json": {}, NDJSON: {}}});
+        let parameters = serde_json::json!([{"name": "namespace"}, {"name": "results"}]);
+        let operation = serde_json::json!({
+            "operationId": "batch",
+            "parameters": parameters,
+            "requestBody": body,
+            "responses": {"200": body, "204": {}},
+        });
+        let mut document = serde_json::json!({"paths": {"/batch": {"post": operation}}});
+        reduce(&mut document);
+        let batch = operations(&document).next().unwrap();
+        assert_eq!(batch["parameters"], serde_json::json!([{"name": "namespace"}]));
+        let json = serde_json::json!({"application/json": {}});
+        assert_eq!(batch["requestBody"]["content"], json);
+        assert_eq!(batch["responses"]["200"]["content"], json);
+        assert_eq!(batch["responses"]["204"], serde_json::json!({}));
+    }
+}

@@ -1,0 +1,316 @@
+//! The examples of the HTTP reference: requests with the responses of a real server, in one file.
+//!
+//! 1. The examples run in the order of the file, each on the state that those before it left.
+//! 2. A response fits if status, media type and JSON are as recorded. Times, tokens, ids that the
+//!    server makes and sizes may differ.
+//! 3. A value that differs is replaced in the requests behind it: a recorded token stands for the
+//!    token of this run.
+//!
+//! An example begins with `=== operation`, a line of method and path, and the body of the request.
+//! `--- status media-type` begins the response. `=== setup` is sent and not shown.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::json;
+use crate::server::{Request, Response};
+
+/// The operation of an example that only prepares others.
+const SETUP: &str = "setup";
+/// The line that stands for the rest of a long response.
+const CUT: &str = "…";
+/// Lines of a response that are shown of text, or of JSON that is longer than [`JSON_LINES_MAX`].
+const LINES_SHOWN: usize = 12;
+/// Lines of JSON that are shown whole.
+const JSON_LINES_MAX: usize = 120;
+
+/// Members whose value may differ from run to run.
+const VOLATILE: [&str; 12] = [
+    "bytes",
+    "cursor",
+    "delivery_id",
+    "files",
+    "heartbeat_age_ms",
+    "incarnation",
+    "lsn",
+    "member_id",
+    "pending_bytes",
+    "request_hash",
+    "token",
+    "version",
+];
+
+/// One request and its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Example {
+    /// The `operationId`, or [`SETUP`].
+    pub(super) operation: String,
+    /// The method.
+    pub(super) method: String,
+    /// Path and query.
+    pub(super) path: String,
+    /// The body of the request; empty for none.
+    pub(super) body: String,
+    /// The status of the response.
+    pub(super) status: u16,
+    /// The media type of the response; empty if it has no body.
+    pub(super) content_type: String,
+    /// The body of the response as it is shown.
+    pub(super) response: String,
+}
+
+/// Reads the file.
+pub(super) fn parse(text: &str) -> Result<Vec<Example>> {
+    let examples = text.split("\n=== ").skip(1);
+    examples.map(|text| one(text).with_context(|| format!("in the example `{text}`"))).collect()
+}
+
+fn one(text: &str) -> Result<Example> {
+    let (operation, rest) = text.split_once('\n').context("no request")?;
+    let (request, response) = rest.split_once("\n--- ").context("no line `--- status`")?;
+    let (line, body) = request.split_once('\n').unwrap_or((request, ""));
+    let (method, path) = line.split_once(' ').context("no method and path")?;
+    let (head, response) = response.split_once('\n').unwrap_or((response, ""));
+    let (status, content_type) = head.split_once(' ').unwrap_or((head, ""));
+    Ok(Example {
+        operation: operation.to_owned(),
+        method: method.to_owned(),
+        path: path.to_owned(),
+        body: body.trim().to_owned(),
+        status: status.trim().parse().context("the status is no number")?,
+        content_type: content_type.trim().to_owned(),
+        response: response.trim().to_owned(),
+    })
+}
+
+/// Writes the file; `preface` are its lines in front of the first example.
+pub(super) fn print(preface: &str, examples: &[Example]) -> String {
+    let mut text = preface.trim_end().to_owned();
+    text.push('\n');
+    for example in examples {
+        let Example { operation, method, path, body, status, content_type, response } = example;
+        text.push_str(&format!("\n=== {operation}\n{method} {path}\n"));
+        for part in [body.as_str(), format!("--- {status} {content_type}").trim_end(), response] {
+            if !part.is_empty() {
+                text.push_str(&format!("{part}\n"));
+            }
+        }
+    }
+    text
+}
+
+/// What a run of all examples returned.
+pub(super) struct Run {
+    /// The examples; those that did not fit with the response of this run.
+    pub(super) examples: Vec<Example>,
+    /// What did not fit, a sentence each.
+    pub(super) misfits: Vec<String>,
+}
+
+/// Sends every request and compares every response.
+pub(super) fn run(
+    examples: &[Example],
+    mut send: impl FnMut(&Request<'_>) -> Result<Response>,
+) -> Result<Run> {
+    let mut fresh_of = BTreeMap::new();
+    let mut run = Run { examples: Vec::new(), misfits: Vec::new() };
+    for example in examples {
+        let mut recorded = example.clone();
+        let mut fresh = Example {
+            path: with_fresh(&example.path, &fresh_of),
+            body: with_fresh(&example.body, &fresh_of),
+            ..example.clone()
+        };
+        let Example { method, path, body, .. } = &fresh;
+        let response = send(&Request { method, path, body })?;
+        if example.operation == SETUP {
+            if response.status != example.status {
+                bail!("setup {method} {path}: {} {}", response.status, response.body);
+            }
+        } else {
+            fresh.status = response.status;
+            fresh.content_type = response.content_type;
+            fresh.response = shown(&response.body);
+            let parsed = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
+            learn("", &parsed(&example.response), &parsed(&fresh.response), &mut fresh_of);
+            if let Err(misfit) = fits(example, &fresh, &response.body) {
+                let Example { operation, method, path, .. } = example;
+                run.misfits.push(format!("{operation} ({method} {path}): {misfit}"));
+                recorded.content_type = fresh.content_type;
+                recorded.status = fresh.status;
+                recorded.response = with_recorded(&fresh.response, &fresh_of);
+            }
+        }
+        run.examples.push(recorded);
+    }
+    Ok(run)
+}
+
+fn with_fresh(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
+    fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(old, fresh))
+}
+
+/// The reverse: what was recorded before stays, so that a new recording changes little.
+fn with_recorded(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
+    fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(fresh, old))
+}
+
+/// The body as the page shows it.
+fn shown(body: &str) -> String {
+    let text = json::indented(body).unwrap_or_else(|| body.trim_end().to_owned());
+    let is_json = json::indented(body).is_some();
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() <= if is_json { JSON_LINES_MAX } else { LINES_SHOWN } {
+        return text;
+    }
+    format!("{}\n{CUT}", lines[..LINES_SHOWN].join("\n"))
+}
+
+/// Notes the strings that differ from run to run.
+fn learn(path: &str, old: &Value, new: &Value, fresh_of: &mut BTreeMap<String, String>) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            for (name, value) in old {
+                if let Some(fresh) = new.get(name) {
+                    learn(&format!("{path}.{name}"), value, fresh, fresh_of);
+                }
+            }
+        }
+        (Value::Array(old), Value::Array(new)) => {
+            for (i, (old, new)) in old.iter().zip(new).enumerate() {
+                learn(&format!("{path}[{i}]"), old, new, fresh_of);
+            }
+        }
+        (Value::String(old), Value::String(new)) if old != new && may_differ(path, old, new) => {
+            fresh_of.insert(old.clone(), new.clone());
+        }
+        _ => {}
+    }
+}
+
+/// Compares a response with the recorded one.
+fn fits(recorded: &Example, fresh: &Example, body: &str) -> std::result::Result<(), String> {
+    if (recorded.status, &recorded.content_type) != (fresh.status, &fresh.content_type) {
+        let Example { status, content_type, .. } = recorded;
+        let start: String = body.chars().take(300).collect();
+        return Err(format!(
+            "{} {}, recorded {status} {content_type}: {start}",
+            fresh.status, fresh.content_type
+        ));
+    }
+    let are_cut = recorded.response.ends_with(CUT) && fresh.response.ends_with(CUT);
+    if are_cut || recorded.response == fresh.response {
+        return Ok(());
+    }
+    let parsed = (serde_json::from_str(&recorded.response), serde_json::from_str(&fresh.response));
+    let (Ok(old), Ok(new)) = parsed else {
+        return Err(format!("`{}`, recorded `{}`", fresh.response, recorded.response));
+    };
+    compare("", &old, &new)
+}
+
+fn compare(path: &str, old: &Value, new: &Value) -> std::result::Result<(), String> {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) if old.keys().eq(new.keys()) => old
+            .iter()
+            .try_for_each(|(name, old)| compare(&format!("{path}.{name}"), old, &new[name])),
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            let pairs = old.iter().zip(new).enumerate();
+            pairs
+                .into_iter()
+                .try_for_each(|(i, (old, new))| compare(&format!("{path}[{i}]"), old, new))
+        }
+        (Value::String(old), Value::String(new)) if may_differ(path, old, new) => Ok(()),
+        (Value::Number(_), Value::Number(_)) if is_volatile(path) => Ok(()),
+        _ if old == new => Ok(()),
+        _ => Err(format!("`{path}` is {new}, recorded {old}")),
+    }
+}
+
+fn may_differ(path: &str, old: &str, new: &str) -> bool {
+    is_volatile(path)
+        || (is_time(old) && is_time(new))
+        || (is_node_name(path) && !old.is_empty() && !new.is_empty())
+}
+
+fn is_volatile(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or_default();
+    VOLATILE.contains(&name)
+}
+
+/// The name of a node is that of its machine.
+fn is_node_name(path: &str) -> bool {
+    path.starts_with(".nodes[") && path.ends_with("].name")
+}
+
+/// A time as the server writes it: `2030-01-31T12:00:00.000Z`.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 24 && bytes[10] == b'T' && bytes[23] == b'Z' && bytes[0].is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+Preface.
+
+=== lease
+POST /v1/lease
+{\"max\": 1}
+--- 200 application/json
+{\"token\": \"old\", \"at\": \"2026-01-01T00:00:00.000Z\", \"attempt\": 1}
+
+=== settle
+POST /v1/settle
+{\"token\": \"old\"}
+--- 204
+";
+
+    #[test]
+    fn the_file_is_printed_as_it_was_read() {
+        let examples = parse(FILE).unwrap();
+        assert_eq!((examples[0].path.as_str(), examples[1].status), ("/v1/lease", 204));
+        assert_eq!(print("Preface.\n", &examples), FILE);
+        assert!(parse("\n=== lease\nPOST /v1/lease\n").is_err());
+    }
+
+    fn run_with(leased: &str) -> (Vec<String>, Vec<String>, String) {
+        let mut bodies = Vec::new();
+        let run = run(&parse(FILE).unwrap(), |request| {
+            bodies.push(request.body.to_owned());
+            Ok(if request.path == "/v1/lease" {
+                let content_type = "application/json".to_owned();
+                Response { status: 200, content_type, body: leased.to_owned() }
+            } else {
+                Response { status: 204, content_type: String::new(), body: String::new() }
+            })
+        });
+        let run = run.unwrap();
+        (run.misfits, bodies, print("", &run.examples))
+    }
+
+    #[test]
+    fn volatile_values_fit_and_reach_later_requests() {
+        let fresh = r#"{"token":"new","at":"2027-01-01T00:00:00.000Z","attempt":1}"#;
+        let (misfits, bodies, printed) = run_with(fresh);
+        assert!(printed.ends_with(&FILE[10..]), "{printed}");
+        assert_eq!(misfits, Vec::<String>::new());
+        assert_eq!(bodies[1], "{\"token\": \"new\"}");
+    }
+
+    #[test]
+    fn another_value_or_member_does_not_fit() {
+        for (fresh, expected) in [
+            (r#"{"token":"new","at":"2027-01-01T00:00:00.000Z","attempt":2}"#, "`.attempt` is 2"),
+            (r#"{"token":"new","attempt":1}"#, "`` is"),
+        ] {
+            let (misfits, _, printed) = run_with(fresh);
+            assert!(misfits.len() == 1 && misfits[0].contains(expected), "{misfits:?}");
+            assert!(printed.contains("\"token\": \"old\""), "{printed}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Schemas of the document as types, limits and tables of fields.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::page::object;
+
+/// The named schemas of the document.
+pub(super) struct Schemas<'a> {
+    all: BTreeMap<&'a String, &'a Value>,
+    uses: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Schemas<'a> {
+    /// The schemas, with the number of references to each.
+    pub(super) fn of(document: &'a Value) -> Self {
+        let mut uses = BTreeMap::new();
+        count(document, &mut uses);
+        Self { all: object(&document["components"]["schemas"]).collect(), uses }
+    }
+
+    /// A schema.
+    pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.all.iter().find(|(known, _)| known.as_str() == name).map(|(_, schema)| *schema)
+    }
+
+    /// The number of references to it.
+    pub(super) fn uses(&self, name: &str) -> usize {
+        self.uses.get(name).copied().unwrap_or_default()
+    }
+
+    /// All of them, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.all.iter().map(|(name, schema)| (*name, *schema))
+    }
+}
+
+fn count<'a>(value: &'a Value, uses: &mut BTreeMap<&'a str, usize>) {
+    if let Some(name) = name_of(value) {
+        *uses.entry(name).or_default() += 1;
+    }
+    match value {
+        Value::Object(members) => members.values().for_each(|member| count(member, uses)),
+        Value::Array(items) => items.iter().for_each(|item| count(item, uses)),
+        _ => {}
+    }
+}
+
+/// The name that a reference has.
+pub(super) fn name_of(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
+}
+
+/// The type of a value, for a cell of a table.
+pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
+    if let Some(name) = name_of(schema) {
+        return link(name, schemas);
+    }
+    for key in ["oneOf", "anyOf"] {
+        if let Some(parts) = alternatives(schema, key) {
+            let kinds: Vec<_> = parts.iter().map(|part| kind(part, schemas)).collect();
+            return kinds.join(" or ");
+        }
+    }
+    if let Some([only]) = schema["allOf"].as_array().map(Vec::as_slice) {
+        return kind(only, schemas);
+    }
+    let mut names: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return "any JSON".to_owned(),
+    };
+    names.sort_by_key(|name| *name == "null");
+    let kinds = names.into_iter().map(|name| match name {
+        "array" => format!("array of {}", kind(&schema["items"], schemas)),
+        "object" if schema["additionalProperties"].is_object() => {
+            format!("object of {}", kind(&schema["additionalProperties"], schemas))
+        }
+        "string" if schema["format"] == "date-time" => "time as text".to_owned(),
+        name => name.to_owned(),
+    });
+    kinds.collect::<Vec<_>>().join(" or ")
+}
+
+/// A link to the section of a schema; a schema that is only a number or text is its own type.
+fn link(name: &str, schemas: &Schemas<'_>) -> String {
+    match schemas.get(name) {
+        Some(schema) if schema["type"] == "integer" => kind(schema, schemas),
+        _ => format!("[{name}](#schema-{})", name.to_lowercase()),
+    }
+}
+
+/// The alternatives that are schemas of values, not lists of required members.
+fn alternatives<'s>(schema: &'s Value, key: &str) -> Option<Vec<&'s Value>> {
+    let parts: Vec<_> = schema[key].as_array()?.iter().collect();
+    let is_rule = |part: &&Value| part.get("required").is_some() && part.get("type").is_none();
+    (!parts.iter().any(is_rule)).then_some(parts)
+}
+
+/// The limits of a value, for a cell of a table.
+pub(super) fn limits(schema: &Value, schemas: &Schemas<'_>) -> String {
+    let mut found = Vec::new();
+    collect_limits(schema, schemas, &mut found);
+    found.dedup();
+    found.join("; ")
+}
+
+fn collect_limits(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>) {
+    let number = |name: &str| schema.get(name).map(Value::to_string);
+    let mut range = |low: &str, high: &str, unit: &str| match (number(low), number(high)) {
+        (Some(low), Some(high)) if low == high => found.push(format!("{low}{unit}")),
+        (Some(low), Some(high)) => found.push(format!("{low} to {high}{unit}")),
+        (Some(low), None) => found.push(format!("from {low}{unit}")),
+        (None, Some(high)) => found.push(format!("at most {high}{unit}")),
+        (None, None) => {}
+    };
+    range("minimum", "maximum", "");
+    range("minLength", "maxLength", " characters");
+    range("minItems", "maxItems", " entries");
+    range("minProperties", "maxProperties", " members");
+    if let Some(words) = schema["enum"].as_array() {
+        let words: Vec<_> = words.iter().map(|word| format!("`{}`", plain(word))).collect();
+        found.push(words.join(", "));
+    }
+    if let Some(word) = schema.get("const") {
+        found.push(format!("`{}`", plain(word)));
+    }
+    if let Some(pattern) = schema["pattern"].as_str() {
+        found.push(format!("`{}`", pattern.replace('|', "\\|")));
+    }
+    if let Some(default) = schema.get("default") {
+        found.push(format!("default `{}`", plain(default)));
+    }
+    if let Some(target) = name_of(schema).and_then(|name| schemas.get(name))
+        && target["type"] == "integer"
+    {
+        collect_limits(target, schemas, found);
+    }
+    for key in ["oneOf", "anyOf", "allOf"] {
+        for part in alternatives(schema, key).unwrap_or_default() {
+            collect_limits(part, schemas, found);
+        }
+    }
+    let mut of_items = Vec::new();
+    collect_limits_of(&schema["items"], schemas, &mut of_items);
+    if !of_items.is_empty() {
+        found.push(format!("each {}", of_items.join(", ")));
+    }
+}
+
+fn collect_limits_of(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>) {
+    if schema.is_object() {
+        collect_limits(schema, schemas, found);
+    }
+}
+
+/// Text as it is, anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Text for a cell of a table.
+pub(super) fn cell(text: &str) -> String {
+    text.trim().replace('\n', " ").replace('|', "\\|")
+}
+
+/// What a schema is, its rules and its fields.
+pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
+    let mut text = format!("{}\n", cell(schema["description"].as_str().unwrap_or_default()));
+    for rule in rules(schema) {
+        text.push_str(&format!("\n{rule}\n"));
+    }
+    let mut rows = String::new();
+    let whole = [schema];
+    let parts: Vec<&Value> = match schema["allOf"].as_array() {
+        Some(parts) => whole.into_iter().chain(parts).collect(),
+        None => whole.to_vec(),
+    };
+    for part in parts {
+        rows.push_str(&fields(part, schemas));
+    }
+    if !rows.is_empty() {
+        text.push_str("\n| field | type | required | limits | meaning |\n|---|---|---|---|---|\n");
+        text.push_str(&rows);
+    }
+    let of_parts = extended(schema, schemas);
+    if !of_parts.is_empty() {
+        text.push_str(&format!("\nIt also has the fields of {}.\n", of_parts.join(", ")));
+    }
+    if rows.is_empty() && of_parts.is_empty() {
+        let (kind, limits) = (kind(schema, schemas), limits(schema, schemas));
+        let limits = if limits.is_empty() { limits } else { format!(": {limits}") };
+        text.push_str(&format!("\nType: {kind}{limits}.\n"));
+    }
+    text
+}
+
+/// The schemas whose fields a schema has besides its own.
+fn extended(schema: &Value, schemas: &Schemas<'_>) -> Vec<String> {
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    let flat = parts.flat_map(|part| {
+        let alternatives = part["oneOf"].as_array().into_iter().flatten();
+        std::iter::once(part).chain(alternatives)
+    });
+    flat.filter_map(name_of).map(|name| link(name, schemas)).collect()
+}
+
+fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut rows = String::new();
+    for (name, field) in object(&schema["properties"]) {
+        let need = if required.contains(&name.as_str()) { "yes" } else { "" };
+        rows.push_str(&format!(
+            "| `{name}` | {} | {need} | {} | {} |\n",
+            kind(field, schemas),
+            limits(field, schemas),
+            cell(&meaning(field)),
+        ));
+    }
+    rows
+}
+
+/// The description of a field; of an alternative with `null` it stands inside.
+fn meaning(field: &Value) -> String {
+    let of = |value: &Value| value["description"].as_str().map(str::to_owned);
+    let inner = || field["oneOf"].as_array().into_iter().flatten().find_map(of);
+    of(field).or_else(inner).unwrap_or_default()
+}
+
+/// The rules about which members stand together: of the schema, and of each part of `allOf`.
+fn rules(schema: &Value) -> Vec<String> {
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    let mut rules: Vec<String> = std::iter::once(schema).chain(parts).flat_map(choices).collect();
+    if schema["type"] == "object" && schema["properties"].is_object() {
+        match (schema["minProperties"].as_u64(), schema["maxProperties"].as_u64()) {
+            (Some(1), Some(1)) => rules.push("Exactly one field is given.".to_owned()),
+            (Some(low), None) => rules.push(format!("At least {low} of its fields is given.")),
+            _ => {}
+        }
+    }
+    rules
+}
+
+/// The sets of members of which one, or at least one, is given.
+fn choices(schema: &Value) -> Vec<String> {
+    let mut rules = Vec::new();
+    for (key, words) in [("oneOf", "Exactly one of"), ("anyOf", "At least one of")] {
+        let parts = schema[key].as_array().into_iter().flatten();
+        let sets: Vec<String> = parts
+            .filter_map(|part| part["required"].as_array())
+            .map(|names| {
+                let names: Vec<_> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
+                names.join(" with ")
+            })
+            .collect();
+        if !sets.is_empty() {
+            rules.push(format!("{words} {} is given.", sets.join(", ")));
+        }
+    }
+    rules
+}
