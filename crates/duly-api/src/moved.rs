@@ -368,3 +368,6 @@ fn hex<T>(
     let parsed = is_hex.then(|| parse(text)).flatten();
     parsed.ok_or_else(|| Invalid::new(field, text, format!("{digits} hexadecimal digits")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// Highest rate that can be asked for; more is no limit.
-const PER_SECOND_MAX: u32 = 100_000_000;
+pub const PER_SECOND_MAX: u32 = 100_000_000;
 /// Most attempts under way at once that can be asked for.
-const IN_FLIGHT_MAX: u32 = 100_000;
+pub const IN_FLIGHT_MAX: u32 = 100_000;
 
 /// Settings of a namespace, all optional.
 #[skip_serializing_none]

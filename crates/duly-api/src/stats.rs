@@ -1,10 +1,16 @@
 //! Counts of a namespace, now and in the time to come.
 
+use duly_core::Millis;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{Duration, Time, schema::Timestamp};
+
+/// Length of a bucket if the call does not set `bucket`.
+pub const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
+/// Buckets if the call does not set `count`.
+pub const BUCKETS_DEFAULT: u32 = 60;
 
 /// Counts of a namespace.
 #[skip_serializing_none]

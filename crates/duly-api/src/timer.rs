@@ -18,6 +18,9 @@ use crate::{
     words::{Word, Words, is_unspecified},
 };
 
+/// Entries of a page of a list if the call does not set `limit`.
+pub const PAGE_DEFAULT: u32 = 100;
+
 /// A timer; a field is absent where it has none.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]

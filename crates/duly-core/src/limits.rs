@@ -101,22 +101,22 @@ impl Limits {
             Some(0) => Err(Invalid::new(field, 0, "an integer from 1, or absent for no limit")),
             _ => Ok(()),
         };
-        positive("schedule_per_second", self.schedule_per_second)?;
-        positive("deliver_per_second", self.deliver_per_second)?;
+        positive("namespace.schedule_per_second", self.schedule_per_second)?;
+        positive("lane.deliver_per_second", self.deliver_per_second)?;
         if !(1..=100_000).contains(&self.max_in_flight) {
             return Err(Invalid::new(
-                "max_in_flight",
+                "lane.max_in_flight",
                 self.max_in_flight,
                 "an integer from 1 to 100000",
             ));
         }
         if self.max_payload_bytes > payload::PAYLOAD_BYTES_HARD {
             let allowed = format!("at most {} bytes", payload::PAYLOAD_BYTES_HARD);
-            return Err(Invalid::new("max_payload_bytes", self.max_payload_bytes, allowed));
+            return Err(Invalid::new("namespace.max_payload_bytes", self.max_payload_bytes, allowed));
         }
         if self.max_dead == 0 {
             return Err(Invalid::new(
-                "max_dead",
+                "namespace.max_dead",
                 0,
                 "an integer from 1: a dead letter is never dropped",
             ));

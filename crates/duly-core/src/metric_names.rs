@@ -131,7 +131,7 @@ metrics! {
     NAMESPACES_PAUSED = "duly_deployment_namespaces_paused" Gauge
         "Namespaces that are paused.";
     NAMESPACES_DEAD_FULL = "duly_deployment_namespaces_dead_full" Gauge
-        "Namespaces with as many dead letters as limits.max_dead allows: nothing of them is delivered.";
+        "Namespaces with as many dead letters as limits.namespace.max_dead allows: nothing of them is delivered.";
     STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
         "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter

@@ -196,7 +196,7 @@ impl Refusal {
 
 fn delay_too_long(namespace: &NamespaceName, when: When, max_delay: Millis) -> Invalid {
     let allowed =
-        format!("at most {max_delay} from now (limits.max_delay of namespace {namespace})");
+        format!("at most {max_delay} from now (limits.namespace.max_delay of namespace {namespace})");
     match when {
         When::At(due_at) => Invalid::new("due_at", due_at, allowed),
         When::After(delay) => Invalid::new("delay", delay, allowed),
@@ -207,14 +207,14 @@ fn quota_exceeded(namespace: &NamespaceName, quota: Limit, max: u64) -> String {
     let (used, remedy) = match quota {
         Limit::MaxPending => (
             format!("has {max} pending timers, its limit"),
-            "cancel some, wait until some have fired, or raise limits.max_pending",
+            "cancel some, wait until some have fired, or raise limits.namespace.max_pending",
         ),
         Limit::MaxDead => (
             format!("has {max} dead letters, its limit"),
-            "redrive or purge some, or raise limits.max_dead",
+            "redrive or purge some, or raise limits.namespace.max_dead",
         ),
         Limit::SchedulePerSecond => (
-            format!("takes {max} schedules a second, its limits.schedule_per_second"),
+            format!("takes {max} schedules a second, its limits.namespace.schedule_per_second"),
             "repeat the call after the wait, or raise the limit",
         ),
         Limit::Disk | Limit::Memory | Limit::Segment => {

@@ -1,46 +1,52 @@
-//! Configuration: defaults, one file, the environment, flags; each value knows where it is from.
+//! Configuration: defaults, one file, the environment, flags; the origin of each value is known.
 //!
-//! * Every key stands once, in [`keys::KEYS`], with its kind, default and meaning.
-//! * A later place wins over an earlier one: default, file, environment, flag.
-//! * An error names the key, the place, the value seen and what is allowed; all errors are found
-//!   at once. Nothing unknown is passed over.
+//! * Every key is a field of one of the `sections`: its type is the check and the default, its doc
+//!   comment the documentation. A new key is one edit.
+//! * A later layer wins over an earlier one: default, file, environment, flag. Each value is checked
+//!   on its own (`layers`), then the values are compared with each other (`cross`).
+//! * An error names the key, the place, the value seen and what is allowed; all errors are reported
+//!   at once. Unknown names are refused.
 //!
-//! Called by the binary: [`load_with_files`] before anything starts, [`load`] and [`Config::show`] for `config show`,
-//! [`example_toml`] for `config example`.
+//! Called by the binary: [`load_with_files`] before anything starts, [`load`] and [`Config::show`] for
+//! `config show`, [`example_toml`] for `config example`.
 
 mod cross;
-mod effective;
 mod environment;
 mod error;
-mod example;
 mod file;
 pub(crate) mod files;
 pub mod keys;
+mod layers;
+mod numbers;
 mod origin;
-mod reach;
-mod reference;
-mod remote;
+mod pages;
 mod sections;
-mod value;
-mod web;
+mod store_url;
+mod texts;
 
-use std::{ffi::OsString, fmt::Write, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, fmt::Write, path::PathBuf};
 
-pub use effective::Effective;
+use duly_store_embedded::memory_limit;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 pub use error::{Error, Errors};
-pub use example::example_toml;
+pub use keys::key;
+pub use numbers::{Bytes, Integer, TimeSpan};
 pub use origin::Origin;
-pub use reach::ProxyUrl;
-pub use reference::reference_markdown;
-pub use remote::{Shared, StoreUrl};
-pub use sections::{AllowLoopback, Bounds, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
-pub use value::{Kind, Value};
+pub use pages::{example_toml, reference_markdown};
+pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Limits, Log, Server, Store, Webhook};
+pub use store_url::StoreUrl;
+pub use texts::{
+    AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, LogFilter, Network, PortRange,
+    ProxyUrl, Risk, WebOrigin,
+};
 
-use effective::{Gathered, Values};
-use keys::KEYS;
-use value::Written;
+use keys::{Key, StoreKind};
+use layers::Layers;
 
-/// Where values may come from.
+/// The places that values come from.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
     /// The file, if one is named. It must be there.
@@ -52,8 +58,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The process's own environment, without file and flags. What is no text in it is replaced by
-    /// U+FFFD, and then refused where it is a value of ours.
+    /// Returns the process's own environment, without file and flags. Bytes in it that are no text are
+    /// replaced by U+FFFD, which is refused in the value of a key.
     pub fn from_env() -> Self {
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
         let pairs = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
@@ -73,7 +79,8 @@ pub struct Flag {
 }
 
 /// A checked configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `[server]`.
     pub server: Server,
@@ -86,12 +93,24 @@ pub struct Config {
     /// `[defaults]`.
     pub defaults: Defaults,
     /// `[limits]`.
-    pub limits: Bounds,
+    pub limits: Limits,
     /// `[log]`.
     pub log: Log,
     /// `[drain]`.
     pub drain: Drain,
-    values: Values,
+    /// Origins by the name of the key; a key that is missing has its default.
+    #[serde(skip)]
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// A value in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// The value: lists and numbers as such, sizes in bytes, everything else as its text, without
+    /// secrets. A file may have it in this form.
+    pub value: Value,
+    /// The place that it comes from.
+    pub origin: Origin,
 }
 
 /// Reads and checks a configuration.
@@ -99,30 +118,29 @@ pub struct Config {
 /// # Errors
 /// Everything that is wrong.
 pub fn load(source: &Source) -> Result<Config, Errors> {
-    gather(source).finish()
+    load_and(source, |_, _| {})
 }
 
-/// [`load`], and a look at the files and directories that are named, as a start would use them.
+/// Reads and checks a configuration, and the files and directories that it names, as a start would
+/// use them.
 ///
 /// # Errors
 /// Everything that is wrong, that of the files too.
 pub fn load_with_files(source: &Source) -> Result<Config, Errors> {
-    let mut gathered = gather(source);
-    files::check(&mut gathered);
-    gathered.finish()
+    load_and(source, files::check)
 }
 
-fn gather(source: &Source) -> Gathered {
-    let mut gathered = Gathered::new();
+fn load_and(source: &Source, look: fn(&Config, &mut Layers)) -> Result<Config, Errors> {
+    let mut layers = Layers::default();
     if let Some(path) = &source.file {
-        file::read(path, &mut gathered);
+        file::read(path, &mut layers);
     }
-    environment::read(&source.env, &mut gathered);
+    environment::read(&source.env, &mut layers);
     for flag in &source.flags {
         let origin = Origin::Flag(flag.flag.clone());
         match keys::find(flag.key) {
-            Some(key) => gathered.set(key, &Written::Text(flag.value.clone()), origin),
-            None => gathered.errors.push(Error::UnknownKey {
+            Some(key) => layers.set(key, Ok(flag.value.as_str().into()), origin),
+            None => layers.errors.push(Error::UnknownKey {
                 key: flag.key.to_owned(),
                 origin,
                 near: None,
@@ -130,44 +148,62 @@ fn gather(source: &Source) -> Gathered {
             }),
         }
     }
-    cross::check(&mut gathered);
-    gathered
+    let mut config = layers.config();
+    cross::check(&mut config, &mut layers);
+    look(&config, &mut layers);
+    layers.finish().map(|()| config)
 }
 
 impl Config {
-    /// Every key with its effective value and where that comes from.
-    pub fn effective(&self) -> impl Iterator<Item = (&'static keys::Key, &Effective)> {
-        KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
+    /// Returns every key with its effective value and the origin of that.
+    pub fn effective(&self) -> impl Iterator<Item = (&'static Key, Effective)> {
+        let values = keys::effective(self);
+        values.map(|(key, value)| (key, Effective { value, origin: self.origin(&key.name) }))
     }
 
-    /// Where a key's value comes from.
+    /// Returns the origin of a key's value; [`key!`] spells the name.
     pub fn origin(&self, key: &str) -> Origin {
-        self.values.get(key).map_or(Origin::Default, |effective| effective.origin.clone())
+        self.origins.get(key).map_or(Origin::Default, Clone::clone)
     }
 
-    /// What was said and means nothing: keys of the embedded store beside `store.url`, a sentence
-    /// each.
+    /// Returns a sentence for each key of the embedded store that is set and not used, because
+    /// `store.url` is set.
     pub fn unused(&self) -> Vec<String> {
-        remote::unused(&self.values)
+        let embedded = self.effective().filter(|(key, effective)| {
+            key.store == Some(StoreKind::Embedded) && effective.origin != Origin::Default
+        });
+        let sentences = embedded.map(|(Key { name, .. }, Effective { origin, .. })| {
+            format!("{name} ({origin}) is not used: timers are kept where store.url says")
+        });
+        if self.store.url.is_some() { sentences.collect() } else { Vec::new() }
     }
 
-    /// The configuration as a file would have it, each line with its origin. Secrets are in files of
-    /// their own; a password that stands in `store.url` all the same is not shown.
+    /// Returns the configuration as a file has it, each line with its origin. A password in
+    /// `store.url` is not shown.
     pub fn show(&self) -> String {
         let mut out = String::new();
         let mut section = "";
-        for (key, effective) in self.effective() {
-            if key.section() != section {
+        for (key, Effective { value, origin }) in self.effective() {
+            if key.section != section {
                 let gap = if section.is_empty() { "" } else { "\n" };
-                section = key.section();
+                section = &key.section;
                 // Writing to a String cannot fail.
                 writeln!(out, "{gap}[{section}]").ok();
             }
-            let value = value::toml_text(key.kind, &effective.value);
-            writeln!(out, "{} = {value} # {}", key.bare_name(), effective.origin).ok();
+            writeln!(out, "{} = {} # {origin}", key.field, key.toml(&value)).ok();
         }
         out
     }
+}
+
+/// Returns the bytes that a key gives, or for `auto` an eighth of the memory that the process may
+/// take: with the index, which may take 60 %, an eighth is left for everything else.
+pub(crate) fn or_eighth<const LOW: u64, const HIGH: u64>(bytes: Option<Bytes<LOW, HIGH>>) -> usize {
+    bytes.map_or_else(|| eighth_of(memory_limit()), Bytes::as_usize)
+}
+
+fn eighth_of(memory_limit: u64) -> usize {
+    (memory_limit / 8).clamp(32 * numbers::MIB, 256 * numbers::MIB) as usize
 }
 
 #[cfg(test)]

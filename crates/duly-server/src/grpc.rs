@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It stands on the port of HTTP and under its rules: the same guard, limits, budget of memory and
-//! drain. Messages are read and written in [`crate::wire::proto`], checked by what checks JSON, and
+//! drain. Messages are those of [`duly_api`], checked by what checks JSON, and
 //! brought to the store by the functions that the HTTP handlers call. Start reading at [`router`],
 //! then the module `timers`.
 
@@ -26,6 +26,8 @@ mod pull;
 mod status;
 mod timers;
 
+#[cfg(test)]
+pub(crate) use consume::CONSUMERS_MAX;
 pub(crate) use opening::router as opening_router;
 
 use axum::{Router, middleware};
@@ -33,7 +35,6 @@ use duly_core::{Invalid, NamespaceName};
 use duly_api::v1::{
     cluster_server::ClusterServer, namespaces_server::NamespacesServer, timers_server::TimersServer,
 };
-use http::{Method, Request, Version, header::CONTENT_TYPE};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
@@ -41,16 +42,6 @@ use crate::http::{App, Problem, batch::BATCH_BYTES_MAX};
 
 /// Most bytes of an answer: a page of the largest payloads, with room to spare.
 const RESPONSE_BYTES_MAX: usize = usize::MAX;
-
-/// Whether a request speaks gRPC.
-pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
-    request.version() == Version::HTTP_2
-        && request.method() == Method::POST
-        && request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-            let rest = kind.as_bytes().strip_prefix(b"application/grpc");
-            rest.is_some_and(|rest| rest.first().is_none_or(|byte| b"+; ".contains(byte)))
-        })
-}
 
 /// Everything that is answered to gRPC.
 pub(crate) fn router(app: App) -> Router {

@@ -6,7 +6,7 @@
 //!   answer  ◄── JSON, or a Problem for everything that goes wrong ──────────┘
 //! ```
 //!
-//! Handlers read a body of [`crate::wire`], check it, bring it to the store or the node, and write
+//! Handlers read a body of [`duly_api`], check it, bring it to the store or the node, and write
 //! the answer. They hold no state of timers and decide nothing about them. Start reading at
 //! [`router`], then the module `timers`.
 

@@ -1,8 +1,9 @@
-//! The server: HTTP interface, wire format, configuration, telemetry.
+//! The server: HTTP, gRPC, configuration, telemetry.
 //!
 //! ```text
 //!   config ──► start ──► serve (connections) ──► http (router, handlers) ──► Store · node
-//!                                                 wire (bodies in and out)
+//!                                                 grpc (services)
+//!                                                 messages (values of the store as duly-api has them)
 //!                                                 telemetry (metrics, logs)
 //! ```
 //!
@@ -12,16 +13,16 @@
 //! * It refuses to know how timers are kept or fired: it checks, asks the store or the node, and
 //!   writes the answer.
 //!
-//! Start reading at [`http::router`], then [`wire`].
+//! Start reading at [`http::router`]; the bodies are those of `duly-api`.
 
 pub mod config;
 mod grpc;
 pub mod http;
+mod messages;
 mod near;
 mod serve;
 mod start;
 pub mod telemetry;
-mod messages;
 #[cfg(test)]
 mod world;
 

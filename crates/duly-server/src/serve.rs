@@ -36,7 +36,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// How often histograms are tidied.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// HTTP/2 requests at once on one connection.
-const STREAMS_MAX: u32 = 256;
+pub(crate) const STREAMS_MAX: u32 = 256;
 /// Bytes of a request's head. Many slow heads at once must not fill the memory (P10).
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 

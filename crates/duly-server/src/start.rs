@@ -30,11 +30,11 @@ pub use error::StartError;
 
 use self::open::{Opened, Opener};
 use crate::{
-    config::Config,
+    config::{Config, key},
     grpc,
     http::{
-        App, Awaited, Front, Opening, Parts, Routers, admin_router, opening_admin_router,
-        opening_router, router,
+        App, Awaited, Front, ImplicitNamespaces, Opening, Parts, Routers, admin_router,
+        opening_admin_router, opening_router, router,
     },
     serve::{Serving, Settings},
     telemetry::Metrics,
@@ -87,12 +87,12 @@ pub struct Running {
 /// # Errors
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listener = bind(&config, LISTEN, config.server.listen).await?;
+    let listener = bind(&config, LISTEN, config.server.listen.0).await?;
     start_on(listener, config, Box::new(open::directory)).await
 }
 
 /// The key of the address for everything.
-const LISTEN: &str = "server.listen";
+const LISTEN: &str = key!(server.listen);
 
 async fn bind(
     config: &Config,
@@ -104,7 +104,7 @@ async fn bind(
 }
 
 fn address_of(config: &Config, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    let (address, origin) = (config.server.listen, config.origin(LISTEN));
+    let (address, origin) = (config.server.listen.0, config.origin(LISTEN));
     listener.local_addr().map_err(|source| StartError::Listen {
         address,
         key: LISTEN,
@@ -119,16 +119,19 @@ async fn start_on(
     opener: Opener,
 ) -> Result<Running, StartError> {
     let listen = address_of(&config, &listener)?;
-    let admin = match config.server.admin_listen {
-        Some(address) => Some(bind(&config, "server.admin_listen", address).await?),
+    let admin = match &config.server.admin_listen {
+        Some(address) => Some(bind(&config, key!(server.admin_listen), address.0).await?),
         None => None,
     };
     let admin_listen = admin.as_ref().map(|admin| address_of(&config, admin)).transpose()?;
     let metrics = Metrics::install();
     let (waiting, waits_for) =
         watch::channel(Awaited { sentence: open::beginning(&config), progress: None });
-    let opening =
-        Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
+    let opening = Opening {
+        guard: options::guard(&config, listen.ip()),
+        waits_for,
+        metrics: metrics.clone(),
+    };
     let front = Front::new(Routers {
         http: opening_router(opening.clone()),
         grpc: grpc::opening_router(opening.clone()),
@@ -137,10 +140,10 @@ async fn start_on(
     let probes = |http: Router| Routers { grpc: http.clone(), http };
     let admin_front = Front::new(probes(opening_admin_router(opening)));
     let settings = Settings {
-        connections_max: config.server.connections_max,
-        header_timeout: config.server.header_timeout,
-        write_timeout: config.server.request_timeout,
-        drain_timeout: config.drain.timeout,
+        connections_max: config.server.connections_max.as_usize(),
+        header_timeout: config.server.header_timeout.to_std(),
+        write_timeout: config.server.request_timeout.to_std(),
+        drain_timeout: config.drain.timeout.to_std(),
     };
     let admin = admin.map(|admin| (admin, admin_front.clone()));
     let serving = Serving::start((listener, front.clone()), admin, settings, metrics.clone());
@@ -207,10 +210,13 @@ async fn open_and_run(
         store: port,
         node: node.clone(),
         clock,
-        implicit_namespaces: config.defaults.implicit_namespaces,
-        guard: config.server.guard(listen.ip()),
+        implicit_namespaces: match config.defaults.implicit_namespaces {
+            true => ImplicitNamespaces::Create,
+            false => ImplicitNamespaces::Refuse,
+        },
+        guard: options::guard(config, listen.ip()),
         addresses,
-        limits: config.server.limits(config.limits),
+        limits: options::http_limits(config),
         backups: store.backups(config),
         metrics,
     });

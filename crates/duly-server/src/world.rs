@@ -9,12 +9,12 @@ use std::{
 };
 
 use axum::{Router, body::Body};
+use duly_api::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use duly_core::{
     Millis, NamespaceName, Schedule, TimerId, env::Clock, schedule::IfExists, schedule::When,
     shard::ShardId,
 };
 use duly_node::Node;
-use duly_proto::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{
     Answer, ClaimRequest, Claimed, Command, Error, Operation, SettleOutcome, Settlement, Store,
@@ -183,9 +183,9 @@ fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
 
 impl Consumer {
     /// Opens a stream whose leases have this length.
-    pub(crate) async fn open(world: &World, credits: u32, lease_secs: i64) -> Self {
+    pub(crate) async fn open(world: &World, credits: u32, lease_secs: u64) -> Self {
         let (say, said) = mpsc::channel(10);
-        let lease = Some(prost_types::Duration { seconds: lease_secs, nanos: 0 });
+        let lease = Some(Duration::from_secs(lease_secs).into());
         let open = Some(v1::ConsumeOpen { namespace: "a".into(), lease });
         say.send(v1::ConsumeRequest { open, credits, settlements: Vec::new() }).await.unwrap();
         let origin = "http://localhost".parse().unwrap();

@@ -53,17 +53,16 @@ impl TooFew {
 /// that may wait with them.
 pub(crate) fn fit(config: &mut Config) -> Option<TooFew> {
     let allowed = getrlimit(Resource::Nofile).current?;
-    let store_files = if config.store.shared.is_some() { 0 } else { files_of(&config.store.data) };
-    let wanted = config.server.connections_max as u64;
-    let attempts = (config.delivery.workers_max + config.webhook.idle_max) as u64;
+    let store_files = if config.store.url.is_some() { 0 } else { files_of(&config.store.data) };
+    let wanted = config.server.connections_max.get();
+    let attempts = config.delivery.workers_max.get() + config.webhook.idle_max.get();
     let left = connections(allowed, attempts, store_files);
     if left >= wanted {
         return None;
     }
-    config.server.connections_max = usize::try_from(left).unwrap_or(usize::MAX);
+    config.server.connections_max.lower_to(left);
     // As for a configuration: waiting calls leave a quarter of the connections.
-    let waiters_max = config.server.connections_max * 3 / 4;
-    config.delivery.pull_waiters_max = config.delivery.pull_waiters_max.min(waiters_max.max(1));
+    config.delivery.pull_waiters_max.lower_to(left * 3 / 4);
     Some(TooFew { allowed, left, configured: wanted })
 }
 

@@ -12,7 +12,7 @@ use duly_core::{
         Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, HISTORY_MAX, SettledToken, Verdict,
     },
 };
-use duly_store::TimerView;
+use duly_core::TimerView;
 use proptest::{
     collection::vec,
     option,
@@ -21,8 +21,8 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{ATTEMPTS_MAX, TransportIn, TransportOut};
-use crate::wire::json;
+use super::{ATTEMPTS_MAX, MovedTimer};
+use crate::json;
 
 fn time() -> impl Strategy<Value = Timestamp> {
     let edges = prop_oneof![Just(0), Just(Timestamp::MAX.unix_ms()), 0..=Timestamp::MAX.unix_ms()];
@@ -154,12 +154,12 @@ fn view(timer: Timer, state: State) -> TimerView {
 }
 
 fn text(view: &TimerView) -> Vec<u8> {
-    let out = TransportOut::new(view).expect("a whole timer");
+    let out = MovedTimer::new(view).expect("a whole timer");
     serde_json::to_vec(&out).expect("it is JSON")
 }
 
 fn taken(text: &[u8]) -> Timer {
-    json::parse::<TransportIn>(text).and_then(TransportIn::check).expect("it is taken")
+    json::parse::<MovedTimer>(text).and_then(MovedTimer::check).expect("it is taken")
 }
 
 proptest! {
@@ -179,7 +179,7 @@ proptest! {
         let mut line = text(&view(timer, State::Scheduled));
         let at = at.index(line.len());
         line[at] = byte;
-        if let Ok(came) = json::parse::<TransportIn>(&line).and_then(TransportIn::check) {
+        if let Ok(came) = json::parse::<MovedTimer>(&line).and_then(MovedTimer::check) {
             // Whatever is taken can travel on.
             prop_assert_eq!(taken(&text(&view(came.clone(), State::Scheduled))), came);
         }
@@ -227,7 +227,7 @@ fn what_contradicts_itself_is_refused_with_its_field() {
         let fields = body.as_object_mut().expect("an object");
         fields.extend(change.as_object().expect("an object").clone());
         let body = body.to_string();
-        let came = json::parse::<TransportIn>(body.as_bytes()).and_then(TransportIn::check);
+        let came = json::parse::<MovedTimer>(body.as_bytes()).and_then(MovedTimer::check);
         came.expect_err(&body).field
     };
     let attempt =

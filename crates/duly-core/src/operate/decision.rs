@@ -56,11 +56,11 @@ pub enum Cause {
 /// Quotas that a change takes one unit of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {
-    /// `limits.max_pending`.
+    /// `limits.namespace.max_pending`.
     pub pending: bool,
-    /// `limits.max_dead`.
+    /// `limits.namespace.max_dead`.
     pub dead_letter: bool,
-    /// `limits.schedule_per_second`.
+    /// `limits.namespace.schedule_per_second`.
     pub schedule: bool,
 }
 

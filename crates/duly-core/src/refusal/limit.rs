@@ -3,11 +3,11 @@
 /// A limit of a namespace or of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// `limits.schedule_per_second` of a namespace.
+    /// `limits.namespace.schedule_per_second` of a namespace.
     SchedulePerSecond,
-    /// `limits.max_pending` of a namespace.
+    /// `limits.namespace.max_pending` of a namespace.
     MaxPending,
-    /// `limits.max_dead` of a namespace.
+    /// `limits.namespace.max_dead` of a namespace.
     MaxDead,
     /// Room on the disk, or a disk that does not do what it should.
     Disk,

@@ -1,286 +1,192 @@
-//! What does not go together although each value alone is allowed.
+//! Values that do not go together although each alone is allowed.
 //!
-//! A check is left out when one of its keys is wrong by itself: what stands there is the default.
+//! A check is left out when one of its keys is wrong by itself: the configuration has the default then.
 
-use std::path::{self, Path};
+use std::path::{PathBuf, absolute};
 
 use duly_store_embedded::memory_limit;
+use duly_store_redis::Check;
 
 use super::{
-    Origin,
-    effective::{Gathered, Values},
-    keys,
-    remote::StoreUrl,
-    value::{Value, Written, bytes_text, toml_text},
+    AllowLoopback, Config, Origin, Risk, StoreUrl,
+    keys::{StoreKind, key, shown},
+    layers::Layers,
+    numbers::bytes_text,
 };
 use crate::serve::HEAD_BYTES_MAX;
 
 /// Segments are written in pages.
 const PAGE_BYTES: u64 = 4096;
 
-const WAITERS: &str = "delivery.pull_waiters_max";
-const CONNECTIONS: &str = "server.connections_max";
-
-/// What is wrong: the value seen, and what is allowed.
-struct Wrong {
+/// A key whose value does not go together with that of another one.
+struct Conflict {
+    key: &'static str,
+    other: &'static str,
     seen: String,
     allowed: String,
 }
 
-/// A check of a key against another one; the same where it is against itself.
-struct Check {
-    key: &'static str,
-    other: &'static str,
-    check: fn(&Values, &Check) -> Option<Wrong>,
+/// The conflicts that were found so far.
+#[derive(Default)]
+struct Conflicts(Vec<Conflict>);
+
+impl Conflicts {
+    /// Notes that a key has a value that is not allowed beside that of another one.
+    fn note(&mut self, [key, other]: [&'static str; 2], seen: impl Into<String>, allowed: String) {
+        self.0.push(Conflict { key, other, seen: seen.into(), allowed });
+    }
+
+    /// Notes that a key means nothing while another one is empty.
+    fn note_alone(&mut self, [key, other]: [&'static str; 2], [seen, unset]: [&str; 2]) {
+        let allowed = format!("{unset}, or set together with {other}, which is empty");
+        self.note([key, other], seen, allowed);
+    }
 }
 
-const URL: &str = "store.url";
-
-const CHECKS: [Check; 22] = [
-    Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
-    Check { key: "store.backup_dir", other: "store.data", check: outside },
-    Check { key: "server.body_bytes_max", other: "server.request_memory_max", check: fits },
-    Check { key: WAITERS, other: CONNECTIONS, check: leaves_connections },
-    Check {
-        key: "delivery.allow_loopback",
-        other: "server.allowed_hosts",
-        check: not_behind_proxy,
-    },
-    Check {
-        key: "webhook.client_certificate_file",
-        other: "webhook.client_key_file",
-        check: together,
-    },
-    Check {
-        key: "webhook.client_key_file",
-        other: "webhook.client_certificate_file",
-        check: together,
-    },
-    Check { key: "webhook.proxy_credentials_file", other: "webhook.proxy", check: together },
-    Check { key: "webhook.proxy_resolves", other: "webhook.proxy", check: together },
-    Check { key: "store.data", other: URL, check: not_by_flag },
-    Check { key: "store.password_file", other: URL, check: one_password },
-    Check { key: "store.ca_file", other: URL, check: for_tls },
-    Check { key: "store.deployment", other: URL, check: only_shared },
-    Check { key: "store.shards", other: URL, check: only_shared },
-    Check { key: "store.create", other: URL, check: only_shared },
-    Check { key: "store.on_rollback", other: URL, check: only_shared },
-    Check { key: "store.min_replicas", other: URL, check: only_shared },
-    Check { key: "store.min_replicas", other: "store.allow", check: survives_failover },
-    Check { key: "store.on_disk", other: URL, check: only_shared },
-    Check { key: "store.replication_timeout", other: URL, check: only_shared },
-    Check { key: "store.connections", other: URL, check: only_shared },
-    Check { key: "store.allow", other: URL, check: only_shared },
-];
-
-/// Notes what does not go together.
-pub(super) fn check(gathered: &mut Gathered) {
-    lower_default(&mut gathered.values, CONNECTIONS, connections_within(memory_limit()));
-    for check in &CHECKS {
-        if gathered.is_refused(check.key) || gathered.is_refused(check.other) {
-            continue;
-        }
-        let wrong = (check.check)(&gathered.values, check);
-        if let (Some(Wrong { seen, allowed }), Some(key)) = (wrong, keys::find(check.key)) {
-            let origin = gathered.origin(check.key);
-            gathered.refuse(key, origin, seen, allowed);
+/// Notes conflicts, and lowers defaults that would not fit another value.
+pub(super) fn check(config: &mut Config, layers: &mut Layers) {
+    if config.is_default(key!(server.connections_max)) {
+        config.server.connections_max.lower_to(connections_within(memory_limit()));
+    }
+    let mut conflicts = Conflicts::default();
+    check_bounds(config, &mut conflicts);
+    check_directories(config, &mut conflicts);
+    check_webhooks(config, &mut conflicts);
+    match &config.store.url {
+        Some(url) => check_shared_store(config, url, &mut conflicts),
+        None => check_embedded_store(config, &mut conflicts),
+    }
+    for Conflict { key, other, seen, allowed } in conflicts.0 {
+        if !layers.is_refused(key) && !layers.is_refused(other) {
+            layers.refuse(key, config.origin(key), seen, allowed);
         }
     }
-    if let Some(connections) = number(&gathered.values, CONNECTIONS) {
-        lower_default(&mut gathered.values, WAITERS, room_for_waiters(connections));
+    if config.is_default(key!(delivery.pull_waiters_max)) {
+        let most = waiters_within(config.server.connections_max.get());
+        config.delivery.pull_waiters_max.lower_to(most);
     }
 }
 
-/// Lowers the default of a key that would not fit something else.
-fn lower_default(values: &mut Values, key: &str, most: u64) {
-    if let Some(found) = values.get_mut(key)
-        && found.origin == Origin::Default
-        && let Value::Number(Some(count)) = &mut found.value
-    {
-        *count = most.min(*count);
+impl Config {
+    fn is_default(&self, key: &str) -> bool {
+        self.origin(key) == Origin::Default
     }
 }
 
-/// Returns the number of connections whose heads of requests fit an eighth of a memory limit, at least 256.
+/// Returns the number of connections whose heads of requests fit an eighth of a memory limit, at
+/// least 256.
 pub(super) fn connections_within(memory_limit: u64) -> u64 {
     (memory_limit / 8 / u64::from(HEAD_BYTES_MAX)).max(256)
 }
 
-/// Lease calls that may wait on so many connections: over HTTP/1.1 each holds one.
-fn room_for_waiters(connections: u64) -> u64 {
+/// Returns the number of lease calls that may wait on some connections: over HTTP/1.1 each holds one.
+fn waiters_within(connections: u64) -> u64 {
     (connections - connections.div_ceil(4)).max(1)
 }
 
-/// Lease calls that wait leave connections for everything else.
-fn leaves_connections(values: &Values, check: &Check) -> Option<Wrong> {
-    let (waiters, connections) = (number(values, check.key)?, number(values, check.other)?);
-    let room = room_for_waiters(connections);
-    (is_said(values, check.key) && waiters > room).then(|| Wrong {
-        seen: waiters.to_string(),
-        allowed: format!(
-            "at most {room}, three quarters of {}, which is {connections}: calls that wait must \
-             leave connections for everything else",
-            check.other
-        ),
-    })
-}
-
-/// Loopback is closed to webhooks where a proxy in front lets others call.
-fn not_behind_proxy(values: &Values, check: &Check) -> Option<Wrong> {
-    let is_always = matches!(value(values, check.key), Some(Value::Word(word)) if word == "always");
-    let has_hosts =
-        matches!(value(values, check.other), Some(Value::Texts(hosts)) if !hosts.is_empty());
-    (is_always && has_hosts).then(|| Wrong {
-        seen: "\"always\"".to_owned(),
-        allowed: format!(
-            "\"auto\" or \"never\" where {} is set; for receivers on this machine name their \
-             addresses in delivery.allow_networks",
-            check.other
-        ),
-    })
-}
-
-fn is_said(values: &Values, key: &str) -> bool {
-    values.get(key).is_some_and(|it| it.origin != Origin::Default)
-}
-
-fn value<'a>(values: &'a Values, key: &str) -> Option<&'a Value> {
-    values.get(key).map(|effective| &effective.value)
-}
-
-fn number(values: &Values, key: &str) -> Option<u64> {
-    match value(values, key) {
-        Some(Value::Number(number)) => *number,
-        _ => None,
+/// Numbers that others bound. A default that is too large is lowered, or gives way by itself.
+fn check_bounds(config: &Config, conflicts: &mut Conflicts) {
+    let (key, other) = (key!(server.body_bytes_max), key!(server.request_memory_max));
+    if let Some(all) = config.server.request_memory_max {
+        // A quarter is kept for small bodies.
+        let (largest, most) = (config.server.body_bytes_max.get(), all.get() - all.get() / 4);
+        if largest > most && !config.is_default(key) {
+            let (most, all) = (bytes_text(most), bytes_text(all.get()));
+            let allowed = format!("at most {most}, three quarters of {other}, which is {all}");
+            conflicts.note([key, other], bytes_text(largest), allowed);
+        }
+    }
+    let (key, other) = (key!(delivery.pull_waiters_max), key!(server.connections_max));
+    let waiters = config.delivery.pull_waiters_max.get();
+    let connections = config.server.connections_max.get();
+    let most = waiters_within(connections);
+    if waiters > most && !config.is_default(key) {
+        let allowed = format!(
+            "at most {most}, three quarters of {other}, which is {connections}: calls that wait \
+             must leave connections for everything else"
+        );
+        conflicts.note([key, other], waiters.to_string(), allowed);
+    }
+    let (key, bytes) = (key!(store.segment_bytes), config.store.segment_bytes.get());
+    if !bytes.is_multiple_of(PAGE_BYTES) {
+        conflicts.note([key, key], bytes.to_string(), format!("a multiple of {PAGE_BYTES}"));
     }
 }
 
-fn pages(values: &Values, check: &Check) -> Option<Wrong> {
-    let Some(Value::Number(Some(bytes))) = value(values, check.key) else {
-        return None;
-    };
-    (!bytes.is_multiple_of(PAGE_BYTES))
-        .then(|| Wrong { seen: bytes.to_string(), allowed: format!("a multiple of {PAGE_BYTES}") })
-}
-
-/// A key that means nothing while the other one is empty.
-fn together(values: &Values, check: &Check) -> Option<Wrong> {
-    let is_set = |key| match value(values, key) {
-        Some(Value::Path(path)) => !path.as_os_str().is_empty(),
-        Some(Value::Proxy(proxy)) => proxy.is_some(),
-        Some(Value::Store(url)) => url.is_some(),
-        Some(Value::Flag(flag)) => *flag,
-        _ => false,
-    };
-    let (seen, unset) = match value(values, check.key) {
-        Some(Value::Flag(_)) => ("true", "false"),
-        _ => ("a file", "empty"),
-    };
-    (is_set(check.key) && !is_set(check.other)).then(|| Wrong {
-        seen: seen.to_owned(),
-        allowed: format!("{unset}, or set together with {}, which is empty", check.other),
-    })
-}
-
-fn store_url(values: &Values) -> Option<&StoreUrl> {
-    match value(values, URL) {
-        Some(Value::Store(url)) => url.as_ref(),
-        _ => None,
+/// Backups are outside of the data directory.
+fn check_directories(config: &Config, conflicts: &mut Conflicts) {
+    let (key, other) = (key!(store.backup_dir), key!(store.data));
+    if let (Some(backups), Ok(data)) = (&config.store.backup_dir, absolute(&*config.store.data)) {
+        let without_dots: PathBuf = backups.components().collect();
+        if without_dots.starts_with(&data) {
+            let allowed = format!("outside of {other}, which is {}", data.display());
+            conflicts.note([key, other], shown(&backups.0.as_str().into()), allowed);
+        }
     }
 }
 
-/// `--data` asks for the embedded store; elsewhere the key may stand for when there is no URL.
-fn not_by_flag(values: &Values, check: &Check) -> Option<Wrong> {
-    let asks = matches!(values.get(check.key)?.origin, Origin::Flag(_));
-    let url = store_url(values).filter(|_| asks)?;
-    Some(Wrong {
-        seen: "a directory".to_owned(),
-        allowed: format!("left out: {} is {url}, where there is no data directory", check.other),
-    })
-}
-
-/// A password stands in one place.
-fn one_password(values: &Values, check: &Check) -> Option<Wrong> {
-    let is_twice = store_url(values).is_some_and(StoreUrl::has_password);
-    let is_set =
-        matches!(value(values, check.key), Some(Value::Path(path)) if !path.as_os_str().is_empty());
-    if is_twice && is_set {
-        let allowed = format!("empty where {} has a password already", check.other);
-        return Some(Wrong { seen: "a file".to_owned(), allowed });
+fn check_webhooks(config: &Config, conflicts: &mut Conflicts) {
+    let (key, other) = (key!(delivery.allow_loopback), key!(server.allowed_hosts));
+    let is_open = config.delivery.allow_loopback == AllowLoopback::Always;
+    if is_open && !config.server.allowed_hosts.is_empty() {
+        // A proxy in front lets others call, who would reach loopback by a webhook.
+        let allowed = format!(
+            "\"auto\" or \"never\" where {other} is set; for receivers on this machine name their \
+             addresses in {}",
+            key!(delivery.allow_networks)
+        );
+        conflicts.note([key, other], "\"always\"", allowed);
     }
-    together(values, check)
-}
-
-/// Authorities are for servers that are spoken to by TLS.
-fn for_tls(values: &Values, check: &Check) -> Option<Wrong> {
-    let is_plain = store_url(values).is_some_and(|url| !url.is_tls());
-    let is_set =
-        matches!(value(values, check.key), Some(Value::Path(path)) if !path.as_os_str().is_empty());
-    if is_plain && is_set {
-        let allowed = format!("empty where {} begins with redis, or that with rediss", check.other);
-        return Some(Wrong { seen: "a file".to_owned(), allowed });
+    let webhook = &config.webhook;
+    let certificate = key!(webhook.client_certificate_file);
+    let client_key = key!(webhook.client_key_file);
+    let file = ["a file", "empty"];
+    match (&webhook.client_certificate_file, &webhook.client_key_file) {
+        (Some(_), None) => conflicts.note_alone([certificate, client_key], file),
+        (None, Some(_)) => conflicts.note_alone([client_key, certificate], file),
+        _ => {}
     }
-    together(values, check)
+    let proxy = key!(webhook.proxy);
+    if webhook.proxy.is_none() && webhook.proxy_credentials_file.is_some() {
+        conflicts.note_alone([key!(webhook.proxy_credentials_file), proxy], file);
+    }
+    if webhook.proxy.is_none() && webhook.proxy_resolves {
+        conflicts.note_alone([key!(webhook.proxy_resolves), proxy], ["true", "false"]);
+    }
 }
 
-/// A key of the store that nodes share, set although there is none.
-fn only_shared(values: &Values, check: &Check) -> Option<Wrong> {
-    let key = keys::find(check.key)?;
-    let found = value(values, check.key)?;
-    let default = key.kind.check(&Written::Text(key.default.to_owned())).ok()?;
-    (store_url(values).is_none() && *found != default).then(|| Wrong {
-        seen: toml_text(key.kind, found),
-        allowed: format!("left out, or set together with {}, which is empty", check.other),
-    })
-}
-
-/// On a Cluster a change waits for a replica, unless its loss in a failover is allowed by name.
-fn survives_failover(values: &Values, check: &Check) -> Option<Wrong> {
-    let name = duly_store_redis::Check::NoReplicas.as_str();
-    let is_cluster = store_url(values).is_some_and(StoreUrl::is_cluster);
-    let is_allowed = matches!(value(values, check.other), Some(Value::Texts(names))
-        if names.iter().any(|it| it == name));
-    (is_cluster && number(values, check.key) == Some(0) && !is_allowed).then(|| Wrong {
-        seen: "0".to_owned(),
-        allowed: format!(
+fn check_shared_store(config: &Config, url: &StoreUrl, conflicts: &mut Conflicts) {
+    let (store, other) = (&config.store, key!(store.url));
+    // The file may name a directory for when there is no URL; a flag asks for the embedded store.
+    if matches!(config.origin(key!(store.data)), Origin::Flag(_)) {
+        let allowed = format!("left out: {other} is {url}, where there is no data directory");
+        conflicts.note([key!(store.data), other], "a directory", allowed);
+    }
+    if url.has_password() && store.password_file.is_some() {
+        let allowed = format!("empty where {other} has a password already");
+        conflicts.note([key!(store.password_file), other], "a file", allowed);
+    }
+    if !url.is_tls() && store.ca_file.is_some() {
+        let allowed = format!("empty where {other} begins with redis, or that with rediss");
+        conflicts.note([key!(store.ca_file), other], "a file", allowed);
+    }
+    let (key, other, name) = (key!(store.min_replicas), key!(store.allow), Check::NoReplicas);
+    if url.is_cluster() && store.min_replicas.get() == 0 && !store.allow.contains(&Risk(name)) {
+        let name = name.as_str();
+        let allowed = format!(
             "at least 1 on a Cluster, whose failover otherwise loses acknowledged changes; if you \
-             accept that, add {name:?} to {}",
-            check.other
-        ),
-    })
+             accept that, add {name:?} to {other}"
+        );
+        conflicts.note([key, other], "0", allowed);
+    }
 }
 
-/// Backups do not go into the data directory.
-fn outside(values: &Values, check: &Check) -> Option<Wrong> {
-    let (Some(Value::Path(backups)), Some(Value::Path(data))) =
-        (value(values, check.key), value(values, check.other))
-    else {
-        return None;
-    };
-    let data = path::absolute(data).ok()?;
-    let is_inside = !backups.as_os_str().is_empty() && without_dots(backups).starts_with(&data);
-    is_inside.then(|| Wrong {
-        seen: Written::Text(backups.to_string_lossy().into_owned()).to_string(),
-        allowed: format!("outside of {}, which is {}", check.other, data.display()),
-    })
-}
-
-fn without_dots(path: &Path) -> path::PathBuf {
-    path.components().collect()
-}
-
-/// The largest body must fit into the memory for all of them, of which a quarter is kept for small
-/// ones. The default gives way by itself.
-fn fits(values: &Values, check: &Check) -> Option<Wrong> {
-    let (largest, all) = (number(values, check.key)?, number(values, check.other)?);
-    let room = all - all / 4;
-    (is_said(values, check.key) && largest > room).then(|| Wrong {
-        seen: bytes_text(largest),
-        allowed: format!(
-            "at most {}, three quarters of {}, which is {}",
-            bytes_text(room),
-            check.other,
-            bytes_text(all)
-        ),
-    })
+/// Keys of the store that nodes share mean nothing without a URL.
+fn check_embedded_store(config: &Config, conflicts: &mut Conflicts) {
+    for (key, effective) in config.effective() {
+        if key.store == Some(StoreKind::Shared) && effective.value != key.default {
+            let seen = key.toml(&effective.value);
+            conflicts.note_alone([&key.name, key!(store.url)], [&seen, "left out"]);
+        }
+    }
 }

@@ -1,37 +1,34 @@
-//! Reads the TOML file: every key with its line, whatever is wrong with its line.
+//! Reads the TOML file: every key with its line.
 //!
-//! Nothing in a file is passed over: sections and keys that do not exist are refused with the name
-//! that was probably meant. Of a text that is not TOML nothing is set.
+//! Sections and keys that do not exist are refused with the name that was probably meant. A text that
+//! is not TOML sets nothing.
 
 use std::{fs, path::Path};
 
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
 
 use super::{
     Error, Origin,
-    effective::Gathered,
     keys::{KEYS, Key, find, renamed, sections},
-    value::Written,
+    layers::Layers,
 };
 use crate::near::nearest;
 
-/// Sets what the file says, from its first line on.
-pub(super) fn read(path: &Path, gathered: &mut Gathered) {
+/// Sets the values of the file, from its first line on.
+pub(super) fn read(path: &Path, layers: &mut Layers) {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
             let reason = error.to_string();
-            gathered.errors.push(Error::Unreadable { path: path.to_owned(), reason });
+            layers.errors.push(Error::Unreadable { path: path.to_owned(), reason });
             return;
         }
     };
     let lines = Lines { path, text: &text };
     let (table, malformed) = DeTable::parse_recoverable(&text);
     if !malformed.is_empty() {
-        gathered.errors.extend(lines.malformed(&malformed));
+        layers.errors.extend(lines.malformed(&malformed));
         return;
     }
     let mut found = Vec::new();
@@ -49,13 +46,13 @@ pub(super) fn read(path: &Path, gathered: &mut Gathered) {
     found.sort_by_key(|(at, _)| *at);
     for (_, found) in found {
         match found {
-            Ok((key, written, origin)) => gathered.set(key, &written, origin),
-            Err(error) => gathered.errors.push(error),
+            Ok((key, written, origin)) => layers.set(key, written, origin),
+            Err(error) => layers.errors.push(error),
         }
     }
 }
 
-/// Where things stand in the file.
+/// Lines of the file by offset.
 struct Lines<'a> {
     path: &'a Path,
     text: &'a str,
@@ -70,7 +67,7 @@ impl Lines<'_> {
         Origin::File { path: self.path.to_owned(), line: self.at(offset) }
     }
 
-    /// One complaint a line: what the parser says of the rest of it follows from the first.
+    /// Returns the first complaint of each line: the others follow from it.
     fn malformed(&self, errors: &[toml::de::Error]) -> Vec<Error> {
         let mut seen: Vec<(usize, String)> = Vec::new();
         for error in errors {
@@ -86,7 +83,7 @@ impl Lines<'_> {
     }
 }
 
-/// The parser's reason. Of a value that is none it does not say what is mostly wrong with it.
+/// Returns the reason of the parser, with the likely mistake, which it does not name.
 fn reason(message: &str) -> String {
     let hint = if message.starts_with("invalid") || message.contains("quote") {
         " (texts stand in quotes, lists in brackets)"
@@ -96,7 +93,7 @@ fn reason(message: &str) -> String {
     format!("{message}{hint}")
 }
 
-/// The entries of a section.
+/// Returns the entries of a section.
 fn section<'a>(name: &str, value: DeValue<'a>, origin: Origin) -> Result<DeTable<'a>, Error> {
     let name = name.to_owned();
     let is_known = sections().contains(&name.as_str());
@@ -113,41 +110,41 @@ fn section<'a>(name: &str, value: DeValue<'a>, origin: Origin) -> Result<DeTable
         }
         _ => {
             let near = in_any_section(&name)
-                .map(|key| format!("{}, below {}", key.name, in_brackets(key.section())));
+                .map(|key| format!("{}, below {}", key.name, in_brackets(&key.section)));
             let known = format!("every key stands below its section: {}", all_sections());
             Err(Error::UnknownKey { key: name, origin, near, known })
         }
     }
 }
 
-/// A key of a section that exists, with what it is set to.
+/// Returns a key of a section that exists, with its value.
 fn entry(
     section: &str,
     name: &str,
     value: &DeValue<'_>,
     origin: Origin,
-) -> Result<(&'static Key, Written, Origin), Error> {
+) -> Result<(&'static Key, Result<Value, String>, Origin), Error> {
     let key = format!("{section}.{name}");
     if let Some(key) = find(&key) {
         return Ok((key, written(value), origin));
     }
-    let here = || KEYS.iter().filter(|key| key.section() == section);
+    let here = || KEYS.iter().filter(|key| key.section == section);
     let near = renamed(&key)
-        .map(|key| key.name.to_owned())
+        .map(|key| key.name.clone())
         .or_else(|| {
-            let near = nearest(name, here().map(Key::bare_name))?;
+            let near = nearest(name, here().map(|key| key.field.as_str()))?;
             Some(format!("{section}.{near}"))
         })
-        .or_else(|| in_any_section(name).map(|key| key.name.to_owned()));
-    let names: Vec<&str> = here().map(|key| key.name).collect();
+        .or_else(|| in_any_section(name).map(|key| key.name.clone()));
+    let names: Vec<&str> = here().map(|key| key.name.as_str()).collect();
     let known = format!("[{section}] has {}", names.join(", "));
     Err(Error::UnknownKey { key, origin, near, known })
 }
 
-/// The key with this name, or nearly so, whatever its section.
+/// Returns the key with this name, or nearly this name, of any section.
 fn in_any_section(name: &str) -> Option<&'static Key> {
-    let near = nearest(name, KEYS.iter().map(Key::bare_name))?;
-    KEYS.iter().find(|key| key.bare_name() == near)
+    let near = nearest(name, KEYS.iter().map(|key| key.field.as_str()))?;
+    KEYS.iter().find(|key| key.field == near)
 }
 
 fn in_brackets(section: &str) -> String {
@@ -163,25 +160,22 @@ fn with_article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-fn written(value: &DeValue<'_>) -> Written {
+/// Returns a value of the file.
+///
+/// # Errors
+/// A description of a value that no key can have.
+fn written(value: &DeValue<'_>) -> Result<Value, String> {
     match value {
-        DeValue::String(text) => Written::Text(text.to_string()),
-        DeValue::Boolean(flag) => Written::Flag(*flag),
-        DeValue::Integer(number) => {
-            let parsed = i64::from_str_radix(number.as_str(), number.radix());
-            let too_large = || Written::Other("an integer that is too large".to_owned());
-            parsed.map_or_else(|_| too_large(), Written::Integer)
-        }
+        DeValue::String(text) => Ok(text.as_ref().into()),
+        DeValue::Boolean(flag) => Ok((*flag).into()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map(Value::from)
+            .map_err(|_| "an integer that is too large".to_owned()),
         DeValue::Array(items) => {
-            let texts = items.iter().map(|item: &Spanned<DeValue<'_>>| match item.get_ref() {
-                DeValue::String(text) => Some(text.to_string()),
-                _ => None,
-            });
-            texts.collect::<Option<_>>().map_or_else(
-                || Written::Other("an array of other things than texts".to_owned()),
-                Written::List,
-            )
+            let texts = items.iter().map(|item| item.get_ref().as_str().map(Value::from));
+            let texts: Option<Value> = texts.collect::<Option<Vec<_>>>().map(Value::Array);
+            texts.ok_or_else(|| "an array of other things than texts".to_owned())
         }
-        other => Written::Other(with_article(other.type_str())),
+        other => Err(with_article(other.type_str())),
     }
 }

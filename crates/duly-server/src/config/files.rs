@@ -1,61 +1,74 @@
-//! What a configuration says about files is compared with what is there: certificates that cannot be
-//! read, a file where a directory is meant. All of it at once, each with its place, like every other
-//! fault; nothing is made or changed.
+//! Checks the files and directories that a configuration names: certificates that cannot be read, a
+//! file where a directory is meant. All errors are reported at once, each with its origin. Nothing is
+//! created or changed.
 //!
-//! Apart from the rest, since `config show` says what is configured also where the files are not.
+//! Apart from the rest, since `config show` shows a configuration also where the files do not exist.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
 
-use super::{effective::Gathered, keys, value::Value};
+use super::{Config, keys::key, layers::Layers};
 
-/// Where a store and backups go.
-const DIRECTORIES: [&str; 2] = ["store.data", "store.backup_dir"];
-const CA: &str = "webhook.ca_file";
-const CERTIFICATE: &str = "webhook.client_certificate_file";
-const KEY: &str = "webhook.client_key_file";
-const CREDENTIALS: &str = "webhook.proxy_credentials_file";
-const PASSWORD: &str = "store.password_file";
-const STORE_CA: &str = "store.ca_file";
-
-/// Notes what cannot be used. Nothing of what is in a file is said.
-pub(super) fn check(gathered: &mut Gathered) {
-    let has_directories = !matches!(
-        gathered.values.get("store.url").map(|effective| &effective.value),
-        Some(Value::Store(Some(_)))
-    );
-    for key in DIRECTORIES.into_iter().filter(|_| has_directories) {
-        if let Some(path) = path(gathered, key)
-            && let Some(file) = path.ancestors().find(|above| above.exists() && !above.is_dir())
-        {
-            let seen = if file == path { "a file".to_owned() } else { below(file) };
-            refuse(gathered, key, &path, &seen, "a directory, or a path where one can be made");
+/// Notes files that cannot be used. Nothing of their content is shown.
+pub(super) fn check(config: &Config, layers: &mut Layers) {
+    let Config { store, webhook, .. } = config;
+    let mut refuse = |key: &'static str, path: &Path, why: &str, allowed: &str| {
+        if !layers.is_refused(key) {
+            let seen = format!("{} ({why})", path.display());
+            layers.refuse(key, config.origin(key), seen, allowed.to_owned());
+        }
+    };
+    if store.url.is_none() {
+        let backups = store.backup_dir.as_deref().map(|path| (key!(store.backup_dir), path));
+        for (key, path) in [Some((key!(store.data), &*store.data)), backups].into_iter().flatten() {
+            if let Some(file) = path.ancestors().find(|above| above.exists() && !above.is_dir()) {
+                let below = format!("{} is a file", file.display());
+                let why = if file == path { "a file" } else { &below };
+                refuse(key, path, why, "a directory, or a path where one can be made");
+            }
         }
     }
-    for error in duly_sink::http::check_files(&tls_files(gathered)) {
+    for error in duly_sink::http::check_files(&tls_files(config)) {
         if let duly_sink::Error::File { key, path, reason, .. } = error {
-            refuse(gathered, key, &path, &reason, "a file in PEM that can be used");
+            refuse(key, &path, &reason, "a file in PEM that can be used");
         }
     }
-    if let Some(path) = path(gathered, CREDENTIALS)
-        && let Err(reason) = credentials(&path)
-    {
-        let allowed = "a file that holds one line, user:password";
-        refuse(gathered, CREDENTIALS, &path, &reason, allowed);
-    }
-    if let Some(path) = path(gathered, PASSWORD)
-        && let Err(reason) = password(&path)
-    {
-        refuse(gathered, PASSWORD, &path, &reason, "a file that holds one line, the password");
-    }
-    if let Some(path) = path(gathered, STORE_CA)
-        && let Err(reason) = authorities(&path)
-    {
-        refuse(gathered, STORE_CA, &path, &reason, "a file in PEM that can be used");
+    let mut read = |key, path: Option<&Path>, look: fn(&Path) -> Result<(), String>, allowed| {
+        if let Some(path) = path
+            && let Err(reason) = look(path)
+        {
+            refuse(key, path, &reason, allowed);
+        }
+    };
+    read(
+        key!(webhook.proxy_credentials_file),
+        webhook.proxy_credentials_file.as_deref(),
+        |path| credentials(path).map(drop),
+        "a file that holds one line, user:password",
+    );
+    read(
+        key!(store.password_file),
+        store.password_file.as_deref(),
+        |path| password(path).map(drop),
+        "a file that holds one line, the password",
+    );
+    read(
+        key!(store.ca_file),
+        store.ca_file.as_deref(),
+        authorities,
+        "a file in PEM that can be used",
+    );
+}
+
+/// Returns the files of the webhook client.
+pub(crate) fn tls_files(config: &Config) -> TlsFiles {
+    let webhook = &config.webhook;
+    let path = |file: &Option<super::AbsolutePath>| file.as_deref().map(Path::to_owned);
+    let client = path(&webhook.client_certificate_file).zip(path(&webhook.client_key_file));
+    TlsFiles {
+        ca: path(&webhook.ca_file),
+        client: client.map(|(certificate, key)| ClientFiles { certificate, key }),
     }
 }
 
@@ -72,7 +85,7 @@ pub(crate) fn password(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Looks whether a file can hold authorities.
+/// Checks that a file can hold authorities.
 fn authorities(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let holds = text.contains("-----BEGIN CERTIFICATE-----");
@@ -86,33 +99,4 @@ fn authorities(path: &Path) -> Result<(), String> {
 pub(crate) fn credentials(path: &Path) -> Result<Credentials, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     Credentials::new(&text).ok_or_else(|| "it must hold one line, user:password".to_owned())
-}
-
-fn tls_files(gathered: &Gathered) -> TlsFiles {
-    let client = path(gathered, CERTIFICATE).zip(path(gathered, KEY));
-    TlsFiles {
-        ca: path(gathered, CA),
-        client: client.map(|(certificate, key)| ClientFiles { certificate, key }),
-    }
-}
-
-/// The path of a key that has one, and is not wrong by itself.
-fn path(gathered: &Gathered, key: &str) -> Option<PathBuf> {
-    match gathered.values.get(key).map(|effective| &effective.value) {
-        Some(Value::Path(path)) if !gathered.is_refused(key) => {
-            (!path.as_os_str().is_empty()).then(|| path.clone())
-        }
-        _ => None,
-    }
-}
-
-fn refuse(gathered: &mut Gathered, key: &str, path: &Path, why: &str, allowed: &str) {
-    if let Some(key) = keys::find(key) {
-        let seen = format!("{} ({why})", path.display());
-        gathered.refuse(key, gathered.origin(key.name), seen, allowed.to_owned());
-    }
-}
-
-fn below(file: &Path) -> String {
-    format!("{} is a file", file.display())
 }

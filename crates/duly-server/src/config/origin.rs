@@ -1,11 +1,11 @@
-//! Where an effective value comes from.
+//! The origin of an effective value.
 
 use std::{fmt, path::PathBuf};
 
-/// Where a value comes from; later ones win over earlier ones.
+/// The origin of a value; later ones win over earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No place sets the key.
     Default,
     /// A line of the file.
     File {

@@ -1,8 +1,9 @@
 use std::{fs, path::Path};
 
-use super::{cross::connections_within, effective::eighth_of, *};
+use super::{cross::connections_within, keys::KEYS, *};
 
 mod example;
+mod limits_page;
 mod refusals;
 
 fn file(text: &str) -> (tempfile::TempDir, Source) {
@@ -25,11 +26,11 @@ fn flag(value: &str) -> Flag {
 fn nothing_has_to_be_said() {
     let config = load(&Source::default()).unwrap();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:3859");
-    assert_eq!(config.store.data, Path::new("./duly-data"));
-    assert_eq!(config.server.body_bytes_max, 32 * 1024 * 1024);
-    assert_eq!(config.delivery.workers_max, 1024);
-    assert_eq!(config.store.index_memory_max_bytes, None);
-    assert_eq!(config.drain.timeout.as_secs(), 25);
+    assert_eq!(&*config.store.data, Path::new("./duly-data"));
+    assert_eq!(config.server.body_bytes_max.get(), 32 * 1024 * 1024);
+    assert_eq!(config.delivery.workers_max.get(), 1024);
+    assert_eq!(config.store.index_memory_max, None);
+    assert_eq!(config.drain.timeout.to_std().as_secs(), 25);
     assert!(config.effective().all(|(_, e)| e.origin == Origin::Default));
 }
 
@@ -45,8 +46,8 @@ fn p10_the_memory_of_bodies_follows_that_of_the_process() {
         env: vec![("DULY_SERVER__REQUEST_MEMORY_MAX".into(), "auto".into())],
         ..Source::default()
     };
-    let own = eighth_of(duly_store_embedded::memory_limit());
-    assert_eq!(load(&source).unwrap().server.request_memory_max, own);
+    let own = eighth_of(memory_limit());
+    assert_eq!(or_eighth(load(&source).unwrap().server.request_memory_max), own);
 }
 
 #[test]
@@ -55,20 +56,21 @@ fn p10_the_default_of_connections_follows_the_memory_of_the_process() {
     for (limit, expected) in [(64 * MIB, 256), (512 * MIB, 1_024), (10 * 1024 * MIB, 20_480)] {
         assert_eq!(connections_within(limit), expected, "of {limit}");
     }
-    let within = connections_within(duly_store_embedded::memory_limit());
+    let within = connections_within(memory_limit());
     let default = load(&Source::default()).unwrap().server.connections_max;
-    assert_eq!(default as u64, within.min(20_000));
+    assert_eq!(default.get(), within.min(20_000));
     let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", "300000")).unwrap();
-    assert_eq!(config.server.connections_max, 300_000, "a number that was set is taken");
+    assert_eq!(config.server.connections_max.get(), 300_000, "a number that was set is taken");
 }
 
 #[test]
 fn lease_calls_that_wait_leave_connections_for_others() {
     let defaults = load(&Source::default()).unwrap();
-    assert!(defaults.server.connections_max > defaults.delivery.pull_waiters_max);
+    let (server, delivery) = (&defaults.server, &defaults.delivery);
+    assert!(server.connections_max.get() > delivery.pull_waiters_max.get());
     for (connections, waiters) in [("13334", 10_000), ("100", 75), ("2", 1), ("1", 1)] {
         let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", connections)).unwrap();
-        assert_eq!(config.delivery.pull_waiters_max, waiters, "{connections}");
+        assert_eq!(config.delivery.pull_waiters_max.get(), waiters, "{connections}");
         let shown = format!("pull_waiters_max = {waiters} # default");
         assert!(config.show().contains(&shown), "{}", config.show());
     }
@@ -78,12 +80,12 @@ fn lease_calls_that_wait_leave_connections_for_others() {
 fn a_later_place_wins_and_is_named() {
     let (_keep, mut source) = file("# ours\n[server]\nlisten = \"127.0.0.1:1\"\n");
     let config = load(&source).unwrap();
-    assert_eq!(config.server.listen.port(), 1);
+    assert_eq!(config.server.listen.0.port(), 1);
     assert!(config.origin("server.listen").to_string().ends_with("duly.toml:3"));
 
     source.env = vec![("DULY_SERVER__LISTEN".into(), "127.0.0.1:2".into())];
     let config = load(&source).unwrap();
-    assert_eq!(config.server.listen.port(), 2);
+    assert_eq!(config.server.listen.0.port(), 2);
     assert_eq!(config.origin("server.listen"), Origin::Variable("DULY_SERVER__LISTEN".into()));
 
     source.flags = vec![flag("[::1]:3")];
@@ -94,15 +96,13 @@ fn a_later_place_wins_and_is_named() {
 
 #[test]
 fn every_key_can_be_set_in_the_file_and_in_the_environment() {
-    for key in KEYS {
-        let default = Value::from_default(key);
-        let text = value::toml_text(key.kind, &default);
-        let name = key.name.split_once('.').unwrap().1;
-        let (_keep, source) = file(&format!("[{}]\n{name} = {text}\n", key.section()));
+    for key in &*KEYS {
+        let text = key.toml(&key.default);
+        let (_keep, source) = file(&format!("[{}]\n{} = {text}\n", key.section, key.field));
         let config = load(&source).unwrap();
-        assert_ne!(config.origin(key.name), Origin::Default, "{}", key.name);
-        let config = load(&env(&key.variable(), key.default)).unwrap();
-        assert_eq!(config.origin(key.name), Origin::Variable(key.variable()));
+        assert_ne!(config.origin(&key.name), Origin::Default, "{}", key.name);
+        let config = load(&env(&key.variable(), &key.default_text())).unwrap();
+        assert_eq!(config.origin(&key.name), Origin::Variable(key.variable()));
     }
 }
 
@@ -115,9 +115,47 @@ fn refused(source: &Source) -> Error {
     all.into_iter().next().unwrap()
 }
 
-impl Value {
-    fn from_default(key: &keys::Key) -> Self {
-        key.kind.check(&Written::Text(key.default.into())).unwrap()
+#[test]
+fn each_key_of_the_store_names_its_kind_of_store() {
+    for key in &*KEYS {
+        let has_kind = key.section == "store" && key.name != key!(store.url);
+        assert_eq!(key.store.is_some(), has_kind, "{}", key.name);
+    }
+    // Between them is the URL, as the documentation of the URL has it.
+    let kinds: Vec<_> =
+        KEYS.iter().filter(|key| key.section == "store").map(|it| it.store).collect();
+    let url = kinds.iter().position(Option::is_none).unwrap();
+    assert!(kinds[..url].iter().all(|kind| *kind == Some(StoreKind::Embedded)), "{kinds:?}");
+    assert!(kinds[url + 1..].iter().all(|kind| *kind == Some(StoreKind::Shared)), "{kinds:?}");
+}
+
+#[test]
+fn a_value_is_read_in_each_of_its_forms() {
+    let value = |entry: &str, key: &str| {
+        let (section, entry) = entry.split_once('.').unwrap();
+        let config = load(&file(&format!("[{section}]\n{entry}\n")).1).unwrap();
+        config.effective().find(|(known, _)| known.name == key).unwrap().1.value
+    };
+    for (key, forms, expected) in [
+        (key!(server.connections_max), &["7", "0x7", "\" 7 \""][..], serde_json::json!(7)),
+        (
+            key!(server.body_bytes_max),
+            &["65536", "\"65536\"", "\"64KiB\"", "\" 64 KiB\""],
+            65_536.into(),
+        ),
+        (key!(drain.timeout), &["90000", "\"90000\"", "\"90s\"", "\" 1m30s\""], "1m30s".into()),
+        (key!(store.on_disk), &["false", "\" false \""], false.into()),
+        (key!(store.index_memory_max), &["\"auto\"", "\" auto\""], "auto".into()),
+        (key!(store.on_clock_jump), &["\"hold\"", "\" hold \""], "hold".into()),
+        (key!(webhook.allow_ports), &["443", "\"443\"", "[\"443\"]"], ["443"].as_slice().into()),
+        (key!(store.deployment), &["\"\""], "".into()),
+    ] {
+        for form in forms {
+            assert_eq!(value(&format!("{key} = {form}"), key), expected, "{key} = {form}");
+        }
+    }
+    for entry in ["[server]\nallowed_hosts = -1", "[server]\nadmin_listen = \" \""] {
+        refused(&file(entry).1);
     }
 }
 
@@ -135,7 +173,7 @@ fn what_is_shown_can_be_loaded_again() {
     assert_eq!(again.server, config.server);
     assert_eq!(again.store, config.store);
     assert_eq!(again.delivery, config.delivery);
-    assert_eq!(config.webhook.allow_ports, [443..=443, 8000..=8999]);
+    assert_eq!(config.webhook.allow_ports, [PortRange(443..=443), PortRange(8000..=8999)]);
     assert_eq!(again.webhook, config.webhook);
     assert_eq!(again.log, config.log);
 }
@@ -150,14 +188,15 @@ fn variables_without_the_mark_are_none_of_ours() {
 #[test]
 fn a_key_stands_under_its_unit_and_bounds_in_the_reference() {
     let page = reference_markdown();
-    for key in KEYS {
+    for key in &*KEYS {
+        let default = key.default_text();
         let entry = page.split(&format!("### `{}`\n", key.name)).nth(1).unwrap();
         let entry = entry.split("\n### ").next().unwrap();
-        for part in [key.doc, &key.kind.allowed(), &key.variable(), key.default] {
+        for part in [&key.doc, &key.allowed, &key.variable(), &default] {
             assert!(entry.contains(part), "{}: {part}", key.name);
         }
         let counts = !matches!(
-            key.default.as_bytes().first(),
+            default.as_bytes().first(),
             Some(digit) if digit.is_ascii_digit()
         );
         let is_address = key.name == "server.listen";

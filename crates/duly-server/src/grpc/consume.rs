@@ -38,7 +38,7 @@ use self::{requests::Requests, session::Session};
 use crate::http::{App, Problem, budget::Share};
 
 /// Streams of consumers at once.
-const CONSUMERS_MAX: usize = 10_000;
+pub(crate) const CONSUMERS_MAX: usize = 10_000;
 /// Answers that wait for the connection: one with firings, one with results.
 const PLACES: usize = 2;
 

@@ -11,11 +11,11 @@ use std::{
 
 use axum::{Router, extract::Request, response::Response};
 use duly_core::{Code, Millis, error_code::Retry};
+use http::{Method, Version, header::CONTENT_TYPE};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::{PROBES, Problem, Taken};
-use crate::grpc::is_grpc;
 
 type Served = TowerToHyperService<Router>;
 
@@ -113,4 +113,14 @@ impl Service<Request<Incoming>> for Connected {
         let doors = front.open.get().unwrap_or(&front.opening);
         if is_grpc(&request) { doors.grpc.call(request) } else { doors.http.call(request) }
     }
+}
+
+/// Returns whether a request speaks gRPC.
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_2
+        && request.method() == Method::POST
+        && request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+            let rest = kind.as_bytes().strip_prefix(b"application/grpc");
+            rest.is_some_and(|rest| rest.first().is_none_or(|byte| b"+; ".contains(byte)))
+        })
 }

@@ -100,7 +100,7 @@ fn detail(refusal: &Refusal, asked: Asked) -> String {
              to where it is"
         ),
         Refusal::PayloadTooLarge { namespace, .. } => format!(
-            "{refusal}: send a smaller one, or raise limits.max_payload_bytes of {namespace}"
+            "{refusal}: send a smaller one, or raise limits.namespace.max_payload_bytes of {namespace}"
         ),
         other => other.to_string(),
     }

@@ -4,7 +4,7 @@ mod directory;
 mod embedded;
 mod remote;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use duly_core::env::Clock;
 use duly_store::Store;
@@ -15,7 +15,7 @@ use tokio::{sync::watch, task};
 #[cfg(test)]
 pub(super) use self::embedded::BEGINNING;
 pub(super) use self::embedded::{Opener, directory};
-use super::StartError;
+use super::{StartError, options};
 use crate::{
     config::{Config, StoreUrl},
     http::{Awaited, Backups},
@@ -32,9 +32,9 @@ pub(super) enum Opened {
 
 /// What is awaited before anything was read.
 pub(super) fn beginning(config: &Config) -> String {
-    match &config.store.shared {
+    match &config.store.url {
         None => embedded::BEGINNING.to_owned(),
-        Some(shared) => format!("the server connects to {}", shared.url),
+        Some(url) => format!("the server connects to {url}"),
     }
 }
 
@@ -46,15 +46,15 @@ pub(super) async fn open(
     waits_for: watch::Sender<Awaited>,
     opener: Opener,
 ) -> Result<Opened, StartError> {
-    let Some(shared) = &config.store.shared else {
+    let Some(url) = &config.store.url else {
         let store = embedded::open(config, clock, waits_for, opener).await?;
         return Ok(Opened::Embedded(store));
     };
     for sentence in config.unused() {
         tracing::warn!("{sentence}");
     }
-    let store = remote::open(config, shared, waits_for).await?;
-    Ok(Opened::Shared(store, shared.url.clone()))
+    let store = remote::open(config, url, waits_for).await?;
+    Ok(Opened::Shared(store, url.clone()))
 }
 
 impl Opened {
@@ -89,8 +89,8 @@ impl Opened {
     pub(super) fn backups(&self, config: &Config) -> Backups {
         match self {
             Self::Embedded(store) => {
-                Backups::of(config.store.backup_dir.clone(), Arc::clone(store))
-                    .limited(config.store.backup_limits)
+                let directory = config.store.backup_dir.as_deref().map(Path::to_owned);
+                Backups::of(directory, Arc::clone(store)).limited(options::backup_limits(config))
             }
             Self::Shared(..) => Backups::elsewhere(),
         }

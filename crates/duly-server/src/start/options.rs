@@ -1,29 +1,60 @@
 //! The options of the parts, from the configuration.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
-    options::{Bounds, ClientFiles, Credentials, Proxy, Timeouts, TlsFiles},
+    options::{Bounds, Credentials, Proxy, Resolves, Timeouts},
 };
 
 use super::error::StartError;
-use crate::config::{AllowLoopback, Config, files};
+use crate::{
+    config::{AllowLoopback, Bytes, Config, files, key, or_eighth},
+    http::{BackupLimits, Guard, Limits},
+};
+
+/// Returns the rules for callers.
+pub(super) fn guard(config: &Config, listen: IpAddr) -> Guard {
+    let server = &config.server;
+    Guard {
+        listen,
+        allowed_hosts: server.allowed_hosts.iter().map(|host| host.0.clone()).collect(),
+        allowed_origins: server.allowed_origins.iter().map(|origin| origin.0.clone()).collect(),
+    }
+}
+
+/// Returns the bounds of the HTTP interface.
+pub(super) fn http_limits(config: &Config) -> Limits {
+    Limits {
+        implicit_namespaces_per_second: config.limits.implicit_namespaces_per_second.as_u32(),
+        body_bytes_max: config.server.body_bytes_max.as_usize(),
+        request_memory_max: or_eighth(config.server.request_memory_max),
+        request_timeout: config.server.request_timeout.to_std(),
+    }
+}
+
+/// Returns the bounds of backups.
+pub(super) fn backup_limits(config: &Config) -> BackupLimits {
+    BackupLimits {
+        count_max: config.store.backups_max.as_usize(),
+        interval: config.store.backup_interval.to_std(),
+    }
+}
 
 pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
     let defaults = duly_store_embedded::Options::default();
     duly_store_embedded::Options {
-        segment_bytes: config.store.segment_bytes,
-        checkpoint_bytes: config.store.checkpoint_bytes,
-        young_bytes: config.store.young_bytes,
+        segment_bytes: config.store.segment_bytes.get(),
+        checkpoint_bytes: config.store.checkpoint_bytes.get(),
+        young_bytes: config.store.young_bytes.get(),
         on_clock_jump: config.store.on_clock_jump,
-        min_free_bytes: config.store.min_free_bytes,
-        min_free_percent: config.store.min_free_percent,
-        namespaces_max: config.limits.namespaces_max,
+        min_free_bytes: config.store.min_free_bytes.get(),
+        min_free_percent: config.store.min_free_percent.as_u8(),
+        namespaces_max: config.limits.namespaces_max.get(),
         index_memory_max_bytes: config
             .store
-            .index_memory_max_bytes
-            .unwrap_or(defaults.index_memory_max_bytes),
+            .index_memory_max
+            .map_or(defaults.index_memory_max_bytes, Bytes::get),
         ..defaults
     }
 }
@@ -33,10 +64,10 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
     let machine = uname.nodename().to_string_lossy();
     duly_node::Options {
         name: format!("{machine}:{}", listen.port()),
-        workers_max: config.delivery.workers_max,
-        bytes_max: config.delivery.memory_max,
-        pull_waiters_max: config.delivery.pull_waiters_max,
-        drain_timeout: config.drain.timeout,
+        workers_max: config.delivery.workers_max.as_usize(),
+        bytes_max: or_eighth(config.delivery.memory_max) as u64,
+        pull_waiters_max: config.delivery.pull_waiters_max.as_usize(),
+        drain_timeout: config.drain.timeout.to_std(),
         ..duly_node::Options::default()
     }
 }
@@ -55,48 +86,47 @@ pub(super) fn sink_options(
         AllowLoopback::Never => false,
     };
     let webhook = &config.webhook;
-    let client = webhook.client_certificate_file.clone().zip(webhook.client_key_file.clone());
     Ok(Options {
         addresses: AddressPolicy {
             loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
-            allow: config.delivery.allow_networks.clone(),
-            ports: webhook.allow_ports.clone(),
+            allow: config.delivery.allow_networks.iter().map(|network| network.0).collect(),
+            ports: webhook.allow_ports.iter().map(|range| range.0.clone()).collect(),
             own: std::iter::once(listen).chain(admin_listen).collect(),
         },
         timeouts: Timeouts {
-            connect: webhook.connect_timeout,
-            header: webhook.header_timeout,
-            body: webhook.body_timeout,
-            idle: webhook.idle_timeout,
+            connect: webhook.connect_timeout.to_std(),
+            header: webhook.header_timeout.to_std(),
+            body: webhook.body_timeout.to_std(),
+            idle: webhook.idle_timeout.to_std(),
         },
         bounds: Bounds {
-            response_bytes_max: webhook.response_bytes_max,
-            idle_per_origin_max: webhook.idle_per_origin_max,
-            idle_max: webhook.idle_max,
+            response_bytes_max: webhook.response_bytes_max.as_usize(),
+            idle_per_origin_max: webhook.idle_per_origin_max.as_usize(),
+            idle_max: webhook.idle_max.as_usize(),
         },
-        tls: TlsFiles {
-            ca: webhook.ca_file.clone(),
-            client: client.map(|(certificate, key)| ClientFiles { certificate, key }),
-        },
+        tls: files::tls_files(config),
         proxy: match &webhook.proxy {
             None => None,
             Some(proxy) => Some(Proxy {
                 host: proxy.host.clone(),
                 port: proxy.port,
                 credentials: credentials(config)?,
-                resolves: webhook.proxy_resolves,
+                resolves: match webhook.proxy_resolves {
+                    true => Resolves::Proxy,
+                    false => Resolves::Here,
+                },
             }),
         },
     })
 }
 
 fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
-    let Some(path) = &config.webhook.proxy_credentials_file else {
+    let Some(path) = config.webhook.proxy_credentials_file.as_deref() else {
         return Ok(None);
     };
     let refuse = |reason: String| StartError::ProxyCredentials {
-        path: path.clone(),
-        origin: config.origin("webhook.proxy_credentials_file"),
+        path: path.to_owned(),
+        origin: config.origin(key!(webhook.proxy_credentials_file)),
         reason,
     };
     files::credentials(path).map(Some).map_err(refuse)

@@ -4,7 +4,7 @@
 
 use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
-use duly_proto::v1::{GetClusterRequest, cluster_client::ClusterClient};
+use duly_api::v1::{GetClusterRequest, cluster_client::ClusterClient};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, OpenProgress,
     disk::{Fault, SimDisk},

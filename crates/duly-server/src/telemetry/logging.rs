@@ -5,10 +5,13 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// For people.
     #[default]

@@ -126,14 +126,14 @@ async fn what_is_overdue_is_given_up_in_bounded_calls_that_go_on_where_the_last_
 #[tokio::test]
 async fn a_full_namespace_and_a_moment_ahead_are_refused_and_nothing_is_lost() {
     let bench = Bench::new();
-    let limits = r#"{"limits":{"max_dead":2}}"#;
+    let limits = r#"{"limits":{"namespace":{"max_dead":2}}}"#;
     bench.call("PUT", "/v1/namespaces/a", limits).await.expect(201);
     for id in ["x", "y", "z"] {
         bench.schedule(&format!(r#"{{"id":"{id}","delay":"0s"}}"#)).await.expect(201);
     }
     let problem = bench.post(OVERDUE, "{}").await.problem("resource_exhausted");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("limits.max_dead") && detail.contains("2 were given up"), "{detail}");
+    assert!(detail.contains("limits.namespace.max_dead") && detail.contains("2 were given up"), "{detail}");
     let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
     assert_eq!((&stats["dead"], &stats["due"]), (&json!(2), &json!(1)));
 

@@ -95,7 +95,7 @@ async fn p11_an_export_holds_the_credentials_that_other_answers_hide_and_no_sign
     let settings = json!({
         "destination": {"http": {"url": "http://localhost/y", "headers": {"x-key": "k3y"}}},
         "fallback": {"destination": {"http": {"url": "http://localhost/z", "headers": {"x-key": "z3y"}}}},
-        "signing_secrets": [secret], "weight": 3, "limits": {"max_pending": 77}
+        "signing_secrets": [secret], "weight": 3, "limits": {"namespace": {"max_pending": 77}}
     });
     bench.call("PUT", "/v1/namespaces/a", &settings.to_string()).await.expect(200);
     let answer = bench.get(EXPORT).await;

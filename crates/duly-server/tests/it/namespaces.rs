@@ -30,7 +30,10 @@ async fn defaults_are_answered() {
     assert_eq!((&made["weight"], &made["paused"]), (&json!(1), &json!(false)));
     assert_eq!(
         made["limits"],
-        json!({"max_in_flight":100,"max_payload_bytes":262144,"max_dead":1000000,"max_retained":10000000})
+        json!({
+            "lane":{"max_in_flight":100},
+            "namespace":{"max_payload_bytes":262144,"max_dead":1000000,"max_retained":10000000}
+        })
     );
     assert_eq!(bench.get(NS).await.expect(200), made);
 }
@@ -57,13 +60,13 @@ async fn a_put_replaces_whole_but_keeps_secrets() {
 async fn a_patch_keeps_resets_and_replaces_by_field() {
     let bench = Bench::new();
     let body = json!({"lease":"5s","weight":3,"signing_secrets":[SECRET],
-        "limits":{"max_pending":5,"max_in_flight":7}});
+        "limits":{"lane":{"max_in_flight":7},"namespace":{"max_pending":5}}});
     bench.call("PUT", NS, &body.to_string()).await.expect(201);
-    let body = r#"{"lease":null,"limits":{"max_in_flight":9}}"#;
+    let body = r#"{"lease":null,"limits":{"lane":{"max_in_flight":9}}}"#;
     let patched = bench.call("PATCH", NS, body).await.expect(200);
     assert_eq!((&patched["lease"], &patched["weight"]), (&json!("30s"), &json!(3)));
-    assert_eq!(patched["limits"]["max_in_flight"], 9);
-    assert!(patched["limits"].get("max_pending").is_none());
+    assert_eq!(patched["limits"]["lane"]["max_in_flight"], 9);
+    assert!(patched["limits"]["namespace"].get("max_pending").is_none());
     let secrets = &patched["signing_secret_fingerprints"];
     assert_eq!(secrets.as_array().unwrap().len(), 1);
     let patched = bench.call("PATCH", NS, r#"{"signing_secrets":null}"#).await.expect(200);

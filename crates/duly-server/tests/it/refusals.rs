@@ -261,7 +261,7 @@ async fn limits_of_size_are_refused_with_413() {
 #[tokio::test]
 async fn limits_of_a_namespace_are_refused_with_429() {
     let bench = Bench::new();
-    let limits = r#"{"limits":{"max_pending":1,"max_delay":"1h"}}"#;
+    let limits = r#"{"limits":{"namespace":{"max_pending":1,"max_delay":"1h"}}}"#;
     bench.call("PUT", NS, limits).await.expect(201);
     bench.schedule(r#"{"id":"t","delay":"1h"}"#).await.expect(201);
     let before = bench.picture().await;

@@ -78,7 +78,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
         scene.apply(Operation::DeadLetter { id: id("due since"), if_due_by: scene.now() }).await,
     );
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
-    assert!(refusal.to_string().contains("limits.max_dead"), "{refusal}");
+    assert!(refusal.to_string().contains("limits.namespace.max_dead"), "{refusal}");
     assert_eq!(scene.state("due since").await, Some(State::Due));
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead, stats.totals.failed), (2, 2, 1));

@@ -194,7 +194,7 @@ pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> 
     assert_eq!(code(scene.apply(import(&large)).await), "payload_too_large");
     created(scene.apply(import(&letter(&scene, "dead"))).await);
     let refusal = refused(scene.apply(import(&letter(&scene, "dead too"))).await);
-    assert!(refusal.to_string().contains("limits.max_dead"), "{refusal}");
+    assert!(refusal.to_string().contains("limits.namespace.max_dead"), "{refusal}");
     created(scene.apply(import(&waiting(&scene, "one", secs(1)))).await);
     let refusal = refused(scene.apply(import(&waiting(&scene, "two", secs(1)))).await);
     assert!(refusal.to_string().contains("max_pending"), "{refusal}");

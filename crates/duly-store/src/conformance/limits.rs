@@ -60,7 +60,7 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
         panic!("a quota is exceeded: {refusal:?}");
     };
     let reason = refusal.to_string();
-    assert!(reason.ends_with("or raise limits.max_pending"), "it names the limit: {reason}");
+    assert!(reason.ends_with("or raise limits.namespace.max_pending"), "it names the limit: {reason}");
     let outcomes = scene.apply_all(vec![make("a", 60), make("a", 70)]).await;
     assert!(matches!(outcomes[0], Outcome::Existing(_)), "{:?}", outcomes[0]);
     assert!(matches!(outcomes[1], Outcome::Replaced(_)), "{:?}", outcomes[1]);
@@ -112,7 +112,7 @@ pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) 
             let refusal = refused(scene.apply(operation).await);
             let invalid = refusal.invalid().expect("a value is not allowed");
             assert_eq!(invalid.field, field);
-            let allowed = "at most 1m40s from now (limits.max_delay of namespace ";
+            let allowed = "at most 1m40s from now (limits.namespace.max_delay of namespace ";
             assert!(invalid.allowed.starts_with(allowed), "{invalid}");
             // As it was given: a delay is no time.
             let seen = match when {

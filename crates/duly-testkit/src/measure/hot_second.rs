@@ -128,7 +128,7 @@ fn namespace(options: &Options, receiver: Option<&Receiver>) -> Value {
         None => json!({ "destination": { "pull": {} } }),
         Some(receiver) => json!({
             "destination": { "http": { "url": receiver.url() } },
-            "limits": { "max_in_flight": options.in_flight },
+            "limits": {"lane": {"max_in_flight": options.in_flight}},
         }),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use duly_server::config::{self, Config, Flag, Origin, Source};
+use duly_server::config::{self, Config, Flag, Origin, Source, key};
 use serde_json::{Value, json};
 
 use crate::{
@@ -59,9 +59,9 @@ struct Places {
 
 impl Places {
     fn source(self) -> Source {
-        let data = self.data.map(|value| ("--data", "store.data", value));
-        let listen = self.listen.map(|value| ("--listen", "server.listen", value));
-        let store = self.store.map(|value| ("--store", "store.url", value));
+        let data = self.data.map(|value| ("--data", key!(store.data), value));
+        let listen = self.listen.map(|value| ("--listen", key!(server.listen), value));
+        let store = self.store.map(|value| ("--store", key!(store.url), value));
         let flags = [data, store, listen].into_iter().flatten();
         let flags = flags.map(|(flag, key, value)| Flag { flag: flag.to_owned(), key, value });
         Source { file: self.config, flags: flags.collect(), ..Source::from_env() }

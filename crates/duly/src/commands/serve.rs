@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use duly_server::{
     StartError, StartReport,
-    config::{self, Config, Flag, Source},
+    config::{self, Config, Flag, Source, key},
     telemetry::logging,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let mut config = config::load_with_files(&args.source()).map_err(Failure::new)?;
-    logging::init(&config.log.level, config.log.format);
+    logging::init(&config.log.level.0, config.log.format);
     open_files::allow();
     let too_few = open_files::fit(&mut config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -72,9 +72,10 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 
 impl Args {
     fn source(self) -> Source {
-        let data = self.data.map(|value| ("--data", "store.data", value));
-        let listen = self.listen.map(|address| ("--listen", "server.listen", address.to_string()));
-        let store = self.store.map(|value| ("--store", "store.url", value));
+        let data = self.data.map(|value| ("--data", key!(store.data), value));
+        let listen =
+            self.listen.map(|address| ("--listen", key!(server.listen), address.to_string()));
+        let store = self.store.map(|value| ("--store", key!(store.url), value));
         let flags = [data, store, listen].into_iter().flatten();
         Source {
             file: self.config,

@@ -196,7 +196,7 @@ fn timer_of(id: &str, bytes: usize) -> String {
 
 /// Makes what the attacks ask for.
 fn prepare(server: &Limited) {
-    let large = r#"{"limits":{"max_payload_bytes":16777216}}"#;
+    let large = r#"{"limits":{"namespace":{"max_payload_bytes":16777216}}}"#;
     assert_eq!(server.call("PUT", "/v1/namespaces/large", large), Some(201));
     let payload = "x".repeat(12 * MIB);
     for i in 0..4 {
@@ -282,7 +282,7 @@ fn p10_a_server_of_512_mib_is_never_killed() {
         })
     });
     attack("large payloads to consumers", &|server| {
-        let large = r#"{"limits":{"max_payload_bytes":16777216}}"#;
+        let large = r#"{"limits":{"namespace":{"max_payload_bytes":16777216}}}"#;
         let timer = timer_of("t", 15 * MIB);
         let namespaces: Vec<_> = (0..20).map(|i| format!("/v1/namespaces/due{i}")).collect();
         for namespace in &namespaces {
@@ -296,7 +296,7 @@ fn p10_a_server_of_512_mib_is_never_killed() {
     attack("large payloads to a receiver that reads nothing", &|server| {
         let url = format!("http://{}/", silent.local_addr().expect("its address"));
         let settings = format!(
-            r#"{{"destination":{{"http":{{"url":"{url}"}}}},"limits":{{"max_payload_bytes":16777216}}}}"#
+            r#"{{"destination":{{"http":{{"url":"{url}"}}}},"limits":{{"namespace":{{"max_payload_bytes":16777216}}}}}}"#
         );
         assert_eq!(server.call("PUT", "/v1/namespaces/hooks", &settings), Some(201));
         for i in 0..36 {

@@ -32,7 +32,7 @@ fn settings_are_put_shown_and_listed() {
     let settings = server.json(&["namespace", "get", "orders"]);
     assert_eq!(settings["retry"]["max_attempts"], 3);
     assert_eq!(settings["weight"], 7);
-    assert_eq!(settings["limits"]["max_pending"], 10);
+    assert_eq!(settings["limits"]["namespace"]["max_pending"], 10);
     let file = br#"{"lease":"5s","retry":{"delays":["1s","2s"]}}"#;
     server.run_with_stdin(&["namespace", "put", "mails", "--file", "-"], file).ok();
     assert_eq!(server.json(&["namespace", "get", "mails"])["lease"], "5s");

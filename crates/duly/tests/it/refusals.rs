@@ -39,17 +39,17 @@ fn cases() -> Vec<Case> {
     let soon = Duration::from_secs(60);
     let free = || json!({});
     let mut cases = vec![
-        ("a delay", json!({"max_delay": "1h"}), "absent", Call::Schedule(2 * 60 * soon, 0)),
+        ("a delay", json!({"namespace": {"max_delay": "1h"}}), "absent", Call::Schedule(2 * 60 * soon, 0)),
         (
             "a longer delay",
-            json!({"max_delay": "1h"}),
+            json!({"namespace": {"max_delay": "1h"}}),
             "scheduled",
             Call::Reschedule(2 * 60 * soon),
         ),
         ("a delay past 2200", free(), "absent", Call::Schedule(DELAY_MAX, 0)),
-        ("a payload", json!({"max_payload_bytes": 9}), "absent", Call::Schedule(soon, 10)),
-        ("one more", json!({"max_pending": 1}), "one", Call::Schedule(soon, 0)),
-        ("too fast", json!({"schedule_per_second": 1}), "one", Call::Schedule(soon, 0)),
+        ("a payload", json!({"namespace": {"max_payload_bytes": 9}}), "absent", Call::Schedule(soon, 10)),
+        ("one more", json!({"namespace": {"max_pending": 1}}), "one", Call::Schedule(soon, 0)),
+        ("too fast", json!({"namespace": {"schedule_per_second": 1}}), "one", Call::Schedule(soon, 0)),
         ("a revision", free(), "scheduled", Call::RescheduleIf(9)),
         ("another revision", free(), "scheduled", Call::CancelIf(9)),
         ("redriving another", free(), "scheduled", Call::Redrive),
@@ -231,7 +231,7 @@ fn every_refusal_reads_the_same_on_every_store_and_interface() {
     };
     assert_eq!(
         text("a delay of absent"),
-        "delay must be at most 1h from now (limits.max_delay of namespace case-0); got \"2h\""
+        "delay must be at most 1h from now (limits.namespace.max_delay of namespace case-0); got \"2h\""
     );
     assert_eq!(
         text("one more of one"),

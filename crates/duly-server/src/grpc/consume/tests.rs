@@ -3,8 +3,8 @@
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use axum::body::Body;
+use duly_api::v1::{self, consume_response::Kind};
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
-use duly_api::v1::{self, consume_response::Kind, settle_result};
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
@@ -37,7 +37,8 @@ async fn p10_a_consumer_that_holds_nothing_takes_nothing_of_the_memory() {
     // One large message that nothing is kept of, nor of the buffer that it came in.
     let settlement = v1::Settlement {
         token: "x".repeat(60),
-        verdict: Some(v1::settlement::Verdict::Ack(v1::Ack {})),
+        ack: Some(v1::Ack {}),
+        ..v1::Settlement::default()
     };
     consumer.say(0, vec![settlement; 10_000]).await;
     assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
@@ -62,19 +63,21 @@ async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
     assert!(began.elapsed() >= LEFT_ALONE * 3, "it is asked again when it said, not before");
     // What was held all the time is held on, and a verdict that it could not take is said again.
     world.claims.settles_failing.store(1, Ordering::Relaxed);
-    let verdict = Some(v1::settlement::Verdict::Ack(v1::Ack {}));
-    let settlement = v1::Settlement { token: first[0].token.clone(), verdict };
+    let (token, ack) = (first[0].token.clone(), Some(v1::Ack {}));
+    let settlement = v1::Settlement { token, ack, ..v1::Settlement::default() };
     let mut settle = async || {
         consumer.say(0, vec![settlement.clone()]).await;
         match consumer.hear().await {
-            Some(Ok(Kind::Settled(mut settled))) => settled.results.remove(0).result.unwrap(),
+            Some(Ok(Kind::Settled(mut settled))) => settled.results.remove(0),
             other => panic!("{other:?}"),
         }
     };
     let refused = settle().await;
-    assert!(matches!(&refused, settle_result::Result::Error(problem)
-        if problem.code == "unavailable" && problem.retry_after.is_some()));
-    assert_eq!(settle().await, settle_result::Result::Outcome(v1::SettleOutcome::Ok.into()));
+    assert_eq!(refused.outcome, None);
+    assert!(matches!(&refused.error, Some(problem)
+        if problem.code == "unavailable" && problem.retry_after_ms.is_some()));
+    let outcome = Some(v1::SettleOutcome::Ok.into());
+    assert_eq!(settle().await, v1::SettleResult { outcome, error: None });
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,9 +100,9 @@ async fn an_extended_lease_that_has_ended_gives_its_place_back_however_busy_its_
     world.due(1).await;
     let mut consumer = Consumer::open(&world, 1, 1).await;
     let firing = consumer.firings().await.remove(0);
-    let lease = Some(prost_types::Duration { seconds: 3, nanos: 0 });
-    let verdict = Some(v1::settlement::Verdict::Extend(v1::ExtendVerdict { lease }));
-    consumer.say(0, vec![v1::Settlement { token: firing.token, verdict }]).await;
+    let extend = Some(v1::ExtendVerdict { lease: Some((SECOND * 3).into()) });
+    let settlement = v1::Settlement { token: firing.token, extend, ..v1::Settlement::default() };
+    consumer.say(0, vec![settlement]).await;
     assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
     // A stream whose server stops ends when nothing is held any more.
     let began = Instant::now();

@@ -1,8 +1,12 @@
 //! `GET /v1/namespaces/{namespace}/forecast`.
 
 use axum::{extract::State, response::Response};
-use duly_api::{Duration, NamespaceForecast, number::within};
-use duly_core::{Invalid, Millis, NamespaceName};
+use duly_api::{
+    Duration, NamespaceForecast,
+    number::within,
+    stats::{BUCKET_DEFAULT, BUCKETS_DEFAULT},
+};
+use duly_core::{Invalid, NamespaceName};
 use duly_store::{
     ForecastRequest,
     forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
@@ -16,9 +20,6 @@ use crate::{
     messages,
 };
 
-/// Length of a bucket, and how many, where the request does not say.
-const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
-const COUNT_DEFAULT: u32 = 60;
 /// Memory of a bucket that is answered, and of its text.
 const BUCKET_BYTES: usize = 128;
 /// Memory of the rest of an answer.
@@ -77,6 +78,6 @@ pub(crate) fn request(
         Some(bucket) => bucket.check_within("bucket", BUCKET_MIN, BUCKET_MAX)?,
         None => BUCKET_DEFAULT,
     };
-    let count = usize::try_from(count.unwrap_or(COUNT_DEFAULT)).unwrap_or(usize::MAX);
+    let count = usize::try_from(count.unwrap_or(BUCKETS_DEFAULT)).unwrap_or(usize::MAX);
     Ok(ForecastRequest { namespace, bucket, count: within("count", count, 1, BUCKETS_MAX)? })
 }

@@ -1,22 +1,21 @@
 //! `GET /v1/namespaces/{namespace}` and `GET /v1/namespaces`.
 
 use axum::{extract::State, response::Response};
-use duly_api::{ListNamespacesResponse, number::within};
+use duly_api::ListNamespacesResponse;
 use duly_core::NamespaceName;
 use duly_store::namespaces::Namespace;
 use http::{StatusCode, Uri};
 
 use crate::{
-    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query, text::Text},
+    http::{
+        App, Problem, answer, path::InNamespace, problem::Refusals, query::Query, text::Text,
+        timers::list::page_limit,
+    },
     messages,
 };
 
-/// Most namespaces of one page.
-const LIMIT_MAX: u32 = 1_000;
 /// Namespaces that are read at once.
 const AT_ONCE: usize = 32;
-/// Namespaces of a page that does not say how many.
-const LIMIT_DEFAULT: u32 = 100;
 
 /// One namespace. Signing secrets are shown as fingerprints only.
 #[utoipa::path(
@@ -78,8 +77,7 @@ impl App {
         cursor: Option<&str>,
         mut show: impl FnMut(&Namespace) -> Result<(), Problem>,
     ) -> Result<Option<String>, Problem> {
-        let limit = within("limit", limit.unwrap_or(LIMIT_DEFAULT), 1, LIMIT_MAX)?;
-        let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut left = page_limit(limit)?;
         let mut after = cursor
             .map(|text| {
                 NamespaceName::new(text).map_err(|mut invalid| {

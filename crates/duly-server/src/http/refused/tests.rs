@@ -61,7 +61,7 @@ fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
         [(101, true), (PAYLOAD_BYTES_HARD, true), (PAYLOAD_BYTES_HARD + 1, false)]
     {
         let text = refused(bytes);
-        assert_eq!(text.contains("raise limits.max_payload_bytes of n"), is_advised, "{text}");
+        assert_eq!(text.contains("raise limits.namespace.max_payload_bytes of n"), is_advised, "{text}");
         assert_eq!(text.contains("16777216: send a smaller one"), !is_advised, "{text}");
     }
 }
@@ -71,11 +71,11 @@ fn a_cancel_carries_its_definite_answer_and_nothing_else_does() {
     for asked in ALL {
         let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
         let expected = (asked == Asked::Cancel).then_some("finished");
-        assert_eq!(problem.into_body().outcome, expected, "{asked:?}");
+        assert_eq!(problem.into_body().outcome.as_deref(), expected, "{asked:?}");
         let nowhere = Refusal::UnknownNamespace(NamespaceName::new("none").unwrap());
         let expected = (asked == Asked::Cancel).then_some("not_found");
         let problem = Problem::refused(nowhere, asked, "").into_body();
-        assert_eq!((problem.outcome, problem.field), (expected, None), "{asked:?}");
+        assert_eq!((problem.outcome.as_deref(), problem.field), (expected, None), "{asked:?}");
     }
 }
 

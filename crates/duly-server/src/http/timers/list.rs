@@ -4,7 +4,8 @@ mod stream;
 
 use axum::{extract::State, response::Response};
 use duly_api::{
-    ListResponse, Time, Timer, View, Words as _, number::within, timer::Mark,
+    ListResponse, Time, Timer, View, Words as _, number::within,
+    timer::{Mark, PAGE_DEFAULT},
 };
 use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
 use duly_store::{
@@ -25,9 +26,6 @@ use crate::{
         text::Text,
     },
 };
-
-/// Timers of a page that does not say how many.
-const LIMIT_DEFAULT: u32 = 100;
 
 /// Timers in (due time, id) order.
 ///
@@ -124,7 +122,7 @@ pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<F
 
 /// How many timers a page may have.
 pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
-    let limit = usize::try_from(limit.unwrap_or(LIMIT_DEFAULT)).unwrap_or(usize::MAX);
+    let limit = usize::try_from(limit.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
     within("limit", limit, 1, PAGE_MAX)
 }
 

@@ -18,8 +18,13 @@ use duly_store_embedded::{
 use tokio::{sync::watch, task};
 
 use super::{StartError, directory as place};
-use crate::{config::Config, http::Awaited, start::options};
 use duly_api::cluster::Recovery;
+
+use crate::{
+    config::{Config, key},
+    http::Awaited,
+    start::options,
+};
 
 /// An opening that takes no longer is not logged, and a longer one is this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
@@ -56,8 +61,8 @@ pub(super) async fn open(
     waits_for: watch::Sender<Awaited>,
     opener: Opener,
 ) -> Result<Arc<EmbeddedStore>, StartError> {
-    let path = config.store.data.clone();
-    let origin = config.origin("store.data");
+    let path = config.store.data.to_path_buf();
+    let origin = config.origin(key!(store.data));
     let options = options::store_options(config);
     let opened = task::spawn_blocking(move || {
         if let Some(found) = place::foreign(&path) {

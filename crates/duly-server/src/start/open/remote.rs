@@ -5,6 +5,7 @@
 //! Every other error ends the start with one message, because only a person can put it right.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 
 use super::StartError;
 use crate::{
-    config::{Config, Shared, files},
+    config::{Config, StoreUrl, files, key},
     http::Awaited,
 };
 
@@ -31,24 +32,24 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Cancellation safe: dropped, it leaves nothing behind.
 pub(super) async fn open(
     config: &Config,
-    shared: &Shared,
+    url: &StoreUrl,
     waits_for: watch::Sender<Awaited>,
 ) -> Result<Arc<RedisStore>, StartError> {
-    let options = options(config, shared)?;
+    let options = options(config, url)?;
     let began = Instant::now();
     let mut pause = Duration::ZERO;
     loop {
         let source = match RedisStore::open(&options).await {
             Ok(store) => {
                 if !pause.is_zero() {
-                    tracing::info!(store = %shared.url, after = ?began.elapsed(), "store opened");
+                    tracing::info!(store = %url, after = ?began.elapsed(), "store opened");
                 }
                 return Ok(Arc::new(store));
             }
             Err(source) => Box::new(source),
         };
         let retry = source.retry();
-        let (url, origin) = (shared.url.clone(), config.origin("store.url"));
+        let (url, origin) = (url.clone(), config.origin(key!(store.url)));
         let error = StartError::Shared { url, origin, source };
         let Retry::After(first) = retry else {
             return Err(error);
@@ -60,29 +61,30 @@ pub(super) async fn open(
     }
 }
 
-fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
-    let password = match &shared.password_file {
+fn options(config: &Config, url: &StoreUrl) -> Result<Options, StartError> {
+    let store = &config.store;
+    let password = match store.password_file.as_deref() {
         None => None,
         Some(path) => Some(files::password(path).map_err(|reason| StartError::StorePassword {
-            path: path.clone(),
-            origin: config.origin("store.password_file"),
+            path: path.to_owned(),
+            origin: config.origin(key!(store.password_file)),
             reason,
         })?),
     };
     Ok(Options {
         password,
-        tls_ca: shared.ca_file.clone(),
-        deployment: shared.deployment.clone(),
-        shards: shared.shards,
-        create: shared.create,
-        on_rollback: shared.on_rollback,
-        min_replicas: shared.min_replicas,
-        on_disk: shared.on_disk,
-        replication_timeout: shared.replication_timeout,
+        tls_ca: store.ca_file.as_deref().map(Path::to_owned),
+        deployment: store.deployment.as_ref().map(ToString::to_string),
+        shards: store.shards.as_u16(),
+        create: store.create,
+        on_rollback: store.on_rollback,
+        min_replicas: store.min_replicas.as_u32(),
+        on_disk: store.on_disk,
+        replication_timeout: store.replication_timeout.to_std(),
         answer_within: ANSWER_WITHIN,
-        connections: shared.connections,
-        namespaces_max: config.limits.namespaces_max,
-        allow: shared.allow.clone(),
-        ..Options::new(shared.url.reveal())
+        connections: store.connections.as_usize(),
+        namespaces_max: config.limits.namespaces_max.get(),
+        allow: store.allow.iter().map(|risk| risk.0).collect(),
+        ..Options::new(url.reveal())
     })
 }

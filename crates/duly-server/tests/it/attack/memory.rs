@@ -12,7 +12,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
     ];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
-    let settings = r#"{"limits":{"max_payload_bytes":16777216}}"#;
+    let settings = r#"{"limits":{"namespace":{"max_payload_bytes":16777216}}}"#;
     assert_eq!(call(address, "PUT /v1/namespaces/a", settings).await.0, 201);
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{}"}}"#, "x".repeat(12 << 20));
     let (status, answer) = call(address, "POST /v1/namespaces/a/timers", &body).await;

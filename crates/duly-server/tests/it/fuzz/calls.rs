@@ -127,7 +127,7 @@ fn asking(mut call: Call, query: &str) -> Call {
 
 fn namespaces(given: &Given) -> Vec<Call> {
     let one = "/v1/namespaces/{namespace}";
-    let put = json!({"weight": 3, "retry": {"delays": ["1s"]}, "limits": {"max_pending": 9, "max_dead": 9}});
+    let put = json!({"weight": 3, "retry": {"delays": ["1s"]}, "limits": {"namespace": {"max_pending": 9, "max_dead": 9}}});
     let patch = json!({"retention": "1d", "signing_secrets": null, "destination": {"pull": {}}});
     let all = call("GET", "/v1/namespaces", Sent::Nothing);
     let forecast = call("GET", "/v1/namespaces/{namespace}/forecast", Sent::Nothing);

@@ -1,7 +1,7 @@
 //! One port, one budget of memory, and its own limits.
 
 use bytes::Bytes;
-use duly_proto::v1;
+use duly_api::v1;
 use futures::{StreamExt, stream};
 use prost::Message;
 use tonic::{Code, Status};

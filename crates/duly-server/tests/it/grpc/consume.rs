@@ -1,6 +1,6 @@
 //! The stream of a consumer: credits, verdicts, and claims that come back.
 
-use duly_proto::v1::{self, consume_response::Kind, settle_result, timers_client::TimersClient};
+use duly_api::v1::{self, consume_response::Kind, settle_result, timers_client::TimersClient};
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
 use tonic::{Code, Streaming, transport::Endpoint};

@@ -1,6 +1,6 @@
 //! Many timers at once: cancelling by filter, and what becomes of dead letters.
 
-use duly_proto::v1::{
+use duly_api::v1::{
     self, cancel_many_request::Which as Fitting, purge_request::Which as Dropped,
     redrive_request::Which as Again,
 };

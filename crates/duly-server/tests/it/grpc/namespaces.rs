@@ -1,6 +1,6 @@
 //! Every call on namespaces.
 
-use duly_proto::v1;
+use duly_api::v1;
 use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, lasting, named};

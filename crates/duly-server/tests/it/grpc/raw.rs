@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use duly_proto::v1;
+use duly_api::v1;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly_proto::v1;
+use duly_api::v1;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

@@ -1,7 +1,7 @@
 //! Rules of receivers and payloads that hold over gRPC as they do over HTTP.
 
 use bytes::Bytes;
-use duly_proto::v1::{self, operation::Operation, operation_result::Result as Kind};
+use duly_api::v1::{self, operation::Operation, operation_result::Result as Kind};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly_proto::v1::{
+use duly_api::v1::{
     self, cluster_client::ClusterClient, namespaces_client::NamespacesClient,
     timers_client::TimersClient,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly_proto::v1;
+use duly_api::v1;
 use futures::{StreamExt, stream};
 use prost::Message;
 use prost_types::FileDescriptorSet;

@@ -1,6 +1,6 @@
 //! Every call on timers, and that they are those of HTTP.
 
-use duly_proto::v1::{
+use duly_api::v1::{
     self, PayloadForm, ScheduleOutcome, State, operation::Operation,
     operation_result::Result as Kind, settle_result,
 };

@@ -88,7 +88,10 @@ fn check(given: &Object, reset: &[Reset]) -> Outcome {
     // A new part beside `--reset limits` or `--reset retry` says: this, and else the defaults.
     for field in reset.iter().filter(|field| !matches!(field, Reset::Limits | Reset::Retry)) {
         let name = field.name();
-        let within = if field.is_limit() { limits } else { Some(given) };
+        let within = match field.scope() {
+            Some(scope) => limits.and_then(|limits| limits.get(scope)).and_then(Value::as_object),
+            None => Some(given),
+        };
         if within.is_some_and(|within| within.contains_key(&name)) {
             return Err(Failure::usage(format_args!(
                 "--reset {name} is given together with a new {name}; only one of them can be"
@@ -102,7 +105,7 @@ fn check(given: &Object, reset: &[Reset]) -> Outcome {
 fn needs_present(given: &Object, reset: &[Reset]) -> bool {
     given.contains_key("limits")
         || given.contains_key("retry")
-        || reset.iter().any(|field| field.is_limit())
+        || reset.iter().any(|field| field.scope().is_some())
 }
 
 /// The settings as they are.
@@ -116,11 +119,13 @@ fn changes(given: Object, reset: &[Reset], present: &Object) -> Object {
     let part = |name: &str| present.get(name).and_then(Value::as_object).cloned();
     let mut body = given;
     let limits = body.remove("limits");
-    if limits.is_some() || reset.iter().any(|field| field.is_limit()) {
+    if limits.is_some() || reset.iter().any(|field| field.scope().is_some()) {
         let all_reset = reset.contains(&Reset::Limits);
         let mut merged = if all_reset { Object::new() } else { part("limits").unwrap_or_default() };
-        for field in reset.iter().filter(|field| field.is_limit()) {
-            merged.remove(&field.name());
+        for (scope, field) in reset.iter().filter_map(|field| Some((field.scope()?, field))) {
+            if let Some(Value::Object(limits)) = merged.get_mut(scope) {
+                limits.remove(&field.name());
+            }
         }
         merge(&mut merged, limits);
         body.insert("limits".to_owned(), Value::Object(merged));
@@ -135,15 +140,19 @@ fn changes(given: Object, reset: &[Reset], present: &Object) -> Object {
         merge(&mut merged, Some(retry));
         body.insert("retry".to_owned(), Value::Object(merged));
     }
-    for field in reset.iter().filter(|field| !field.is_limit()) {
+    for field in reset.iter().filter(|field| field.scope().is_none()) {
         body.entry(field.name()).or_insert(Value::Null);
     }
     body
 }
 
 fn merge(into: &mut Map<String, Value>, changes: Option<Value>) {
-    if let Some(Value::Object(changes)) = changes {
-        into.extend(changes);
+    let Some(Value::Object(changes)) = changes else { return };
+    for (name, change) in changes {
+        match into.get_mut(&name) {
+            Some(Value::Object(part)) if change.is_object() => merge(part, Some(change)),
+            _ => drop(into.insert(name, change)),
+        }
     }
 }
 
@@ -153,19 +162,18 @@ impl Reset {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether it is a field of `limits`.
-    fn is_limit(self) -> bool {
-        matches!(
-            self,
+    /// Returns the scope of a limit; none of another setting.
+    fn scope(self) -> Option<&'static str> {
+        match self {
+            Self::DeliverPerSecond | Self::MaxInFlight => Some("lane"),
             Self::SchedulePerSecond
-                | Self::DeliverPerSecond
-                | Self::MaxInFlight
-                | Self::MaxPending
-                | Self::MaxPayloadBytes
-                | Self::MaxDelay
-                | Self::MaxDead
-                | Self::MaxRetained
-        )
+            | Self::MaxPending
+            | Self::MaxPayloadBytes
+            | Self::MaxDelay
+            | Self::MaxDead
+            | Self::MaxRetained => Some("namespace"),
+            _ => None,
+        }
     }
 }
 
@@ -182,19 +190,25 @@ mod tests {
     #[test]
     fn one_limit_or_part_of_a_policy_keeps_the_others() {
         let present = object(json!({
-            "limits": {"max_dead": 5, "max_pending": 6, "max_in_flight": 100},
+            "limits": {
+                "namespace": {"max_dead": 5, "max_pending": 6},
+                "lane": {"max_in_flight": 100},
+            },
             "retry": {"max_attempts": 3, "min_backoff": "1s"},
         }));
         for (given, reset, expected) in [
             (
-                json!({"limits": {"max_dead": 9}, "weight": 2}),
+                json!({"limits": {"namespace": {"max_dead": 9}}, "weight": 2}),
                 vec![Reset::MaxPending],
-                json!({"limits": {"max_dead": 9, "max_in_flight": 100}, "weight": 2}),
+                json!({
+                    "limits": {"namespace": {"max_dead": 9}, "lane": {"max_in_flight": 100}},
+                    "weight": 2
+                }),
             ),
             (
-                json!({"limits": {"max_dead": 9}}),
+                json!({"limits": {"namespace": {"max_dead": 9}}}),
                 vec![Reset::Limits],
-                json!({"limits": {"max_dead": 9}}),
+                json!({"limits": {"namespace": {"max_dead": 9}}}),
             ),
             (
                 json!({"retry": {"max_attempts": 7}}),
@@ -216,7 +230,7 @@ mod tests {
 
     #[test]
     fn nothing_and_both_ways_are_refused() {
-        let limits = object(json!({"limits": {"max_dead": 9}}));
+        let limits = object(json!({"limits": {"namespace": {"max_dead": 9}}}));
         assert!(check(&Object::new(), &[]).is_err());
         assert!(check(&limits, &[Reset::MaxDead]).is_err());
         assert!(check(&limits, &[Reset::Limits]).is_ok());

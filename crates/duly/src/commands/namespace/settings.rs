@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use duly_api::{self as api, Duration, LaneLimits, NamespaceLimits};
 use duly_core::{Millis, namespace::SigningSecret};
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -128,17 +129,23 @@ pub(super) enum Given {
 
 impl Limits {
     fn field(self) -> Option<Value> {
-        let limits = given([
-            ("schedule_per_second", self.schedule_per_second.map(|n| json!(n))),
-            ("deliver_per_second", self.deliver_per_second.map(|n| json!(n))),
-            ("max_in_flight", self.max_in_flight.map(|n| json!(n))),
-            ("max_pending", self.max_pending.map(|n| json!(n))),
-            ("max_payload_bytes", self.max_payload_bytes.map(|n| json!(n))),
-            ("max_delay", shown(self.max_delay)),
-            ("max_dead", self.max_dead.map(|n| json!(n))),
-            ("max_retained", self.max_retained.map(|n| json!(n))),
-        ]);
-        (!limits.is_empty()).then_some(Value::Object(limits))
+        let lane = LaneLimits {
+            deliver_per_second: self.deliver_per_second,
+            max_in_flight: self.max_in_flight,
+        };
+        let namespace = NamespaceLimits {
+            schedule_per_second: self.schedule_per_second,
+            max_pending: self.max_pending,
+            max_payload_bytes: self.max_payload_bytes,
+            max_delay: self.max_delay.map(Duration::from),
+            max_dead: self.max_dead,
+            max_retained: self.max_retained,
+        };
+        let limits = api::Limits {
+            lane: (lane != LaneLimits::default()).then_some(lane),
+            namespace: (namespace != NamespaceLimits::default()).then_some(namespace),
+        };
+        (limits != api::Limits::default()).then(|| json!(limits))
     }
 }
 

@@ -68,7 +68,7 @@ fn p7_p11_a_server_moves_to_nodes_with_all_that_is_in_it() {
     assert_eq!(counts(&old), counts(&node));
     let settings = |server: &Server| {
         let namespace = server.json(&["namespace", "get", "orders"]);
-        [namespace["retention"].clone(), namespace["limits"]["max_in_flight"].clone()]
+        [namespace["retention"].clone(), namespace["limits"]["lane"]["max_in_flight"].clone()]
     };
     assert_eq!(settings(&old), settings(&node));
 }

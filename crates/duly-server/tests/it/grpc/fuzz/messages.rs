@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly_proto::v1::{self, operation::Operation as Kind};
+use duly_api::v1::{self, operation::Operation as Kind};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
