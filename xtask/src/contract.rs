@@ -1,6 +1,6 @@
 //! `cargo xtask contract`: replaces the snapshot of the public interface in `contract/`.
 //!
-//! Tests of `duly-proto` and `duly-server` fail where a client that was written for the snapshot would
+//! Tests of `duly-api` and `duly-server` fail where a client that was written for the snapshot would
 //! break. From 0.2.0 on the snapshot is that of the last release. Whoever replaces it tells users why:
 //! `cargo xtask tidy` asks for a changelog entry in the same commit.
 
@@ -13,7 +13,7 @@ use crate::process::{self, Outcome};
 
 /// The snapshot, and what it is a copy of.
 const SNAPSHOT: &str = "contract";
-const PROTO: &str = "crates/duly-proto/proto/duly/v1";
+const PROTO: &str = "crates/duly-api/proto/duly/v1";
 const OPENAPI: &str = "docs/reference/openapi.json";
 const CHANGELOG: &str = "CHANGELOG.md";
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use crate::process::{self, Outcome};
 
-/// Writes `crates/duly-proto/src/generated`.
+/// Writes `crates/duly-api/src/generated`.
 pub(crate) fn run() -> Result<Outcome> {
-    let mut cargo = process::cargo(["test", "--quiet", "-p", "duly-proto", "--test", "it"]);
+    let mut cargo = process::cargo(["test", "--quiet", "-p", "duly-api", "--test", "it"]);
     process::run(cargo.env("DULY_REGENERATE", "1"))
 }

@@ -21,6 +21,7 @@ const ONE_OPERATION: &str = "one with exactly one of schedule, cancel, reschedul
 /// Operations on timers of one namespace. One id's operations run in order; items are independent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = BatchRequest)]
 pub struct Batch<'a> {
     /// The operations, at most 10000.
     #[serde(borrow)]
@@ -32,7 +33,6 @@ pub struct Batch<'a> {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(min_properties = 1, max_properties = 1)]
 pub struct Operation {
     /// Schedule a timer.
     #[prost(message, optional, tag = "1")]
@@ -64,6 +64,7 @@ impl From<Nulls<Self>> for Reschedule {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = CancelOperation)]
 pub struct Cancel {
     /// Its id.
     #[prost(string, tag = "1")]
@@ -78,6 +79,7 @@ pub struct Cancel {
 /// A timer to fire.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = FireOperation)]
 pub struct Fire {
     /// Its id.
     #[prost(string, tag = "1")]

@@ -6,7 +6,6 @@ use utoipa::ToSchema;
 
 /// State of the service.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
-#[schema(as = Cluster)]
 pub struct ClusterInfo {
     /// Version of the server that responds.
     #[prost(string, tag = "1")]
@@ -99,9 +98,11 @@ pub struct Recovery {
 /// The place of a backup.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = BackupRequest)]
 pub struct Backup {
     /// A directory that is empty or new, by its absolute path on the server's machine, below
     /// `store.backup_dir`.
+    #[schema(min_length = 1)]
     pub path: String,
 }
 
@@ -122,6 +123,7 @@ pub struct BackupMade {
 /// Shards to repair.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = RepairRequest)]
 pub struct Repair {
     /// Numbers of shards, from 0 on.
     #[schema(max_items = 256)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, Problem, Time, json::BODY, schema::Timestamp};
+use crate::{Duration, Problem, Time, json::BODY};
 
 /// Most dead letters of one call.
 pub const DEAD_LETTERS_MAX: usize = 10_000;
@@ -25,7 +25,6 @@ pub struct DeadLetterNames {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Redrive)]
 pub struct RedriveRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]
@@ -58,7 +57,6 @@ pub struct RedriveRequest {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Purge)]
 pub struct PurgeRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]
@@ -236,7 +234,6 @@ pub struct DeadLetterError {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = DeadLetterOverdue)]
 pub struct DeadLetterOverdueRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]
@@ -260,7 +257,7 @@ pub struct DeadLetterOverdueResponse {
     pub dead_lettered: u64,
     /// The time by which they were due.
     #[prost(message, optional, tag = "2")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub due_by: Option<Time>,
     /// The place to continue from; absent at the end.
     #[prost(string, optional, tag = "3")]

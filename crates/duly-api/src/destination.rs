@@ -22,7 +22,6 @@ pub(crate) const THIS_BUILD: &str =
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(min_properties = 1, max_properties = 1)]
 pub struct Destination {
     /// Consumers lease and settle it.
     #[prost(message, optional, tag = "1")]

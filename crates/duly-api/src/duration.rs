@@ -60,10 +60,12 @@ impl Duration {
         self.check("").ok().map(Millis::to_std)
     }
 
+    /// Returns the duration as protobuf has it. One that is none stays one: the check refuses it.
     fn span(&self) -> prost_types::Duration {
+        let none = prost_types::Duration { seconds: i64::MIN, nanos: 0 };
         match self {
             Self::Span(span) => *span,
-            other => other.check("").map(span).unwrap_or_default(),
+            other => other.check("").map_or(none, span),
         }
     }
 }
@@ -210,6 +212,12 @@ mod tests {
         assert!(lasting(-1, -1).is_err());
         for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {
             assert_eq!(lasting(1, nanos).unwrap_err().field, "delay.nanos");
+        }
+        let longest = Duration::from(time::Duration::MAX);
+        for none in [longest, Duration::Text("soon".to_owned()), Duration::Bare(7)] {
+            assert!(none.check("delay").is_err(), "{none}");
+            let sent = Duration::decode(&*none.encode_to_vec()).unwrap();
+            assert!(sent.check("delay").is_err(), "{none}");
         }
     }
 

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 use crate::{
     State, Time,
     number::within,
-    schema::Timestamp,
     words::{Word, Words, is_unspecified},
 };
 
@@ -23,7 +22,6 @@ const ONE_SELECTION: &str = "given with at least one of tag, id_prefix, due_from
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = BulkCancel)]
 pub struct CancelManyRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]
@@ -197,6 +195,5 @@ pub struct CancelManyResponse {
     /// With `tag` or `id_prefix`: the due time up to which the pending timers were looked through;
     /// absent at the end.
     #[prost(message, optional, tag = "6")]
-    #[schema(value_type = Option<Timestamp>)]
     pub up_to: Option<Time>,
 }

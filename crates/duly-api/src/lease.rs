@@ -16,7 +16,7 @@ use crate::{
     headers::{self, Header, HeaderList},
     number::within,
     payload::{self, Forms},
-    schema::{AnyJson, Timestamp},
+    schema::AnyJson,
 };
 
 /// Most firings of one lease call.
@@ -32,7 +32,6 @@ pub const LEASE_WAIT_MAX: Millis = Millis::from_secs(60);
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Lease)]
 pub struct LeaseRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]
@@ -106,31 +105,25 @@ pub struct LeaseResponse {
 pub struct Firing {
     /// Proves the lease when the firing is settled.
     #[prost(string, tag = "1")]
-    #[schema(required = true)]
     pub token: String,
     /// The idempotency key, the same in every attempt.
     #[prost(string, tag = "2")]
-    #[schema(required = true)]
     pub delivery_id: String,
     /// The id of the timer.
     #[prost(string, tag = "3")]
-    #[schema(required = true)]
     pub id: String,
     /// The number of this firing of the timer: 0 for a timer that fires once.
     #[prost(uint32, tag = "4")]
-    #[schema(required = true)]
     pub occurrence: u32,
     /// The number of this attempt, from 1.
     #[prost(uint32, tag = "5")]
-    #[schema(required = true)]
     pub attempt: u32,
     /// The time at which it was due.
     #[prost(message, optional, tag = "6")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub due_at: Option<Time>,
     /// The end of the lease.
     #[prost(message, optional, tag = "7")]
-    #[schema(value_type = Option<Timestamp>)]
     pub leased_until: Option<Time>,
     /// Headers that travel with it.
     #[prost(message, repeated, tag = "8")]

@@ -20,6 +20,7 @@
 //! Start reading at [`Schedule`] and [`Timer`]; the `.proto` files at `proto/duly/v1/timers.proto`.
 
 pub mod batch;
+mod builders;
 pub mod cluster;
 pub mod dead_letters;
 pub mod destination;

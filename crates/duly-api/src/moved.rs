@@ -22,7 +22,7 @@ use crate::{
     headers::{self, Credentials, Header, HeaderList},
     number::within,
     payload::{self, Forms},
-    schema::{AnyJson, Timestamp},
+    schema::AnyJson,
     trace,
     words::{Word, Words},
 };
@@ -33,6 +33,7 @@ pub const ATTEMPTS_MAX: u32 = 1_000_000_000;
 /// A page of an export.
 #[skip_serializing_none]
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExportPage)]
 pub struct Export {
     /// The namespace; on the first page only.
     pub namespace: Option<ExportedNamespace>,
@@ -51,7 +52,6 @@ pub struct ExportedNamespace {
     /// Whether claims are refused.
     pub paused: bool,
     /// The time at which it resumes by itself, while it is paused.
-    #[schema(value_type = Option<Timestamp>)]
     pub resumes_at: Option<Time>,
     /// Its settings as a PUT takes them, with the credentials of its destinations and without its
     /// signing secrets.
@@ -63,6 +63,7 @@ pub struct ExportedNamespace {
 /// Timers of another server for one namespace.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = ImportRequest)]
 pub struct Import<'a> {
     /// The timers, at most 10000.
     #[serde(borrow)]

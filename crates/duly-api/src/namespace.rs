@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Destination, Duration, NamespaceField, Retry, Time, headers::Credentials, number::within,
-    schema::Timestamp, words::Words,
+    words::Words,
 };
 
 /// Highest rate that can be asked for; more is no limit.
@@ -161,15 +161,12 @@ pub struct NamespaceLimits {
 pub struct Namespace {
     /// Its name.
     #[prost(string, tag = "1")]
-    #[schema(required = true)]
     pub name: String,
     /// Whether claims are refused.
     #[prost(bool, tag = "2")]
-    #[schema(required = true)]
     pub paused: bool,
     /// The time at which it resumes by itself, while it is paused.
     #[prost(message, optional, tag = "3")]
-    #[schema(value_type = Option<Timestamp>)]
     pub resumes_at: Option<Time>,
     /// Destination of timers that name none.
     #[prost(message, optional, tag = "4")]
@@ -192,11 +189,9 @@ pub struct Namespace {
     pub retention: Option<Duration>,
     /// Share when workers are scarce.
     #[prost(uint32, tag = "9")]
-    #[schema(required = true)]
     pub weight: u32,
     /// Fingerprints of the secrets that webhooks are signed with.
     #[prost(string, repeated, tag = "10")]
-    #[schema(required = true)]
     pub signing_secret_fingerprints: Vec<String>,
     /// Limits; an absent one is unlimited.
     #[prost(message, optional, tag = "11")]
@@ -204,11 +199,11 @@ pub struct Namespace {
     pub limits: Option<Limits>,
     /// The time at which it was created.
     #[prost(message, optional, tag = "12")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub created_at: Option<Time>,
     /// The time at which its settings were last changed.
     #[prost(message, optional, tag = "13")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub updated_at: Option<Time>,
 }
 
@@ -229,7 +224,6 @@ pub struct ListNamespacesResponse {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Resume)]
 pub struct ResumeRequest {
     /// The namespace, which HTTP has in the path.
     #[prost(string, tag = "1")]

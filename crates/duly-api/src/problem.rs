@@ -7,7 +7,6 @@ use utoipa::ToSchema;
 
 use crate::{
     State, Time,
-    schema::Timestamp,
     words::{Word, is_unspecified},
 };
 
@@ -18,23 +17,21 @@ pub struct Problem {
     /// `urn:duly:problem:` and the code.
     #[prost(string, tag = "13")]
     #[serde(rename = "type")]
-    #[schema(required = true, example = "urn:duly:problem:invalid_argument")]
+    #[schema(example = "urn:duly:problem:invalid_argument")]
     pub kind: String,
     /// One per code, for people.
     #[prost(string, tag = "14")]
-    #[schema(required = true)]
     pub title: String,
     /// The HTTP status.
     #[prost(uint32, tag = "15")]
-    #[schema(required = true, minimum = 400, maximum = 599)]
+    #[schema(minimum = 400, maximum = 599)]
     pub status: u32,
     /// The stable code.
     #[prost(string, tag = "1")]
-    #[schema(required = true, example = "invalid_argument")]
+    #[schema(example = "invalid_argument")]
     pub code: String,
     /// The fault, and the remedy.
     #[prost(string, tag = "2")]
-    #[schema(required = true)]
     pub detail: String,
     /// Path of the field at fault: `operations[3].schedule.due_at`, a query parameter, a header.
     #[prost(string, optional, tag = "3")]
@@ -58,7 +55,6 @@ pub struct Problem {
     pub outcome: Option<String>,
     /// The end of the lease of a firing in flight.
     #[prost(message, optional, tag = "8")]
-    #[schema(value_type = Option<Timestamp>)]
     pub leased_until: Option<Time>,
     /// Attempts so far.
     #[prost(uint32, optional, tag = "9")]

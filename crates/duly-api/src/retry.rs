@@ -14,6 +14,7 @@ use crate::{Duration, number::within};
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = RetryPolicy)]
 pub struct Retry {
     /// Attempts in all, the first included: 1 to 1000, default 16.
     #[prost(uint32, optional, tag = "1")]

@@ -26,6 +26,7 @@ use crate::{
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = ScheduleRequest)]
 pub struct Schedule {
     /// The caller's id: 1 to 256 bytes of UTF-8 without control characters, not `.` or `..`.
     /// Absent: the server makes a UUIDv7.
@@ -90,7 +91,7 @@ pub struct Schedule {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Patch)]
+#[schema(as = TimerPatch)]
 pub struct Reschedule {
     /// The timer; in a batch only.
     #[prost(string, tag = "1")]
@@ -100,10 +101,12 @@ pub struct Reschedule {
     /// A new due time. At most one of `due_at` and `delay`; neither can be reset.
     #[prost(message, optional, tag = "2")]
     #[serde(default, deserialize_with = "set_only")]
+    #[schema(nullable = false)]
     pub due_at: Option<Time>,
     /// A new due time, from now.
     #[prost(message, optional, tag = "3")]
     #[serde(default, deserialize_with = "set_only")]
+    #[schema(nullable = false)]
     pub delay: Option<Duration>,
     /// A new payload: any JSON value nested at most 64 levels deep. `null` removes the payload.
     #[prost(bytes = "bytes", optional, tag = "4")]

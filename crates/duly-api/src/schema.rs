@@ -9,6 +9,44 @@ use utoipa::{
     },
 };
 
+/// Fields of which a message has exactly one.
+pub const EXACTLY_ONE: [(&str, &[&str]); 10] = [
+    ("ScheduleRequest", &["due_at", "delay"]),
+    ("Destination", &["pull", "http"]),
+    ("Operation", &["schedule", "cancel", "reschedule", "fire"]),
+    ("OperationResult", &["timer", "outcome", "error"]),
+    ("ImportResult", &["imported", "existing", "error"]),
+    ("Settlement", &["ack", "retry", "dead", "extend"]),
+    ("SettleResult", &["outcome", "error"]),
+    ("CancelManyRequest", &["filter", "all"]),
+    ("RedriveRequest", &["ids", "delivery_ids", "all"]),
+    ("PurgeRequest", &["ids", "delivery_ids", "all"]),
+];
+
+/// Fields that no message has together.
+pub const NOT_TOGETHER: [(&str, &[[&str; 2]]); 5] = [
+    ("ScheduleRequest", PAYLOADS),
+    ("TimerPatch", PAYLOADS),
+    ("TimerPatch", &[["due_at", "delay"]]),
+    ("MovedTimer", PAYLOADS),
+    (
+        "RetryPolicy",
+        &[
+            ["delays", "max_attempts"],
+            ["delays", "min_backoff"],
+            ["delays", "max_backoff"],
+            ["delays", "multiplier"],
+            ["delays", "jitter"],
+        ],
+    ),
+];
+
+const PAYLOADS: &[[&str; 2]] = &[
+    ["payload", "payload_text"],
+    ["payload", "payload_base64"],
+    ["payload_text", "payload_base64"],
+];
+
 /// A time in a response.
 #[derive(Debug)]
 pub struct Timestamp;

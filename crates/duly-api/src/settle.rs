@@ -22,6 +22,7 @@ const ONE_VERDICT: &str = "one with exactly one of ack, retry, dead, extend";
 /// Verdicts on leased firings.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = SettleRequest)]
 pub struct Settle<'a> {
     /// The verdicts, at most 10000.
     #[serde(borrow)]
@@ -35,7 +36,6 @@ pub struct Settle<'a> {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(min_properties = 2, max_properties = 2)]
 pub struct Settlement {
     /// The token of the lease.
     #[prost(string, tag = "1")]
@@ -127,7 +127,6 @@ impl RetryVerdict {
 /// Result of one settlement: exactly one of the two.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
-#[schema(min_properties = 1, max_properties = 1)]
 pub struct SettleResult {
     /// It was taken, or the token was not.
     #[prost(enumeration = "SettleOutcome", optional, tag = "1")]

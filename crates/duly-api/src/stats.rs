@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, Time, schema::Timestamp};
+use crate::{Duration, Time};
 
 /// Length of a bucket if the call does not set `bucket`.
 pub const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
@@ -43,11 +43,9 @@ pub struct NamespaceStats {
     pub retained: u64,
     /// Earliest due time in the future.
     #[prost(message, optional, tag = "9")]
-    #[schema(value_type = Option<Timestamp>)]
     pub next_due_at: Option<Time>,
     /// Earliest due time of the due and unclaimed timers.
     #[prost(message, optional, tag = "10")]
-    #[schema(value_type = Option<Timestamp>)]
     pub oldest_due_at: Option<Time>,
     /// Whether claims are refused.
     #[prost(bool, tag = "11")]
@@ -183,7 +181,7 @@ pub struct Totals {
 pub struct NamespaceForecast {
     /// The time at which it was made.
     #[prost(message, optional, tag = "1")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub now: Option<Time>,
     /// Length of a bucket.
     #[prost(message, optional, tag = "2")]
@@ -211,7 +209,7 @@ pub struct NamespaceForecast {
 pub struct Bucket {
     /// Its beginning: a multiple of its length since 1970-01-01T00:00:00Z.
     #[prost(message, optional, tag = "1")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub from: Option<Time>,
     /// Timers that become claimable in it.
     #[prost(uint64, tag = "2")]

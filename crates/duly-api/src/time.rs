@@ -61,10 +61,12 @@ impl Time {
         Some(UNIX_EPOCH + std::time::Duration::from_millis(time.unix_ms()))
     }
 
+    /// Returns the time as protobuf has it. One that is none stays one: the check refuses it.
     fn unix(&self) -> prost_types::Timestamp {
+        let none = prost_types::Timestamp { seconds: i64::MIN, nanos: 0 };
         match self {
             Self::Unix(unix) => *unix,
-            other => other.check("").map(unix).unwrap_or_default(),
+            other => other.check("").map_or(none, unix),
         }
     }
 }
@@ -217,7 +219,11 @@ mod tests {
             assert_eq!(at(1, nanos).unwrap_err().field, "due_at.nanos");
         }
         let early = UNIX_EPOCH - std::time::Duration::from_nanos(1_000_000);
-        assert!(Time::from(early).check("due_at").is_err());
+        for none in [Time::from(early), Time::Text("soon".to_owned()), Time::Bare(-1)] {
+            assert!(none.check("due_at").is_err());
+            let sent = Time::decode(&*none.encode_to_vec()).unwrap();
+            assert!(sent.check("due_at").is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
     headers::{self, Credentials, Header, HeaderList},
     payload::{self, Forms},
-    schema::{AnyJson, Timestamp},
+    schema::AnyJson,
     words::{Word, Words, is_unspecified},
 };
 
@@ -27,16 +27,14 @@ pub const PAGE_DEFAULT: u32 = 100;
 pub struct Timer {
     /// The namespace.
     #[prost(string, tag = "1")]
-    #[schema(required = true)]
     pub namespace: String,
     /// The id.
     #[prost(string, tag = "2")]
-    #[schema(required = true)]
     pub id: String,
     /// The state.
     #[prost(enumeration = "State", tag = "3")]
     #[serde(with = "Word::<State>")]
-    #[schema(required = true, value_type = State)]
+    #[schema(value_type = State)]
     pub state: i32,
     /// `true`: the schedule found this timer.
     #[prost(bool, tag = "31")]
@@ -52,7 +50,7 @@ pub struct Timer {
     pub tombstone: bool,
     /// The time at which it is, or was, due.
     #[prost(message, optional, tag = "5")]
-    #[schema(required = true, value_type = Timestamp)]
+    #[schema(required = true, value_type = Time)]
     pub due_at: Option<Time>,
     /// 1 at creation, +1 at every accepted change by a caller.
     #[prost(uint32, optional, tag = "6")]
@@ -102,15 +100,12 @@ pub struct Timer {
     pub expire_after: Option<Duration>,
     /// The time at which it was created, or replaced.
     #[prost(message, optional, tag = "17")]
-    #[schema(value_type = Option<Timestamp>)]
     pub created_at: Option<Time>,
     /// The time at which a caller last changed it.
     #[prost(message, optional, tag = "18")]
-    #[schema(value_type = Option<Timestamp>)]
     pub updated_at: Option<Time>,
     /// Attempts begun, the one under way included.
     #[prost(uint32, tag = "19")]
-    #[schema(required = true)]
     pub attempts: u32,
     /// `true`: an attempt began whose outcome is not known.
     #[prost(bool, tag = "20")]
@@ -118,11 +113,9 @@ pub struct Timer {
     pub maybe_delivered: bool,
     /// The time at which the next attempt may start, after a failed one.
     #[prost(message, optional, tag = "21")]
-    #[schema(value_type = Option<Timestamp>)]
     pub next_attempt_at: Option<Time>,
     /// The end of the lease, while in flight.
     #[prost(message, optional, tag = "22")]
-    #[schema(value_type = Option<Timestamp>)]
     pub leased_until: Option<Time>,
     /// The reason for which the last attempt failed.
     #[prost(string, optional, tag = "23")]
@@ -133,19 +126,15 @@ pub struct Timer {
     pub history: Vec<Attempt>,
     /// The time at which the first attempt began.
     #[prost(message, optional, tag = "25")]
-    #[schema(value_type = Option<Timestamp>)]
     pub fired_at: Option<Time>,
     /// The time at which its delivery was confirmed.
     #[prost(message, optional, tag = "26")]
-    #[schema(value_type = Option<Timestamp>)]
     pub finished_at: Option<Time>,
     /// The time at which it was cancelled.
     #[prost(message, optional, tag = "27")]
-    #[schema(value_type = Option<Timestamp>)]
     pub cancelled_at: Option<Time>,
     /// The time at which it was dead-lettered.
     #[prost(message, optional, tag = "28")]
-    #[schema(value_type = Option<Timestamp>)]
     pub dead_at: Option<Time>,
     /// The reason for which it was dead-lettered.
     #[prost(enumeration = "DeadReason", tag = "29")]
@@ -195,7 +184,6 @@ pub struct ListResponse {
     /// With `tag` or `id_prefix`: the due time up to which the list was looked through; absent at the
     /// end.
     #[prost(message, optional, tag = "4")]
-    #[schema(value_type = Option<Timestamp>)]
     pub up_to: Option<Time>,
 }
 

@@ -1,6 +1,6 @@
 //! Words: values of a fixed set, which have a name in JSON and a number in protobuf.
 //!
-//! A message holds the number, as protobuf does; [`Word`] and [`MaybeWord`] read and write the name for
+//! A message holds the number, as protobuf does; `Word` and `MaybeWord` read and write the name for
 //! serde. A number without a name comes from a newer client: [`Words::known`] refuses it.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};

@@ -50,7 +50,8 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     for number in 1..=5 {
         beat.tick().await;
         for device in [&silent, &polite] {
-            let alarm = Schedule::after(SILENCE_MAX).id(device).text(format!("sign {number}"));
+            let alarm =
+                Schedule::after(SILENCE_MAX).with_id(device).with_text(format!("sign {number}"));
             match client.debounce(NAMESPACE, alarm).await {
                 // It was silent too long, and its alarm is being raised right now.
                 Err(error) if error.code() == Code::InFlight => println!("{device}: too late"),

@@ -1,4 +1,4 @@
-//! An order that nobody pays is closed: a time-out with cancel.
+//! An unpaid order is closed: a time-out with cancel.
 //!
 //! Run a server with `cargo run --release -- serve`, then
 //! `cargo run -p duly-client --example order_timeout`. It ends by itself after some seconds.
@@ -36,12 +36,12 @@ async fn main() -> ExitCode {
 pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
 
-    // Whoever closes orders. In a shop this is another program, and several of them share the work.
+    // The consumer that closes orders. In a shop it is another program, and several share the work.
     let (closed, mut closings) = mpsc::channel(10);
     let consumer = client.consume(NAMESPACE, move |firing: Firing| {
         let closed = closed.clone();
         async move {
-            // What cannot be read now can never be: it is kept for somebody to look at.
+            // A payload that cannot be read is kept as a dead letter, for an operator to look at.
             let order: Order = firing.json().map_err(Failure::dead)?;
             // Here the order is closed if it was not paid, in one transaction. Firings come at least
             // once, and `firing.delivery_id` is the same each time.
@@ -56,7 +56,7 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let numbers: Vec<String> = (first..first + 3).map(|number| number.to_string()).collect();
     for number in &numbers {
         let order = Order { number: number.clone(), cents: 4_200 };
-        let close = Schedule::after(TO_PAY).id(format!("order:{number}")).json(&order);
+        let close = Schedule::after(TO_PAY).with_id(format!("order:{number}")).with_json(&order)?;
         client.schedule(NAMESPACE, close).await?;
         println!("order:{number}: placed");
     }
@@ -74,7 +74,7 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     }
     consumer.stop().await?;
 
-    // Somebody pays one of them after all. The answer is definite: it was closed.
+    // One of them is paid after all. The response is definite: it was closed.
     let late = format!("order:{}", numbers[1]);
     match client.cancel(NAMESPACE, &late).await {
         Err(error) if error.code() == Code::Finished => println!("{late}: paid too late, refunded"),

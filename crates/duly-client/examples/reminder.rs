@@ -10,12 +10,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use duly_client::{Change, Client, Failure, Firing, Schedule};
+use duly_client::{Client, Failure, Firing, Reschedule, Schedule};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 const NAMESPACE: &str = "example-reminders";
-/// A week, for somebody in a hurry.
+/// A week, for an example that ends soon.
 const WEEK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,7 +58,8 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
                 let chain =
                     firing.id.rsplit_once(':').map_or(firing.id.as_str(), |(chain, _)| chain);
                 let id = format!("{chain}:{}", number + 1);
-                again.schedule(NAMESPACE, Schedule::after(WEEK).id(id).json(&next)).await?;
+                let next = Schedule::after(WEEK).with_id(id).with_json(&next)?;
+                again.schedule(NAMESPACE, next).await?;
             }
             println!("{}: {}", firing.id, reminder.text);
             sent.send(firing.id).await?;
@@ -69,26 +70,26 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     // At a moment, and then at a later one.
     let parcel = format!("{user}:parcel");
     let soon = SystemTime::now() + Duration::from_secs(3_600);
-    let reminder = Schedule::at(soon).id(&parcel).json(&one("Has your parcel come?"));
-    let timer = client.schedule(NAMESPACE, reminder.tag(&user)).await?.timer;
-    let mut later = Change::after(Duration::from_secs(2));
+    let reminder = Schedule::at(soon).with_id(&parcel).with_json(&one("Has your parcel come?"))?;
+    let timer = client.schedule(NAMESPACE, reminder.with_tag(&user)).await?;
+    let mut later = Reschedule::after(Duration::from_secs(2));
     if let Some(revision) = timer.revision {
-        // Not if somebody else has moved it meanwhile.
-        later = later.if_revision(revision);
+        // Not if another caller has moved it meanwhile.
+        later = later.with_if_revision(revision);
     }
     client.reschedule(NAMESPACE, &parcel, later).await?;
 
     // Half an hour after the last visit: each visit moves it, and only the last one counts.
     for visit in 1..=3 {
         let text = format!("Your basket waits since visit {visit}");
-        let basket = Schedule::after(Duration::from_secs(1)).id(format!("{user}:basket"));
-        client.debounce(NAMESPACE, basket.json(&one(&text)).tag(&user)).await?;
+        let basket = Schedule::after(Duration::from_secs(1)).with_id(format!("{user}:basket"));
+        client.debounce(NAMESPACE, basket.with_json(&one(&text))?.with_tag(&user)).await?;
     }
 
     // Every week, two times.
     let weekly = Reminder { text: "A new week".to_owned(), chain: Some((1, 2)) };
-    let first = Schedule::after(WEEK).id(format!("{user}:weekly:1")).json(&weekly);
-    client.schedule(NAMESPACE, first.tag(&user)).await?;
+    let first = Schedule::after(WEEK).with_id(format!("{user}:weekly:1")).with_json(&weekly)?;
+    client.schedule(NAMESPACE, first.with_tag(&user)).await?;
 
     let mut left = vec![parcel, format!("{user}:basket")];
     left.extend((1..=2).map(|number| format!("{user}:weekly:{number}")));

@@ -21,7 +21,7 @@ mod place;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use duly_proto::v1;
+use duly_api::{Operation, OperationResult};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::{
@@ -29,20 +29,20 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub(crate) use self::lane::{of_item, path_of};
+pub(crate) use self::lane::of_item;
 use self::{
     lane::{Lane, Waiting},
     place::Place,
 };
 use crate::{error::Error, link::Link};
 
-/// What one operation takes besides its own bytes: its frame in the message, its place in the lane.
+/// Bytes of an operation besides its own: its frame in the message, its place in the lane.
 const OPERATION_BYTES: usize = 256;
 
-/// How operations are put together.
+/// Settings of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
-    /// How long a batch waits for company on purpose, up to 1 s; default not at all. Without it
+    /// Time that a batch waits for more operations, up to 1 s; default not at all. Without it
     /// operations still go together whenever they have to wait.
     pub linger: Duration,
     /// Most batches of a namespace that are under way at once, 1 to 64; default 16. With 1 they are
@@ -69,8 +69,8 @@ impl Default for Batching {
     }
 }
 
-/// What became of an operation.
-pub(crate) type Done = Result<v1::operation_result::Result, Error>;
+/// The result of an operation: never one with a `Problem`, and never an empty one.
+pub(crate) type Done = Result<OperationResult, Error>;
 
 /// All lanes of a client.
 #[derive(Debug)]
@@ -92,12 +92,11 @@ impl Batches {
     pub(crate) async fn run(
         self: &Arc<Self>,
         namespace: &Arc<str>,
-        operation: v1::operation::Operation,
+        operation: Operation,
         deadline: Instant,
         limit: Duration,
     ) -> Done {
-        let id = Arc::from(id_of(&operation));
-        let operation = v1::Operation { operation: Some(operation) };
+        let id = Arc::from(operation.timer_id());
         let bytes = operation.encoded_len() + OPERATION_BYTES;
         let share = u32::try_from(bytes.min(self.options.waiting_bytes_max)).unwrap_or(u32::MAX);
         let room = timeout_at(deadline, Arc::clone(&self.room).acquire_many_owned(share));
@@ -110,7 +109,7 @@ impl Batches {
         };
         let (answer, answered) = oneshot::channel();
         let place = Arc::new(Place::default());
-        // Whoever stops waiting before it is sent takes it back.
+        // A caller that stops waiting before it is sent takes it back.
         let own = place::Own(Arc::clone(&place));
         self.push(
             namespace,
@@ -125,16 +124,5 @@ impl Batches {
             Err(_elapsed) => Err(Error::no_answer(limit)),
             Ok(Err(_gone)) => Err(lane::stopped()),
         }
-    }
-}
-
-/// The timer that an operation is about; schedules have an id by now.
-fn id_of(operation: &v1::operation::Operation) -> &str {
-    use v1::operation::Operation;
-    match operation {
-        Operation::Schedule(schedule) => schedule.id(),
-        Operation::Reschedule(reschedule) => &reschedule.id,
-        Operation::Cancel(cancel) => &cancel.id,
-        Operation::Fire(fire) => &fire.id,
     }
 }

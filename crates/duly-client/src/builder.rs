@@ -1,5 +1,4 @@
-//! How a client is made: an address, and what may be chosen. Everything is checked before anything
-//! is connected.
+//! The builder of a client: an address and options. Everything is checked before anything is connected.
 
 mod url;
 
@@ -21,8 +20,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// Largest limit for bytes in memory.
 const BYTES_MAX: usize = 1024 * 1024 * 1024;
 const MIB: usize = 1024 * 1024;
-/// How long nothing may be heard on a connection with calls on it before it is asked whether it is
-/// still there, and how long the answer may take. So a connection that leads nowhere is noticed.
+/// Silence on a connection with calls after which it is pinged, and the time for the reply. So a connection
+/// that leads nowhere is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Makes a [`Client`]; see [`Client::builder`].
@@ -99,13 +98,13 @@ impl Builder {
         self
     }
 
-    /// How calls are repeated.
+    /// Sets the repetition of calls.
     pub fn retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How operations are put together.
+    /// Sets the batches.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.batching = batching;
         self
@@ -223,7 +222,7 @@ pub(crate) fn span(
     Err(Invalid::new(field, format_args!("{value:?}"), allowed))
 }
 
-/// Who calls.
+/// The identity that each call shows.
 #[derive(Clone)]
 enum Credentials {
     Bearer(String),

@@ -1,6 +1,6 @@
 //! The client: a handle that is cheap to clone, and the calls on it.
 
-/// Makes a call of its own: one that may be repeated, or as it is said.
+/// Makes a single call, repeatable unless said otherwise.
 macro_rules! call {
     ($client:expr, $service:ident.$method:ident, $request:expr) => {
         call!($client, $service.$method, $request, Safety::Repeatable, Duration::ZERO)
@@ -25,7 +25,7 @@ macro_rules! read {
 mod many;
 mod namespaces;
 mod pages;
-mod pulling;
+pub(crate) mod pulling;
 mod reading;
 mod writing;
 
@@ -48,11 +48,11 @@ use crate::{
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
     pub(crate) timeout: Duration,
-    /// Whether changes go together in batches.
+    /// `true`: changes are sent in batches.
     pub(crate) is_batched: bool,
 }
 
-/// What all clones share.
+/// The part that all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) link: Link,
@@ -61,32 +61,32 @@ pub(crate) struct Inner {
 }
 
 impl Client {
-    /// A client with everything as it is by default. It connects with its first call, so this fails
-    /// only when the address is none, or when it is called outside of a Tokio runtime.
+    /// Returns a client with default settings. It connects with its first call, so this fails only when
+    /// the address is none, or outside of a Tokio runtime.
     pub fn new(url: impl Into<String>) -> Result<Self, Error> {
         Self::builder(url).build()
     }
 
-    /// Begins a client of the server at this address: `http://host:port` or `https://host:port`.
+    /// Returns a builder of a client for the server at this address: `http://host:port` or
+    /// `https://host:port`.
     pub fn builder(url: impl Into<String>) -> Builder {
         Builder::new(url.into())
     }
 
-    /// The same client with another time for its calls, 1 ms to 1 h.
+    /// Returns the same client with another time for its calls, 1 ms to 1 h.
     pub fn with_timeout(&self, timeout: Duration) -> Result<Self, Error> {
         span("timeout", timeout, Duration::from_millis(1), Duration::from_secs(3_600))?;
         Ok(Self { timeout, ..self.clone() })
     }
 
-    /// The same client whose changes of timers go one by one, each as a call of its own, and answer
-    /// the timer whole, with payload and headers. Calls that are made at the same time may be carried
-    /// out in any order.
+    /// Returns the same client without batches: each change of a timer is one call, which returns the timer
+    /// whole, with payload and headers. Concurrent calls may be carried out in any order.
     #[must_use]
     pub fn unbatched(&self) -> Self {
         Self { is_batched: false, ..self.clone() }
     }
 
-    /// When a call that begins now is given up, if it is to wait so long on top.
+    /// Returns the deadline of a call that begins now, with this time on top.
     fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
         if Handle::try_current().is_err() {
             return Err(Invalid::unseen("the call", "made within a Tokio runtime"));
@@ -94,7 +94,7 @@ impl Client {
         Ok(Instant::now() + self.timeout + on_top)
     }
 
-    /// Makes a call of its own, and repeats it as it may be.
+    /// Makes a single call, and repeats it as far as that is safe.
     async fn call<Q, A, F>(
         &self,
         safety: Safety,
@@ -115,7 +115,21 @@ impl Client {
     }
 }
 
-/// Checks the name of a namespace.
-pub(crate) fn namespace_out(name: &str) -> Result<Arc<str>, Invalid> {
+/// Returns the name of a namespace, checked.
+pub(crate) fn namespace_name(name: &str) -> Result<Arc<str>, Invalid> {
     Ok(NamespaceName::new(name)?.as_str().into())
+}
+
+/// Returns the name of the namespace of a call. A request that names another one is refused.
+fn namespace_of(call: &str, request: &str) -> Result<String, Invalid> {
+    check_same("namespace", call, request)?;
+    Ok(NamespaceName::new(call)?.as_str().to_owned())
+}
+
+/// Refuses a request that names another namespace or timer than its call.
+fn check_same(field: &str, call: &str, request: &str) -> Result<(), Invalid> {
+    if request.is_empty() || request == call {
+        return Ok(());
+    }
+    Err(Invalid::new(field, request, format!("left out, or {call:?} as in the call")))
 }

@@ -1,4 +1,4 @@
-//! Consuming: a handler is called for each firing of a namespace, and what it says is settled.
+//! Consuming: a handler is called for each firing of a namespace, and its verdict is settled.
 //!
 //! ```text
 //!                 ┌──────────── one task ────────────┐
@@ -13,7 +13,7 @@
 //! * **Leases** are extended after each third of them, for as long as the handler runs and the server
 //!   allows (12 h).
 //! * **Verdicts** that are ready together go together.
-//! * **A lost connection** is made anew, with waits that double. The server gives the firings of a
+//! * **A lost connection** is replaced, with waits that double. The server gives the firings of a
 //!   stream back when it ends; handlers run on, and when the same delivery comes again it is not handled
 //!   a second time: it waits for the handler that runs, or is confirmed if that is done ([`Dedup`]).
 //! * **A handler that panics** counts as a retry with the panic's message.
@@ -43,8 +43,8 @@ pub use self::{
     options::{ConsumerBuilder, Dedup},
 };
 use crate::{
-    client::{Client, namespace_out},
-    error::{Error, Retry},
+    client::{Client, namespace_name},
+    error::{Error, RetryAdvice},
 };
 
 /// A consumer at work. It works until it is stopped, the handle is dropped, or the server refuses it
@@ -95,7 +95,7 @@ impl Consumer {
         options: Options,
         handler: impl Handler,
     ) -> Result<Self, Error> {
-        let namespace = namespace_out(namespace)?;
+        let namespace = namespace_name(namespace)?;
         let counters = Arc::new(Counters::default());
         let (stop, stopped) = watch::channel(false);
         let worker =
@@ -103,7 +103,7 @@ impl Consumer {
         Ok(Self { stop, task: tokio::spawn(worker.run()), counters })
     }
 
-    /// What it has done so far.
+    /// Returns the counts of its work so far.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
@@ -129,7 +129,7 @@ impl Consumer {
             Err(error) => Err(Error::Unknown {
                 code: Code::Internal,
                 reason: format!("the task of the consumer ended ({error})"),
-                retry: Retry::Never,
+                retry: RetryAdvice::Never,
             }),
         }
     }

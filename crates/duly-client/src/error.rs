@@ -1,8 +1,8 @@
-//! What can go wrong, and whether another try can help.
+//! Errors, and the advice to repeat a call or not.
 //!
-//! Every error answers three questions: what happened ([`Error`] and its text), by which stable code
-//! ([`Error::code`]), and what to do ([`Error::retry`]). The client has already repeated what is safe
-//! to repeat when an error comes out of a call; the rules are those of [`crate::retry`].
+//! Every error has a text that says what happened, a stable code ([`Error::code`]) and an advice
+//! ([`Error::retry`]). When a call returns an error, the client has already repeated it as far as that is safe;
+//! the rules are those of [`crate::retry`].
 
 mod refusal;
 mod status;
@@ -10,10 +10,10 @@ mod status;
 use std::time::Duration;
 
 pub use self::refusal::Refusal;
-pub(crate) use self::status::{of_problem, of_status};
+pub(crate) use self::status::of_status;
 pub use duly_core::{Code, Invalid};
 
-/// Why a call came to nothing, or why nobody knows what it came to.
+/// The error of a call, or of one item of it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The server refused it; nothing changed.
-    #[error("{} ({})", .0.detail, .0.code.as_str())]
+    #[error("{} ({})", .0.problem.detail, .0.code.as_str())]
     Refused(Box<Refusal>),
     /// There is no connection to the server; nothing was sent.
     #[error(
@@ -30,10 +30,10 @@ pub enum Error {
     Unreachable {
         /// The URL that was given to the builder.
         server: String,
-        /// What the connection failed of.
+        /// The cause.
         reason: String,
     },
-    /// What answers at the address speaks no HTTP/2, and so no gRPC.
+    /// The peer at the address speaks no HTTP/2, and so no gRPC.
     #[error(
         "what answers at {server} speaks no HTTP/2, which gRPC needs: is it a Duly server, and does a proxy in front of it pass gRPC on?"
     )]
@@ -46,7 +46,7 @@ pub enum Error {
     TooLate {
         /// Time that the call had.
         limit: Duration,
-        /// What it waited for.
+        /// The operation or resource that it waited for.
         reason: String,
     },
     /// It was sent, and no answer says whether it was done.
@@ -54,17 +54,17 @@ pub enum Error {
     Unknown {
         /// `aborted`, `deadline_exceeded` or `internal`.
         code: Code,
-        /// What happened.
+        /// The cause.
         reason: String,
-        /// Whether the same call may simply be repeated.
-        retry: Retry,
+        /// The advice: repeat the same call, or read the timer first.
+        retry: RetryAdvice,
     },
     /// A call that changes nothing was sent, and was not answered.
     #[error("no answer, and nothing was changed: {reason}; repeat the call")]
     NoAnswer {
         /// `aborted`, `deadline_exceeded` or `internal`.
         code: Code,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// The server answered something that this client does not understand.
@@ -74,18 +74,18 @@ pub enum Error {
     Answer(String),
 }
 
-/// Whether another try can help.
+/// The advice of an error: another try helps or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
+pub enum RetryAdvice {
     /// The same call is refused again: change it.
     Never,
-    /// Look at the timer first: it is in another state than the call expected, or may be.
+    /// Read the timer first: it is in another state than the call expected, or may be.
     AfterRead,
     /// The same call again, after this wait.
     After(Duration),
 }
 
-/// Whether a call that failed was carried out, and whether the cause may pass.
+/// The certainty that a failed call was not carried out, and the wait before another try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     /// It is refused again.
@@ -97,7 +97,7 @@ pub(crate) enum Again {
 }
 
 impl Error {
-    /// The stable code of the contract, the same as over HTTP.
+    /// Returns the stable code of the contract, the same as over HTTP.
     pub fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
@@ -109,23 +109,23 @@ impl Error {
         }
     }
 
-    /// Whether another try can help.
-    pub fn retry(&self) -> Retry {
+    /// Returns the advice to repeat the call or not.
+    pub fn retry(&self) -> RetryAdvice {
         match self {
-            Self::Invalid(_) | Self::Foreign { .. } | Self::Answer(_) => Retry::Never,
+            Self::Invalid(_) | Self::Foreign { .. } | Self::Answer(_) => RetryAdvice::Never,
             Self::Refused(refusal) => refusal.retry(),
-            Self::Unreachable { .. } => Retry::After(Duration::from_secs(1)),
-            Self::TooLate { .. } | Self::NoAnswer { .. } => Retry::After(Duration::ZERO),
+            Self::Unreachable { .. } => RetryAdvice::After(Duration::from_secs(1)),
+            Self::TooLate { .. } | Self::NoAnswer { .. } => RetryAdvice::After(Duration::ZERO),
             Self::Unknown { retry, .. } => *retry,
         }
     }
 
-    /// Whether it is certain that nothing was changed.
+    /// Returns `true` if it is certain that nothing was changed.
     pub const fn is_not_done(&self) -> bool {
         !matches!(self, Self::Unknown { .. } | Self::Foreign { .. } | Self::Answer(_))
     }
 
-    /// What the server said, where it refused.
+    /// Returns the refusal of the server, if it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -144,13 +144,13 @@ impl Error {
     pub(crate) fn again(&self) -> Again {
         match self {
             Self::Unreachable { .. } => Again::NotDone(Duration::ZERO),
-            Self::Refused(refusal) => match (refusal.code, refusal.retry_after) {
+            Self::Refused(refusal) => match (refusal.code, refusal.retry_after()) {
                 (Code::Unavailable, wait) => Again::NotDone(wait.unwrap_or_default()),
                 (Code::ResourceExhausted, Some(wait)) => Again::NotDone(wait),
                 _ => Again::No,
             },
             Self::Unknown { code: Code::Internal, .. } => Again::No,
-            Self::Unknown { retry: Retry::After(wait), .. } => Again::Perhaps(*wait),
+            Self::Unknown { retry: RetryAdvice::After(wait), .. } => Again::Perhaps(*wait),
             Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
             Self::Invalid(_)
             | Self::Foreign { .. }
@@ -165,7 +165,7 @@ impl Error {
         Self::Unknown {
             code: Code::DeadlineExceeded,
             reason: format!("no answer came within {} ms", limit.as_millis()),
-            retry: Retry::AfterRead,
+            retry: RetryAdvice::AfterRead,
         }
     }
 
@@ -175,11 +175,11 @@ impl Error {
     }
 }
 
-fn advice(retry: Retry) -> &'static str {
+fn advice(retry: RetryAdvice) -> &'static str {
     match retry {
-        Retry::Never => "report it with the lines of the server's log",
-        Retry::AfterRead => "look at it before you repeat the call",
-        Retry::After(_) => "repeat the same call",
+        RetryAdvice::Never => "report it with the lines of the server's log",
+        RetryAdvice::AfterRead => "look at it before you repeat the call",
+        RetryAdvice::After(_) => "repeat the same call",
     }
 }
 

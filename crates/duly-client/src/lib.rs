@@ -10,13 +10,13 @@
 //! let client = Client::new("http://127.0.0.1:3859")?;
 //!
 //! // An order is placed: it is closed in 30 minutes, unless it is paid.
-//! let close = Schedule::after(Duration::from_secs(30 * 60)).id("order:1").text("close it");
+//! let close = Schedule::after(Duration::from_secs(30 * 60)).with_id("order:1").with_text("close");
 //! client.schedule("orders", close).await?;
 //!
 //! // It is paid.
 //! client.cancel("orders", "order:1").await?;
 //!
-//! // Elsewhere: whoever closes orders.
+//! // Elsewhere: the consumer that closes orders.
 //! let consumer = client.consume("orders", |firing: Firing| async move {
 //!     println!("{} was not paid in time", firing.id);
 //!     Ok::<(), Failure>(())
@@ -32,13 +32,14 @@
 //!                        └─ consume ──► Consumer ──► a stream ───────────────┘
 //! ```
 //!
-//! * **It promises** that what it repeats is safe to repeat ([`retry`]); that every error says whether
-//!   another try can help ([`Error::retry`]); that calls are sent at once, and together where they
-//!   are many ([`Batching`]); and that everything it keeps has a bound.
-//! * **It refuses** to hide what is not known: a change whose answer got lost and that is not safe to
-//!   repeat is an [`Error::Unknown`], and never a guess.
+//! 1. Requests and responses are the messages of [`duly_api`], the public model; this crate re-exports
+//!    them. The server checks requests; its refusals name the field.
+//! 2. A repeated call is safe to repeat ([`retry`]).
+//! 3. Every error says whether another try can help ([`Error::retry`]). A change whose response got lost
+//!    and that is not safe to repeat is an [`Error::Unknown`].
+//! 4. Calls are sent at once, and together under load ([`Batching`]). All memory has a bound.
 //!
-//! It needs a Tokio runtime. [`Client`] is cheap to clone, and one for a whole program is enough.
+//! The client needs a Tokio runtime. [`Client`] is cheap to clone, and one for a whole program is enough.
 //! With the feature `tls`, which is on by default, it speaks `https://` to a proxy in front of the
 //! server; the server itself speaks cleartext on loopback.
 //!
@@ -47,46 +48,34 @@
 
 mod batch;
 mod builder;
-mod change;
 mod client;
-mod cluster;
 mod consumer;
-mod destination;
 mod error;
 mod link;
 mod list;
-mod many;
-pub mod namespace;
-mod operation;
-mod payload;
-mod pull;
 pub mod retry;
-mod schedule;
-mod timer;
 #[cfg(feature = "tls")]
 mod tls;
-mod wire;
 
 pub use self::{
     batch::Batching,
     builder::Builder,
-    change::{Change, TimerField},
     client::Client,
-    cluster::{Cluster, Node},
     consumer::{Consumer, ConsumerBuilder, Counts, Dedup, Failure, Handler},
-    destination::{Destination, HttpDestination, RetryPolicy},
-    error::{Code, Error, Invalid, Refusal, Retry},
-    list::{Filter, Listing, Page},
-    many::{CancelMany, CancelledMany, DeadLetterResult, DeadLettered, Letters, Redrive},
-    namespace::{Forecast, Namespace, Settings, SettingsChange, Stats},
-    operation::{Done, Operation},
-    payload::{Payload, PayloadForm},
-    pull::{Firing, Lease, Leased, Settled, Settlement, Verdict},
+    error::{Code, Error, Invalid, Refusal, RetryAdvice},
+    list::Listing,
     retry::Retries,
-    schedule::{IfExists, Schedule},
-    timer::{Attempt, Cancelled, Outcome, Scheduled, Timer},
 };
-pub use duly_core::State;
+pub use duly_api::{
+    self, Attempt, AttemptOutcome, Bucket, Cancel, CancelFilter, CancelManyRequest,
+    CancelManyResponse, CancelResponse, ClusterInfo, DeadLetterError, DeadLetterOverdueResponse,
+    DeadReason, Destination, Duration, Fallback, Fire, Firing, Header, HttpDestination, IfExists,
+    Lane, LaneLimits, LeaseRequest, LeaseResponse, Limits, ListResponse, Namespace, NamespaceField,
+    NamespaceForecast, NamespaceLimits, NamespaceSettings, NamespaceStats, Node, Operation,
+    OperationResult, Problem, PurgeRequest, PurgeResponse, PushLane, RedriveRequest,
+    RedriveResponse, Reschedule, Retry, RetryVerdict, Schedule, SettleOutcome, Settlement,
+    SigningSecrets, State, Time, Timer, TimerField, Totals, View, v1::ListRequest,
+};
 
 /// The programs of the guide are compiled.
 #[cfg(doctest)]

@@ -1,14 +1,14 @@
 //! The connection, and one call on it.
 //!
-//! Everything goes over one HTTP/2 connection that is made with the first call and made anew when
-//! it breaks. Each call carries what is left of its time, so that the server does not work for
-//! nobody, and is given up here when that is over, whatever the server does.
+//! All calls use one HTTP/2 connection, which is opened by the first call and replaced when it breaks. Each
+//! call carries the rest of its time, so that the server ends it in time, and ends here at its deadline,
+//! whatever the server does.
 
 mod line;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use duly_proto::v1::{
+use duly_api::v1::{
     cluster_client::ClusterClient, namespaces_client::NamespacesClient, timers_client::TimersClient,
 };
 use tokio::time::{Instant, timeout_at};

@@ -1,4 +1,4 @@
-//! Which calls are repeated, and when.
+//! Repetition of calls.
 //!
 //! A call that was surely not carried out (there was no connection, the server was starting or
 //! stopping, a limit was met that names a wait) is repeated whatever it is. A call whose answer got
@@ -7,15 +7,15 @@
 //! | call | repeated when its answer got lost? | because |
 //! |---|---|---|
 //! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster` | yes | they change nothing |
-//! | `schedule`, `debounce` | yes | they always have an id (the client makes one where you give none), and the same request again answers the timer that is there: [`Outcome::Existing`](crate::Outcome::Existing) |
+//! | `schedule`, `debounce` | yes | they always have an id (the client makes one where you give none), and the same request again returns the timer that is there, marked as [`existing`](crate::Timer::existing) |
 //! | `cancel` | yes | of a timer that is cancelled already it says so: `already` |
-//! | `reschedule` with `if_revision` | yes | the revision goes up with the change, so it is made at most once. If the repetition is refused, nobody knows whose change it was: [`Error::Unknown`] |
-//! | `reschedule` without | no | in between somebody else may have changed the timer, and the repetition would undo that; with a `delay` it would count from a later moment |
+//! | `reschedule` with `if_revision` | yes | the revision goes up with the change, so it is made at most once. If the repetition is refused, it is not known whose change it was: [`Error::Unknown`] |
+//! | `reschedule` without | no | in between another caller may have changed the timer, and the repetition would undo that; with a `delay` it would count from a later time |
 //! | `fire` | no | in between the timer may have been delivered, or its id given to a new one, which would fire then |
-//! | `settle` | yes | a token names one lease: the same verdict again is [`Settled::Already`](crate::Settled::Already), and nobody else's lease can be meant |
+//! | `settle` | yes | a token names one lease: the same verdict again is [`AlreadySettled`](crate::SettleOutcome::AlreadySettled), and no other lease can be meant |
 //! | `lease` | no | firings whose answer got lost stay leased until their lease ends; a repetition would take more |
 //! | `put_namespace`, `patch_namespace`, `pause`, `resume` | yes | they say how the namespace shall be, not how it shall change |
-//! | `delete_namespace`, `delete_namespace_and_timers` | no | in between somebody may have made it anew, which would be deleted then |
+//! | `delete_namespace`, `delete_namespace_and_timers` | no | in between another caller may have created it again, and that one would be deleted |
 //! | `batch` of schedules and cancels, each of another id | yes | each of them is repeatable, and none undoes another one |
 //! | `batch` of anything else | no | by its reschedules and fires; and where a cancel and a schedule name one id, the repetition would cancel what the first time made |
 //! | `cancel_many` | only a dry run | in between other timers may have come to fit, and the numbers would miss those of the first time |
@@ -25,7 +25,7 @@
 //!
 //! A repetition is the same request, byte for byte. Where two callers write the same id at the same
 //! time, the last one counts, and a repetition can be the last one: a schedule that is still being
-//! repeated can follow somebody else's cancel. What has been answered is never sent again.
+//! repeated can follow the cancel of another caller. A request that got its response is never sent again.
 //!
 //! Between two tries lies a wait that doubles from [`Retries::first_wait`] to [`Retries::longest_wait`],
 //! shortened by chance by up to a half so that many clients do not come back at once, and never
@@ -37,9 +37,9 @@ use duly_core::Code;
 use rand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Again, Error, Retry};
+use crate::error::{Again, Error, RetryAdvice};
 
-/// How calls are repeated.
+/// Settings of the repetition of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// Tries in all, the first included, 1 to 1000; 1 repeats nothing. Default 100.
@@ -61,26 +61,26 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// Nothing is repeated.
+    /// Returns settings that repeat nothing.
     #[must_use]
     pub fn none() -> Self {
         Self { tries_max: 1, ..Self::default() }
     }
 
-    /// The wait after so many failed tries, from 1; `chance` is from 0 to 1.
+    /// Returns the wait after this many failed tries, from 1; `chance` is from 0 to 1.
     pub(crate) fn wait_after(&self, tries: u32, chance: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(tries.saturating_sub(1));
         let wait = self.first_wait.saturating_mul(doubled).min(self.longest_wait);
         wait.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// The same, by chance.
+    /// Returns the wait after this many failed tries, at random.
     pub(crate) fn some_wait_after(&self, tries: u32) -> Duration {
         self.wait_after(tries, rand::rng().random())
     }
 }
 
-/// Whether a call may be repeated when nobody knows whether it was carried out.
+/// The safety of repeating a call that may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Safety {
     /// It changes nothing, so nothing about it is in doubt.
@@ -131,10 +131,10 @@ where
     }
 }
 
-/// What a call that is given up says: no certainty that an earlier try has taken away.
+/// Returns the error of a call that is given up. A doubt that an earlier try left stays.
 fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     let refused_by_state =
-        matches!(error.retry(), Retry::AfterRead) || matches!(error.code(), Code::NotFound);
+        matches!(error.retry(), RetryAdvice::AfterRead) || matches!(error.code(), Code::NotFound);
     let doubtful = match (doubt, error.again()) {
         (Some(_), Again::Perhaps(_)) | (None, _) => error,
         // The server was asked again, and it has the last word.
@@ -152,10 +152,10 @@ fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
         Error::Unknown { code, reason, .. } if safety == Safety::Reading => {
             Error::NoAnswer { code, reason }
         }
-        Error::Unknown { code, reason, retry: Retry::AfterRead }
+        Error::Unknown { code, reason, retry: RetryAdvice::AfterRead }
             if safety == Safety::Repeatable =>
         {
-            Error::Unknown { code, reason, retry: Retry::After(Duration::ZERO) }
+            Error::Unknown { code, reason, retry: RetryAdvice::After(Duration::ZERO) }
         }
         other => other,
     }

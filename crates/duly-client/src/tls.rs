@@ -8,7 +8,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::Invalid;
 
-/// What is shown and what is trusted.
+/// The certificate that is shown, and the authorities that are trusted.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     pub(crate) authorities: Option<Vec<u8>>,
@@ -40,7 +40,7 @@ impl Tls {
     }
 }
 
-/// Whether these are authorities. The library leaves out what it cannot read, and then trusts nobody.
+/// Checks that these are authorities. The library leaves out those that it cannot read, and then trusts none.
 fn check(pem: &[u8]) -> Result<(), Invalid> {
     let refuse = |why: &str| {
         Invalid::unseen("ca_certificate", format!("one or more certificates as PEM ({why})"))

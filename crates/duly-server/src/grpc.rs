@@ -31,10 +31,10 @@ pub(crate) use consume::CONSUMERS_MAX;
 pub(crate) use opening::router as opening_router;
 
 use axum::{Router, middleware};
-use duly_core::{Invalid, NamespaceName};
 use duly_api::v1::{
     cluster_server::ClusterServer, namespaces_server::NamespacesServer, timers_server::TimersServer,
 };
+use duly_core::{Invalid, NamespaceName};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 

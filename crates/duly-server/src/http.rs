@@ -43,7 +43,6 @@ pub(crate) mod problem;
 mod query;
 pub(crate) mod reading;
 mod receivers;
-pub(crate) mod refused;
 mod repair;
 pub(crate) mod room;
 pub(crate) mod settle;
@@ -62,7 +61,10 @@ pub use openapi::openapi_json;
 pub(crate) use opening::{
     Awaited, Opening, admin_router as opening_admin_router, router as opening_router,
 };
-pub use problem::{PROBLEM_JSON, Problem};
+pub use problem::PROBLEM_JSON;
+
+pub use crate::problem::Problem;
+pub(crate) use crate::problem::refused;
 pub(crate) use taken::Taken;
 
 use axum::{Router, middleware, routing};

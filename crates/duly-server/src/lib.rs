@@ -20,6 +20,7 @@ mod grpc;
 pub mod http;
 mod messages;
 mod near;
+mod problem;
 mod serve;
 mod start;
 pub mod telemetry;

@@ -16,7 +16,7 @@ use duly_node::{FallbackLoad, LaneLoad};
 use duly_store::{Forecast, Outcome, Repaired, Stats, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
-use crate::http::{Problem, refused::Asked};
+use crate::problem::{Problem, refused::Asked};
 
 /// Returns a namespace as a response shows it.
 pub(crate) fn namespace(namespace: &namespaces::Namespace) -> Namespace {
@@ -118,10 +118,8 @@ pub(crate) fn result(asked: Asked, outcome: &Outcome, path: &str) -> OperationRe
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
     } else {
-        timer(asked, outcome, path).map(|it| OperationResult {
-            timer: Some(Box::new(it)),
-            ..OperationResult::default()
-        })
+        timer(asked, outcome, path)
+            .map(|it| OperationResult { timer: Some(Box::new(it)), ..OperationResult::default() })
     };
     result.unwrap_or_else(refusal)
 }

@@ -13,13 +13,13 @@ use super::tree::File;
 const LAYERS: &[&str] = &[
     "duly-core",
     "duly-wheel",
+    "duly-api",
     "duly-store",
     "duly-store-embedded",
     "duly-store-redis",
     "duly-store-postgres",
     "duly-sink",
     "duly-node",
-    "duly-proto",
     "duly-server",
     "duly-client",
     "duly-checker",
@@ -49,7 +49,7 @@ const APART: &[(&str, &str, &str)] = &[
     ("duly-client", "duly-node", "it holds no server code"),
     ("duly-load", "duly-server", "it measures a server from outside"),
     ("duly-checker", "duly-core", "a mistake must not be made twice in the same way"),
-    ("duly-checker", "duly-proto", "a mistake must not be made twice in the same way"),
+    ("duly-checker", "duly-api", "a mistake must not be made twice in the same way"),
     ("duly-load", "duly-client", "nothing may hide latency"),
 ];
 

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use duly_core::TimerView;
 use duly_core::{
     Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, State, Timer,
     TimerId, Timestamp,
@@ -12,7 +13,6 @@ use duly_core::{
         Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, HISTORY_MAX, SettledToken, Verdict,
     },
 };
-use duly_core::TimerView;
 use proptest::{
     collection::vec,
     option,

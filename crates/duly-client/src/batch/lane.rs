@@ -14,21 +14,21 @@ use std::{
     time::Duration,
 };
 
+use duly_api::{Operation, OperationResult, v1};
 use duly_core::Code;
-use duly_proto::v1::{self, operation::Operation, operation_result::Result as Kind};
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, oneshot},
     time::{Instant, timeout},
 };
 
 use super::{Batches, Batching, Done, Place};
-use crate::error::{Error, Retry, of_problem};
+use crate::error::{Error, RetryAdvice};
 
 /// An operation that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: Arc<str>,
-    pub(super) operation: v1::Operation,
+    pub(super) operation: Operation,
     pub(super) bytes: usize,
     pub(super) place: Arc<Place>,
     pub(super) answer: oneshot::Sender<Done>,
@@ -46,13 +46,13 @@ impl Waiting {
     }
 }
 
-/// What waits in a namespace.
+/// The operations that wait in a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     waiting: VecDeque<Waiting>,
     /// Tasks that are there.
     tasks: usize,
-    /// Whether one of them is about to take a batch, so that nobody else need.
+    /// `true`: one of them is about to take a batch, so no other task need.
     about_to_take: bool,
     /// Ids of the operations under way.
     busy: HashSet<Arc<str>>,
@@ -149,7 +149,7 @@ impl Batches {
         namespace: &str,
         part: &[Waiting],
         deadline: Instant,
-    ) -> Result<Vec<v1::OperationResult>, Error> {
+    ) -> Result<Vec<OperationResult>, Error> {
         let limit = part.iter().map(|waiting| waiting.limit).max().unwrap_or_default();
         let operations = part.iter().map(|waiting| waiting.operation.clone()).collect();
         let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
@@ -164,39 +164,25 @@ impl Batches {
     }
 }
 
-/// What became of one operation, as if it had been alone.
-pub(crate) fn of_item(
-    operation: &v1::Operation,
-    place: usize,
-    result: v1::OperationResult,
-) -> Done {
-    match result.result {
-        Some(Kind::Error(problem)) => {
-            let error = of_problem(problem).without_path(&format!("operations[{place}]."));
-            Err(error.without_path(path_of(operation.operation.as_ref())))
+/// Returns the result of one operation, as a single call returns it.
+pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResult) -> Done {
+    match result {
+        OperationResult { error: Some(problem), .. } => Err(Error::from(*problem)
+            .without_path(&format!("operations[{place}]."))
+            .without_path(&format!("{}.", operation.name()))),
+        OperationResult { timer: None, cancelled: None, .. } => {
+            Err(Error::answer("a result is empty"))
         }
-        Some(kind) => Ok(kind),
-        None => Err(Error::answer("a result is empty")),
+        result => Ok(result),
     }
 }
 
-/// What stands in front of a field of an operation.
-pub(crate) const fn path_of(operation: Option<&Operation>) -> &'static str {
-    match operation {
-        Some(Operation::Schedule(_)) => "schedule.",
-        Some(Operation::Reschedule(_)) => "reschedule.",
-        Some(Operation::Cancel(_)) => "cancel.",
-        Some(Operation::Fire(_)) => "fire.",
-        None => "",
-    }
-}
-
-/// Nobody is left who could carry it out.
+/// Returns the error of an operation whose lane ended with its runtime.
 pub(super) fn stopped() -> Error {
     Error::Unknown {
         code: Code::Aborted,
         reason: "the runtime that the client worked on was shut down".to_owned(),
-        retry: Retry::AfterRead,
+        retry: RetryAdvice::AfterRead,
     }
 }
 
@@ -204,7 +190,7 @@ pub(super) fn stopped() -> Error {
 struct Task {
     batches: Arc<Batches>,
     namespace: Arc<str>,
-    /// That of its lane: a lane that was made after its own is none of its business.
+    /// The `full` of its own lane, which tells the lane from a later one of the same namespace.
     full: Arc<Notify>,
 }
 
@@ -213,7 +199,7 @@ impl Task {
         let linger = self.batches.options.linger;
         let mut guard = Guard(Some(self));
         if let Some(task) = guard.0.as_ref().filter(|_| !linger.is_zero()) {
-            // Whoever is the last to fill the batch ends the wait.
+            // The operation that fills the batch ends the wait.
             timeout(linger, task.full.notified()).await.ok();
         }
         while let Some(task) = &guard.0 {

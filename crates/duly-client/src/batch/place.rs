@@ -1,4 +1,4 @@
-//! Whether an operation has been sent: decided once, by whoever comes first.
+//! The state of an operation, sent or given up: decided once, by the first of the two.
 
 use std::sync::{
     Arc,

@@ -8,7 +8,7 @@ use tonic::transport::Endpoint;
 
 use crate::error::Invalid;
 
-/// What an address may be.
+/// The addresses that are allowed.
 const ALLOWED: &str = "http://host:port or https://host:port, such as http://127.0.0.1:3859, with a \
                        path only where a proxy serves Duly below it";
 
@@ -44,7 +44,7 @@ pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invali
     Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, below))
 }
 
-/// Whether it is one of TLS.
+/// Returns `true` for an address of TLS.
 #[cfg(feature = "tls")]
 pub(super) fn is_https(endpoint: &Endpoint) -> bool {
     endpoint.uri().scheme() == Some(&Scheme::HTTPS)

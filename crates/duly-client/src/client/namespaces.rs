@@ -2,58 +2,67 @@
 
 use std::time::{Duration, SystemTime};
 
-use duly_proto::v1;
+use duly_api::{
+    Namespace, NamespaceField, NamespaceForecast, NamespaceSettings, NamespaceStats, ResumeRequest,
+    v1,
+};
 
 use super::{
-    Client, namespace_out,
+    Client, namespace_of,
     pages::{Page, listing},
 };
-use crate::{
-    error::Error,
-    list::Listing,
-    namespace::{Forecast, Namespace, Settings, SettingsChange, Stats},
-    retry::Safety,
-    wire::{
-        namespace::{namespace_in, patch_out, settings_out},
-        required,
-        stats::{forecast_in, stats_in},
-        time::{duration_out, time_out},
-    },
-};
+use crate::{error::Error, list::Listing, retry::Safety};
 
 /// Namespaces of one page.
 const PAGE: u32 = 1_000;
 
 impl Client {
-    /// Writes a namespace's settings, whole, and makes it where it is not there. What is absent
-    /// becomes its default; absent signing secrets stay.
-    pub async fn put_namespace(&self, name: &str, settings: Settings) -> Result<Namespace, Error> {
-        let namespace = checked(name)?;
-        let settings = Some(settings_out(settings));
+    /// Writes the settings of a namespace, whole, and creates it where it does not exist. An absent setting
+    /// becomes its default, but absent signing secrets keep those that are there.
+    pub async fn put_namespace(
+        &self,
+        name: &str,
+        settings: NamespaceSettings,
+    ) -> Result<Namespace, Error> {
+        let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let request = v1::PutNamespaceRequest { namespace, settings };
-        let response = call!(self, namespaces.put, request)?;
-        namespace_in(required("namespace", response.namespace)?)
+        let namespace = call!(self, namespaces.put, request)?.namespace;
+        namespace.ok_or_else(|| Error::answer("it has no namespace"))
     }
 
-    /// Changes some of a namespace's settings: what is absent stays, what is given is replaced whole.
+    /// Changes some settings of a namespace: an absent one stays, one that is given replaces the old one
+    /// whole, and those of `reset` go back to their defaults. A change that changes nothing is refused.
+    ///
+    /// ```no_run
+    /// # use duly_client::{Client, Error, NamespaceField, NamespaceSettings};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let heavier = NamespaceSettings { weight: Some(5), ..NamespaceSettings::default() };
+    /// client.patch_namespace("orders", heavier, &[NamespaceField::Retry]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn patch_namespace(
         &self,
         name: &str,
-        change: impl Into<SettingsChange>,
+        settings: NamespaceSettings,
+        reset: &[NamespaceField],
     ) -> Result<Namespace, Error> {
-        let request = patch_out(checked(name)?, change.into());
-        namespace_in(call!(self, namespaces.patch, request)?)
+        let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
+        let reset = reset.iter().map(|field| i32::from(*field)).collect();
+        call!(self, namespaces.patch, v1::PatchNamespaceRequest { namespace, settings, reset })
     }
 
-    /// Ends a namespace that has no pending timers and no dead letters: `namespace_not_empty` where
+    /// Deletes a namespace that has no pending timers and no dead letters: `namespace_not_empty` where
     /// it has.
     pub async fn delete_namespace(&self, name: &str) -> Result<(), Error> {
-        self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: false }).await
+        self.delete(v1::DeleteNamespaceRequest { namespace: namespace_of(name, "")?, force: false })
+            .await
     }
 
-    /// Ends a namespace with all its timers, tombstones and dead letters.
+    /// Deletes a namespace with all its timers, tombstones and dead letters.
     pub async fn delete_namespace_and_timers(&self, name: &str) -> Result<(), Error> {
-        self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: true }).await
+        self.delete(v1::DeleteNamespaceRequest { namespace: namespace_of(name, "")?, force: true })
+            .await
     }
 
     async fn delete(&self, request: v1::DeleteNamespaceRequest) -> Result<(), Error> {
@@ -62,13 +71,12 @@ impl Client {
         Ok(())
     }
 
-    /// One namespace.
+    /// Returns one namespace.
     pub async fn namespace(&self, name: &str) -> Result<Namespace, Error> {
-        let request = v1::GetNamespaceRequest { namespace: checked(name)? };
-        namespace_in(read!(self, namespaces.get, request)?)
+        read!(self, namespaces.get, v1::GetNamespaceRequest { namespace: namespace_of(name, "")? })
     }
 
-    /// All namespaces, in order of their names, as a stream.
+    /// Returns all namespaces, in order of their names, as a stream.
     pub fn namespaces(&self) -> Listing<Namespace> {
         let client = self.clone();
         let first = v1::ListNamespacesRequest { limit: Some(PAGE), cursor: None };
@@ -81,48 +89,41 @@ impl Client {
                 Ok(Page { items: page.namespaces, next })
             }
         };
-        listing(Ok(first), turn, namespace_in)
+        listing(Ok(first), turn)
     }
 
-    /// Stops a namespace's firing. After this no claim is granted; scheduling goes on.
+    /// Pauses a namespace. After this no claim is granted; schedules are still taken.
     pub async fn pause(&self, name: &str) -> Result<Namespace, Error> {
-        let request = v1::PauseRequest { namespace: checked(name)? };
-        namespace_in(call!(self, namespaces.pause, request)?)
+        call!(self, namespaces.pause, v1::PauseRequest { namespace: namespace_of(name, "")? })
     }
 
-    /// Lets a namespace fire again.
+    /// Resumes a namespace.
     pub async fn resume(&self, name: &str) -> Result<Namespace, Error> {
-        let request = v1::ResumeRequest { namespace: checked(name)?, at: None };
-        namespace_in(call!(self, namespaces.resume, request)?)
+        let namespace = namespace_of(name, "")?;
+        call!(self, namespaces.resume, ResumeRequest { namespace, at: None })
     }
 
-    /// Lets a namespace fire again from a moment on; until then it stays paused.
+    /// Resumes a namespace at a time; until then it stays paused.
     pub async fn resume_at(&self, name: &str, at: SystemTime) -> Result<Namespace, Error> {
-        let at = Some(time_out("at", at)?);
-        let request = v1::ResumeRequest { namespace: checked(name)?, at };
-        namespace_in(call!(self, namespaces.resume, request)?)
+        let namespace = namespace_of(name, "")?;
+        call!(self, namespaces.resume, ResumeRequest { namespace, at: Some(at.into()) })
     }
 
-    /// Counts of a namespace.
-    pub async fn stats(&self, name: &str) -> Result<Stats, Error> {
-        let request = v1::StatsRequest { namespace: checked(name)? };
-        Ok(stats_in(read!(self, namespaces.stats, request)?))
+    /// Returns the counts of a namespace.
+    pub async fn stats(&self, name: &str) -> Result<NamespaceStats, Error> {
+        read!(self, namespaces.stats, v1::StatsRequest { namespace: namespace_of(name, "")? })
     }
 
-    /// How many pending timers become claimable in each of the next `count` stretches of time: 1 to
-    /// 1000 of them, each 1 s to 366 days long.
+    /// Returns the numbers of pending timers that become claimable in each of the next `count` buckets of
+    /// time: 1 to 1000 of them, each 1 s to 366 days long.
     pub async fn forecast(
         &self,
         name: &str,
         bucket: Duration,
         count: u32,
-    ) -> Result<Forecast, Error> {
-        let (bucket, count) = (Some(duration_out(bucket)), Some(count));
-        let request = v1::ForecastRequest { namespace: checked(name)?, bucket, count };
-        Ok(forecast_in(read!(self, namespaces.forecast, request)?))
+    ) -> Result<NamespaceForecast, Error> {
+        let (bucket, count) = (Some(bucket.into()), Some(count));
+        let request = v1::ForecastRequest { namespace: namespace_of(name, "")?, bucket, count };
+        read!(self, namespaces.forecast, request)
     }
-}
-
-fn checked(name: &str) -> Result<String, Error> {
-    Ok(namespace_out(name)?.as_ref().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Turning pages: a list as a stream.
+//! Paging: a list as a stream.
 
 use std::{collections::VecDeque, future::Future};
 
@@ -6,33 +6,28 @@ use futures::stream;
 
 use crate::{error::Error, list::Listing};
 
-/// A page: what it has, and the request for the next one.
-pub(super) struct Page<Q, M> {
-    pub(super) items: Vec<M>,
+/// A page: its items, and the request for the next one.
+pub(super) struct Page<Q, T> {
+    pub(super) items: Vec<T>,
     pub(super) next: Option<Q>,
 }
 
 /// A list under way.
-struct Pages<Q, M, F> {
-    /// What is left of this page.
-    items: VecDeque<M>,
-    /// What asks for the next one; none after the last.
+struct Pages<Q, T, F> {
+    /// The rest of this page.
+    items: VecDeque<T>,
+    /// The request for the next page; none after the last.
     next: Option<Q>,
     turn: F,
 }
 
-/// Lists what pages hold, from the first request on, one page in memory at a time.
-pub(super) fn listing<Q, M, T, F, Fut>(
-    first: Result<Q, Error>,
-    turn: F,
-    read: fn(M) -> Result<T, Error>,
-) -> Listing<T>
+/// Lists the items of all pages, from the first request on, one page in memory at a time.
+pub(super) fn listing<Q, T, F, Fut>(first: Result<Q, Error>, turn: F) -> Listing<T>
 where
     Q: Send + 'static,
-    M: Send + 'static,
     T: Send + 'static,
     F: Fn(Q) -> Fut + Send + 'static,
-    Fut: Future<Output = Result<Page<Q, M>, Error>> + Send,
+    Fut: Future<Output = Result<Page<Q, T>, Error>> + Send,
 {
     let begun = first.map(|first| Pages { items: VecDeque::new(), next: Some(first), turn });
     Listing::new(stream::unfold(Some(begun), move |pages| async move {
@@ -42,10 +37,7 @@ where
         };
         loop {
             if let Some(item) = pages.items.pop_front() {
-                return Some(match read(item) {
-                    Ok(item) => (Ok(item), Some(Ok(pages))),
-                    Err(error) => (Err(error), None),
-                });
+                return Some((Ok(item), Some(Ok(pages))));
             }
             // A page may be empty and still not be the last.
             match (pages.turn)(pages.next.take()?).await {

@@ -1,55 +1,54 @@
-//! Leases and settlements by hand.
+//! Leases and settlements without a consumer: for work that outlives a connection, or is handed to
+//! another process with its token.
 
 use std::time::Duration;
 
-use duly_proto::v1;
+use duly_api::{LeaseRequest, LeaseResponse, SettleOutcome, SettleResult, Settlement, v1};
 
-use super::{Client, namespace_out};
-use crate::{
-    error::Error,
-    pull::{Lease, Leased, Settled, Settlement},
-    retry::Safety,
-    wire::{
-        answer::{leased_in, settled_in},
-        request::settlement_out,
-        time::duration_out,
-    },
-};
+use super::{Client, namespace_of};
+use crate::{error::Error, retry::Safety};
+
+/// Longest wait that the server takes.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Leases firings of the pull lane; answers as soon as there is one, or after its `wait`, for
-    /// which the call has time on top of its own.
-    pub async fn lease(&self, namespace: &str, lease: Lease) -> Result<Leased, Error> {
-        let wait = lease.wait;
-        let request = v1::LeaseRequest {
-            namespace: namespace_out(namespace)?.as_ref().to_owned(),
-            max: lease.max,
-            max_bytes: lease.max_bytes,
-            lease: lease.lease.map(duration_out),
-            wait: (!wait.is_zero()).then(|| duration_out(wait)),
-        };
-        // What is longer is refused by the server.
-        let on_top = wait.min(Duration::from_secs(60));
-        leased_in(call!(self, timers.lease, request, Safety::Once, on_top)?)
+    /// Leases firings of the pull lane. Returns as soon as there is one, or after the `wait` of the
+    /// request, which is added to the time of the call.
+    pub async fn lease(
+        &self,
+        namespace: &str,
+        mut request: LeaseRequest,
+    ) -> Result<LeaseResponse, Error> {
+        request.namespace = namespace_of(namespace, &request.namespace)?;
+        let wait = request.wait.as_ref().and_then(duly_api::Duration::to_std);
+        let on_top = wait.unwrap_or_default().min(WAIT_MAX);
+        call!(self, timers.lease, request, Safety::Once, on_top)
     }
 
-    /// Settles up to 10,000 leased firings; one result for each, in order. A verdict that is refused
-    /// refuses only itself.
+    /// Settles up to 10,000 leased firings; one result for each, in order. A refused settlement refuses
+    /// only itself.
     pub async fn settle(
         &self,
         namespace: &str,
         settlements: Vec<Settlement>,
-    ) -> Result<Vec<Result<Settled, Error>>, Error> {
+    ) -> Result<Vec<Result<SettleOutcome, Error>>, Error> {
         let count = settlements.len();
-        let request = v1::SettleRequest {
-            namespace: namespace_out(namespace)?.as_ref().to_owned(),
-            settlements: settlements.into_iter().map(settlement_out).collect(),
-        };
-        let response = call!(self, timers.settle, request)?;
-        if response.results.len() != count {
-            let answered = response.results.len();
-            return Err(Error::answer(format!("{answered} results for {count} settlements")));
+        let namespace = namespace_of(namespace, "")?;
+        let request = v1::SettleRequest { namespace, settlements, lease: None };
+        let results = call!(self, timers.settle, request)?.results;
+        if results.len() != count {
+            let returned = results.len();
+            return Err(Error::answer(format!("{returned} results for {count} settlements")));
         }
-        Ok(response.results.into_iter().map(settled_in).collect())
+        Ok(results.into_iter().map(settled).collect())
+    }
+}
+
+/// Returns the outcome of one settlement.
+pub(crate) fn settled(result: SettleResult) -> Result<SettleOutcome, Error> {
+    match (result.error, result.outcome.map(SettleOutcome::try_from)) {
+        (Some(problem), _) => Err((*problem).into()),
+        (None, Some(Ok(outcome))) if outcome != SettleOutcome::Unspecified => Ok(outcome),
+        (None, _) => Err(Error::answer("the outcome of a settlement is missing or not known")),
     }
 }

@@ -1,100 +1,69 @@
-//! Calls that look at timers and at the service.
+//! Calls that read timers and the state of the service.
 
 use std::time::Duration;
 
-use duly_proto::v1;
+use duly_api::{
+    ClusterInfo, ListResponse, Timer,
+    v1::{self, ListRequest},
+};
+use duly_core::TimerId;
 
 use super::{
-    Client, namespace_out,
+    Client, namespace_of,
     pages::{Page, listing},
 };
-use crate::{
-    cluster::{Cluster, Node},
-    error::Error,
-    list::{self, Filter, Listing},
-    retry::Safety,
-    timer::Timer,
-    wire::{
-        answer::timer_in,
-        request::{id_out, list_out},
-        time::time_from,
-    },
-};
+use crate::{error::Error, list::Listing, retry::Safety};
 
 impl Client {
-    /// One timer with its payload, its tombstone, or its latest dead letter.
+    /// Returns one timer with its payload, its tombstone, or its latest dead letter.
     pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
-        let namespace = namespace_out(namespace)?.as_ref().to_owned();
-        let request = v1::GetRequest { namespace, id: id_out(id)? };
-        timer_in(read!(self, timers.get, request)?)
+        let namespace = namespace_of(namespace, "")?;
+        let id = TimerId::new(id)?.as_str().to_owned();
+        read!(self, timers.get, v1::GetRequest { namespace, id })
     }
 
-    /// Timers with their payloads, in order of (due time, id), as a stream. A timer that is not
-    /// changed meanwhile comes exactly once.
+    /// Returns timers with their payloads, in order of (due time, id), as a stream. A timer that does not
+    /// change during the call comes exactly once. The `limit` of the request is that of a page, and so
+    /// the number of timers that are in memory at once.
     ///
     /// ```no_run
     /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
-    /// let mut timers = client.list("orders", duly_client::Filter::new().tag("customer:7"));
+    /// let request = duly_client::ListRequest::default().with_tag("customer:7");
+    /// let mut timers = client.list("orders", request);
     /// while let Some(timer) = timers.next().await {
     ///     println!("{}", timer?.id);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn list(&self, namespace: &str, filter: Filter) -> Listing<Timer> {
-        let first = namespace_out(namespace)
-            .and_then(|namespace| list_out(namespace.as_ref().to_owned(), filter));
+    pub fn list(&self, namespace: &str, request: ListRequest) -> Listing<Timer> {
+        let first = namespace_of(namespace, &request.namespace)
+            .map(|namespace| ListRequest { namespace, ..request });
         let client = self.clone();
-        let turn = move |request: v1::ListRequest| {
+        let turn = move |request: ListRequest| {
             let client = client.clone();
             async move {
                 let page = read!(client, timers.list, request.clone())?;
-                let next = page.cursor.map(|it| v1::ListRequest { cursor: Some(it), ..request });
+                let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
                 Ok(Page { items: page.timers, next })
             }
         };
-        listing(first.map_err(Error::from), turn, timer_in)
+        listing(first.map_err(Error::from), turn)
     }
 
-    /// One page of a list: the first without a cursor, else the one that the page before names. For
-    /// whoever shows pages, or goes on later; [`Client::list`] turns them by itself.
+    /// Returns one page of a list: the first, or the one at the `cursor` of the request.
+    /// [`Client::list`] turns the pages.
     pub async fn list_page(
         &self,
         namespace: &str,
-        filter: Filter,
-        cursor: Option<&str>,
-    ) -> Result<list::Page<Timer>, Error> {
-        let request = list_out(namespace_out(namespace)?.as_ref().to_owned(), filter)?;
-        let request = v1::ListRequest { cursor: cursor.map(str::to_owned), ..request };
-        let page = read!(self, timers.list, request)?;
-        let items = page.timers.into_iter().map(timer_in).collect::<Result<_, _>>()?;
-        let up_to = page.up_to.and_then(time_from);
-        Ok(list::Page { items, cursor: page.cursor, examined: page.examined, up_to })
+        mut request: ListRequest,
+    ) -> Result<ListResponse, Error> {
+        request.namespace = namespace_of(namespace, &request.namespace)?;
+        read!(self, timers.list, request)
     }
 
-    /// How the service is, and what it holds.
-    pub async fn cluster(&self) -> Result<Cluster, Error> {
-        let info = read!(self, cluster.get, v1::GetClusterRequest {})?;
-        Ok(Cluster {
-            version: info.version,
-            ready: info.ready,
-            reasons: info.reasons,
-            pending: info.pending,
-            overdue: info.overdue,
-            in_flight: info.in_flight,
-            dead: info.dead,
-            nodes: info.nodes.into_iter().map(node).collect(),
-        })
-    }
-}
-
-fn node(node: v1::Node) -> Node {
-    Node {
-        name: node.name,
-        member_id: node.member_id,
-        this: node.this,
-        leaving: node.leaving,
-        shards: node.shards,
-        heartbeat_age: Duration::from_millis(node.heartbeat_age_ms),
+    /// Returns the state of the service.
+    pub async fn cluster(&self) -> Result<ClusterInfo, Error> {
+        read!(self, cluster.get, v1::GetClusterRequest {})
     }
 }

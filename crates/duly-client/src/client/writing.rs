@@ -1,56 +1,48 @@
-//! Calls that make and change timers. They go together in batches.
+//! Calls that create and change timers. They are sent in batches.
 
 use std::time::Duration;
 
-use duly_proto::v1::{self, operation::Operation, operation_result::Result as Kind};
+use duly_api::{
+    Cancel, CancelResponse, IfExists, Operation, OperationResult, Reschedule, Schedule, Timer, v1,
+};
+use duly_core::TimerId;
 use uuid::Uuid;
 
-use super::{Client, namespace_out};
+use super::{Client, check_same, namespace_name};
 use crate::{
-    batch::path_of,
-    change::Change,
-    error::Error,
+    error::{Error, Invalid},
     retry::{Safety, repeat},
-    schedule::{IfExists, Schedule},
-    timer::{Cancelled, Scheduled, Timer},
-    wire::{
-        answer::{cancelled_in, scheduled_in, timer_in},
-        request::{change_out, id_out, schedule_out},
-    },
 };
 
 impl Client {
-    /// Schedules a timer. When this answers, the timer survives kill -9 and power loss.
+    /// Schedules a timer. When this returns, the timer survives kill -9 and power loss.
     ///
-    /// The same request again answers the timer that is there, for as long as it or its tombstone lives.
+    /// The same request again returns the timer that is there, marked as `existing`, while the timer or
+    /// its tombstone lives. A schedule without an id gets one here, so it can be repeated safely too.
     ///
-    /// Like every call here it may be dropped while it waits; what has been sent by then may be
-    /// carried out.
-    pub async fn schedule(&self, namespace: &str, schedule: Schedule) -> Result<Scheduled, Error> {
-        let schedule = schedule_out(schedule, || Uuid::now_v7().to_string())?;
-        let operation = Operation::Schedule(schedule);
-        match self.operate(namespace, operation, Safety::Repeatable).await? {
-            Kind::Scheduled(response) => scheduled_in(response),
-            _ => Err(another_kind()),
-        }
+    /// This call, like all calls here, may be dropped while it waits; a request that was sent by then may
+    /// be carried out.
+    pub async fn schedule(&self, namespace: &str, mut schedule: Schedule) -> Result<Timer, Error> {
+        set_id(&mut schedule);
+        self.change(namespace, schedule.into(), Safety::Repeatable).await
     }
 
-    /// Schedules a timer that takes the place of the one with its id, each time anew: only the last
-    /// of many calls fires (debounce).
+    /// Schedules a timer in the place of the one with its id, on every call: only the last of many calls
+    /// fires (debounce).
     ///
-    /// Identical requests are repetitions, which change nothing; so this adds a tag to each call that
-    /// no other call has. One that is being delivered cannot be replaced: `in_flight`.
-    pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Scheduled, Error> {
-        let own = format!("debounced:{}", Uuid::now_v7());
-        self.schedule(namespace, schedule.tag(own).if_exists(IfExists::Replace)).await
+    /// Identical requests are repetitions, which change nothing; so this adds a unique tag to each call. A
+    /// timer that is being delivered cannot be replaced: `in_flight`.
+    pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Timer, Error> {
+        let unique = format!("debounced:{}", Uuid::now_v7());
+        self.schedule(namespace, schedule.with_tag(unique).with_if_exists(IfExists::Replace)).await
     }
 
-    /// Cancels a timer. After this it is never delivered; whether it was before, the answer says.
+    /// Cancels a timer. After this it is never delivered; the response says whether it was before.
     ///
-    /// One that cannot be cancelled any more is refused with its state as the code: `in_flight`,
+    /// A timer that cannot be cancelled any more is refused with its state as the code: `in_flight`,
     /// `finished`, `dead`, or `not_found`.
-    pub async fn cancel(&self, namespace: &str, id: &str) -> Result<Cancelled, Error> {
-        self.cancel_where(namespace, id, None).await
+    pub async fn cancel(&self, namespace: &str, id: &str) -> Result<CancelResponse, Error> {
+        self.cancel_where(namespace, Cancel { id: id.to_owned(), if_revision: None }).await
     }
 
     /// Cancels a timer if it has this revision.
@@ -59,42 +51,37 @@ impl Client {
         namespace: &str,
         id: &str,
         revision: u32,
-    ) -> Result<Cancelled, Error> {
-        self.cancel_where(namespace, id, Some(revision)).await
+    ) -> Result<CancelResponse, Error> {
+        self.cancel_where(namespace, Cancel { id: id.to_owned(), if_revision: Some(revision) })
+            .await
     }
 
-    async fn cancel_where(
-        &self,
-        namespace: &str,
-        id: &str,
-        if_revision: Option<u32>,
-    ) -> Result<Cancelled, Error> {
-        let operation = Operation::Cancel(v1::Cancel { id: id_out(id)?, if_revision });
-        match self.operate(namespace, operation, Safety::Repeatable).await? {
-            Kind::Cancelled(response) => Ok(cancelled_in(response)),
-            _ => Err(another_kind()),
-        }
+    async fn cancel_where(&self, namespace: &str, cancel: Cancel) -> Result<CancelResponse, Error> {
+        let result = self.operate(namespace, cancel.into(), Safety::Repeatable).await?;
+        result.cancelled.ok_or_else(another_kind)
     }
 
     /// Changes a pending timer. After this it never fires for its old time, nor with its old
-    /// payload. The answer shows it without payload and headers, unless the client is
+    /// payload. The response has no payload and no headers, unless the client is
     /// [`unbatched`](Self::unbatched).
+    ///
+    /// A change with `if_revision` is made at most once, so the client repeats it where a response got
+    /// lost.
     pub async fn reschedule(
         &self,
         namespace: &str,
         id: &str,
-        change: Change,
+        change: Reschedule,
     ) -> Result<Timer, Error> {
+        check_same("id", id, &change.id)?;
         let safety = if change.if_revision.is_some() { Safety::Guarded } else { Safety::Once };
-        let operation = Operation::Reschedule(change_out(id, change)?);
-        self.change(namespace, operation, safety).await
+        self.change(namespace, Operation::reschedule(id, change), safety).await
     }
 
-    /// Makes a timer due now, or its next attempt. The answer shows it as [`reschedule`](Self::reschedule)
-    /// does.
+    /// Makes a timer due now, or its next attempt. The response is that of
+    /// [`reschedule`](Self::reschedule).
     pub async fn fire(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
-        let operation = Operation::Fire(v1::Fire { id: id_out(id)? });
-        self.change(namespace, operation, Safety::Once).await
+        self.change(namespace, Operation::fire(id), Safety::Once).await
     }
 
     async fn change(
@@ -103,10 +90,8 @@ impl Client {
         operation: Operation,
         safety: Safety,
     ) -> Result<Timer, Error> {
-        match self.operate(namespace, operation, safety).await? {
-            Kind::Timer(timer) => timer_in(timer),
-            _ => Err(another_kind()),
-        }
+        let result = self.operate(namespace, operation, safety).await?;
+        result.timer.map(|timer| *timer).ok_or_else(another_kind)
     }
 
     async fn operate(
@@ -114,10 +99,13 @@ impl Client {
         namespace: &str,
         operation: Operation,
         safety: Safety,
-    ) -> Result<Kind, Error> {
-        let namespace = namespace_out(namespace)?;
+    ) -> Result<OperationResult, Error> {
+        let namespace = namespace_name(namespace)?;
+        check(&operation)?;
         if !self.is_batched {
-            return self.operate_alone(namespace.as_ref().to_owned(), operation, safety).await;
+            let path = format!("{}.", operation.name());
+            let result = self.operate_alone(namespace.as_ref().to_owned(), operation, safety).await;
+            return result.map_err(|error| error.without_path(&path));
         }
         let deadline = self.deadline(Duration::ZERO)?;
         let batches = &self.inner.batches;
@@ -132,29 +120,41 @@ impl Client {
         namespace: String,
         operation: Operation,
         safety: Safety,
-    ) -> Result<Kind, Error> {
-        let path = path_of(Some(&operation));
+    ) -> Result<OperationResult, Error> {
         let on_top = Duration::ZERO;
-        let answered = match operation {
-            Operation::Schedule(it) => {
-                let request = v1::ScheduleRequest { namespace, schedule: Some(it) };
-                call!(self, timers.schedule, request, safety, on_top).map(Kind::Scheduled)
-            }
-            Operation::Reschedule(it) => {
-                let request = v1::RescheduleRequest { namespace, reschedule: Some(it) };
-                call!(self, timers.reschedule, request, safety, on_top).map(Kind::Timer)
-            }
-            Operation::Cancel(it) => {
-                let request = v1::CancelRequest { namespace, cancel: Some(it) };
-                call!(self, timers.cancel, request, safety, on_top).map(Kind::Cancelled)
-            }
-            Operation::Fire(it) => {
-                let request = v1::FireRequest { namespace, fire: Some(it) };
-                call!(self, timers.fire, request, safety, on_top).map(Kind::Timer)
-            }
+        let Operation { schedule, cancel, reschedule, fire } = operation;
+        let timer = if schedule.is_some() {
+            let request = v1::ScheduleRequest { namespace, schedule };
+            call!(self, timers.schedule, request, safety, on_top)
+        } else if reschedule.is_some() {
+            let request = v1::RescheduleRequest { namespace, reschedule };
+            call!(self, timers.reschedule, request, safety, on_top)
+        } else if fire.is_some() {
+            let request = v1::FireRequest { namespace, fire };
+            call!(self, timers.fire, request, safety, on_top)
+        } else {
+            let request = v1::CancelRequest { namespace, cancel };
+            let cancelled = Some(call!(self, timers.cancel, request, safety, on_top)?);
+            return Ok(OperationResult { cancelled, ..OperationResult::default() });
         };
-        answered.map_err(|error| error.without_path(path))
+        Ok(OperationResult { timer: Some(Box::new(timer?)), ..OperationResult::default() })
     }
+}
+
+/// Gives a schedule an id where it has none.
+pub(super) fn set_id(schedule: &mut Schedule) {
+    schedule.id.get_or_insert_with(|| Uuid::now_v7().to_string());
+}
+
+/// Refuses an id and a due time that no server takes, before anything is sent. The server checks the rest.
+fn check(operation: &Operation) -> Result<(), Invalid> {
+    TimerId::new(operation.timer_id())?;
+    let due_at = match operation {
+        Operation { schedule: Some(schedule), .. } => schedule.due_at.as_ref(),
+        Operation { reschedule: Some(reschedule), .. } => reschedule.due_at.as_ref(),
+        Operation { .. } => None,
+    };
+    due_at.map_or(Ok(()), |due_at| due_at.check("due_at").map(drop))
 }
 
 fn another_kind() -> Error {

@@ -1,17 +1,17 @@
-//! What a consumer has done, counted.
+//! Counts of the work of a consumer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What a consumer has done since it was started.
+        /// Counts of the work of a consumer since its start.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        /// The same while it goes on.
+        /// The counts of a running consumer.
         #[derive(Debug, Default)]
         pub(super) struct Counters {
             $(pub(super) $name: Counter,)+
@@ -54,7 +54,7 @@ counts! {
     connected,
 }
 
-/// One number.
+/// A count.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 

@@ -1,8 +1,8 @@
-//! What is called for each firing, and how it says that it failed.
+//! Handlers of firings, and their failures.
 
 use std::{fmt::Display, future::Future, time::Duration};
 
-use crate::pull::{Firing, Verdict};
+use duly_api::{Firing, RetryVerdict, Settlement};
 
 /// Longest reason that is sent, in bytes.
 const REASON_BYTES_MAX: usize = 1_024;
@@ -27,19 +27,19 @@ where
     }
 }
 
-/// How it goes on with a firing that was not handled. Every error is a [`Failure::retry`] by `?`.
+/// The verdict on a firing that was not handled. Every error is a [`Failure::retry`] by `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// It is tried again.
     Retry {
         /// After exactly this wait; by the retry policy when absent.
         after: Option<Duration>,
-        /// Why, for a person.
+        /// The reason, for people.
         reason: String,
     },
     /// It is given up, and kept as a dead letter.
     Dead {
-        /// Why, for a person.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -60,10 +60,13 @@ impl Failure {
         Self::Dead { reason: reason.to_string() }
     }
 
-    pub(super) fn into_verdict(self) -> Verdict {
+    pub(super) fn into_settlement(self, token: String) -> Settlement {
         match self {
-            Self::Retry { after, reason } => Verdict::Retry { after, reason: Some(cut(reason)) },
-            Self::Dead { reason } => Verdict::Dead { reason: cut(reason) },
+            Self::Retry { after, reason } => {
+                let (after, reason) = (after.map(Into::into), Some(cut(reason)));
+                Settlement::retry(token, RetryVerdict { after, reason })
+            }
+            Self::Dead { reason } => Settlement::dead(token, cut(reason)),
         }
     }
 }

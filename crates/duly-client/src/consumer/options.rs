@@ -1,4 +1,4 @@
-//! What may be chosen of a consumer, checked when it is started.
+//! Options of a consumer, checked at its start.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const CONCURRENCY_MAX: usize = 10_000;
 /// Most delivery ids that are remembered.
 const DEDUP_ENTRIES_MAX: usize = 10_000_000;
 
-/// How deliveries that come twice are recognised.
+/// Options of the deduplication of deliveries.
 ///
 /// It remembers the ids of the deliveries whose handler said `Ok`, and confirms them again when they come
 /// again, without calling the handler. That covers confirmations that got lost with a connection, and
@@ -26,7 +26,7 @@ pub struct Dedup {
     /// Most ids that are remembered, the least recently used forgotten first: up to 10,000,000 at
     /// about 100 bytes each, 0 remembers none. Default 10,000.
     pub entries_max: usize,
-    /// How long an id is remembered after it was handled: up to a day, default 10 min.
+    /// Time for which an id is remembered after it was handled: up to a day, default 10 min.
     pub keep: Duration,
 }
 
@@ -75,27 +75,27 @@ impl ConsumerBuilder {
         Self { client, namespace, options }
     }
 
-    /// Firings that are handled at once: 1 to 10,000, default 16.
+    /// Sets the number of firings that are handled at once: 1 to 10,000, default 16.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.options.concurrency = concurrency;
         self
     }
 
-    /// How long each lease is: 1 s to 12 h, default 30 s. It is extended while the handler runs, so
+    /// Sets the length of each lease: 1 s to 12 h, default 30 s. It is extended while the handler runs, so
     /// it need only be as long as it may take until others notice that this process is gone.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// How long handlers may go on after a stop: up to 12 h, default 25 s. Firings that arrive on
+    /// Sets the time that handlers have after a stop: up to 12 h, default 25 s. Firings that arrive on
     /// credits that were given before go back at the end of it, so keep it short where others wait.
     pub fn stop_within(mut self, limit: Duration) -> Self {
         self.options.stop_within = limit;
         self
     }
 
-    /// How deliveries that come twice are recognised.
+    /// Sets the deduplication of deliveries.
     pub fn dedup(mut self, dedup: Dedup) -> Self {
         self.options.dedup = dedup;
         self

@@ -13,7 +13,7 @@ pub(super) struct Run {
     pub(super) delivery_id: Arc<str>,
     /// Names its lease; none after its connection was lost or its lease ended.
     pub(super) token: Option<String>,
-    /// Where it stands in the order of extensions.
+    /// Its place in the order of extensions.
     extension: Option<Turn>,
 }
 
@@ -66,7 +66,7 @@ impl Running {
         Some(run)
     }
 
-    /// When the next lease is to be extended.
+    /// Returns the time at which the next lease is to be extended.
     pub(super) fn next_extension(&self) -> Option<Instant> {
         self.extensions.first_key_value().map(|((at, _), _)| *at)
     }

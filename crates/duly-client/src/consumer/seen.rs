@@ -36,7 +36,7 @@ impl Seen {
         }
     }
 
-    /// Whether a delivery was handled lately.
+    /// Returns `true` if a delivery was handled lately.
     pub(super) fn knows(&mut self, delivery_id: &str, now: Instant) -> bool {
         let Some(ids) = &mut self.ids else { return false };
         let is_fresh = |handled: &Instant| now.saturating_duration_since(*handled) < self.keep;

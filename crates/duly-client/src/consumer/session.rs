@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, mem};
 
-use duly_proto::v1::{self, consume_response::Kind};
+use duly_api::{
+    Firing, SettleOutcome, Settlement,
+    v1::{self, consume_response::Kind},
+};
 use futures::stream;
 use tokio::{
     sync::mpsc::{self, Sender},
@@ -15,28 +18,23 @@ use tonic::Streaming;
 
 use super::worker::{Worker, told};
 use crate::{
+    client::pulling::settled,
     error::{Error, of_status},
-    pull::{Settled, Settlement, Verdict},
-    wire::{
-        answer::{firing_in, settled_in},
-        request::settlement_out,
-        time::duration_out,
-    },
 };
 
 /// Most verdicts of one message.
 const SETTLEMENTS_MAX: usize = 1_000;
-/// How long the results of the last verdicts are waited for, after a stop.
+/// Time to wait for the results of the last verdicts, after a stop.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// Why a stream ended.
+/// The end of a stream.
 pub(super) enum End {
     /// The consumer is to stop, and all is said.
     Stopped,
     /// The server or the connection ended it.
     Lost {
         error: Error,
-        /// Whether it was good for anything.
+        /// `true`: the server sent a message on it.
         heard: bool,
     },
 }
@@ -45,19 +43,19 @@ pub(super) enum End {
 pub(super) struct Session {
     say: Sender<v1::ConsumeRequest>,
     hear: Streaming<v1::ConsumeResponse>,
-    /// Credits that the server has, those that are still to be said included.
+    /// Credits that the server has, those that are still to be sent included.
     credits: usize,
-    /// How many of them are still to be said.
+    /// Credits that are still to be sent.
     to_give: usize,
     to_settle: VecDeque<Settlement>,
-    /// What was said and has no result yet, message by message.
+    /// Settlements that were sent and have no result yet, message by message.
     unanswered: VecDeque<Vec<Settlement>>,
     /// The server stops: it hands out nothing more.
     server_stops: bool,
     heard: bool,
 }
 
-/// What happened.
+/// An event of the stream.
 enum Event {
     Ended(super::worker::Ended),
     Heard(Result<Option<v1::ConsumeResponse>, tonic::Status>),
@@ -76,12 +74,12 @@ impl Session {
         let first = v1::ConsumeRequest {
             open: Some(v1::ConsumeOpen {
                 namespace: worker.namespace.as_ref().to_owned(),
-                lease: Some(duration_out(worker.options.lease)),
+                lease: Some(worker.options.lease.into()),
             }),
             credits: u32::try_from(credits).unwrap_or(u32::MAX),
             settlements: Vec::new(),
         };
-        // Nobody else has sent anything: there is room for one.
+        // It is the first message: there is room for one.
         say.try_send(first).ok();
         let requests = stream::poll_fn(move |context| said.poll_recv(context));
         let mut timers = link.timers();
@@ -139,9 +137,7 @@ impl Session {
             match event {
                 Event::Stop => drop(worker.begin_stop()),
                 Event::Ended(ended) => {
-                    if let Some((token, verdict)) = worker.ended(ended) {
-                        self.to_settle.push_back(Settlement { token, verdict });
-                    }
+                    self.to_settle.extend(worker.ended(ended));
                 }
                 Event::Heard(Ok(Some(message))) => {
                     self.heard = true;
@@ -184,16 +180,15 @@ impl Session {
         self.to_give += free;
     }
 
-    /// What is to be said now.
+    /// Returns the next message to send.
     fn words(&mut self) -> v1::ConsumeRequest {
         let count = self.to_settle.len().min(SETTLEMENTS_MAX);
         let settlements: Vec<_> = self.to_settle.drain(..count).collect();
         let credits = u32::try_from(mem::take(&mut self.to_give)).unwrap_or(u32::MAX);
-        let said = settlements.iter().cloned().map(settlement_out).collect();
         if !settlements.is_empty() {
-            self.unanswered.push_back(settlements);
+            self.unanswered.push_back(settlements.clone());
         }
-        v1::ConsumeRequest { open: None, credits, settlements: said }
+        v1::ConsumeRequest { open: None, credits, settlements }
     }
 
     fn take(&mut self, worker: &mut Worker, message: v1::ConsumeResponse) -> Result<(), Error> {
@@ -204,15 +199,15 @@ impl Session {
                     self.take_firing(worker, firing);
                 }
             }
-            Some(Kind::Settled(settled)) => {
+            Some(Kind::Settled(v1::SettleResponse { results, .. })) => {
                 let said = self.unanswered.pop_front().unwrap_or_default();
-                if said.len() != settled.results.len() {
-                    let (asked, answered) = (said.len(), settled.results.len());
+                if said.len() != results.len() {
+                    let (asked, answered) = (said.len(), results.len());
                     let text = format!("{answered} results for {asked} settlements");
                     return Err(Error::answer(text));
                 }
-                for (settlement, result) in said.into_iter().zip(settled.results) {
-                    settle(worker, settlement, settled_in(result));
+                for (settlement, result) in said.into_iter().zip(results) {
+                    settle(worker, &settlement, settled(result));
                 }
             }
             Some(Kind::Stopping(_)) => self.server_stops = true,
@@ -222,7 +217,7 @@ impl Session {
         Ok(())
     }
 
-    fn take_firing(&mut self, worker: &mut Worker, firing: v1::Firing) {
+    fn take_firing(&mut self, worker: &mut Worker, firing: Firing) {
         worker.counters.received.one_more();
         if worker.stops_at.is_some() {
             // It goes back when the stream ends.
@@ -238,15 +233,7 @@ impl Session {
             worker.counters.duplicates.one_more();
             self.to_settle.push_back(Settlement::ack(token));
         } else {
-            let token = token.clone();
-            match firing_in(firing) {
-                Ok(firing) => worker.begin(firing, extend_at),
-                Err(error) => {
-                    let reason = Some(error.to_string());
-                    let verdict = Verdict::Retry { after: None, reason };
-                    self.to_settle.push_back(Settlement { token, verdict });
-                }
-            }
+            worker.begin(firing, extend_at);
         }
     }
 
@@ -254,27 +241,27 @@ impl Session {
         let now = Instant::now();
         let lease = worker.options.lease;
         for token in worker.running.extend_due(now, now + lease / 3) {
-            self.to_settle.push_back(Settlement { token, verdict: Verdict::Extend { lease } });
+            self.to_settle.push_back(Settlement::extend(token, lease));
         }
     }
 }
 
-/// Takes note of what became of a settlement.
-fn settle(worker: &mut Worker, settlement: Settlement, result: Result<Settled, Error>) {
+/// Counts the result of a settlement.
+fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOutcome, Error>) {
     let counters = &worker.counters;
-    match (result, settlement.verdict) {
-        (Ok(Settled::Done | Settled::Already), verdict) => match verdict {
-            Verdict::Ack => counters.acked.one_more(),
-            Verdict::Retry { .. } => counters.retried.one_more(),
-            Verdict::Dead { .. } => counters.dead.one_more(),
-            Verdict::Extend { .. } => counters.extended.one_more(),
+    match result {
+        Ok(SettleOutcome::Ok | SettleOutcome::AlreadySettled) => match settlement {
+            Settlement { ack: Some(_), .. } => counters.acked.one_more(),
+            Settlement { retry: Some(_), .. } => counters.retried.one_more(),
+            Settlement { dead: Some(_), .. } => counters.dead.one_more(),
+            Settlement { .. } => counters.extended.one_more(),
         },
-        (Ok(Settled::Dead), _) => counters.dead.one_more(),
-        (Ok(Settled::LeaseLost | Settled::InvalidToken), _) => {
+        Ok(SettleOutcome::Dead) => counters.dead.one_more(),
+        Ok(_) => {
             counters.lease_lost.one_more();
             worker.running.lose(&settlement.token);
         }
-        (Err(error), _) => {
+        Err(error) => {
             counters.unsettled.one_more();
             tracing::warn!(namespace = %worker.namespace, %error, "a verdict was not taken");
         }
@@ -285,6 +272,6 @@ fn ended_by_server() -> Error {
     Error::Unknown {
         code: duly_core::Code::Aborted,
         reason: "the server ended the stream".to_owned(),
-        retry: crate::error::Retry::AfterRead,
+        retry: crate::error::RetryAdvice::AfterRead,
     }
 }

@@ -1,7 +1,8 @@
-//! A consumer across its connections: handlers, what was handled, and when to connect anew.
+//! A consumer across its connections: handlers, handled deliveries, reconnects.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
+use duly_api::{Firing, Settlement};
 use duly_core::Code;
 use tokio::{
     sync::watch,
@@ -19,11 +20,10 @@ use super::{
 };
 use crate::{
     client::Client,
-    error::{Error, Retry},
-    pull::{Firing, Verdict},
+    error::{Error, RetryAdvice},
 };
 
-/// How a handler's task ended.
+/// The end of a handler's task.
 pub(super) type Ended = Result<(Id, Result<(), Failure>), JoinError>;
 
 /// The handler, whatever it is.
@@ -103,10 +103,12 @@ impl Worker {
             failures += 1;
             let wait = self.client.inner.retries.some_wait_after(failures);
             let wait = match lost.retry() {
-                Retry::After(asked) => wait.max(asked.min(self.client.inner.retries.longest_wait)),
+                RetryAdvice::After(asked) => {
+                    wait.max(asked.min(self.client.inner.retries.longest_wait))
+                }
                 _ => wait,
             };
-            tracing::info!(namespace = %self.namespace, error = %lost, ?wait, "the consumer connects anew");
+            tracing::info!(namespace = %self.namespace, error = %lost, ?wait, "consumer lost its connection, will reconnect");
             self.pause(Instant::now() + wait).await;
         }
         self.finish().await;
@@ -157,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// From now on nothing is begun. Answers until when handlers may go on.
+    /// Begins the stop: no handler is started any more. Returns the deadline of those that run.
     pub(super) fn begin_stop(&mut self) -> Instant {
         let within = self.options.stop_within;
         *self.stops_at.get_or_insert_with(|| Instant::now() + within)
@@ -184,42 +186,45 @@ impl Worker {
         self.running.begin(task.id(), &delivery_id, token, extend_at);
     }
 
-    /// Takes note of a handler that ended. Answers the verdict, if there is a lease to settle.
-    pub(super) fn ended(&mut self, ended: Ended) -> Option<(String, Verdict)> {
-        let (id, verdict) = match ended {
-            Ok((id, Ok(()))) => (id, Verdict::Ack),
-            Ok((id, Err(failure))) => (id, failure.into_verdict()),
+    /// Takes note of a handler that ended. Returns the settlement, if there is a lease to settle.
+    pub(super) fn ended(&mut self, ended: Ended) -> Option<Settlement> {
+        let (id, failure) = match ended {
+            Ok((id, result)) => (id, result.err()),
             Err(error) => {
                 let id = error.id();
-                // One that was aborted has no verdict.
+                // An aborted handler has no verdict.
                 let panic = error.try_into_panic().ok()?;
                 self.counters.panicked.one_more();
                 let failure = Failure::retry(format!("the handler panicked: {}", said(&*panic)));
-                (id, failure.into_verdict())
+                (id, Some(failure))
             }
         };
         let Run { delivery_id, token, .. } = self.running.end(id)?;
-        if verdict == Verdict::Ack {
+        if failure.is_none() {
             self.seen.remember(&delivery_id, Instant::now());
         }
-        Some((token?, verdict))
+        let token = token?;
+        Some(match failure {
+            None => Settlement::ack(token),
+            Some(failure) => failure.into_settlement(token),
+        })
     }
 }
 
-/// Waits for the word to stop, or for nobody to be left who could give it.
+/// Waits for the stop, or until the handle is dropped.
 pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
     // A handle that is dropped stops its consumer as well.
     stopped.wait_for(|stopped| *stopped).await.ok();
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
-/// Whether connecting anew cannot help.
+/// Returns `true` if a reconnect cannot help.
 fn is_final(error: &Error) -> bool {
     // A namespace comes into being with its first timer.
-    error.retry() == Retry::Never && !matches!(error.code(), Code::NotFound | Code::Internal)
+    error.retry() == RetryAdvice::Never && !matches!(error.code(), Code::NotFound | Code::Internal)
 }

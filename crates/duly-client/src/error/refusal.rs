@@ -1,91 +1,45 @@
-//! What the server says when it refuses something: the same members as an HTTP problem.
+//! Refusals: the same members as an HTTP problem.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use duly_core::{Code, State};
-use duly_proto::v1;
+use duly_api::Problem;
+use duly_core::Code;
 
-use super::Retry;
-use crate::wire::time::{duration_from, state_from, time_from};
+use super::RetryAdvice;
 
-/// Why the server refused a call; what is not known is absent.
+/// The refusal of a call, or of one item of it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Refusal {
     /// The stable code.
     pub code: Code,
-    /// What was wrong here, and what to do.
-    pub detail: String,
-    /// Path of the field at fault.
-    pub field: Option<String>,
-    /// The value that was seen, shortened.
-    pub seen: Option<String>,
-    /// What is allowed.
-    pub allowed: Option<String>,
-    /// After how long another try can help.
-    pub retry_after: Option<Duration>,
-    /// The state of the timer, where it is the reason.
-    pub state: Option<State>,
-    /// When the lease of a firing in flight ends.
-    pub leased_until: Option<SystemTime>,
-    /// Attempts so far.
-    pub attempts: Option<u32>,
-    /// Whether one of them may have arrived.
-    pub maybe_delivered: Option<bool>,
-    /// The revision that was asked for.
-    pub expected_revision: Option<u32>,
-    /// The revision that the timer has.
-    pub actual_revision: Option<u32>,
+    /// The description of the server: the fault, the field, the state of the timer.
+    pub problem: Problem,
 }
 
 impl Refusal {
-    /// One with nothing but a code and a sentence.
+    /// Returns a refusal with nothing but a code and a sentence.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self {
-            code,
-            detail: detail.into(),
-            field: None,
-            seen: None,
-            allowed: None,
-            retry_after: None,
-            state: None,
-            leased_until: None,
-            attempts: None,
-            maybe_delivered: None,
-            expected_revision: None,
-            actual_revision: None,
-        }
+        Self { code, problem: Problem::new(code, detail) }
     }
 
-    /// The refusal of one item.
-    pub(crate) fn of_problem(code: Code, problem: v1::Problem) -> Self {
-        Self {
-            code,
-            detail: problem.detail,
-            field: problem.field,
-            seen: problem.seen,
-            allowed: problem.allowed,
-            retry_after: problem.retry_after.map(duration_from),
-            state: state_from(problem.state),
-            leased_until: problem.leased_until.and_then(time_from),
-            attempts: problem.attempts,
-            maybe_delivered: problem.maybe_delivered,
-            expected_revision: problem.expected_revision,
-            actual_revision: problem.actual_revision,
-        }
+    /// Returns the time after which another try can help; none where none can.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.problem.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Takes a path off the field at fault and the sentence: the place of an operation in a batch
-    /// that the caller knows nothing of.
+    /// Takes a path off the field at fault and the sentence: the place in a batch that the caller did not
+    /// write.
     pub(crate) fn without_path(mut self, path: &str) -> Self {
-        if let Some(rest) = self.field.as_deref().and_then(|field| field.strip_prefix(path)) {
-            self.field = Some(rest.to_owned());
-            self.detail = self.detail.replace(path, "");
+        let field = self.problem.field.as_deref();
+        if let Some(rest) = field.and_then(|field| field.strip_prefix(path)) {
+            self.problem.field = Some(rest.to_owned());
+            self.problem.detail = self.problem.detail.replace(path, "");
         }
         self
     }
 
-    pub(super) fn retry(&self) -> Retry {
+    pub(super) fn retry(&self) -> RetryAdvice {
         match self.code {
             Code::AlreadyExists
             | Code::RevisionMismatch
@@ -93,10 +47,14 @@ impl Refusal {
             | Code::Finished
             | Code::Cancelled
             | Code::Dead
-            | Code::NamespaceNotEmpty => Retry::AfterRead,
-            Code::Unavailable => Retry::After(self.retry_after.unwrap_or(Duration::from_secs(1))),
-            Code::ResourceExhausted => self.retry_after.map_or(Retry::Never, Retry::After),
-            _ => Retry::Never,
+            | Code::NamespaceNotEmpty => RetryAdvice::AfterRead,
+            Code::Unavailable => {
+                RetryAdvice::After(self.retry_after().unwrap_or(Duration::from_secs(1)))
+            }
+            Code::ResourceExhausted => {
+                self.retry_after().map_or(RetryAdvice::Never, RetryAdvice::After)
+            }
+            _ => RetryAdvice::Never,
         }
     }
 }

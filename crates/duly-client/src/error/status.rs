@@ -1,23 +1,22 @@
 //! Statuses of gRPC as errors of this crate.
 //!
-//! What Duly itself says carries an `ErrorInfo` with the code of the contract. Without one it was
-//! said by the library, by a proxy in between, or by nobody: then only a connection that was never
-//! made is a proof that nothing was done.
+//! A status of Duly itself carries an `ErrorInfo` with the code of the contract. A status without one comes from
+//! the library or from a proxy in between: then only a connection that was never made proves that nothing
+//! was done.
 
 use std::error::Error as _;
 
-use duly_core::{Code, State, Timestamp};
-use duly_proto::v1;
+use duly_api::{Problem, State, Time, Words as _};
+use duly_core::Code;
 use tonic::{ConnectError, Status, TimeoutExpired};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::{Error, Refusal, Retry};
-use crate::wire::time::moment;
+use super::{Error, Refusal, RetryAdvice};
 
-/// Who makes the reasons of `ErrorInfo`.
+/// The domain of an `ErrorInfo` of Duly.
 const DOMAIN: &str = "duly";
 
-/// The error that a failed call is.
+/// Returns the error of a failed call.
 pub(crate) fn of_status(status: &Status, server: &str) -> Error {
     let details = status.get_error_details();
     let code = details
@@ -27,7 +26,7 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
         .and_then(|code| code_of(code));
     match code {
         Some(code) => said(code, status.message().to_owned(), |code, detail| {
-            with_details(Refusal::new(code, detail), &details)
+            with_details(Problem::new(code, detail), &details)
         }),
         None if is_not_connected(status) => {
             Error::Unreachable { server: server.to_owned(), reason: reason(status) }
@@ -37,27 +36,28 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
     }
 }
 
-/// The error that a refused item is.
-pub(crate) fn of_problem(problem: v1::Problem) -> Error {
-    let Some(code) = code_of(&problem.code) else {
-        return Error::answer(format!("the code {} is not known", problem.code));
-    };
-    let detail = problem.detail.clone();
-    said(code, detail, |code, _| Refusal::of_problem(code, problem))
-}
-
-/// What Duly said.
-fn said(code: Code, detail: String, refusal: impl FnOnce(Code, String) -> Refusal) -> Error {
-    match code {
-        Code::Aborted | Code::DeadlineExceeded => {
-            Error::Unknown { code, reason: detail, retry: Retry::AfterRead }
+/// The error of a refused item.
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        match code_of(&problem.code) {
+            Some(code) => said(code, problem.detail.clone(), |_, _| problem),
+            None => Self::answer(format!("the code {} is not known", problem.code)),
         }
-        Code::Internal => Error::Unknown { code, reason: detail, retry: Retry::Never },
-        _ => Error::Refused(Box::new(refusal(code, detail))),
     }
 }
 
-/// What somebody else said.
+/// Returns the error that Duly described.
+fn said(code: Code, detail: String, problem: impl FnOnce(Code, String) -> Problem) -> Error {
+    match code {
+        Code::Aborted | Code::DeadlineExceeded => {
+            Error::Unknown { code, reason: detail, retry: RetryAdvice::AfterRead }
+        }
+        Code::Internal => Error::Unknown { code, reason: detail, retry: RetryAdvice::Never },
+        _ => Error::Refused(Box::new(Refusal { code, problem: problem(code, detail) })),
+    }
+}
+
+/// Returns the error of a status that Duly did not make.
 fn of_others(status: &Status) -> Error {
     use tonic::Code as Grpc;
     let refused = |code, hint: &str| {
@@ -78,12 +78,12 @@ fn of_others(status: &Status) -> Error {
         _ if is_too_late(status) => Error::Unknown {
             code: Code::DeadlineExceeded,
             reason: reason(status),
-            retry: Retry::AfterRead,
+            retry: RetryAdvice::AfterRead,
         },
         _ => Error::Unknown {
             code: Code::Aborted,
             reason: format!("the call broke off ({})", reason(status)),
-            retry: Retry::AfterRead,
+            retry: RetryAdvice::AfterRead,
         },
     }
 }
@@ -92,8 +92,8 @@ fn is_not_connected(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<ConnectError>())
 }
 
-/// Whether the first thing that came is no frame of HTTP/2. Servers of HTTP/1 answer the opening of
-/// HTTP/2 by a line of text, whose first letters are the length of a frame that nobody takes.
+/// Returns `true` if the first bytes of the peer are no frame of HTTP/2. Servers of HTTP/1 answer the opening
+/// of HTTP/2 by a line of text, whose first letters are the length of a frame that is too large.
 /// (One that speaks HTTP/2 ends a connection with an error of its own, which is not this one.)
 fn speaks_no_http_2(status: &Status) -> bool {
     causes(status)
@@ -126,25 +126,28 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'st
     })
 }
 
-fn with_details(mut refusal: Refusal, details: &ErrorDetails) -> Refusal {
-    let Some(info) = details.error_info() else { return refusal };
+fn with_details(mut problem: Problem, details: &ErrorDetails) -> Problem {
+    let Some(info) = details.error_info() else { return problem };
     let text = |name: &str| info.metadata.get(name).cloned();
     let number = |name: &str| text(name).and_then(|text| text.parse().ok());
-    refusal.field = text("field");
-    refusal.seen = text("seen");
-    refusal.allowed = text("allowed");
-    refusal.state = text("state").and_then(|text| State::parse(&text));
-    refusal.leased_until =
-        text("leased_until").and_then(|text| Timestamp::parse(&text).ok()).map(moment);
-    refusal.attempts = number("attempts");
-    refusal.maybe_delivered = text("maybe_delivered").and_then(|text| text.parse().ok());
-    refusal.expected_revision = number("expected_revision");
-    refusal.actual_revision = number("actual_revision");
-    refusal.retry_after = details.retry_info().and_then(|info| info.retry_delay);
-    refusal
+    problem.field = text("field");
+    problem.seen = text("seen");
+    problem.allowed = text("allowed");
+    problem.outcome = text("outcome");
+    let state = text("state").and_then(|text| State::parse(&text));
+    problem.state = state.unwrap_or_default().into();
+    let leased_until = text("leased_until").map(Time::Text);
+    problem.leased_until = leased_until.and_then(|time| time.check("").ok()).map(Time::from);
+    problem.attempts = number("attempts");
+    problem.maybe_delivered = text("maybe_delivered").and_then(|text| text.parse().ok());
+    problem.expected_revision = number("expected_revision");
+    problem.actual_revision = number("actual_revision");
+    let wait = details.retry_info().and_then(|info| info.retry_delay);
+    problem.retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    problem
 }
 
-/// A code by its word.
+/// Returns the code with this word.
 fn code_of(word: &str) -> Option<Code> {
     Code::ALL.into_iter().find(|code| code.as_str() == word)
 }

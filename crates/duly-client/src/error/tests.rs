@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc};
 
-use duly_core::State;
-use duly_proto::v1;
+use duly_api::{Problem, State};
+use duly_core::Timestamp;
 use tonic::{ConnectError, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -27,17 +27,17 @@ fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
         let error = of_status(&said(code, &[], Some(second)), "server");
         assert_eq!(error.code(), code);
         let (retry, is_not_done) = match code {
-            Code::Aborted | Code::DeadlineExceeded => (Retry::AfterRead, false),
-            Code::Internal => (Retry::Never, false),
-            Code::Unavailable | Code::ResourceExhausted => (Retry::After(second), true),
+            Code::Aborted | Code::DeadlineExceeded => (RetryAdvice::AfterRead, false),
+            Code::Internal => (RetryAdvice::Never, false),
+            Code::Unavailable | Code::ResourceExhausted => (RetryAdvice::After(second), true),
             Code::AlreadyExists
             | Code::RevisionMismatch
             | Code::InFlight
             | Code::Finished
             | Code::Cancelled
             | Code::Dead
-            | Code::NamespaceNotEmpty => (Retry::AfterRead, true),
-            _ => (Retry::Never, true),
+            | Code::NamespaceNotEmpty => (RetryAdvice::AfterRead, true),
+            _ => (RetryAdvice::Never, true),
         };
         assert_eq!(error.retry(), retry, "{code:?}");
         assert_eq!(error.is_not_done(), is_not_done, "{code:?}");
@@ -58,22 +58,21 @@ fn an_item_and_a_call_that_are_refused_alike_are_the_same_error() {
         ("actual_revision", "2"),
     ];
     let call = of_status(&said(Code::RevisionMismatch, &metadata, None), "server");
-    let item = of_problem(v1::Problem {
-        code: "revision_mismatch".into(),
-        detail: "it is so".into(),
+    let item = Error::from(Problem {
         field: Some("if_revision".into()),
         seen: Some("1".into()),
         allowed: Some("2".into()),
-        retry_after: None,
-        state: v1::State::Scheduled.into(),
-        leased_until: Some(prost_types::Timestamp { seconds: 1_767_225_600, nanos: 500_000_000 }),
+        state: State::Scheduled.into(),
+        leased_until: Timestamp::from_unix_ms(1_767_225_600_500).map(Into::into),
         attempts: Some(3),
         maybe_delivered: Some(true),
         expected_revision: Some(1),
         actual_revision: Some(2),
+        ..Problem::new(Code::RevisionMismatch, "it is so")
     });
     assert_eq!(call, item);
-    assert_eq!(call.refusal().and_then(|refusal| refusal.state), Some(State::Scheduled));
+    let state = call.refusal().map(|refusal| refusal.problem.state());
+    assert_eq!(state, Some(State::Scheduled));
     assert_eq!(call.to_string(), "it is so (revision_mismatch)");
 }
 
@@ -110,9 +109,9 @@ fn what_others_say_has_a_code_and_says_what_to_do() {
 #[test]
 fn the_place_in_a_batch_is_taken_off_and_nothing_else() {
     let mut refusal = Refusal::new(Code::InvalidArgument, "operations[3].schedule.delay must be x");
-    refusal.field = Some("operations[3].schedule.delay".into());
+    refusal.problem.field = Some("operations[3].schedule.delay".into());
     let alone = refusal.clone().without_path("operations[3].schedule.");
-    assert_eq!(alone.field.as_deref(), Some("delay"));
-    assert_eq!(alone.detail, "delay must be x");
+    assert_eq!(alone.problem.field.as_deref(), Some("delay"));
+    assert_eq!(alone.problem.detail, "delay must be x");
     assert_eq!(refusal.clone().without_path("operations[4]."), refusal);
 }

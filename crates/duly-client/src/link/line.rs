@@ -18,7 +18,7 @@ pub(crate) struct Line {
     pub(crate) channel: Channel,
     /// Marked as sensitive, so that no `Debug` shows it.
     pub(crate) authorization: Option<HeaderValue>,
-    /// What stands in front of the path of every call, where a proxy serves the server below one:
+    /// Prefix of the path of every call, where a proxy serves the server below one:
     /// `/duly`.
     pub(crate) below: Option<Arc<str>>,
 }

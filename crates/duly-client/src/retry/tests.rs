@@ -31,7 +31,7 @@ async fn tried(safety: Safety, answers: Vec<Result<u8, Error>>) -> (Result<u8, E
 #[tokio::test(start_paused = true)]
 async fn what_was_surely_not_done_is_repeated_whatever_it_is() {
     let mut wait = Refusal::new(Code::ResourceExhausted, "full");
-    wait.retry_after = Some(Duration::from_secs(3));
+    wait.problem.retry_after_ms = Some(3_000);
     for safety in [Safety::Reading, Safety::Repeatable, Safety::Guarded, Safety::Once] {
         let busy = refused(Code::Unavailable);
         let full = Error::Refused(Box::new(wait.clone()));
@@ -49,7 +49,7 @@ async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
         assert_eq!((answer.is_ok(), tried), (tries == 2, tries), "{safety:?}");
     }
     let (answer, _) = tried(Safety::Once, vec![Err(unknown())]).await;
-    assert_eq!(answer.unwrap_err().retry(), Retry::AfterRead);
+    assert_eq!(answer.unwrap_err().retry(), RetryAdvice::AfterRead);
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn a_refusal_of_a_guarded_repetition_may_come_from_the_first_time() {
     let answers = || vec![Err(unknown()), Err(refused(Code::RevisionMismatch))];
     let (answer, _) = tried(Safety::Guarded, answers()).await;
     let error = answer.unwrap_err();
-    assert!(matches!(error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
+    assert!(matches!(error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
     // Where a repetition answers as the first time would have, it has the last word.
     let (answer, _) = tried(Safety::Repeatable, answers()).await;
     assert_eq!(answer.unwrap_err().code(), Code::RevisionMismatch);
@@ -106,7 +106,11 @@ async fn no_later_failure_makes_certain_what_is_not() {
     .await;
     let error = answer.unwrap_err();
     assert!(!error.is_not_done(), "{error}");
-    assert_eq!(error.retry(), Retry::After(Duration::ZERO), "it may be repeated by hand, too");
+    assert_eq!(
+        error.retry(),
+        RetryAdvice::After(Duration::ZERO),
+        "it may be repeated by hand, too"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::{
 /// Schedules timers named by their numbers, all at once.
 async fn schedule(client: &Client, numbers: std::ops::Range<usize>) -> Vec<Result<(), Error>> {
     let calls = numbers.map(async |number| {
-        let schedule = Schedule::after(HOUR).id(number.to_string());
+        let schedule = Schedule::after(HOUR).with_id(number.to_string());
         client.schedule(NAMESPACE, schedule).await.map(drop)
     });
     // All of them are asked for at once, however many they are.
@@ -165,7 +165,7 @@ async fn p10_what_waits_is_bounded_and_says_so() {
     let script = Arc::new(Script::closed());
     let batching = Batching { waiting_bytes_max: 1024 * 1024, ..Batching::default() };
     let client = script.client(batching).await;
-    let large = || Schedule::after(HOUR).text("x".repeat(700 * 1024));
+    let large = || Schedule::after(HOUR).with_text("x".repeat(700 * 1024));
     let mut first = Box::pin(client.schedule(NAMESPACE, large()));
     assert!(poll!(&mut first).is_pending());
     let hasty = client.with_timeout(Duration::from_millis(20)).unwrap();
@@ -181,14 +181,14 @@ async fn p10_what_waits_is_bounded_and_says_so() {
 async fn an_operation_that_is_refused_refuses_only_itself_and_knows_nothing_of_the_batch() {
     let server = Server::start().await;
     let client = server.client();
-    let wrong = Schedule::after(HOUR).id("wrong").header("host", "x");
+    let wrong = Schedule::after(HOUR).with_id("wrong").with_header("host", "x");
     let wrong = client.schedule(NAMESPACE, wrong);
     let (before, wrong, after) =
         tokio::join!(schedule(&client, 0..50), wrong, schedule(&client, 50..100));
     assert!(all_well(&before) && all_well(&after));
     let error = wrong.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
-    let field = error.refusal().and_then(|refusal| refusal.field.clone()).unwrap();
+    let field = error.refusal().and_then(|refusal| refusal.problem.field.clone()).unwrap();
     assert!(field.starts_with("headers"), "{field}");
     assert!(!error.to_string().contains("operations["), "{error}");
 }

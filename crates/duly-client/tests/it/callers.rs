@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duly_client::{Batching, Client, Code, Error, Retry, Schedule};
+use duly_client::{Batching, Client, Code, Error, RetryAdvice, Schedule};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -40,7 +40,7 @@ async fn a_proxy_may_ask_for_a_name_and_password_and_serve_below_a_path() {
     assert!(!format!("{:?} {client:?}", builder()).contains("cret"), "nothing secret is shown");
     let beside = Client::new(format!("http://{address}")).unwrap();
     let error = soon(beside.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap_err();
-    assert_eq!((error.code(), error.retry()), (Code::MethodNotAllowed, Retry::Never));
+    assert_eq!((error.code(), error.retry()), (Code::MethodNotAllowed, RetryAdvice::Never));
     for (name, password) in [("a:b", ""), ("a", "\n")] {
         let refused = Client::builder("http://127.0.0.1:1").basic(name, password).build();
         assert!(refused.unwrap_err().to_string().starts_with("basic must be"), "{name}");
@@ -67,7 +67,7 @@ async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
     let error = soon(client.get(NAMESPACE, "x")).await.unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     assert!(error.to_string().contains("HTTP/2"), "{error}");
-    assert_eq!((error.retry(), error.is_not_done()), (Retry::Never, false));
+    assert_eq!((error.retry(), error.is_not_done()), (RetryAdvice::Never, false));
 }
 
 #[tokio::test]
@@ -108,5 +108,5 @@ async fn a_consumer_that_is_refused_for_good_ends_and_says_why() {
     let consumer = client.consume(NAMESPACE, async |_| crate::server::DONE).unwrap();
     let error = soon(consumer.ended()).await.unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied);
-    assert_eq!(error.retry(), Retry::Never);
+    assert_eq!(error.retry(), RetryAdvice::Never);
 }

@@ -47,7 +47,7 @@ async fn what_is_handled_is_confirmed() {
     let expected = (0..20).map(|number| (format!("{number:02}"), "x".to_owned(), 1));
     assert_eq!(all, expected.collect::<Vec<_>>());
     counted(&consumer, |counts| counts.acked == 20).await;
-    assert_eq!(client.get(NAMESPACE, "07").await.unwrap().state, State::Finished);
+    assert_eq!(client.get(NAMESPACE, "07").await.unwrap().state(), State::Finished);
     let counts = soon(consumer.stop()).await.unwrap();
     assert_eq!((counts.received, counts.acked, counts.unsettled), (20, 20, 0));
 }
@@ -68,8 +68,9 @@ async fn p3_of_many_none_is_lost_and_none_is_handled_twice() {
         client.consumer(NAMESPACE).concurrency(concurrency).start(handler).unwrap()
     });
     join_all((0..COUNT).map(async |number| due(&client, &number.to_string()).await)).await;
-    until(|| async { client.stats(NAMESPACE).await.unwrap().totals.delivered == COUNT as u64 })
-        .await;
+    let delivered =
+        async || client.stats(NAMESPACE).await.unwrap().totals.map(|totals| totals.delivered);
+    until(async || delivered().await == Some(COUNT as u64)).await;
     let mut acked = 0;
     for consumer in consumers {
         acked += soon(consumer.stop()).await.unwrap().acked;
@@ -209,7 +210,7 @@ async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
     let firings = lease(&client, 2).await;
     // They were written to the connection, so somebody may have seen them.
     assert!(firings.iter().all(|firing| firing.attempt == 2), "{firings:?}");
-    assert_eq!(client.get(NAMESPACE, "running").await.unwrap().state, State::Finished);
+    assert_eq!(client.get(NAMESPACE, "running").await.unwrap().state(), State::Finished);
 }
 
 #[tokio::test(flavor = "multi_thread")]

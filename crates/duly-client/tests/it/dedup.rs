@@ -56,7 +56,7 @@ async fn lose_a_confirmation(dedup: Dedup) -> (usize, duly_client::Counts) {
     proxy.hold_calls();
     slow.finish.notify_one();
     until(|| async { slow.finished.load(Ordering::SeqCst) == 1 }).await;
-    assert_eq!(steady.get(NAMESPACE, "x").await.unwrap().state, State::InFlight);
+    assert_eq!(steady.get(NAMESPACE, "x").await.unwrap().state(), State::InFlight);
     proxy.cut();
     if dedup.entries_max == 0 {
         slow.has_begun(2).await;

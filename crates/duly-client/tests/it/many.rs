@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use duly_client::{
-    CancelMany, Change, Client, Code, Done, Error, Filter, Letters, Operation, Outcome, Redrive,
-    Retry, Schedule, Settlement, State, Verdict,
+    CancelFilter, CancelManyRequest, Client, Code, DeadReason, Error, Operation, OperationResult,
+    PurgeRequest, RedriveRequest, Reschedule, RetryAdvice, Schedule, Settlement, State, Time,
 };
 
 use crate::server::{HOUR, NAMESPACE, Server, due, later, lease};
@@ -14,14 +14,13 @@ async fn dead_letters(client: &Client, ids: &[&str]) {
     for id in ids {
         due(client, id).await;
         let token = lease(client, 1).await.remove(0).token;
-        let verdict = Verdict::Dead { reason: "no".to_owned() };
-        let settled = client.settle(NAMESPACE, vec![Settlement::new(token, verdict)]).await;
+        let settled = client.settle(NAMESPACE, vec![Settlement::dead(token, "no")]).await;
         assert!(settled.unwrap()[0].is_ok());
     }
 }
 
 async fn state(client: &Client, id: &str) -> State {
-    client.get(NAMESPACE, id).await.unwrap().state
+    client.get(NAMESPACE, id).await.unwrap().state()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,12 +29,12 @@ async fn a_batch_answers_each_operation_in_its_place() {
     let client = server.client();
     later(&client, "there").await;
     let operations = vec![
-        Schedule::after(HOUR).id("new").text("x").into(),
-        Operation::reschedule("there", Change::after(2 * HOUR)),
-        // Refused here, by the server, and by the state of things.
+        Schedule::after(HOUR).with_id("new").with_text("x").into(),
+        Operation::reschedule("there", Reschedule::after(2 * HOUR)),
+        // Refused for what they are, and for the state of things.
         Operation::cancel(".."),
-        Schedule::after(HOUR).id("wrong").tag("").into(),
-        Operation::reschedule("new", Change::new()),
+        Schedule::after(HOUR).with_id("wrong").with_tag("").into(),
+        Operation::reschedule("new", Reschedule::default()),
         Operation::cancel("none"),
         Operation::fire("new"),
         Operation::cancel("there"),
@@ -43,24 +42,26 @@ async fn a_batch_answers_each_operation_in_its_place() {
     ];
     let results = client.batch(NAMESPACE, operations).await.unwrap();
     assert_eq!(results.len(), 9);
-    let scheduled = |result: &Result<Done, Error>| match result {
-        Ok(Done::Scheduled(scheduled)) => (scheduled.outcome, scheduled.timer.id.clone()),
-        other => panic!("{other:?}"),
+    let timer = |result: &Result<OperationResult, Error>| {
+        let result = result.as_ref().unwrap();
+        assert_eq!((&result.cancelled, &result.error), (&None, &None));
+        result.timer.clone().unwrap()
     };
-    assert_eq!(scheduled(&results[0]), (Outcome::Created, "new".to_owned()));
-    assert!(matches!(&results[1], Ok(Done::Changed(timer)) if timer.revision == Some(2)));
-    let field = |result: &Result<Done, Error>| match result {
-        Err(Error::Invalid(invalid)) => invalid.field.clone(),
-        Err(Error::Refused(refusal)) => refusal.field.clone().unwrap_or_default(),
+    let created = timer(&results[0]);
+    assert_eq!((created.existing, created.replaced, created.id.as_str()), (false, false, "new"));
+    assert_eq!(timer(&results[1]).revision, Some(2));
+    let field = |result: &Result<OperationResult, Error>| match result {
+        Err(Error::Refused(refusal)) => refusal.problem.field.clone().unwrap_or_default(),
         other => panic!("{other:?}"),
     };
     assert_eq!(field(&results[2]), "id");
     assert_eq!(field(&results[3]), "tags[0]", "no place in a batch that the caller did not write");
     assert!(matches!(&results[4], Err(Error::Refused(it)) if it.code == Code::InvalidArgument));
     assert_eq!(results[5].as_ref().unwrap_err().code(), Code::NotFound);
-    assert!(matches!(&results[6], Ok(Done::Changed(timer)) if timer.state == State::Due));
-    assert!(matches!(&results[7], Ok(Done::Cancelled(cancelled)) if !cancelled.already));
-    assert_eq!(scheduled(&results[8]).1.len(), 36, "the client makes an id");
+    assert_eq!(timer(&results[6]).state(), State::Due);
+    let cancelled = results[7].as_ref().unwrap();
+    assert!(!cancelled.cancelled.as_ref().unwrap().already && cancelled.timer.is_none());
+    assert_eq!(timer(&results[8]).id.len(), 36, "the client makes an id");
     assert_eq!(client.batch(NAMESPACE, Vec::new()).await, Ok(Vec::new()));
     let nowhere = client.batch("no spaces", vec![Operation::fire("x")]).await.unwrap_err();
     assert!(matches!(nowhere, Error::Invalid(_)));
@@ -71,28 +72,31 @@ async fn what_fits_is_cancelled_and_nothing_by_mistake() {
     let server = Server::start().await;
     let client = server.client();
     for (id, tag) in [("a", "red"), ("b", "blue"), ("c", "red"), ("d", "red"), ("e", "blue")] {
-        client.schedule(NAMESPACE, Schedule::after(HOUR).id(id).tag(tag)).await.unwrap();
+        client.schedule(NAMESPACE, Schedule::after(HOUR).with_id(id).with_tag(tag)).await.unwrap();
     }
-    let red = || CancelMany::fitting(Filter::new().tag("red"));
-    let cancel = async |which| client.cancel_many(NAMESPACE, which).await;
-    assert_eq!(cancel(red().dry_run()).await.unwrap().cancelled, 3);
+    let filter = CancelFilter::default;
+    let red = || CancelManyRequest::matching(filter().with_tag("red"));
+    let cancel = async |request| client.cancel_many(NAMESPACE, request).await;
+    let counted = cancel(red().with_dry_run()).await.unwrap();
+    assert_eq!((counted.cancelled, counted.dry_run), (3, true));
     assert_eq!(state(&client, "a").await, State::Scheduled);
-    let one = cancel(red().limit(1)).await.unwrap();
+    let one = cancel(red().with_limit(1)).await.unwrap();
     assert_eq!((one.cancelled, one.maybe_delivered, one.skipped), (1, 0, 0));
     assert_eq!(cancel(red()).await.unwrap().cancelled, 2);
     assert_eq!(state(&client, "b").await, State::Scheduled);
+    let early = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+    let no_time = Time::Text("soon".to_owned());
     for (wrong, field) in [
-        (CancelMany::fitting(Filter::new()), "filter"),
-        (CancelMany::fitting(Filter::new().state(State::Dead)), "filter.state"),
-        (CancelMany::all().limit(0), "limit"),
+        (CancelManyRequest::matching(filter()), "filter"),
+        (CancelManyRequest::matching(filter().with_state(State::Dead)), "filter.state"),
+        (CancelManyRequest::matching(filter().with_due_from(early)), "filter.due_from"),
+        (CancelManyRequest::matching(filter().with_due_from(no_time)), "filter.due_from"),
+        (CancelManyRequest::everything().with_limit(0), "limit"),
     ] {
         let error = cancel(wrong).await.unwrap_err();
-        assert_eq!(error.refusal().unwrap().field.as_deref(), Some(field));
+        assert_eq!(error.refusal().unwrap().problem.field.as_deref(), Some(field));
     }
-    let early = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
-    let error = cancel(CancelMany::fitting(Filter::new().due_from(early))).await.unwrap_err();
-    assert!(matches!(&error, Error::Invalid(it) if it.field == "filter.due_from"), "{error}");
-    assert_eq!(cancel(CancelMany::all()).await.unwrap().cancelled, 2);
+    assert_eq!(cancel(CancelManyRequest::everything()).await.unwrap().cancelled, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,23 +104,26 @@ async fn dead_letters_are_redriven_and_purged() {
     let server = Server::start().await;
     let client = server.client();
     dead_letters(&client, &["a", "b", "c", "d"]).await;
-    let named = Redrive::new(Letters::ids(["none", "a"])).after(HOUR);
-    let dealt = client.redrive(NAMESPACE, named).await.unwrap();
-    assert_eq!((dealt.done, dealt.refused.len()), (1, 1));
-    assert_eq!((dealt.refused[0].0, dealt.refused[0].1.code()), (0, Code::NotFound));
+    let named = RedriveRequest::ids(["none", "a"]).with_delay(HOUR);
+    let mut response = client.redrive(NAMESPACE, named).await.unwrap();
+    assert_eq!((response.redriven, response.errors.len()), (1, 1));
+    let refused = response.errors.remove(0);
+    assert_eq!(refused.index, 0);
+    assert_eq!(Error::from(refused.error.unwrap()).code(), Code::NotFound);
     assert_eq!(state(&client, "a").await, State::Retrying);
     let delivery_id = client.get(NAMESPACE, "b").await.unwrap().delivery_id.unwrap();
-    let dealt = client.purge(NAMESPACE, Letters::delivery_ids([delivery_id])).await.unwrap();
-    assert_eq!((dealt.done, dealt.refused), (1, vec![]));
+    let named = PurgeRequest::delivery_ids([delivery_id]);
+    let response = client.purge(NAMESPACE, named).await.unwrap();
+    assert_eq!((response.purged, response.errors), (1, vec![]));
     assert_eq!(client.get(NAMESPACE, "b").await.unwrap_err().code(), Code::NotFound);
-    let all = Redrive::new(Letters::All).after(HOUR).per_second(0.5);
-    assert_eq!(client.redrive(NAMESPACE, all.clone()).await.unwrap().done, 2);
+    let all = RedriveRequest::everything().with_delay(HOUR).with_per_second(0.5);
+    assert_eq!(client.redrive(NAMESPACE, all.clone()).await.unwrap().redriven, 2);
     let next = async |id| client.get(NAMESPACE, id).await.unwrap().next_attempt_at;
     assert_ne!(next("c").await, next("d").await, "one every two seconds");
     dead_letters(&client, &["e"]).await;
-    assert_eq!(client.purge(NAMESPACE, Letters::All).await.unwrap().done, 1);
-    let error = client.redrive(NAMESPACE, all.per_second(-1.0)).await.unwrap_err();
-    assert_eq!((error.code(), error.retry()), (Code::InvalidArgument, Retry::Never));
+    assert_eq!(client.purge(NAMESPACE, PurgeRequest::everything()).await.unwrap().purged, 1);
+    let error = client.redrive(NAMESPACE, all.with_per_second(-1.0)).await.unwrap_err();
+    assert_eq!((error.code(), error.retry()), (Code::InvalidArgument, RetryAdvice::Never));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,9 +139,9 @@ async fn what_is_overdue_is_given_up_and_the_rest_stays() {
     assert_eq!(dead_lettered.dead_lettered, 2);
     assert!(dead_lettered.due_by.is_some());
     let dead = client.get(NAMESPACE, "a").await.unwrap();
-    assert_eq!((dead.state, dead.dead_reason.as_deref()), (State::Dead, Some("overdue")));
+    assert_eq!((dead.state(), dead.dead_reason()), (State::Dead, DeadReason::Overdue));
     assert_eq!(state(&client, "later").await, State::Scheduled);
     let future = Some(SystemTime::now() + HOUR);
     let error = client.dead_letter_overdue(NAMESPACE, future).await.unwrap_err();
-    assert_eq!(error.refusal().unwrap().field.as_deref(), Some("due_by"));
+    assert_eq!(error.refusal().unwrap().problem.field.as_deref(), Some("due_by"));
 }

@@ -1,8 +1,9 @@
 //! What is repeated when an answer gets lost, and what is not: the table of `retry.rs`, row by row.
 
 use duly_client::{
-    CancelMany, Change, Client, Done, Error, Letters, Operation, Outcome, Redrive, Retries, Retry,
-    Schedule, Settings, Settled, Settlement, State, Verdict,
+    CancelManyRequest, Client, Error, LeaseRequest, NamespaceSettings, NamespaceStats, Operation,
+    PurgeRequest, RedriveRequest, Reschedule, Retries, RetryAdvice, Schedule, SettleOutcome,
+    Settlement, State, Totals,
 };
 use tokio::task::JoinHandle;
 
@@ -43,6 +44,10 @@ impl World {
         soon(call).await.unwrap()
     }
 
+    async fn totals(&self) -> Totals {
+        self.steady.stats(NAMESPACE).await.unwrap().totals.unwrap()
+    }
+
     async fn revision(&self, id: &str) -> Option<u32> {
         self.steady.get(NAMESPACE, id).await.unwrap().revision
     }
@@ -52,12 +57,13 @@ impl World {
 async fn p6_a_schedule_whose_answer_got_lost_is_one_timer() {
     let world = World::new().await;
     let client = world.shaky.clone();
-    let call = async move { client.schedule(NAMESPACE, Schedule::after(HOUR).id("new")).await };
+    let call =
+        async move { client.schedule(NAMESPACE, Schedule::after(HOUR).with_id("new")).await };
     let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
-    let scheduled = world.lose(call, is_done).await.unwrap();
-    assert_eq!(scheduled.outcome, Outcome::Existing, "the first time made it");
-    assert_eq!(scheduled.timer.revision, Some(1));
-    assert_eq!(world.steady.stats(NAMESPACE).await.unwrap().totals.scheduled, 2);
+    let timer = world.lose(call, is_done).await.unwrap();
+    assert!(timer.existing, "the first time made it");
+    assert_eq!(timer.revision, Some(1));
+    assert_eq!(world.totals().await.scheduled, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,21 +72,23 @@ async fn p6_a_schedule_without_an_id_is_one_timer_too() {
     let client = world.shaky.clone();
     let call = async move { client.schedule(NAMESPACE, Schedule::after(HOUR)).await };
     let is_done = async |steady: &Client| {
-        steady.stats(NAMESPACE).await.is_ok_and(|stats| stats.totals.scheduled == 2)
+        let scheduled = |stats: NamespaceStats| stats.totals.unwrap().scheduled;
+        steady.stats(NAMESPACE).await.map(scheduled) == Ok(2)
     };
-    assert_eq!(world.lose(call, is_done).await.unwrap().outcome, Outcome::Existing);
-    assert_eq!(world.steady.stats(NAMESPACE).await.unwrap().totals.scheduled, 2);
+    assert!(world.lose(call, is_done).await.unwrap().existing);
+    assert_eq!(world.totals().await.scheduled, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_debounce_whose_answer_got_lost_replaces_once() {
     let world = World::new().await;
     let client = world.shaky.clone();
-    let call = async move { client.debounce(NAMESPACE, Schedule::after(HOUR).id("there")).await };
+    let call =
+        async move { client.debounce(NAMESPACE, Schedule::after(HOUR).with_id("there")).await };
     let is_done = async |steady: &Client| {
         steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.revision == Some(2))
     };
-    assert_eq!(world.lose(call, is_done).await.unwrap().outcome, Outcome::Existing);
+    assert!(world.lose(call, is_done).await.unwrap().existing);
     assert_eq!(world.revision("there").await, Some(2));
 }
 
@@ -91,7 +99,7 @@ async fn p4_a_cancel_whose_answer_got_lost_says_that_it_is_cancelled() {
     let call = async move { client.cancel_if(NAMESPACE, "there", 1).await };
     let is_done = async |steady: &Client| {
         let timer = steady.get(NAMESPACE, "there").await;
-        timer.is_ok_and(|timer| timer.state == State::Cancelled)
+        timer.is_ok_and(|timer| timer.state() == State::Cancelled)
     };
     let cancelled = world.lose(call, is_done).await.unwrap();
     assert!(cancelled.already, "by the first time");
@@ -99,7 +107,7 @@ async fn p4_a_cancel_whose_answer_got_lost_says_that_it_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_whose_answer_got_lost_is_not_made_twice_and_nobody_claims_to_know() {
-    for change in [Change::after(2 * HOUR), Change::after(2 * HOUR).if_revision(1)] {
+    for change in [Reschedule::after(2 * HOUR), Reschedule::after(2 * HOUR).with_if_revision(1)] {
         let world = World::new().await;
         let client = world.shaky.clone();
         let call = async move { client.reschedule(NAMESPACE, "there", change).await };
@@ -108,7 +116,7 @@ async fn a_change_whose_answer_got_lost_is_not_made_twice_and_nobody_claims_to_k
         };
         let error = world.lose(call, is_done).await.unwrap_err();
         assert!(matches!(&error, Error::Unknown { .. }), "{error}");
-        assert_eq!(error.retry(), Retry::AfterRead);
+        assert_eq!(error.retry(), RetryAdvice::AfterRead);
         assert_eq!(world.revision("there").await, Some(2));
     }
 }
@@ -119,10 +127,10 @@ async fn a_fire_whose_answer_got_lost_is_not_repeated() {
     let client = world.shaky.clone();
     let call = async move { client.fire(NAMESPACE, "there").await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Due)
+        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state() == State::Due)
     };
     let error = world.lose(call, is_done).await.unwrap_err();
-    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
+    assert!(matches!(&error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,9 +141,9 @@ async fn p8_a_settlement_whose_answer_got_lost_is_taken_once() {
     let client = world.shaky.clone();
     let call = async move { client.settle(NAMESPACE, vec![Settlement::ack(token)]).await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "due").await.is_ok_and(|timer| timer.state == State::Finished)
+        steady.get(NAMESPACE, "due").await.is_ok_and(|timer| timer.state() == State::Finished)
     };
-    assert_eq!(world.lose(call, is_done).await.unwrap(), [Ok(Settled::Already)]);
+    assert_eq!(world.lose(call, is_done).await.unwrap(), [Ok(SettleOutcome::AlreadySettled)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,9 +151,9 @@ async fn a_lease_whose_answer_got_lost_takes_no_more() {
     let world = World::new().await;
     due(&world.steady, "due").await;
     let client = world.shaky.clone();
-    let call = async move { client.lease(NAMESPACE, duly_client::Lease::up_to(1)).await };
+    let call = async move { client.lease(NAMESPACE, LeaseRequest::up_to(1)).await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "due").await.is_ok_and(|timer| timer.state == State::InFlight)
+        steady.get(NAMESPACE, "due").await.is_ok_and(|timer| timer.state() == State::InFlight)
     };
     let error = world.lose(call, is_done).await.unwrap_err();
     assert!(matches!(&error, Error::Unknown { .. }), "{error}");
@@ -159,10 +167,10 @@ async fn what_says_how_a_namespace_shall_be_is_repeated() {
     let is_done = async |steady: &Client| steady.namespace(NAMESPACE).await.unwrap().paused;
     assert!(world.lose(call, is_done).await.unwrap().paused);
     let client = world.shaky.clone();
-    let settings = Settings { weight: Some(7), ..Settings::default() };
+    let settings = NamespaceSettings { weight: Some(7), ..NamespaceSettings::default() };
     let call = async move { client.put_namespace("b", settings).await };
     let is_done = async |steady: &Client| steady.namespace("b").await.is_ok();
-    assert_eq!(world.lose(call, is_done).await.unwrap().settings.weight, Some(7));
+    assert_eq!(world.lose(call, is_done).await.unwrap().weight, 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +178,7 @@ async fn p6_a_batch_whose_answer_got_lost_is_repeated_where_all_of_it_may_be() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let operations = vec![
-        Schedule::after(HOUR).id("new").into(),
+        Schedule::after(HOUR).with_id("new").into(),
         Schedule::after(HOUR).into(),
         Operation::cancel("there"),
     ];
@@ -178,34 +186,29 @@ async fn p6_a_batch_whose_answer_got_lost_is_repeated_where_all_of_it_may_be() {
     let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
     let results = world.lose(call, is_done).await.unwrap();
     for result in &results[..2] {
-        assert!(
-            matches!(result, Ok(Done::Scheduled(it)) if it.outcome == Outcome::Existing),
-            "{result:?}"
-        );
+        let timer = result.as_ref().ok().and_then(|result| result.timer.as_ref());
+        assert!(timer.is_some_and(|timer| timer.existing), "{result:?}");
     }
-    assert!(matches!(&results[2], Ok(Done::Cancelled(cancelled)) if cancelled.already));
-    assert_eq!(world.steady.stats(NAMESPACE).await.unwrap().totals.scheduled, 3);
+    assert!(results[2].as_ref().unwrap().cancelled.as_ref().unwrap().already);
+    assert_eq!(world.totals().await.scheduled, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_p5_a_batch_whose_answer_got_lost_is_not_repeated_where_a_part_of_it_may_not_be() {
-    for second in [Operation::fire("there"), Schedule::after(HOUR).id("new").into()] {
+    for second in [Operation::fire("there"), Schedule::after(HOUR).with_id("new").into()] {
         let world = World::new().await;
         let client = world.shaky.clone();
         let operations = vec![
             Operation::cancel("new"),
-            Schedule::after(2 * HOUR).id("new").into(),
+            Schedule::after(2 * HOUR).with_id("new").into(),
             second.clone(),
         ];
         let call = async move { client.batch(NAMESPACE, operations).await };
         let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
         let error = world.lose(call, is_done).await.unwrap_err();
-        assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
-        let totals = world.steady.stats(NAMESPACE).await.unwrap().totals;
-        assert_eq!(
-            totals.cancelled, 0,
-            "a repetition would have cancelled what the first time made"
-        );
+        assert!(matches!(&error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
+        let cancelled = world.totals().await.cancelled;
+        assert_eq!(cancelled, 0, "a repetition would have cancelled what the first time made");
     }
 }
 
@@ -216,37 +219,35 @@ async fn a_delete_whose_answer_got_lost_does_not_delete_what_came_after_it() {
     let call = async move { client.delete_namespace_and_timers(NAMESPACE).await };
     let is_done = async |steady: &Client| steady.namespace(NAMESPACE).await.is_err();
     let error = world.lose(call, is_done).await.unwrap_err();
-    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
+    assert!(matches!(&error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() {
     let world = World::new().await;
-    let dead = Verdict::Dead { reason: "no".to_owned() };
     for id in ["again", "gone"] {
         due(&world.steady, id).await;
         let token = lease(&world.steady, 1).await.remove(0).token;
-        let settlement = vec![Settlement::new(token, dead.clone())];
-        world.steady.settle(NAMESPACE, settlement).await.unwrap();
+        world.steady.settle(NAMESPACE, vec![Settlement::dead(token, "no")]).await.unwrap();
     }
     let is_unknown = |error: &Error| {
-        assert!(matches!(error, Error::Unknown { retry: Retry::AfterRead, .. }), "{error}");
+        assert!(matches!(error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
     };
     let client = world.shaky.clone();
-    let redrive = Redrive::new(Letters::ids(["again"])).after(HOUR);
+    let redrive = RedriveRequest::ids(["again"]).with_delay(HOUR);
     let call = async move { client.redrive(NAMESPACE, redrive).await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "again").await.is_ok_and(|timer| timer.state == State::Retrying)
+        steady.get(NAMESPACE, "again").await.is_ok_and(|timer| timer.state() == State::Retrying)
     };
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
     let client = world.shaky.clone();
-    let call = async move { client.purge(NAMESPACE, Letters::ids(["gone"])).await };
+    let call = async move { client.purge(NAMESPACE, PurgeRequest::ids(["gone"])).await };
     let is_done = async |steady: &Client| steady.get(NAMESPACE, "gone").await.is_err();
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
     let client = world.shaky.clone();
-    let call = async move { client.cancel_many(NAMESPACE, CancelMany::all()).await };
+    let call = async move { client.cancel_many(NAMESPACE, CancelManyRequest::everything()).await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Cancelled)
+        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state() == State::Cancelled)
     };
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
     due(&world.steady, "late").await;
@@ -254,12 +255,13 @@ async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() 
     let client = world.shaky.clone();
     let call = async move { client.dead_letter_overdue(NAMESPACE, None).await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "late").await.is_ok_and(|timer| timer.state == State::Dead)
+        steady.get(NAMESPACE, "late").await.is_ok_and(|timer| timer.state() == State::Dead)
     };
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
     // Counting changes nothing.
     let client = world.shaky.clone();
-    let call = async move { client.cancel_many(NAMESPACE, CancelMany::all().dry_run()).await };
+    let count = CancelManyRequest::everything().with_dry_run();
+    let call = async move { client.cancel_many(NAMESPACE, count).await };
     assert_eq!(world.lose(call, async |_| true).await.unwrap().cancelled, 0);
 }
 
@@ -267,13 +269,14 @@ async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() 
 async fn unbatched_the_same_calls_are_repeated() {
     let world = World::new().await;
     let client = world.shaky.unbatched();
-    let call = async move { client.schedule(NAMESPACE, Schedule::after(HOUR).id("new")).await };
+    let call =
+        async move { client.schedule(NAMESPACE, Schedule::after(HOUR).with_id("new")).await };
     let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
-    assert_eq!(world.lose(call, is_done).await.unwrap().outcome, Outcome::Existing);
+    assert!(world.lose(call, is_done).await.unwrap().existing);
     let client = world.shaky.unbatched();
     let call = async move { client.fire(NAMESPACE, "there").await };
     let is_done = async |steady: &Client| {
-        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Due)
+        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state() == State::Due)
     };
     let error = world.lose(call, is_done).await.unwrap_err();
     assert!(matches!(&error, Error::Unknown { .. }), "{error}");
@@ -301,10 +304,9 @@ async fn a_call_that_finds_no_server_is_repeated_until_there_is_one() {
     assert!(error.is_not_done());
     // Neither of these two would be repeated if it could have been carried out.
     let (one, two) = (client.clone(), client);
-    let moved =
-        tokio::spawn(
-            async move { one.reschedule(NAMESPACE, "there", Change::after(2 * HOUR)).await },
-        );
+    let moved = tokio::spawn(async move {
+        one.reschedule(NAMESPACE, "there", Reschedule::after(2 * HOUR)).await
+    });
     let fired = tokio::spawn(async move { two.fire(NAMESPACE, "fired").await });
     let server = stopped.start().await;
     assert_eq!(soon(fired).await.unwrap().unwrap().revision, Some(2));

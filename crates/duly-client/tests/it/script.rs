@@ -3,12 +3,13 @@
 
 use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
-use duly_client::{Batching, Client};
-use duly_proto::v1::{
+use duly_api::v1::{
     self,
-    operation::Operation,
-    operation_result::Result as Kind,
     timers_server::{Timers, TimersServer},
+};
+use duly_client::{
+    Batching, CancelResponse, Client, LeaseRequest, LeaseResponse, ListRequest, ListResponse,
+    Operation, OperationResult, State, Timer,
 };
 use futures::{Stream, stream};
 use parking_lot::Mutex;
@@ -106,30 +107,18 @@ impl Script {
 
 struct Follower(Arc<Script>);
 
-fn id_of(operation: &v1::Operation) -> String {
-    match operation.operation.as_ref().unwrap() {
-        Operation::Schedule(schedule) => schedule.id.clone().unwrap(),
-        Operation::Cancel(cancel) => cancel.id.clone(),
-        Operation::Reschedule(reschedule) => reschedule.id.clone(),
-        Operation::Fire(fire) => fire.id.clone(),
-    }
+fn id_of(operation: &Operation) -> String {
+    operation.timer_id().to_owned()
 }
 
-fn done(operation: &v1::Operation) -> v1::OperationResult {
-    let timer = v1::Timer {
-        id: id_of(operation),
-        state: v1::State::Scheduled.into(),
-        ..v1::Timer::default()
-    };
-    let result = match operation.operation.as_ref().unwrap() {
-        Operation::Schedule(_) => Kind::Scheduled(v1::ScheduleResponse {
-            timer: Some(timer),
-            outcome: v1::ScheduleOutcome::Created.into(),
-        }),
-        Operation::Cancel(_) => Kind::Cancelled(v1::CancelResponse::default()),
-        Operation::Reschedule(_) | Operation::Fire(_) => Kind::Timer(timer),
-    };
-    v1::OperationResult { result: Some(result) }
+fn done(operation: &Operation) -> OperationResult {
+    if operation.cancel.is_some() {
+        let cancelled = Some(CancelResponse::new(0, false, false));
+        return OperationResult { cancelled, ..OperationResult::default() };
+    }
+    let (id, state) = (id_of(operation), State::Scheduled.into());
+    let timer = Some(Box::new(Timer { id, state, ..Timer::default() }));
+    OperationResult { timer, ..OperationResult::default() }
 }
 
 /// What Duly says when a request is too large.
@@ -174,31 +163,31 @@ impl Timers for Follower {
         Err(Status::permission_denied("not you"))
     }
 
-    async fn schedule(&self, _: Request<v1::ScheduleRequest>) -> Answer<v1::ScheduleResponse> {
+    async fn schedule(&self, _: Request<v1::ScheduleRequest>) -> Answer<Timer> {
         none()
     }
 
-    async fn get(&self, _: Request<v1::GetRequest>) -> Answer<v1::Timer> {
+    async fn get(&self, _: Request<v1::GetRequest>) -> Answer<Timer> {
         none()
     }
 
-    async fn reschedule(&self, _: Request<v1::RescheduleRequest>) -> Answer<v1::Timer> {
+    async fn reschedule(&self, _: Request<v1::RescheduleRequest>) -> Answer<Timer> {
         none()
     }
 
-    async fn cancel(&self, _: Request<v1::CancelRequest>) -> Answer<v1::CancelResponse> {
+    async fn cancel(&self, _: Request<v1::CancelRequest>) -> Answer<CancelResponse> {
         none()
     }
 
-    async fn fire(&self, _: Request<v1::FireRequest>) -> Answer<v1::Timer> {
+    async fn fire(&self, _: Request<v1::FireRequest>) -> Answer<Timer> {
         none()
     }
 
-    async fn list(&self, _: Request<v1::ListRequest>) -> Answer<v1::ListResponse> {
+    async fn list(&self, _: Request<ListRequest>) -> Answer<ListResponse> {
         none()
     }
 
-    async fn lease(&self, _: Request<v1::LeaseRequest>) -> Answer<v1::LeaseResponse> {
+    async fn lease(&self, _: Request<LeaseRequest>) -> Answer<LeaseResponse> {
         none()
     }
 

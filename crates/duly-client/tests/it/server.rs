@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use duly_client::{Client, Failure, Firing, Lease, Schedule, State};
+use duly_client::{Client, Failure, Firing, LeaseRequest, Schedule, State};
 use duly_server::{
     Running,
     config::{Flag, Source, load},
@@ -119,17 +119,20 @@ pub(super) async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F
 
 /// Makes a timer that is due.
 pub(super) async fn due(client: &Client, id: &str) {
-    client.schedule(NAMESPACE, Schedule::after(Duration::ZERO).id(id).text("x")).await.unwrap();
+    client
+        .schedule(NAMESPACE, Schedule::after(Duration::ZERO).with_id(id).with_text("x"))
+        .await
+        .unwrap();
 }
 
 /// Makes a timer that is due in an hour.
 pub(super) async fn later(client: &Client, id: &str) {
-    client.schedule(NAMESPACE, Schedule::after(HOUR).id(id)).await.unwrap();
+    client.schedule(NAMESPACE, Schedule::after(HOUR).with_id(id)).await.unwrap();
 }
 
 /// Waits until a timer is in this state.
 pub(super) async fn until_state(client: &Client, id: &str, state: State) {
-    until(|| async { client.get(NAMESPACE, id).await.is_ok_and(|timer| timer.state == state) })
+    until(|| async { client.get(NAMESPACE, id).await.is_ok_and(|timer| timer.state() == state) })
         .await;
 }
 
@@ -137,7 +140,7 @@ pub(super) async fn until_state(client: &Client, id: &str, state: State) {
 pub(super) async fn lease(client: &Client, count: usize) -> Vec<Firing> {
     let mut all = Vec::new();
     while all.len() < count {
-        let lease = Lease::up_to(100).wait(Duration::from_secs(60));
+        let lease = LeaseRequest::up_to(100).with_wait(Duration::from_secs(60));
         all.append(&mut soon(client.lease(NAMESPACE, lease)).await.unwrap().firings);
     }
     assert_eq!(all.len(), count);

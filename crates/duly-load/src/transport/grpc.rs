@@ -5,14 +5,19 @@ mod consume;
 mod singles;
 mod witness;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
-
-use anyhow::{Context as _, Result};
-use duly_checker::history::SettleAnswer;
-use duly_proto::v1::{
-    self, namespaces_client::NamespacesClient, operation, operation_result, schedule,
-    settle_result, settlement, timers_client::TimersClient,
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
 };
+
+use anyhow::Result;
+use duly_api::{
+    Destination, IfExists, LeaseRequest, NamespaceSettings, OperationResult, Schedule,
+    SettleOutcome, SettleResult, Settlement, Timer,
+    v1::{self, namespaces_client::NamespacesClient, timers_client::TimersClient},
+};
+use duly_checker::history::SettleAnswer;
 use futures::future::{BoxFuture, FutureExt as _};
 use tonic::transport::{Channel, Endpoint};
 
@@ -25,6 +30,8 @@ use super::{Firing, Operation, Outcome, Settings, Transport};
 const CONNECTIONS: usize = 4;
 /// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes of payloads and headers of one lease, at most.
+const LEASE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Window of a connection and of each stream: a batch need not wait for the other side.
 const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
@@ -63,32 +70,15 @@ impl Grpc {
         NamespacesClient::new(self.channels[0].clone())
     }
 
-    fn schedule(&self, number: u64, due_ms: u64, if_exists: v1::IfExists) -> v1::Schedule {
-        self.schedule_with(number, due_ms, if_exists, self.payload.clone())
-    }
-
-    fn schedule_with(
-        &self,
-        number: u64,
-        due_ms: u64,
-        if_exists: v1::IfExists,
-        payload: String,
-    ) -> v1::Schedule {
-        v1::Schedule {
-            id: Some(number.to_string()),
-            when: Some(schedule::When::DueAt(timestamp(due_ms))),
-            payload: Some(payload.into()),
-            payload_form: v1::PayloadForm::Text.into(),
-            if_exists: if_exists.into(),
-            ..v1::Schedule::default()
-        }
+    fn schedule(&self, number: u64, due_ms: u64, if_exists: IfExists) -> Schedule {
+        schedule(number, due_ms, if_exists, self.payload.clone())
     }
 
     /// One schedule by a call of its own.
-    async fn single(&self, line: usize, namespace: &str, one: v1::Schedule) -> Result<Outcome> {
+    async fn single(&self, line: usize, namespace: &str, one: Schedule) -> Result<Outcome> {
         let request = v1::ScheduleRequest { namespace: namespace.to_owned(), schedule: Some(one) };
         match self.singles.schedule(line, &request).await? {
-            Ok(response) => Ok(scheduled(response.outcome())),
+            Ok(timer) => Ok(scheduled(&timer)),
             Err(status) if is_refusal(status.code()) => {
                 Ok(Outcome::Refused(status.message().to_owned()))
             }
@@ -103,31 +93,24 @@ impl Grpc {
         max: u32,
         wait: Duration,
     ) -> Result<Vec<v1::Firing>> {
-        let request = v1::LeaseRequest {
+        let request = LeaseRequest {
             namespace: namespace.to_owned(),
-            max: Some(max),
-            max_bytes: Some(32 * 1024 * 1024),
-            lease: None,
-            wait: prost_types::Duration::try_from(wait).ok(),
+            ..LeaseRequest::up_to(max).with_max_bytes(LEASE_BYTES_MAX).with_wait(wait)
         };
         let response = self.timers(line).lease(request).await.map_err(said)?;
         Ok(response.into_inner().firings)
     }
 
     fn operation(&self, operation: &Operation) -> v1::Operation {
-        let operation = match *operation {
+        match *operation {
             Operation::Schedule { number, due_ms } => {
-                operation::Operation::Schedule(self.schedule(number, due_ms, v1::IfExists::Fail))
+                self.schedule(number, due_ms, IfExists::Fail).into()
             }
             Operation::Replace { number, due_ms } => {
-                operation::Operation::Schedule(self.schedule(number, due_ms, v1::IfExists::Replace))
+                self.schedule(number, due_ms, IfExists::Replace).into()
             }
-            Operation::Cancel { number } => operation::Operation::Cancel(v1::Cancel {
-                id: number.to_string(),
-                if_revision: None,
-            }),
-        };
-        v1::Operation { operation: Some(operation) }
+            Operation::Cancel { number } => v1::Operation::cancel(number.to_string()),
+        }
     }
 }
 
@@ -138,14 +121,10 @@ impl Transport for Grpc {
         namespace: &'a str,
         settings: &'a Settings,
     ) -> BoxFuture<'a, Result<()>> {
-        let http = |url: &String| v1::HttpDestination { url: url.clone(), ..Default::default() };
-        let destination = settings
-            .url
-            .as_ref()
-            .map(|url| v1::Destination { kind: Some(v1::destination::Kind::Http(http(url))) });
-        let lease = settings.lease.and_then(|lease| prost_types::Duration::try_from(lease).ok());
+        let destination = settings.url.clone().map(Destination::http);
+        let lease = settings.lease.map(Into::into);
         let settings =
-            Some(v1::NamespaceSettings { destination, lease, ..v1::NamespaceSettings::default() });
+            Some(NamespaceSettings { destination, lease, ..NamespaceSettings::default() });
         let request = v1::PutNamespaceRequest { namespace: namespace.to_owned(), settings };
         async move { self.namespaces().put(request).await.map(|_| ()).map_err(said) }.boxed()
     }
@@ -175,7 +154,7 @@ impl Transport for Grpc {
     ) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         async move {
             if let [Operation::Schedule { number, due_ms }] = *operations {
-                let one = self.schedule(number, due_ms, v1::IfExists::Fail);
+                let one = self.schedule(number, due_ms, IfExists::Fail);
                 return Ok(vec![self.single(line, namespace, one).await?]);
             }
             let operations = operations.iter().map(|one| self.operation(one)).collect();
@@ -208,8 +187,9 @@ impl Transport for Grpc {
         tokens: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
-            let settlements = tokens.iter().map(|token| acknowledgement(token)).collect();
-            let request = v1::SettleRequest { namespace: namespace.to_owned(), settlements };
+            let settlements = tokens.iter().map(|token| Settlement::ack(*token)).collect();
+            let namespace = namespace.to_owned();
+            let request = v1::SettleRequest { namespace, settlements, lease: None };
             let response = self.timers(line).settle(request).await.map_err(said)?;
             Ok(response.into_inner().results.into_iter().map(settled).collect())
         }
@@ -217,42 +197,39 @@ impl Transport for Grpc {
     }
 }
 
-fn acknowledgement(token: &str) -> v1::Settlement {
-    v1::Settlement { token: token.to_owned(), verdict: Some(settlement::Verdict::Ack(v1::Ack {})) }
-}
-
 /// A settlement that is refused as such settles nothing.
-fn settled(result: v1::SettleResult) -> SettleAnswer {
-    let Some(settle_result::Result::Outcome(outcome)) = result.result else {
-        return SettleAnswer::InvalidToken;
-    };
-    match v1::SettleOutcome::try_from(outcome) {
-        Ok(v1::SettleOutcome::Ok) => SettleAnswer::Ok,
-        Ok(v1::SettleOutcome::Dead) => SettleAnswer::Dead,
-        Ok(v1::SettleOutcome::AlreadySettled) => SettleAnswer::AlreadySettled,
-        Ok(v1::SettleOutcome::LeaseLost) => SettleAnswer::LeaseLost,
-        Ok(v1::SettleOutcome::InvalidToken | v1::SettleOutcome::Unspecified) | Err(_) => {
-            SettleAnswer::InvalidToken
-        }
+fn settled(result: SettleResult) -> SettleAnswer {
+    match result.outcome() {
+        SettleOutcome::Ok => SettleAnswer::Ok,
+        SettleOutcome::Dead => SettleAnswer::Dead,
+        SettleOutcome::AlreadySettled => SettleAnswer::AlreadySettled,
+        SettleOutcome::LeaseLost => SettleAnswer::LeaseLost,
+        SettleOutcome::InvalidToken | SettleOutcome::Unspecified => SettleAnswer::InvalidToken,
     }
 }
 
-fn outcome(result: v1::OperationResult) -> Result<Outcome> {
-    use operation_result::Result as Of;
-    Ok(match result.result.context("the server answered a result that is none")? {
-        Of::Scheduled(made) => scheduled(made.outcome()),
-        Of::Cancelled(_) => Outcome::Cancelled,
-        Of::Error(problem) => Outcome::Refused(problem.code),
-        Of::Timer(_) => anyhow::bail!("the server answered a timer, and none was asked for"),
+fn outcome(result: OperationResult) -> Result<Outcome> {
+    Ok(match result {
+        OperationResult { error: Some(problem), .. } => Outcome::Refused(problem.code),
+        OperationResult { timer: Some(timer), .. } => scheduled(&timer),
+        OperationResult { cancelled: Some(_), .. } => Outcome::Cancelled,
+        OperationResult { .. } => anyhow::bail!("the server answered a result that is none"),
     })
 }
 
-fn scheduled(outcome: v1::ScheduleOutcome) -> Outcome {
-    match outcome {
-        v1::ScheduleOutcome::Existing => Outcome::Existing,
-        v1::ScheduleOutcome::Replaced => Outcome::Replaced,
-        v1::ScheduleOutcome::Created | v1::ScheduleOutcome::Unspecified => Outcome::Created,
+const fn scheduled(timer: &Timer) -> Outcome {
+    match timer {
+        Timer { existing: true, .. } => Outcome::Existing,
+        Timer { replaced: true, .. } => Outcome::Replaced,
+        Timer { .. } => Outcome::Created,
     }
+}
+
+fn schedule(number: u64, due_ms: u64, if_exists: IfExists, payload: String) -> Schedule {
+    Schedule::at(UNIX_EPOCH + Duration::from_millis(due_ms))
+        .with_id(number.to_string())
+        .with_text(payload)
+        .with_if_exists(if_exists)
 }
 
 /// Whether a call that ended so was understood and refused.
@@ -274,16 +251,4 @@ fn said(status: tonic::Status) -> anyhow::Error {
 
 fn firing(firing: v1::Firing) -> Firing {
     Firing { number: firing.id.parse().ok(), token: firing.token }
-}
-
-fn unix_ms(time: prost_types::Timestamp) -> Option<u64> {
-    let seconds = u64::try_from(time.seconds).ok()?;
-    Some(seconds * 1_000 + u64::try_from(time.nanos).ok()? / 1_000_000)
-}
-
-fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
-    prost_types::Timestamp {
-        seconds: i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX),
-        nanos: i32::try_from(unix_ms % 1_000).unwrap_or(0) * 1_000_000,
-    }
 }

@@ -3,7 +3,8 @@
 //! A payload begins with its mark, a number used once, and goes on with filler to its length, so that
 //! a payload of another call, or half of one, is noticed.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use duly_api::{OperationResult, Time, Timer, Words as _};
 use duly_checker::history::{Action, Answer, EndState};
 use futures::future::BoxFuture;
 
@@ -95,13 +96,116 @@ pub fn mark_of(payload: &[u8], filler: &str) -> Option<u64> {
 }
 
 /// Whether a refusal with this code leaves open what was done.
-pub(super) fn is_in_doubt(code: &str) -> bool {
+fn is_in_doubt(code: &str) -> bool {
     matches!(code, "unavailable" | "aborted" | "deadline_exceeded" | "internal")
+}
+
+fn unix_ms(time: Option<&Time>) -> Option<u64> {
+    Some(time?.check("").ok()?.unix_ms())
+}
+
+impl Ask {
+    /// Returns the answer that a result of this operation is.
+    pub(super) fn answer(&self, result: OperationResult) -> Answer {
+        let timer = match result {
+            OperationResult { error: Some(problem), .. } => {
+                return if is_in_doubt(&problem.code) { Answer::InDoubt } else { Answer::Refused };
+            }
+            OperationResult { cancelled: Some(cancelled), .. } => {
+                let (attempts, maybe_delivered) = (cancelled.attempts, cancelled.maybe_delivered);
+                return Answer::Cancelled { attempts, maybe_delivered };
+            }
+            OperationResult { timer, .. } => timer,
+        };
+        let Some(timer) = timer else { return Answer::InDoubt };
+        let Some(due_ms) = unix_ms(timer.due_at.as_ref()) else { return Answer::InDoubt };
+        match *timer {
+            Timer { existing: true, .. } => Answer::Unchanged,
+            Timer { replaced: true, .. } => Answer::Replaced { due_ms },
+            Timer { .. } if matches!(self.action, Action::Schedule { .. }) => {
+                Answer::Created { due_ms }
+            }
+            Timer { .. } => Answer::Changed { due_ms },
+        }
+    }
+}
+
+impl Taken {
+    /// Returns a firing as the judge keeps it.
+    pub(super) fn new(firing: duly_api::Firing, filler: &str) -> Result<Self> {
+        let time = |time: &Option<Time>| {
+            unix_ms(time.as_ref()).context("the server answered a firing without its times")
+        };
+        Ok(Self {
+            due_ms: time(&firing.due_at)?,
+            leased_until_ms: time(&firing.leased_until)?,
+            mark: firing.payload_text.as_deref().and_then(|text| mark_of(text, filler)),
+            id: firing.id,
+            token: firing.token,
+            delivery_id: firing.delivery_id,
+            occurrence: firing.occurrence,
+            attempt: firing.attempt,
+        })
+    }
+}
+
+impl Last {
+    /// The read of a timer that is not there.
+    pub(super) const NOT_FOUND: Self = Self { state: EndState::NotFound, due_ms: None, mark: None };
+
+    /// Returns the read of a timer.
+    pub(super) fn new(timer: &Timer, filler: &str) -> Result<Self> {
+        let state = EndState::parse(timer.state().as_str())
+            .context("the server answered a state that is none")?;
+        let mark = timer.payload_text.as_deref().and_then(|text| mark_of(text, filler));
+        Ok(Self { state, due_ms: unix_ms(timer.due_at.as_ref()), mark })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use duly_api::BatchResponse;
+    use duly_checker::history::Due;
+
     use super::*;
+
+    #[test]
+    fn an_answer_is_read_from_a_result_of_a_batch() {
+        let due_at = "2023-11-14T22:13:20.123Z";
+        let timer = |marks: &str| {
+            format!(
+                r#"{{"timer": {{"namespace": "a", "id": "7", "state": "scheduled", "due_at": "{due_at}", "attempts": 0{marks}}}}}"#
+            )
+        };
+        let due_ms = 1_700_000_000_123;
+        let schedule = Action::Schedule { mark: 7, due: Due::At(due_ms) };
+        let change = Action::Reschedule { mark: None, due: Some(Due::At(due_ms)) };
+        let error = |code| {
+            format!(
+                r#"{{"error": {{"type": "", "title": "", "status": 400, "code": "{code}", "detail": ""}}}}"#
+            )
+        };
+        let cancelled = r#"{"outcome": "cancelled", "attempts": 2, "maybe_delivered": true}"#;
+        for (action, result, answer) in [
+            (schedule, timer(""), Answer::Created { due_ms }),
+            (schedule, timer(r#", "existing": true"#), Answer::Unchanged),
+            (schedule, timer(r#", "replaced": true"#), Answer::Replaced { due_ms }),
+            (change, timer(""), Answer::Changed { due_ms }),
+            (
+                Action::Cancel,
+                cancelled.to_owned(),
+                Answer::Cancelled { attempts: 2, maybe_delivered: true },
+            ),
+            (change, error("not_found"), Answer::Refused),
+            (change, error("aborted"), Answer::InDoubt),
+        ] {
+            let body = format!(r#"{{"results": [{result}]}}"#);
+            let response: BatchResponse = serde_json::from_str(&body).unwrap();
+            let ask = Ask { number: 7, action, replaces: false };
+            let [result] = <[_; 1]>::try_from(response.results).unwrap();
+            assert_eq!(ask.answer(result), answer, "{body}");
+        }
+    }
 
     #[test]
     fn a_payload_names_its_mark_only_when_it_is_whole() {

@@ -26,9 +26,9 @@ use std::{
     task::{Context, Poll},
 };
 
+use duly_api::v1;
 use duly_core::{Code, Millis, error_code::Retry};
 use duly_node::OnItsWay;
-use duly_api::v1;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};

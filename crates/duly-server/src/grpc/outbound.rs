@@ -9,8 +9,8 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_node::{Leased, OnItsWay};
 use duly_api::{ListResponse, Time, View};
+use duly_node::{Leased, OnItsWay};
 use duly_store::{Page, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;

@@ -40,10 +40,9 @@ pub(super) async fn settle(
     let count = request.settlements.len();
     let share = set_aside(app.budget(), count)?;
     let within = namespace.clone();
-    let asked = aside(count * SETTLEMENT_BYTES, move || {
-        Ok(settlements(&within, request.settlements))
-    })
-    .await?;
+    let asked =
+        aside(count * SETTLEMENT_BYTES, move || Ok(settlements(&within, request.settlements)))
+            .await?;
     let results = app.settle_many(asked).await?.into_iter().map(settle::result).collect();
     let mut message = v1::SettleResponse { results, leased: None };
     if let Some(call) = lease {

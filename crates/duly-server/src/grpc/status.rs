@@ -30,7 +30,8 @@ impl From<Problem> for Status {
         tell("field", problem.field.clone());
         tell("seen", problem.seen);
         tell("allowed", problem.allowed.clone());
-        let state = State::try_from(problem.state).ok().filter(|state| *state != State::Unspecified);
+        let state =
+            State::try_from(problem.state).ok().filter(|state| *state != State::Unspecified);
         tell("state", state.map(|state| state.as_str().to_owned()));
         tell("outcome", problem.outcome);
         tell("leased_until", problem.leased_until.map(|until| until.to_string()));

@@ -157,9 +157,8 @@ fn command(
 
 /// Returns the list that a request asks for, from its beginning.
 fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
-    let time = |field: &str, time: &Option<Time>| {
-        time.as_ref().map(|time| time.check(field)).transpose()
-    };
+    let time =
+        |field: &str, time: &Option<Time>| time.as_ref().map(|time| time.check(field)).transpose();
     let state = v1::State::known("state", request.state)?.and_then(v1::State::to_core);
     Ok(ListRequest {
         namespace: namespace(&request.namespace)?,

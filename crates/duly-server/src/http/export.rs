@@ -34,8 +34,8 @@ use duly_api::{
     tag = "moving",
     params(
         ("namespace" = String, Path, description = "Name of the namespace"),
-        ("state" = Option<String>, Query, description = "`pending` (default) or `dead`"),
-        ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 1000"),
+        ("state" = Option<String>, Query, pattern = "^(pending|dead)$", description = "`pending` (default) or `dead`"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most timers of the page, 1 to 1000, default 1000"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same state")
     ),
     responses((status = 200, description = "A page.", body = Export), Refusals)

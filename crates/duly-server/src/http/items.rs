@@ -69,12 +69,7 @@ impl Items {
     }
 
     /// Returns the result of one item; `path` stands in front of a field at fault.
-    pub(super) fn result(
-        self,
-        asked: refused::Asked,
-        outcome: &Outcome,
-        path: &str,
-    ) -> ItemResult {
+    pub(super) fn result(self, asked: refused::Asked, outcome: &Outcome, path: &str) -> ItemResult {
         match self {
             Self::Operations => ItemResult::Operation(messages::result(asked, outcome, path)),
             Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),

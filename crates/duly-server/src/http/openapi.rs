@@ -1,15 +1,25 @@
 //! `GET /openapi.json`: the description of this interface, made from its code.
+//!
+//! Types and routes describe themselves; [`complete`] adds what no derive can express: rules about several fields,
+//! the checks of path parameters, and what holds of all responses.
 
-use std::sync::OnceLock;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use axum::{body::Body, response::Response};
+use duly_api::{
+    Problem, View,
+    batch::Results,
+    schema::{EXACTLY_ONE, NOT_TOGETHER, Timestamp},
+};
 use http::StatusCode;
+use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::answer;
-use duly_api::Problem;
 
-/// What the document says besides paths and bodies.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// The parts of the document besides paths and bodies.
 #[derive(Debug, OpenApi)]
 #[openapi(
     info(
@@ -17,7 +27,16 @@ use duly_api::Problem;
         description = "A distributed timer: deliver this payload at that time, unless cancelled.\n\nTimes in are RFC 3339 with any offset or integer Unix milliseconds from 100000000000 on, times out UTC with three decimals. Durations are text such as `2h30m`, or 0; another number without a unit is refused. Unknown fields are refused. Every error is `application/problem+json`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    components(schemas(Problem))
+    servers((url = "http://127.0.0.1:3859", description = "The default of server.listen")),
+    tags(
+        (name = "timers", description = "Schedule, read, change and cancel timers."),
+        (name = "pull", description = "Lease due firings and settle them."),
+        (name = "dead letters", description = "Redrive and purge dead letters."),
+        (name = "namespaces", description = "Settings, counts and states of namespaces."),
+        (name = "moving", description = "Move timers from one server to another."),
+        (name = "service", description = "Health, metrics, backups and repairs.")
+    ),
+    components(schemas(Problem, Results, Timestamp, View))
 )]
 pub(super) struct Document;
 
@@ -25,10 +44,119 @@ pub(super) struct Document;
 #[expect(clippy::expect_used, reason = "the document is made of plain text and numbers")]
 pub fn openapi_json() -> String {
     let (_, document) = super::routes().split_for_parts();
-    let value = serde_json::to_value(&document).expect("the document is plain JSON");
+    let mut value = serde_json::to_value(&document).expect("the document is plain JSON");
+    complete(&mut value);
     let mut text = serde_json::to_string_pretty(&value).expect("the document is plain JSON");
     text.push('\n');
     text
+}
+
+fn complete(document: &mut Value) {
+    document["components"]["securitySchemes"] = json!({"apiKey": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Reserved: this version has no API keys.",
+    }});
+    document["security"] = json!([{}]);
+    let resume = &mut document["paths"]["/v1/namespaces/{namespace}/resume"]["post"];
+    resume["requestBody"]["required"] = json!(false);
+    each_object(document, &mut |object| {
+        if object["format"] == "int32" {
+            // Unsigned numbers of 32 bits do not fit a signed one.
+            object["format"] = json!("int64");
+            object.as_object_mut().map(|it| it.entry("maximum").or_insert(json!(u32::MAX)));
+        }
+        let check = match (object["in"].as_str(), object["name"].as_str()) {
+            (Some("path"), Some("namespace")) => json!({
+                "type": "string",
+                "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+            }),
+            (Some("path"), Some("id")) => json!({
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 256,
+                "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+            }),
+            _ => return,
+        };
+        object["schema"] = check;
+    });
+    let schemas = document["components"]["schemas"].clone();
+    let (mut sent, mut read) = (BTreeSet::new(), BTreeSet::new());
+    each_object(document, &mut |object| {
+        for key in ["requestBody", "parameters"] {
+            reach(&schemas, &object[key], &mut sent);
+        }
+        reach(&schemas, &object["responses"], &mut read);
+    });
+    for (name, schema) in document["components"]["schemas"].as_object_mut().into_iter().flatten() {
+        if read.contains(name) && !sent.contains(name) {
+            each_object(schema, &mut as_in_responses);
+        }
+        let mut all: Vec<Value> = schema["allOf"].as_array().cloned().unwrap_or_default();
+        all.extend(rules(name));
+        if !all.is_empty() {
+            schema["allOf"] = json!(all);
+        }
+    }
+}
+
+/// Returns the rules about several fields of a schema.
+fn rules(name: &str) -> impl Iterator<Item = Value> {
+    let required = |field: &&str| json!({ "required": [field] });
+    let exactly_one = EXACTLY_ONE.iter().filter(move |(of, _)| *of == name).map(
+        move |(_, fields)| json!({ "oneOf": fields.iter().map(required).collect::<Vec<_>>() }),
+    );
+    let not_together = NOT_TOGETHER.iter().filter(move |(of, _)| *of == name).map(|(_, pairs)| {
+        let pairs = pairs.iter().map(|pair| json!({ "required": pair }));
+        json!({ "not": { "anyOf": pairs.collect::<Vec<_>>() } })
+    });
+    exactly_one.chain(not_together)
+}
+
+/// In a response a field without a value is absent, and times are text.
+fn as_in_responses(object: &mut Value) {
+    if let Some(kinds) = object["type"].as_array() {
+        let mut kinds = kinds.iter().filter(|kind| **kind != "null");
+        object["type"] = kinds.next().cloned().unwrap_or_default();
+    }
+    if let Some(parts) = object["oneOf"].as_array() {
+        let parts: Vec<_> = parts.iter().filter(|part| part["type"] != "null").cloned().collect();
+        if let [part] = &parts[..] {
+            let description = object.get("description").cloned();
+            *object = part.clone();
+            if let Some(description) = description {
+                object["description"] = description;
+            }
+        }
+    }
+    if object["$ref"] == format!("{SCHEMAS}Time") {
+        object["$ref"] = json!(format!("{SCHEMAS}Timestamp"));
+    }
+}
+
+/// Adds the names of the schemas that a part of the document needs.
+fn reach(schemas: &Value, part: &Value, found: &mut BTreeSet<String>) {
+    let name = part["$ref"].as_str().and_then(|path| path.strip_prefix(SCHEMAS));
+    if let Some(name) = name
+        && found.insert(name.to_owned())
+    {
+        reach(schemas, &schemas[name], found);
+    }
+    part.as_object().into_iter().flatten().for_each(|(_, value)| reach(schemas, value, found));
+    part.as_array().into_iter().flatten().for_each(|value| reach(schemas, value, found));
+}
+
+/// Calls `change` with every object of a JSON value, the inner ones first.
+fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(_, field)| each_object(field, change));
+            change(value);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| each_object(item, change)),
+        _ => {}
+    }
 }
 
 /// This document.

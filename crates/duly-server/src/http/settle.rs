@@ -41,8 +41,7 @@ pub(crate) async fn settle(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (budget, within) = (app.budget().clone(), namespace.clone());
-    let Read { asked, lease, share } =
-        body.read(move |text| read(&within, &budget, text)).await?;
+    let Read { asked, lease, share } = body.read(move |text| read(&within, &budget, text)).await?;
     let results = app.settle_many(asked).await?.into_iter().map(result).collect();
     match lease {
         None => {

@@ -71,7 +71,10 @@ async fn an_empty_batch_is_none() {
 #[tokio::test]
 async fn what_was_accepted_is_never_lost_by_what_was_refused() {
     let bench = Bench::new();
-    bench.call("PUT", "/v1/namespaces/a", r#"{"limits":{"namespace":{"max_delay":"1d"}}}"#).await.expect(201);
+    bench
+        .call("PUT", "/v1/namespaces/a", r#"{"limits":{"namespace":{"max_delay":"1d"}}}"#)
+        .await
+        .expect(201);
     bench.timer_in("old", "scheduled").await;
     bench.timer_in("gone", "cancelled").await;
     // Refused before the store sees them, by the store for a value, and by the store for a state;

@@ -133,7 +133,10 @@ async fn a_full_namespace_and_a_moment_ahead_are_refused_and_nothing_is_lost() {
     }
     let problem = bench.post(OVERDUE, "{}").await.problem("resource_exhausted");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("limits.namespace.max_dead") && detail.contains("2 were given up"), "{detail}");
+    assert!(
+        detail.contains("limits.namespace.max_dead") && detail.contains("2 were given up"),
+        "{detail}"
+    );
     let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
     assert_eq!((&stats["dead"], &stats["due"]), (&json!(2), &json!(1)));
 

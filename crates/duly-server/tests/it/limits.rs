@@ -9,7 +9,8 @@ const NS: &str = "/v1/namespaces/a";
 #[tokio::test]
 async fn p10_schedules_past_the_rate_are_refused_with_the_time_to_wait() {
     let bench = Bench::new();
-    let body = r#"{"limits":{"lane":{"deliver_per_second":5},"namespace":{"schedule_per_second":2}}}"#;
+    let body =
+        r#"{"limits":{"lane":{"deliver_per_second":5},"namespace":{"schedule_per_second":2}}}"#;
     let made = bench.call("PUT", NS, body).await.expect(201);
     assert_eq!(made["limits"]["namespace"]["schedule_per_second"], 2);
     assert_eq!(made["limits"]["lane"]["deliver_per_second"], 5);

@@ -83,6 +83,30 @@ fn every_reference_leads_somewhere() {
     }
 }
 
+/// Generators name types after schemas, functions after operations, and the types of parameters and of values
+/// without a schema of their own after both.
+#[test]
+fn no_schema_name_collides() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let mut names: BTreeSet<String> = schemas.keys().map(|name| plain(name)).collect();
+    assert_eq!(names.len(), schemas.len(), "two schemas differ in case alone");
+    for operation in document["paths"].as_object().unwrap().values().flat_map(entries) {
+        let id = operation["operationId"].as_str().unwrap();
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let enums = parameters.filter(|it| it["schema"]["enum"].is_array());
+        let derived = enums.map(|it| format!("{id}_{}", it["name"].as_str().unwrap()));
+        for name in derived.chain([id.to_owned()]) {
+            assert!(names.insert(plain(&name)), "{name} is the name of a schema or operation");
+        }
+    }
+}
+
+fn entries(methods: &Value) -> impl Iterator<Item = &Value> {
+    methods.as_object().unwrap().values()
+}
+
 #[tokio::test]
 async fn it_is_served() {
     let bench = Bench::new();

@@ -156,7 +156,7 @@ async fn a_refused_operation_of_any_kind_refuses_only_itself() {
         (
             r#"{"reschedule":{"id":"t","delay":null}}"#,
             INVALID,
-            ("operations[0].reschedule.delay", "\"null\"", "cannot be reset"),
+            ("operations[0].reschedule.delay", "null", "cannot be reset"),
         ),
         (r#"{"fire":{"id":""}}"#, INVALID, ("operations[0].fire.id", "\"\"", ID)),
         (

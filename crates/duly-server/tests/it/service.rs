@@ -86,7 +86,10 @@ fn check_sample(line: &str) {
 async fn namespaces_that_are_stopped_are_counted() {
     let bench = Bench::new();
     bench.timer_in("t", "dead").await;
-    bench.call("PATCH", "/v1/namespaces/a", r#"{"limits":{"namespace":{"max_dead":1}}}"#).await.expect(200);
+    bench
+        .call("PATCH", "/v1/namespaces/a", r#"{"limits":{"namespace":{"max_dead":1}}}"#)
+        .await
+        .expect(200);
     for name in ["b", "c"] {
         let path = format!("/v1/namespaces/{name}");
         bench.call("PUT", &path, "{}").await.expect(201);

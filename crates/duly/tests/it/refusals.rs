@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use duly_client::{Change, Client, Error, Letters, Redrive, Schedule};
+use duly_client::{
+    Client, DeadLetterError, Error, PurgeRequest, RedriveRequest, Reschedule, Schedule,
+};
 use duly_redis_testkit::server;
 use serde_json::{Value, json};
 
@@ -39,7 +41,12 @@ fn cases() -> Vec<Case> {
     let soon = Duration::from_secs(60);
     let free = || json!({});
     let mut cases = vec![
-        ("a delay", json!({"namespace": {"max_delay": "1h"}}), "absent", Call::Schedule(2 * 60 * soon, 0)),
+        (
+            "a delay",
+            json!({"namespace": {"max_delay": "1h"}}),
+            "absent",
+            Call::Schedule(2 * 60 * soon, 0),
+        ),
         (
             "a longer delay",
             json!({"namespace": {"max_delay": "1h"}}),
@@ -47,9 +54,19 @@ fn cases() -> Vec<Case> {
             Call::Reschedule(2 * 60 * soon),
         ),
         ("a delay past 2200", free(), "absent", Call::Schedule(DELAY_MAX, 0)),
-        ("a payload", json!({"namespace": {"max_payload_bytes": 9}}), "absent", Call::Schedule(soon, 10)),
+        (
+            "a payload",
+            json!({"namespace": {"max_payload_bytes": 9}}),
+            "absent",
+            Call::Schedule(soon, 10),
+        ),
         ("one more", json!({"namespace": {"max_pending": 1}}), "one", Call::Schedule(soon, 0)),
-        ("too fast", json!({"namespace": {"schedule_per_second": 1}}), "one", Call::Schedule(soon, 0)),
+        (
+            "too fast",
+            json!({"namespace": {"schedule_per_second": 1}}),
+            "one",
+            Call::Schedule(soon, 0),
+        ),
         ("a revision", free(), "scheduled", Call::RescheduleIf(9)),
         ("another revision", free(), "scheduled", Call::CancelIf(9)),
         ("redriving another", free(), "scheduled", Call::Redrive),
@@ -152,29 +169,34 @@ fn over_http(url: &str, namespace: &str, call: Call) -> Value {
 async fn over_grpc(client: &Client, namespace: &str, call: Call) -> Option<Error> {
     let result = match call {
         Call::Schedule(after, bytes) => {
-            let schedule = Schedule::after(after).id("t").text("x".repeat(bytes));
+            let schedule = Schedule::after(after).with_id("t").with_text("x".repeat(bytes));
             client.schedule(namespace, schedule).await.map(drop)
         }
         Call::Reschedule(after) => {
-            client.reschedule(namespace, "t", Change::after(after)).await.map(drop)
+            client.reschedule(namespace, "t", Reschedule::after(after)).await.map(drop)
         }
         Call::RescheduleIf(revision) => {
-            let change = Change::after(Duration::from_secs(60)).if_revision(revision);
+            let change = Reschedule::after(Duration::from_secs(60)).with_if_revision(revision);
             client.reschedule(namespace, "t", change).await.map(drop)
         }
         Call::Cancel => client.cancel(namespace, "t").await.map(drop),
         Call::CancelIf(revision) => client.cancel_if(namespace, "t", revision).await.map(drop),
         Call::Fire => client.fire(namespace, "t").await.map(drop),
         Call::Redrive => {
-            let done = client.redrive(namespace, Redrive::new(Letters::ids(["t"]))).await;
-            return done.map(|mut done| done.refused.remove(0).1).map_or_else(Some, Some);
+            let done = client.redrive(namespace, RedriveRequest::ids(["t"])).await;
+            return done.map_or_else(Some, |done| refused(done.errors));
         }
         Call::Purge => {
-            let done = client.purge(namespace, Letters::ids(["t"])).await;
-            return done.map(|mut done| done.refused.remove(0).1).map_or_else(Some, Some);
+            let done = client.purge(namespace, PurgeRequest::ids(["t"])).await;
+            return done.map_or_else(Some, |done| refused(done.errors));
         }
     };
     result.err()
+}
+
+/// The error of the one dead letter that was named.
+fn refused(errors: Vec<DeadLetterError>) -> Option<Error> {
+    errors.into_iter().next()?.error.map(Error::from)
 }
 
 /// A text without the times in it.
@@ -209,7 +231,7 @@ fn refusals(server: &Server) -> BTreeMap<String, String> {
         // A field has the path of its message in front.
         let message = ["schedule.", "reschedule.", "cancel."]
             .iter()
-            .fold(refusal.detail.clone(), |text, path| text.replacen(path, "", 1));
+            .fold(refusal.problem.detail.clone(), |text, path| text.replacen(path, "", 1));
         assert_eq!(without_times(&message), without_times(detail), "{what} of {state}");
         texts.insert(format!("{number}: {what} of {state}"), without_times(detail));
     }
@@ -236,7 +258,7 @@ fn every_refusal_reads_the_same_on_every_store_and_interface() {
     assert_eq!(
         text("one more of one"),
         "namespace case-4 has 1 pending timers, its limit: cancel some, wait until some have fired, \
-         or raise limits.max_pending"
+         or raise limits.namespace.max_pending"
     );
     assert!(text("cancel of absent").starts_with("there is no timer \"t\" in namespace case-"));
     assert!(text("fire of dead").starts_with("timer \"t\" is a dead letter: "));

@@ -1,12 +1,15 @@
 //! One stream of a consumer: credits and verdicts go out, firings and answers come back.
 
 use anyhow::{Result, ensure};
+use duly_api::{
+    Settlement,
+    v1::{self, consume_response::Kind},
+};
 use duly_checker::history::SettleAnswer;
-use duly_proto::v1::{self, consume_response::Kind};
 use futures::channel::mpsc;
 use tonic::Streaming;
 
-use super::{Grpc, acknowledgement, firing, said, settled};
+use super::{Grpc, firing, said, settled};
 use crate::transport::Firing;
 
 /// An open stream.
@@ -52,7 +55,7 @@ impl Consuming {
                 Some(Some(Kind::Firings(v1::Firings { firings }))) => {
                     return Ok(HeartbeatReply::Firings(firings.into_iter().map(firing).collect()));
                 }
-                Some(Some(Kind::Settled(v1::SettleResponse { results }))) => {
+                Some(Some(Kind::Settled(v1::SettleResponse { results, .. }))) => {
                     return Ok(HeartbeatReply::Settled(results.into_iter().map(settled).collect()));
                 }
                 Some(None) => {}
@@ -66,7 +69,7 @@ impl Consuming {
     /// Acknowledges firings and gives as many credits back.
     pub(crate) fn acknowledge(&self, firings: &[Firing]) -> Result<()> {
         let credits = u32::try_from(firings.len())?;
-        let settlements = firings.iter().map(|firing| acknowledgement(&firing.token)).collect();
+        let settlements = firings.iter().map(|firing| Settlement::ack(&firing.token)).collect();
         let request = v1::ConsumeRequest { open: None, credits, settlements };
         let sent = self.requests.unbounded_send(request);
         ensure!(sent.is_ok(), "the server ended the stream of a consumer");

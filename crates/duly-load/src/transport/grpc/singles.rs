@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use duly_proto::v1;
+use duly_api::{Timer, v1};
 use h2::{RecvStream, client::SendRequest};
 use http::{HeaderValue, Request, Uri, header};
 use prost::Message as _;
@@ -38,7 +38,7 @@ impl Singles {
         &self,
         line: usize,
         request: &v1::ScheduleRequest,
-    ) -> Result<Result<v1::ScheduleResponse, Status>> {
+    ) -> Result<Result<Timer, Status>> {
         let connection = &self.connections[line % self.connections.len()];
         let called = timeout(PATIENCE, self.call(connection, request)).await;
         let answered = called.context("no answer in time").flatten();
@@ -53,7 +53,7 @@ impl Singles {
         &self,
         connection: &Mutex<Option<SendRequest<Bytes>>>,
         message: &v1::ScheduleRequest,
-    ) -> Result<Result<v1::ScheduleResponse, Status>> {
+    ) -> Result<Result<Timer, Status>> {
         let mut sender = self.sender(connection).await?.ready().await?;
         let mut request = Request::post(self.uri.clone()).body(())?;
         let headers = request.headers_mut();
@@ -96,7 +96,7 @@ fn framed(message: &v1::ScheduleRequest) -> Result<Bytes> {
     Ok(frame.freeze())
 }
 
-async fn received(mut body: RecvStream) -> Result<Result<v1::ScheduleResponse, Status>> {
+async fn received(mut body: RecvStream) -> Result<Result<Timer, Status>> {
     let mut message = BytesMut::new();
     while let Some(part) = body.data().await {
         let part = part?;
@@ -110,5 +110,5 @@ async fn received(mut body: RecvStream) -> Result<Result<v1::ScheduleResponse, S
     }
     anyhow::ensure!(message.len() >= PREFIX_BYTES, "an answer without a message");
     message.advance(PREFIX_BYTES);
-    Ok(Ok(v1::ScheduleResponse::decode(message)?))
+    Ok(Ok(Timer::decode(message)?))
 }

@@ -2,16 +2,15 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, ensure};
-use duly_checker::history::{Action, Answer, Due, EndState};
+use anyhow::{Result, ensure};
+use duly_api::{BatchResponse, LeaseResponse, Timer};
+use duly_checker::history::{Action, Answer, Due};
 use futures::future::{BoxFuture, FutureExt as _};
-use serde::Deserialize;
 
 use super::{
-    super::witness::{Ask, Last, Taken, Witness, is_in_doubt, mark_of, marked},
-    Http, Problem, path, read,
+    super::witness::{Ask, Last, Taken, Witness, marked},
+    Http, path, read,
 };
-use crate::wire::time_ms;
 
 impl Http {
     fn asked(&self, asks: &[Ask]) -> Result<String> {
@@ -61,14 +60,14 @@ impl Witness for Http {
             let body = self.asked(asks)?;
             let path = path(namespace, "/batch");
             let response = self.call(self.line(line), "POST", &path, &body).await?;
-            let results = read::<Asked<'_>>(&response)?.results;
+            let results = read::<BatchResponse>(&response)?.results;
             ensure!(
                 results.len() == asks.len(),
                 "{} operations came to {} results",
                 asks.len(),
                 results.len()
             );
-            Ok(asks.iter().zip(results).map(|(ask, item)| item.answer(&ask.action)).collect())
+            Ok(asks.iter().zip(results).map(|(ask, result)| ask.answer(result)).collect())
         }
         .boxed()
     }
@@ -84,8 +83,8 @@ impl Witness for Http {
             let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":"{wait_ms}ms"}}"#);
             let path = path(namespace, "/lease");
             let response = self.call(self.line(line), "POST", &path, &body).await?;
-            let firings = read::<Lease<'_>>(&response)?.firings;
-            firings.into_iter().map(|firing| firing.taken(&self.payload)).collect()
+            let firings = read::<LeaseResponse>(&response)?.firings;
+            firings.into_iter().map(|firing| Taken::new(firing, &self.payload)).collect()
         }
         .boxed()
     }
@@ -100,101 +99,11 @@ impl Witness for Http {
             let path = path(namespace, &format!("/timers/{id}"));
             let response = self.called(self.line(line), "GET", &path, "").await?;
             if response.status == 404 {
-                return Ok(Last { state: EndState::NotFound, due_ms: None, mark: None });
+                return Ok(Last::NOT_FOUND);
             }
             ensure!(response.is_success(), "GET {path} was answered {}", response.status);
-            let timer: Timer<'_> = read(&response)?;
-            let state = EndState::parse(timer.state)
-                .with_context(|| format!("the server answered a state {}", timer.state))?;
-            let mark = timer.payload_text.and_then(|text| mark_of(text.as_bytes(), &self.payload));
-            Ok(Last { state, due_ms: timer.due_at.and_then(time_ms), mark })
+            Last::new(&read::<Timer>(&response)?, &self.payload)
         }
         .boxed()
     }
-}
-
-#[derive(Deserialize)]
-struct Asked<'a> {
-    #[serde(borrow)]
-    results: Vec<Item<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(borrow)]
-    timer: Option<Made<'a>>,
-    outcome: Option<&'a str>,
-    #[serde(default)]
-    attempts: u32,
-    #[serde(default)]
-    maybe_delivered: bool,
-    error: Option<Problem>,
-}
-
-#[derive(Deserialize)]
-struct Made<'a> {
-    due_at: Option<&'a str>,
-    existing: Option<bool>,
-    replaced: Option<bool>,
-}
-
-impl Item<'_> {
-    fn answer(&self, action: &Action) -> Answer {
-        if let Some(problem) = &self.error {
-            return if is_in_doubt(&problem.code) { Answer::InDoubt } else { Answer::Refused };
-        }
-        if self.outcome == Some("cancelled") {
-            let Self { attempts, maybe_delivered, .. } = *self;
-            return Answer::Cancelled { attempts, maybe_delivered };
-        }
-        let Some(timer) = &self.timer else { return Answer::InDoubt };
-        let Some(due_ms) = timer.due_at.and_then(time_ms) else { return Answer::InDoubt };
-        match timer {
-            Made { existing: Some(true), .. } => Answer::Unchanged,
-            Made { replaced: Some(true), .. } => Answer::Replaced { due_ms },
-            Made { .. } if matches!(action, Action::Schedule { .. }) => Answer::Created { due_ms },
-            Made { .. } => Answer::Changed { due_ms },
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Lease<'a> {
-    #[serde(borrow)]
-    firings: Vec<Leased<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Leased<'a> {
-    id: String,
-    token: String,
-    delivery_id: String,
-    occurrence: u32,
-    attempt: u32,
-    due_at: &'a str,
-    leased_until: &'a str,
-    payload_text: Option<&'a str>,
-}
-
-impl Leased<'_> {
-    fn taken(self, filler: &str) -> Result<Taken> {
-        let time = |text| time_ms(text).with_context(|| format!("the server answered {text:?}"));
-        Ok(Taken {
-            due_ms: time(self.due_at)?,
-            leased_until_ms: time(self.leased_until)?,
-            mark: self.payload_text.and_then(|text| mark_of(text.as_bytes(), filler)),
-            id: self.id,
-            token: self.token,
-            delivery_id: self.delivery_id,
-            occurrence: self.occurrence,
-            attempt: self.attempt,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-struct Timer<'a> {
-    state: &'a str,
-    due_at: Option<&'a str>,
-    payload_text: Option<&'a str>,
 }

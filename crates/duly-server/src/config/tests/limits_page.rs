@@ -192,7 +192,10 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
             &api::filter::CANCELS_MAX,
             range(&1, &api::filter::CANCELS_MAX),
         ),
-        fixed("dead letters of a redrive or purge", most(api::dead_letters::DEAD_LETTERS_MAX as u64)),
+        fixed(
+            "dead letters of a redrive or purge",
+            most(api::dead_letters::DEAD_LETTERS_MAX as u64),
+        ),
         set("firings of a lease call", &1, range(&1, &api::lease::LEASE_COUNT_MAX)),
         set(
             "bytes of a lease call",

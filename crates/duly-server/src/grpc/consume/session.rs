@@ -2,16 +2,16 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
+use duly_api::{
+    lease::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
+    v1::{self, consume_response::Kind},
+};
 use duly_core::{
     Invalid, Millis, NamespaceName,
     error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
 use duly_node::{Held, LeaseRequest, Leased};
-use duly_api::{
-    lease::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
-    v1::{self, consume_response::Kind},
-};
 use duly_store::{Error, SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
 use prost::Message;

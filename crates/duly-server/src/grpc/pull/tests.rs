@@ -1,15 +1,44 @@
-//! Lease calls over gRPC on a server whose memory is full.
+//! Lease and settle calls over gRPC in virtual time, and on a server whose memory is full.
 
-use duly_api::v1::{LeaseRequest, LeaseResponse, timers_client::TimersClient};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{BufMut, BytesMut};
+use duly_api::v1::{self, LeaseRequest, LeaseResponse, timers_client::TimersClient};
+use prost::Message;
+use tokio::time::Instant;
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
+use tower::ServiceExt;
 
 use crate::world::{BODIES_BYTES, World};
 
-async fn lease(world: &World) -> Result<Response<LeaseResponse>, Status> {
+fn next(max: u32) -> LeaseRequest {
+    LeaseRequest { max: Some(max), ..LeaseRequest::default() }
+}
+
+async fn lease(world: &World, max: u32) -> Result<Response<LeaseResponse>, Status> {
     let origin = "http://localhost".parse().unwrap();
     let mut client = TimersClient::with_origin(world.direct(), origin);
-    client.lease(LeaseRequest { namespace: "a".into(), max: Some(10), ..Default::default() }).await
+    client.lease(LeaseRequest { namespace: "a".into(), ..next(max) }).await
+}
+
+fn settling(settlements: Vec<v1::Settlement>, lease: Option<LeaseRequest>) -> v1::SettleRequest {
+    v1::SettleRequest { namespace: "a".into(), settlements, lease }
+}
+
+async fn settle(world: &World, request: v1::SettleRequest) -> Result<v1::SettleResponse, Status> {
+    let origin = "http://localhost".parse().unwrap();
+    let mut client = TimersClient::with_origin(world.direct(), origin);
+    Ok(client.settle(request).await?.into_inner())
+}
+
+fn ack(token: &str) -> v1::Settlement {
+    v1::Settlement { token: token.into(), ack: Some(v1::Ack {}), ..v1::Settlement::default() }
+}
+
+fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
+    v1::SettleResult { outcome: Some(outcome.into()), error: None }
 }
 
 #[tokio::test(start_paused = true)]
@@ -18,12 +47,71 @@ async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
     world.due(3).await;
     // What is left is enough for the call.
     let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
-    let refused = lease(&world).await.unwrap_err();
+    let refused = lease(&world, 10).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.get_error_details().retry_info().unwrap().retry_delay.is_some());
     assert_eq!(world.granted(), 0);
     drop(full);
-    let leased = lease(&world).await.unwrap();
+    let leased = lease(&world, 10).await.unwrap();
     assert_eq!((leased.into_inner().firings.len(), world.granted()), (3, 3));
     assert!(world.uses_nothing(), "the answer is with its caller");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_settlements_count_where_firings_find_no_memory() {
+    let world = World::start().await;
+    world.due(3).await;
+    let firing = lease(&world, 1).await.unwrap().into_inner().firings.remove(0);
+    assert_eq!(world.granted(), 1);
+    let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
+    let request = settling(vec![ack(&firing.token)], Some(next(10)));
+    let response = settle(&world, request.clone()).await.unwrap();
+    assert_eq!(response.results, [settled(v1::SettleOutcome::Ok)]);
+    assert_eq!(response.leased, Some(LeaseResponse::default()));
+    assert_eq!(world.granted(), 1);
+    drop(full);
+    let response = settle(&world, request).await.unwrap();
+    assert_eq!(response.results, [settled(v1::SettleOutcome::AlreadySettled)]);
+    assert_eq!((response.leased.unwrap().firings.len(), world.granted()), (2, 3));
+    assert!(world.uses_nothing(), "the answer is with its caller");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_results_are_counted_whether_or_not_firings_follow() {
+    let world = World::start().await;
+    world.due(1).await;
+    // None has a verdict, so each is refused with a text of its own.
+    let settlements = vec![v1::Settlement::default(); 2_000];
+    let bytes = settle(&world, settling(settlements.clone(), None)).await.unwrap().encoded_len();
+    assert!(bytes > 200_000, "{bytes}");
+    for lease in [None, Some(next(1))] {
+        let message = settling(settlements.clone(), lease.clone()).encode_to_vec();
+        let mut body = BytesMut::new();
+        body.put_u8(0);
+        body.put_u32(u32::try_from(message.len()).unwrap());
+        body.put_slice(&message);
+        let request = http::Request::post("http://localhost/duly.v1.Timers/Settle")
+            .header("content-type", "application/grpc")
+            .body(Body::from(body.freeze()))
+            .unwrap();
+        let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
+        assert!(Status::from_header_map(response.headers()).is_none(), "{response:?}");
+        let rest = world.app.budget().take_anyway(BODIES_BYTES - bytes);
+        let is_counted = world.app.budget().take(1).is_err();
+        assert!(is_counted, "{lease:?}: the answer is not with its caller yet");
+        drop((rest, response));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settle_call_waits_for_firings_as_a_lease_does() {
+    let world = World::start().await;
+    let minute = Duration::from_secs(60);
+    let waiting = LeaseRequest { wait: Some(minute.into()), ..next(1) };
+    let began = Instant::now();
+    let response = settle(&world, settling(vec![ack("none")], Some(waiting))).await;
+    assert_eq!(began.elapsed().as_secs(), 60, "{response:?}");
+    let response = response.expect("its time limit leaves room for the wait");
+    assert_eq!(response.results, [settled(v1::SettleOutcome::InvalidToken)]);
+    assert_eq!(response.leased, Some(LeaseResponse::default()));
 }

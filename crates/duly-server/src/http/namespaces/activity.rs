@@ -39,7 +39,7 @@ pub(crate) async fn pause_namespace(
     path = "/v1/namespaces/{namespace}/resume",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = Option<ResumeRequest>, content_type = "application/json"),
+    request_body(content = ResumeRequest, content_type = "application/json"),
     responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace), Refusals)
 )]
 pub(crate) async fn resume_namespace(

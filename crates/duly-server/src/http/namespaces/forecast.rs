@@ -38,7 +38,7 @@ const FIXED_BYTES: usize = 2 * 1024;
     params(
         ("namespace" = String, Path, description = "Name of the namespace"),
         ("bucket" = Option<Duration>, Query, description = "Length of a bucket, 1s to 366d, default 1m"),
-        ("count" = Option<u32>, Query, description = "How many buckets, 1 to 1000, default 60")
+        ("count" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "How many buckets, 1 to 1000, default 60")
     ),
     responses((status = 200, description = "The forecast.", body = NamespaceForecast), Refusals)
 )]

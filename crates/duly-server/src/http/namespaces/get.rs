@@ -38,7 +38,7 @@ pub(crate) async fn get_namespace(
     path = "/v1/namespaces",
     tag = "namespaces",
     params(
-        ("limit" = Option<u32>, Query, description = "Most namespaces of the page, 1 to 1000, default 100"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most namespaces of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before")
     ),
     responses((status = 200, description = "A page.", body = ListNamespacesResponse), Refusals)

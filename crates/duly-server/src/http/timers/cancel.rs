@@ -21,7 +21,7 @@ use crate::{
     params(
         ("namespace" = String, Path, description = "Name of the namespace"),
         ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)"),
-        ("if_revision" = Option<u32>, Query, description = "Only if it has this revision")
+        ("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")
     ),
     responses((status = 200, description = "It is cancelled.", body = CancelResponse), Refusals)
 )]

@@ -4,9 +4,7 @@ use axum::{extract::State, response::Response};
 use duly_api::Timer;
 use duly_store::{Answer, Command, Operation};
 
-use crate::{
-    http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked},
-};
+use crate::http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked};
 
 /// Make a timer due now, or its next attempt.
 #[utoipa::path(

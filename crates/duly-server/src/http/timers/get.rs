@@ -4,8 +4,8 @@ use axum::{extract::State, response::Response};
 use duly_api::{Timer, timer::Mark};
 use http::StatusCode;
 
-use crate::{
-    http::{App, Problem, answer, body::aside, path::OfTimer, problem::Refusals, reading::Read},
+use crate::http::{
+    App, Problem, answer, body::aside, path::OfTimer, problem::Refusals, reading::Read,
 };
 
 /// One timer, its tombstone, or its latest dead letter.

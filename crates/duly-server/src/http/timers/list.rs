@@ -4,7 +4,8 @@ mod stream;
 
 use axum::{extract::State, response::Response};
 use duly_api::{
-    ListResponse, Time, Timer, View, Words as _, number::within,
+    ListResponse, Time, Timer, View, Words as _,
+    number::within,
     timer::{Mark, PAGE_DEFAULT},
 };
 use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
@@ -14,17 +15,15 @@ use duly_store::{
 };
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
-use crate::{
-    http::{
-        App, Problem,
-        body::{NDJSON, aside},
-        cursor::{Cursor, Filter},
-        path::InNamespace,
-        problem::Refusals,
-        query::Query,
-        reading::Read,
-        text::Text,
-    },
+use crate::http::{
+    App, Problem,
+    body::{NDJSON, aside},
+    cursor::{Cursor, Filter},
+    path::InNamespace,
+    problem::Refusals,
+    query::Query,
+    reading::Read,
+    text::Text,
 };
 
 /// Timers in (due time, id) order.
@@ -39,13 +38,13 @@ use crate::{
     tag = "timers",
     params(
         ("namespace" = String, Path, description = "Name of the namespace"),
-        ("state" = Option<String>, Query, description = "`pending` (default), or one state"),
-        ("due_from" = Option<String>, Query, description = "Due at or after this"),
-        ("due_to" = Option<String>, Query, description = "Due before this"),
+        ("state" = Option<String>, Query, pattern = "^(pending|scheduled|due|in_flight|retrying|finished|dead|cancelled)$", description = "`pending` (default), or one state"),
+        ("due_from" = Option<Time>, Query, description = "Due at or after this"),
+        ("due_to" = Option<Time>, Query, description = "Due before this"),
         ("id_prefix" = Option<String>, Query, description = "Id begins with this"),
         ("tag" = Option<String>, Query, description = "Has this tag"),
         ("view" = Option<View>, Query, description = "`full` (default), or `summary`: without payload, headers and history"),
-        ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 100"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most timers of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same filters")
     ),
     responses(

@@ -8,9 +8,7 @@ use duly_api::{
 };
 use duly_store::{Answer, Command, Operation};
 
-use crate::{
-    http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals, refused::Asked},
-};
+use crate::http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals, refused::Asked};
 
 /// Change a pending timer: absent keeps, `null` resets, a value replaces whole.
 #[utoipa::path(
@@ -29,8 +27,8 @@ pub(crate) async fn reschedule_timer(
     timer: OfTimer,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let (change, mut share) =
-        body.read_held(|text| {
+    let (change, mut share) = body
+        .read_held(|text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             Ok(change.check(Source::Json, IdIn::Path)?)
         })

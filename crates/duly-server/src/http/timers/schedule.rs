@@ -5,11 +5,9 @@ use duly_api::{Schedule, Source, Timer, json, timer::Mark};
 use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
-use crate::{
-    http::{
-        App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
-        trace,
-    },
+use crate::http::{
+    App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
+    trace,
 };
 
 /// Schedule a timer.

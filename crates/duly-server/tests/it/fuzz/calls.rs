@@ -199,7 +199,8 @@ fn lists(given: &Given) -> Vec<Call> {
     vec![
         asking(list.clone(), filters),
         asking(list.clone(), &going_on),
-        Call { accept: Some(NDJSON), ..asking(list, filters) },
+        Call { accept: Some(NDJSON), ..asking(list.clone(), filters) },
+        asking(list, "view=summary"),
         asking(export.clone(), "state=dead&limit=1"),
         asking(export, &format!("limit=1&cursor={}", given.export_cursor)),
         call("POST", import, Sent::Document(json!({"timers": moved}))),

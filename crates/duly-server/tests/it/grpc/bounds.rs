@@ -20,8 +20,8 @@ async fn p10_a_message_has_the_limit_of_a_body() {
     let server = Server::with(&[("DULY_SERVER__BODY_BYTES_MAX", "100KiB")]).await;
     let mut raw = Raw::connect(&server).await;
     let large = |bytes| {
-        let payload = Some(Bytes::from(vec![b'x'; bytes]));
-        let request = scheduling(v1::Schedule { payload, ..named("t") });
+        let payload_base64 = Some(Bytes::from(vec![b'x'; bytes]));
+        let request = scheduling(v1::Schedule { payload_base64, ..named("t") });
         framed(&request.encode_to_vec())
     };
     let path = "/duly.v1.Timers/Schedule";
@@ -62,8 +62,9 @@ async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
     let payload: &'static [u8] = vec![b'x'; 100_000].leak();
     for _ in 0..3 {
         let operations = (0..9).map(|_| {
-            let schedule = v1::Schedule { id: None, payload: Some(payload.into()), ..named("t") };
-            v1::Operation { operation: Some(v1::operation::Operation::Schedule(schedule)) }
+            let payload_base64 = Some(payload.into());
+            let schedule = v1::Schedule { id: None, payload_base64, ..named("t") };
+            v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
         });
         let operations = operations.collect();
         let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };
@@ -92,8 +93,8 @@ async fn p10_changes_whose_answers_have_no_room_are_not_made() {
         ("DULY_SERVER__REQUEST_TIMEOUT", "10m"),
     ];
     let server = Server::with(&settings).await;
-    let payload = Some(Bytes::from(vec![b'x'; 200_000]));
-    server.schedule(v1::Schedule { payload, ..named("t") }).await;
+    let payload_base64 = Some(Bytes::from(vec![b'x'; 200_000]));
+    server.schedule(v1::Schedule { payload_base64, ..named("t") }).await;
     // Small calls with large answers, which their caller lets not come.
     let mut closed = Raw::with_window(&server, 0).await;
     let mut answers = Vec::new();

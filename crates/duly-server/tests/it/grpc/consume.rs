@@ -1,12 +1,12 @@
 //! The stream of a consumer: credits, verdicts, and claims that come back.
 
-use duly_api::v1::{self, consume_response::Kind, settle_result, timers_client::TimersClient};
+use duly_api::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
 use tonic::{Code, Streaming, transport::Endpoint};
 use tonic_types::StatusExt;
 
-use super::server::{NAMESPACE, Server, ack, after, lasting, soon};
+use super::server::{NAMESPACE, Server, ack, after, lasting, settled, soon};
 
 /// A consumer.
 struct Consumer {
@@ -57,8 +57,9 @@ impl Consumer {
 
     async fn settled(&mut self) -> Vec<v1::SettleOutcome> {
         let Kind::Settled(settled) = self.hear().await else { panic!("no results") };
-        let outcome = |result: v1::SettleResult| match result.result {
-            Some(settle_result::Result::Outcome(number)) => number.try_into().unwrap(),
+        assert_eq!(settled.leased, None, "a stream leases by credits");
+        let outcome = |result: v1::SettleResult| match result {
+            v1::SettleResult { outcome: Some(number), error: None } => number.try_into().unwrap(),
             other => panic!("{other:?}"),
         };
         settled.results.into_iter().map(outcome).collect()
@@ -86,7 +87,7 @@ async fn no_more_firings_come_than_there_are_credits() {
     rest.sort_by(|a, b| a.id.cmp(&b.id));
     let ids: Vec<_> = rest.iter().map(|firing| firing.id.as_str()).collect();
     assert_eq!(ids, ["00000", "00001", "00002", "00003", "00004"]);
-    assert_eq!(rest[0].payload.as_deref(), Some(&b"x"[..]));
+    assert_eq!(rest[0].payload_base64.as_deref(), Some(&b"x"[..]));
 }
 
 #[tokio::test]
@@ -98,9 +99,9 @@ async fn a_firing_comes_when_it_is_due() {
     server.schedule(v1::Schedule { id: Some("later".into()), ..after(50) }).await;
     let firing = consumer.firings(1).await.remove(0);
     assert_eq!(firing.id, "later");
-    let retry = v1::RetryVerdict { after: Some(lasting(1)), reason: Some("busy".into()) };
-    let verdict = Some(v1::settlement::Verdict::Retry(retry));
-    consumer.say(0, vec![v1::Settlement { token: firing.token, verdict }]).await;
+    let retry = Some(v1::RetryVerdict { after: Some(lasting(1)), reason: Some("busy".into()) });
+    let settlement = v1::Settlement { token: firing.token, retry, ..v1::Settlement::default() };
+    consumer.say(0, vec![settlement]).await;
     let mut again = None;
     for _ in 0..2 {
         match consumer.hear().await {
@@ -244,13 +245,15 @@ async fn an_item_that_is_wrong_refuses_only_itself() {
     server.due(1, b"").await;
     let mut consumer = Consumer::open(&server, opening(1)).await;
     let firings = consumer.firings(1).await;
-    let none = v1::Settlement { token: firings[0].token.clone(), verdict: None };
+    let none = v1::Settlement { token: firings[0].token.clone(), ..v1::Settlement::default() };
     consumer.say(0, vec![none, ack("no token"), ack(&firings[0].token)]).await;
-    let Kind::Settled(settled) = consumer.hear().await else { panic!("no results") };
-    let results: Vec<_> = settled.results.into_iter().map(|it| it.result.unwrap()).collect();
-    let outcome = |it: v1::SettleOutcome| settle_result::Result::Outcome(it.into());
-    assert!(matches!(&results[0], settle_result::Result::Error(problem)
+    let Kind::Settled(v1::SettleResponse { results, .. }) = consumer.hear().await else {
+        panic!("no results")
+    };
+    assert_eq!(results.len(), 3);
+    assert_eq!(results[0].outcome, None);
+    assert!(matches!(&results[0].error, Some(problem)
         if problem.field.as_deref() == Some("settlements[0]")));
-    assert_eq!(results[1], outcome(v1::SettleOutcome::InvalidToken));
-    assert_eq!(results[2], outcome(v1::SettleOutcome::Ok));
+    assert_eq!(results[1], settled(v1::SettleOutcome::InvalidToken));
+    assert_eq!(results[2], settled(v1::SettleOutcome::Ok));
 }

@@ -1,22 +1,18 @@
 //! Many timers at once: cancelling by filter, and what becomes of dead letters.
 
-use duly_api::v1::{
-    self, cancel_many_request::Which as Fitting, purge_request::Which as Dropped,
-    redrive_request::Which as Again,
-};
+use duly_api::v1;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-use super::server::{NAMESPACE, Server, lasting, named};
+use super::server::{NAMESPACE, Server, after, at, lasting, named, settled, settling};
 
-fn cancel(which: Option<Fitting>) -> v1::CancelManyRequest {
+fn cancel(filter: Option<v1::CancelFilter>, all: Option<bool>) -> v1::CancelManyRequest {
     let namespace = NAMESPACE.into();
-    v1::CancelManyRequest { namespace, which, ..v1::CancelManyRequest::default() }
+    v1::CancelManyRequest { namespace, filter, all, ..v1::CancelManyRequest::default() }
 }
 
-fn tagged(tag: &str) -> Option<Fitting> {
-    let filter = v1::CancelFilter { tag: Some(tag.into()), ..v1::CancelFilter::default() };
-    Some(Fitting::Filter(filter))
+fn tagged(tag: &str) -> Option<v1::CancelFilter> {
+    Some(v1::CancelFilter { tag: Some(tag.into()), ..v1::CancelFilter::default() })
 }
 
 fn names(names: &[&str]) -> v1::DeadLetterNames {
@@ -26,13 +22,12 @@ fn names(names: &[&str]) -> v1::DeadLetterNames {
 /// Makes dead letters of timers with these ids, one after the other.
 async fn dead_letters(server: &Server, ids: &[&str]) {
     for id in ids {
-        server.schedule(v1::Schedule { id: Some((*id).into()), ..super::server::after(0) }).await;
+        server.schedule(v1::Schedule { id: Some((*id).into()), ..after(0) }).await;
         let token = server.lease(1).await.remove(0).token;
-        let dead = v1::DeadVerdict { reason: "no".into() };
-        let verdict = Some(v1::settlement::Verdict::Dead(dead));
-        let settlements = vec![v1::Settlement { token, verdict }];
-        let request = v1::SettleRequest { namespace: NAMESPACE.into(), settlements };
-        server.timers().settle(request).await.unwrap();
+        let dead = Some(v1::DeadVerdict { reason: "no".into() });
+        let request = settling(vec![v1::Settlement { token, dead, ..Default::default() }]);
+        let results = server.timers().settle(request).await.unwrap().into_inner().results;
+        assert_eq!(results, [settled(v1::SettleOutcome::Ok)]);
     }
 }
 
@@ -43,11 +38,13 @@ async fn timers_are_cancelled_by_filter_in_shares_and_never_by_mistake() {
         server.schedule(v1::Schedule { tags: vec![tag.into()], ..named(id) }).await;
     }
     let mut timers = server.timers();
-    let counted = v1::CancelManyRequest { dry_run: true, ..cancel(tagged("red")) };
+    let red = || cancel(tagged("red"), None);
+    let counted = v1::CancelManyRequest { dry_run: Some(true), ..red() };
     let counted = timers.cancel_many(counted).await.unwrap().into_inner();
-    assert_eq!((counted.cancelled, counted.cursor), (3, None));
-    let share = v1::CancelManyRequest { limit: Some(2), ..cancel(tagged("red")) };
+    assert_eq!((counted.cancelled, counted.cursor, counted.dry_run), (3, None, true));
+    let share = v1::CancelManyRequest { limit: Some(2), dry_run: Some(false), ..red() };
     let first = timers.cancel_many(share.clone()).await.unwrap().into_inner();
+    assert!(!first.dry_run);
     assert_eq!((first.cancelled, first.skipped, first.maybe_delivered), (2, 0, 0));
     let rest = v1::CancelManyRequest { cursor: first.cursor.clone(), ..share };
     assert!(first.cursor.is_some(), "there is one more");
@@ -55,25 +52,24 @@ async fn timers_are_cancelled_by_filter_in_shares_and_never_by_mistake() {
     assert_eq!((rest.cancelled, rest.cursor), (1, None));
     assert_eq!(server.http("GET", "timers/b", "").await["state"], "scheduled");
 
-    let state = |state: v1::State| {
-        Some(Fitting::Filter(v1::CancelFilter { state: state.into(), ..Default::default() }))
-    };
-    for (which, field) in [
-        (None, "filter"),
-        (Some(Fitting::All(false)), "filter"),
-        (Some(Fitting::Filter(v1::CancelFilter::default())), "filter"),
-        (tagged(""), "filter.tag"),
-        (state(v1::State::InFlight), "filter.state"),
+    let state =
+        |state: v1::State| Some(v1::CancelFilter { state: state.into(), ..Default::default() });
+    for (filter, all, field) in [
+        (None, None, "filter"),
+        (None, Some(false), "filter"),
+        (Some(v1::CancelFilter::default()), None, "filter"),
+        (tagged(""), None, "filter.tag"),
+        (state(v1::State::InFlight), None, "filter.state"),
     ] {
-        let refused = timers.cancel_many(cancel(which)).await.unwrap_err();
+        let refused = timers.cancel_many(cancel(filter, all)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
         let details = refused.get_error_details();
         let named = &details.bad_request().unwrap().field_violations[0].field;
         assert_eq!(named, field);
     }
-    let all = timers.cancel_many(cancel(Some(Fitting::All(true)))).await.unwrap().into_inner();
+    let all = timers.cancel_many(cancel(None, Some(true))).await.unwrap().into_inner();
     assert_eq!(all.cancelled, 1);
-    let elsewhere = v1::CancelManyRequest { namespace: "none".into(), ..cancel(tagged("red")) };
+    let elsewhere = v1::CancelManyRequest { namespace: "none".into(), ..red() };
     assert_eq!(timers.cancel_many(elsewhere).await.unwrap_err().code(), Code::NotFound);
 }
 
@@ -82,14 +78,15 @@ async fn dead_letters_are_redriven_and_purged_by_name_and_all_together() {
     let server = Server::start().await;
     dead_letters(&server, &["a", "b", "c", "d"]).await;
     let mut timers = server.timers();
-    let redrive = |which| v1::RedriveRequest {
+    let redrive = |ids, all| v1::RedriveRequest {
         namespace: NAMESPACE.into(),
-        which,
+        ids,
+        all,
         delay: Some(lasting(3_600_000)),
         per_second: Some(0.5),
         ..v1::RedriveRequest::default()
     };
-    let asked = redrive(Some(Again::Ids(names(&["none", "a", ".."]))));
+    let asked = redrive(Some(names(&["none", "a", ".."])), None);
     let done = timers.redrive(asked).await.unwrap().into_inner();
     assert_eq!((done.redriven, done.cursor), (1, None));
     let errors: Vec<_> = done.errors.into_iter().map(|it| (it.index, it.error.unwrap())).collect();
@@ -97,24 +94,29 @@ async fn dead_letters_are_redriven_and_purged_by_name_and_all_together() {
     assert_eq!((errors[1].0, errors[1].1.field.as_deref()), (2, Some("ids[2]")));
     let letter = server.http("GET", "timers/b", "").await;
     let delivery_id = letter["delivery_id"].as_str().unwrap();
-    let purge = |which| v1::PurgeRequest { namespace: NAMESPACE.into(), which, cursor: None };
-    let dropped = purge(Some(Dropped::DeliveryIds(names(&[delivery_id]))));
+    let purge = |delivery_ids, all| v1::PurgeRequest {
+        namespace: NAMESPACE.into(),
+        delivery_ids,
+        all,
+        ..v1::PurgeRequest::default()
+    };
+    let dropped = purge(Some(names(&[delivery_id])), None);
     let done = timers.purge(dropped).await.unwrap().into_inner();
     assert_eq!((done.purged, done.errors.len()), (1, 0));
-    let done = timers.redrive(redrive(Some(Again::All(true)))).await.unwrap().into_inner();
+    let done = timers.redrive(redrive(None, Some(true))).await.unwrap().into_inner();
     assert_eq!((done.redriven, done.cursor), (2, None));
     let due = |letter: &serde_json::Value| letter["next_attempt_at"].as_str().unwrap().to_owned();
     let (c, d) =
         (server.http("GET", "timers/c", "").await, server.http("GET", "timers/d", "").await);
     assert_ne!(due(&c), due(&d), "one every two seconds");
     dead_letters(&server, &["e"]).await;
-    let done = timers.purge(purge(Some(Dropped::All(true)))).await.unwrap().into_inner();
+    let done = timers.purge(purge(None, Some(true))).await.unwrap().into_inner();
     assert_eq!(done.purged, 1);
-    for which in [None, Some(Again::All(false))] {
-        let refused = timers.redrive(redrive(which)).await.unwrap_err();
+    for all in [None, Some(false)] {
+        let refused = timers.redrive(redrive(None, all)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
     }
-    let refused = timers.purge(purge(None)).await.unwrap_err();
+    let refused = timers.purge(purge(None, None)).await.unwrap_err();
     assert!(refused.message().contains("delivery_ids"), "{refused:?}");
 }
 
@@ -137,7 +139,7 @@ async fn what_is_overdue_becomes_dead_letters() {
     assert!(done.due_by.is_some());
     assert_eq!(server.http("GET", "timers/00001", "").await["dead_reason"], "overdue");
     assert_eq!(server.http("GET", "timers/later", "").await["state"], "scheduled");
-    let future = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
+    let future = at(4_000_000_000, 0);
     let refused = timers.dead_letter_overdue(ask(Some(future))).await.unwrap_err();
     assert!(refused.message().contains("not in the future"), "{refused:?}");
 }

@@ -16,7 +16,13 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
         signing_secrets: Some(v1::SigningSecrets {
             secrets: vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into()],
         }),
-        limits: Some(v1::Limits { max_pending: Some(9), ..v1::Limits::default() }),
+        limits: Some(v1::Limits {
+            lane: Some(v1::LaneLimits { max_in_flight: Some(7), ..v1::LaneLimits::default() }),
+            namespace: Some(v1::NamespaceLimits {
+                max_pending: Some(9),
+                ..v1::NamespaceLimits::default()
+            }),
+        }),
         ..v1::NamespaceSettings::default()
     };
     let request = v1::PutNamespaceRequest { namespace: name(), settings: Some(settings) };
@@ -25,7 +31,10 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
     let made = made.namespace.unwrap();
     assert_eq!((made.weight, made.lease), (3, Some(lasting(5_000))));
     assert_eq!(made.signing_secret_fingerprints.len(), 1);
-    assert_eq!(made.limits.unwrap().max_pending, Some(9));
+    let limits = made.limits.unwrap();
+    assert_eq!(limits.namespace.unwrap().max_pending, Some(9));
+    let lane = limits.lane.unwrap();
+    assert_eq!((lane.max_in_flight, lane.deliver_per_second), (Some(7), None));
 
     let request = v1::PatchNamespaceRequest {
         namespace: name(),
@@ -36,7 +45,8 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
         reset: vec![v1::NamespaceField::Weight.into()],
     };
     let patched = namespaces.patch(request).await.unwrap().into_inner();
-    assert_eq!((patched.weight, patched.retention), (1, Some(lasting(60_000))));
+    assert_eq!(patched.weight, 1);
+    assert_eq!(patched.retention, Some(lasting(60_000)));
     assert_eq!(patched.lease, Some(lasting(5_000)));
     let got = namespaces.get(v1::GetNamespaceRequest { namespace: name() }).await;
     assert_eq!(got.unwrap().into_inner(), patched);
@@ -78,6 +88,18 @@ async fn a_setting_that_is_not_allowed_is_named_with_its_path() {
         change(&mut settings);
         settings
     };
+    let of_limits =
+        |limits| v1::NamespaceSettings { limits: Some(limits), ..v1::NamespaceSettings::default() };
+    let of_lane = |change: fn(&mut v1::LaneLimits)| {
+        let mut lane = v1::LaneLimits::default();
+        change(&mut lane);
+        of_limits(v1::Limits { lane: Some(lane), namespace: None })
+    };
+    let of_whole = |change: fn(&mut v1::NamespaceLimits)| {
+        let mut namespace = v1::NamespaceLimits::default();
+        change(&mut namespace);
+        of_limits(v1::Limits { lane: None, namespace: Some(namespace) })
+    };
     let put = v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: None };
     namespaces.put(put.clone()).await.unwrap();
     for (settings, field) in [
@@ -89,12 +111,21 @@ async fn a_setting_that_is_not_allowed_is_named_with_its_path() {
             "settings.retry.max_attempts",
         ),
         (of(|it| it.fallback = Some(v1::Fallback::default())), "settings.fallback.destination"),
+        (of_lane(|it| it.max_in_flight = Some(0)), "settings.limits.lane.max_in_flight"),
+        (of_lane(|it| it.deliver_per_second = Some(0)), "settings.limits.lane.deliver_per_second"),
         (
-            of(|it| {
-                it.limits = Some(v1::Limits { max_in_flight: Some(0), ..Default::default() });
-            }),
-            "settings.limits.max_in_flight",
+            of_whole(|it| it.schedule_per_second = Some(0)),
+            "settings.limits.namespace.schedule_per_second",
         ),
+        (
+            of_whole(|it| it.max_payload_bytes = Some(1 << 30)),
+            "settings.limits.namespace.max_payload_bytes",
+        ),
+        (
+            of_whole(|it| it.max_delay = Some(lasting(-1_000))),
+            "settings.limits.namespace.max_delay",
+        ),
+        (of_whole(|it| it.max_dead = Some(0)), "settings.limits.namespace.max_dead"),
     ] {
         let request = v1::PutNamespaceRequest { settings: Some(settings.clone()), ..put.clone() };
         let put = namespaces.put(request).await.unwrap_err();

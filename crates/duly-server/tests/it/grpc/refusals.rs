@@ -6,7 +6,7 @@ use duly_api::v1;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::server::{NAMESPACE, Server, after, lasting, named, scheduling};
+use super::server::{NAMESPACE, Server, after, at, lasting, named, scheduling, settled, settling};
 
 /// What a status says.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,14 +53,15 @@ fn schedule_of(change: impl FnOnce(&mut v1::Schedule)) -> v1::ScheduleRequest {
 async fn a_value_that_is_not_allowed_is_named_with_its_path() {
     let server = Server::start().await;
     let mut timers = server.timers();
-    let at =
-        |seconds, nanos| Some(v1::schedule::When::DueAt(prost_types::Timestamp { seconds, nanos }));
+    let due_at =
+        |seconds, nanos| schedule_of(|s| (s.due_at, s.delay) = (Some(at(seconds, nanos)), None));
     let webhook = |url: &str, timeout_ms| v1::Destination {
-        kind: Some(v1::destination::Kind::Http(v1::HttpDestination {
+        pull: None,
+        http: Some(v1::HttpDestination {
             url: url.into(),
             timeout: Some(lasting(timeout_ms)),
             ..v1::HttpDestination::default()
-        })),
+        }),
     };
     let header = |name: &str| v1::Header { name: name.into(), value: "x".into() };
     let table: Vec<(v1::ScheduleRequest, &str)> = vec![
@@ -68,28 +69,18 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         (v1::ScheduleRequest { namespace: "a b".into(), ..scheduling(named("t")) }, "namespace"),
         (v1::ScheduleRequest { namespace: String::new(), ..scheduling(named("t")) }, "namespace"),
         (schedule_of(|s| s.id = Some("..".into())), "schedule.id"),
-        (schedule_of(|s| s.when = None), "schedule.due_at"),
-        (schedule_of(|s| s.when = at(-1, 0)), "schedule.due_at"),
-        (schedule_of(|s| s.when = at(7_258_118_400, 1)), "schedule.due_at"),
-        (schedule_of(|s| s.when = at(1, 1_000_000_000)), "schedule.due_at.nanos"),
-        (schedule_of(|s| s.when = Some(v1::schedule::When::Delay(lasting(-1)))), "schedule.delay"),
-        (
-            schedule_of(|s| {
-                s.payload = Some((&b"\xff"[..]).into());
-                s.payload_form = v1::PayloadForm::Text.into();
-            }),
-            "schedule.payload",
-        ),
-        (
-            schedule_of(|s| {
-                s.payload = Some((&b"{"[..]).into());
-                s.payload_form = v1::PayloadForm::Json.into();
-            }),
-            "schedule.payload",
-        ),
-        (schedule_of(|s| s.payload_form = 99), "schedule.payload_form"),
+        (schedule_of(|s| s.delay = None), "schedule.due_at"),
+        (due_at(-1, 0), "schedule.due_at"),
+        (due_at(7_258_118_400, 1), "schedule.due_at"),
+        (due_at(1, 1_000_000_000), "schedule.due_at.nanos"),
+        (schedule_of(|s| s.delay = Some(lasting(-1))), "schedule.delay"),
+        (schedule_of(|s| s.payload_text = Some((&b"\xff"[..]).into())), "schedule.payload_text"),
+        (schedule_of(|s| s.payload = Some((&b"{"[..]).into())), "schedule.payload"),
+        (schedule_of(|s| s.payload = Some((&b"\"\xff\""[..]).into())), "schedule.payload"),
         (schedule_of(|s| s.if_exists = -1), "schedule.if_exists"),
+        (schedule_of(|s| s.if_exists = 99), "schedule.if_exists"),
         (schedule_of(|s| s.headers = vec![header("Host")]), "schedule.headers.Host"),
+        (schedule_of(|s| s.headers = vec![header("a"), header("a")]), "schedule.headers"),
         (schedule_of(|s| s.tags = vec!["x".into(); 17]), "schedule.tags"),
         (schedule_of(|s| s.slot_key = Some(String::new())), "schedule.slot_key"),
         (schedule_of(|s| s.destination = Some(v1::Destination::default())), "schedule.destination"),
@@ -119,6 +110,7 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         (v1::ListRequest { limit: Some(1_001), ..list.clone() }, "limit"),
         (v1::ListRequest { cursor: Some("x".into()), ..list.clone() }, "cursor"),
         (v1::ListRequest { state: 77, ..list.clone() }, "state"),
+        (v1::ListRequest { view: 99, ..list.clone() }, "view"),
     ] {
         let refused = timers.list(request).await.unwrap_err();
         check(&refused, Code::InvalidArgument, "INVALID_ARGUMENT", Some(field));
@@ -144,11 +136,20 @@ async fn a_change_must_change_something_and_may_not_contradict_itself() {
     server.schedule(named("t")).await;
     let change = v1::Reschedule { id: "t".into(), ..v1::Reschedule::default() };
     let tags = Some(v1::TagList { tags: vec!["x".into()] });
+    let payload_text = Some("x".into());
     let reset = |field: v1::TimerField| vec![field.into()];
     for (change, field) in [
         (change.clone(), "reschedule"),
         (
             v1::Reschedule { tags, reset: reset(v1::TimerField::Tags), ..change.clone() },
+            "reschedule.reset[0]",
+        ),
+        (
+            v1::Reschedule {
+                payload_text,
+                reset: reset(v1::TimerField::Payload),
+                ..change.clone()
+            },
             "reschedule.reset[0]",
         ),
         (
@@ -194,10 +195,10 @@ async fn a_state_that_does_not_allow_it_is_a_code_of_its_own() {
     check(&refused, Code::FailedPrecondition, "IN_FLIGHT", None);
     let told = refused.get_error_details().error_info().unwrap().metadata.clone();
     assert_eq!((&told["outcome"][..], &told["attempts"][..]), ("in_flight", "1"));
-    let verdict = v1::settlement::Verdict::Dead(v1::DeadVerdict { reason: "broken".into() });
-    let settlement = v1::Settlement { token: firing.token, verdict: Some(verdict) };
-    let request = v1::SettleRequest { namespace: NAMESPACE.into(), settlements: vec![settlement] };
-    timers.settle(request).await.unwrap();
+    let dead = Some(v1::DeadVerdict { reason: "broken".into() });
+    let settlement = v1::Settlement { token: firing.token, dead, ..v1::Settlement::default() };
+    let results = timers.settle(settling(vec![settlement])).await.unwrap().into_inner().results;
+    assert_eq!(results, [settled(v1::SettleOutcome::Ok)]);
     let refused = timers.cancel(cancel("f", None)).await.unwrap_err();
     check(&refused, Code::FailedPrecondition, "DEAD", None);
     let request = v1::DeleteNamespaceRequest { namespace: NAMESPACE.into(), force: false };
@@ -210,15 +211,18 @@ async fn a_limit_that_time_lifts_says_when_to_come_again() {
     let server = Server::start().await;
     let settings = v1::NamespaceSettings {
         limits: Some(v1::Limits {
-            schedule_per_second: Some(1),
-            max_payload_bytes: Some(3),
-            ..v1::Limits::default()
+            lane: None,
+            namespace: Some(v1::NamespaceLimits {
+                schedule_per_second: Some(1),
+                max_payload_bytes: Some(3),
+                ..v1::NamespaceLimits::default()
+            }),
         }),
         ..v1::NamespaceSettings::default()
     };
     let request = v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: Some(settings) };
     assert!(server.namespaces().put(request).await.unwrap().into_inner().created);
-    let large = v1::Schedule { payload: Some("1234".into()), ..named("large") };
+    let large = v1::Schedule { payload_base64: Some("1234".into()), ..named("large") };
     let refused = server.timers().schedule(scheduling(large)).await.unwrap_err();
     let field = Some("schedule.payload");
     check(&refused, Code::InvalidArgument, "PAYLOAD_TOO_LARGE", field);
@@ -247,11 +251,10 @@ async fn p10_ten_thousand_items_fit_and_one_more_does_not() {
     assert_eq!(firings.len(), 10_000);
     let mut settlements: Vec<_> =
         firings.iter().map(|firing| super::server::ack(&firing.token)).collect();
-    let settle = |settlements| v1::SettleRequest { namespace: NAMESPACE.into(), settlements };
-    let settled = timers.settle(settle(settlements.clone())).await.unwrap().into_inner();
-    assert_eq!(settled.results.len(), 10_000);
+    let response = timers.settle(settling(settlements.clone())).await.unwrap().into_inner();
+    assert_eq!(response.results.len(), 10_000);
     settlements.push(super::server::ack("x"));
-    let refused = timers.settle(settle(settlements)).await.unwrap_err();
+    let refused = timers.settle(settling(settlements)).await.unwrap_err();
     check(&refused, Code::InvalidArgument, "REQUEST_TOO_LARGE", Some("settlements"));
     let operations = vec![v1::Operation::default(); 10_001];
     let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };

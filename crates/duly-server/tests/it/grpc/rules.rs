@@ -1,7 +1,7 @@
 //! Rules of receivers and payloads that hold over gRPC as they do over HTTP.
 
 use bytes::Bytes;
-use duly_api::v1::{self, operation::Operation, operation_result::Result as Kind};
+use duly_api::v1;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -19,7 +19,7 @@ fn at_fault(refused: &Status) -> (String, String) {
 fn webhook(host: &str) -> Option<v1::Destination> {
     let url = format!("http://{host}/hook");
     let http = v1::HttpDestination { url, ..v1::HttpDestination::default() };
-    Some(v1::Destination { kind: Some(v1::destination::Kind::Http(http)) })
+    Some(v1::Destination { http: Some(http), pull: None })
 }
 
 fn change_of(change: v1::Reschedule) -> v1::RescheduleRequest {
@@ -28,16 +28,22 @@ fn change_of(change: v1::Reschedule) -> v1::RescheduleRequest {
 }
 
 /// The fields at fault of a batch's results; nothing for what was taken.
-async fn batch(server: &Server, operations: Vec<Operation>) -> Vec<Option<String>> {
-    let operations = operations.into_iter().map(|it| v1::Operation { operation: Some(it) });
-    let request =
-        v1::BatchRequest { namespace: NAMESPACE.into(), operations: operations.collect() };
+async fn batch(server: &Server, operations: Vec<v1::Operation>) -> Vec<Option<String>> {
+    let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };
     let results = server.timers().batch(request).await.unwrap().into_inner().results;
-    let field = |result: v1::OperationResult| match result.result.unwrap() {
-        Kind::Error(problem) => Some(problem.field.unwrap()),
-        _ => None,
+    let field = |result: v1::OperationResult| {
+        assert!(result.timer.is_some() != result.error.is_some(), "{result:?}");
+        result.error.map(|problem| problem.field.unwrap())
     };
     results.into_iter().map(field).collect()
+}
+
+fn scheduled(schedule: v1::Schedule) -> v1::Operation {
+    v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
+}
+
+fn rescheduled(reschedule: v1::Reschedule) -> v1::Operation {
+    v1::Operation { reschedule: Some(reschedule), ..v1::Operation::default() }
 }
 
 #[tokio::test]
@@ -59,10 +65,10 @@ async fn a_receiver_at_a_refused_address_is_refused_when_it_is_named() {
     let fields = batch(
         &server,
         vec![
-            Operation::Schedule(schedule("u", inside())),
-            Operation::Schedule(schedule("v", outside())),
-            Operation::Reschedule(change(inside())),
-            Operation::Reschedule(change(outside())),
+            scheduled(schedule("u", inside())),
+            scheduled(schedule("v", outside())),
+            rescheduled(change(inside())),
+            rescheduled(change(outside())),
         ],
     );
     let at = |field: &str| Some(field.to_owned());
@@ -106,30 +112,26 @@ fn nested(levels: usize) -> Option<Bytes> {
 async fn p10_a_json_payload_is_nested_so_deep_and_no_deeper() {
     let server = Server::start().await;
     server.schedule(named("t")).await;
-    let json = i32::from(v1::PayloadForm::Json);
-    let text = i32::from(v1::PayloadForm::Text);
-    let schedule = |id: &str, levels, payload_form| {
+    let schedule = |id: &str, levels| v1::Schedule { payload: nested(levels), ..named(id) };
+    let change = |levels| {
         let payload = nested(levels);
-        v1::Schedule { payload, payload_form, ..named(id) }
+        v1::Reschedule { id: "t".into(), payload, ..v1::Reschedule::default() }
     };
-    let change = |levels, payload_form| {
-        let payload = nested(levels);
-        v1::Reschedule { id: "t".into(), payload, payload_form, ..v1::Reschedule::default() }
-    };
-    let refused = server.timers().schedule(scheduling(schedule("s", 65, json))).await.unwrap_err();
+    let refused = server.timers().schedule(scheduling(schedule("s", 65))).await.unwrap_err();
     let (field, message) = at_fault(&refused);
     assert_eq!(field, "schedule.payload");
-    assert!(message.contains("65 levels") && message.contains("payload_form"), "{message}");
-    let refused = server.timers().reschedule(change_of(change(65, json))).await.unwrap_err();
+    assert!(message.contains("65 levels") && message.contains("payload_text"), "{message}");
+    let refused = server.timers().reschedule(change_of(change(65))).await.unwrap_err();
     assert_eq!(at_fault(&refused).0, "reschedule.payload");
     let fields = batch(
         &server,
         vec![
-            Operation::Schedule(schedule("u", 65, json)),
-            Operation::Schedule(schedule("v", 64, json)),
-            Operation::Schedule(schedule("w", 65, text)),
-            Operation::Reschedule(change(100_000, json)),
-            Operation::Reschedule(change(64, json)),
+            scheduled(schedule("u", 65)),
+            scheduled(schedule("v", 64)),
+            scheduled(v1::Schedule { payload_text: nested(65), ..named("w") }),
+            scheduled(v1::Schedule { payload_base64: nested(65), ..named("x") }),
+            rescheduled(change(100_000)),
+            rescheduled(change(64)),
         ],
     );
     let at = |field: &str| Some(field.to_owned());
@@ -139,7 +141,8 @@ async fn p10_a_json_payload_is_nested_so_deep_and_no_deeper() {
             at("operations[0].schedule.payload"),
             None,
             None,
-            at("operations[3].reschedule.payload"),
+            None,
+            at("operations[4].reschedule.payload"),
             None
         ]
     );

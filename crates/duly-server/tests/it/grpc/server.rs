@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Schedules one timer.
-    pub(super) async fn schedule(&self, schedule: v1::Schedule) -> v1::ScheduleResponse {
+    pub(super) async fn schedule(&self, schedule: v1::Schedule) -> v1::Timer {
         self.timers().schedule(scheduling(schedule)).await.unwrap().into_inner()
     }
 
@@ -105,16 +105,16 @@ impl Server {
         let operations = (0..count).map(|i| {
             let schedule = v1::Schedule {
                 id: Some(format!("{i:05}")),
-                payload: Some(payload.into()),
+                payload_base64: Some(payload.into()),
                 ..after(0)
             };
-            v1::Operation { operation: Some(v1::operation::Operation::Schedule(schedule)) }
+            v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
         });
         let request =
             v1::BatchRequest { namespace: NAMESPACE.into(), operations: operations.collect() };
         let results = self.timers().batch(request).await.unwrap().into_inner().results;
         let made = |result: &v1::OperationResult| {
-            matches!(result.result, Some(v1::operation_result::Result::Scheduled(_)))
+            result.timer.is_some() && result.cancelled.is_none() && result.error.is_none()
         };
         assert!(results.len() == count && results.iter().all(made));
     }
@@ -133,15 +133,19 @@ impl Server {
 }
 
 /// A duration.
-pub(super) fn lasting(ms: i64) -> prost_types::Duration {
+pub(super) fn lasting(ms: i64) -> duly_api::Duration {
     let nanos = i32::try_from(ms % 1_000 * 1_000_000).unwrap();
-    prost_types::Duration { seconds: ms / 1_000, nanos }
+    duly_api::Duration::Span(prost_types::Duration { seconds: ms / 1_000, nanos })
+}
+
+/// A time, in seconds and nanoseconds since 1970.
+pub(super) fn at(seconds: i64, nanos: i32) -> duly_api::Time {
+    duly_api::Time::Unix(prost_types::Timestamp { seconds, nanos })
 }
 
 /// A schedule of a timer that is due after so long.
 pub(super) fn after(ms: i64) -> v1::Schedule {
-    let when = Some(v1::schedule::When::Delay(lasting(ms)));
-    v1::Schedule { when, ..v1::Schedule::default() }
+    v1::Schedule { delay: Some(lasting(ms)), ..v1::Schedule::default() }
 }
 
 /// A schedule of a timer with an id, due in an hour.
@@ -156,8 +160,17 @@ pub(super) fn scheduling(schedule: v1::Schedule) -> v1::ScheduleRequest {
 
 /// A verdict.
 pub(super) fn ack(token: &str) -> v1::Settlement {
-    let verdict = Some(v1::settlement::Verdict::Ack(v1::Ack {}));
-    v1::Settlement { token: token.into(), verdict }
+    v1::Settlement { token: token.into(), ack: Some(v1::Ack {}), ..v1::Settlement::default() }
+}
+
+/// The request to settle, and to lease nothing.
+pub(super) fn settling(settlements: Vec<v1::Settlement>) -> v1::SettleRequest {
+    v1::SettleRequest { namespace: NAMESPACE.into(), settlements, lease: None }
+}
+
+/// The result of a settlement that was not refused.
+pub(super) fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
+    v1::SettleResult { outcome: Some(outcome.into()), error: None }
 }
 
 /// Refusals of this long a wait would be a hang: nothing here takes a minute.

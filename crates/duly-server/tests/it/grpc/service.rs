@@ -24,6 +24,8 @@ async fn the_service_tells_how_it_is() {
     let info = server.cluster().get(v1::GetClusterRequest {}).await.unwrap().into_inner();
     assert_eq!((info.ready, info.reasons.len(), info.pending), (true, 0, 1));
     assert_eq!(info.version, env!("CARGO_PKG_VERSION"));
+    let nodes: Vec<_> = info.nodes.iter().map(|node| (node.this, &node.state[..])).collect();
+    assert_eq!(nodes, [(true, "active")]);
 }
 
 #[tokio::test]

@@ -51,8 +51,8 @@ pub(super) const ROWS: &[Row] = &[
     ("PATCH", T, "{}", 400, INVALID, ("body", "", "a field to change")),
     ("PATCH", T, "{\"if_revision\":1}", 400, INVALID, ("body", "", "a field to change")),
     ("PATCH", T, "{\"id\":\"u\",\"delay\":\"1ms\"}", 400, INVALID, ("id", "\"u\"", "left out")),
-    ("PATCH", T, "{\"due_at\":null}", 400, INVALID, ("due_at", "\"null\"", "cannot be reset")),
-    ("PATCH", T, "{\"delay\":null}", 400, INVALID, ("delay", "\"null\"", "cannot be reset")),
+    ("PATCH", T, "{\"due_at\":null}", 400, INVALID, ("due_at", "null", "cannot be reset")),
+    ("PATCH", T, "{\"delay\":null}", 400, INVALID, ("delay", "null", "cannot be reset")),
     ("PATCH", T, "{\"due_at\":1,\"delay\":\"1ms\"}", 400, INVALID, ("delay", "", "exactly one of the two")),
     ("PATCH", T, "{\"due_at\":true}", 400, INVALID, ("due_at", "true", TIME)),
     ("PATCH", T, "{\"payload\":1,\"payload_text\":\"x\"}", 400, INVALID, ("payload_text", "", "one payload")),
@@ -177,7 +177,7 @@ pub(super) const ROWS: &[Row] = &[
     ("PUT", NS, "{\"limits\":{\"lane\":{\"deliver_per_second\":100000001}}}", 400, INVALID, ("limits.lane.deliver_per_second", "100000001", "from 1 to 100000000")),
     ("PUT", NS, "{\"limits\":{\"namespace\":{\"max_delay\":\"x\"}}}", 400, INVALID, ("limits.namespace.max_delay", "\"x\"", DURATION)),
     ("PUT", NS, "{\"limits\":{\"namespace\":{\"max_pending\":\"many\"}}}", 400, INVALID, ("limits.namespace.max_pending", "\"many\"", "an integer")),
-    ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "max_in_flight")),
+    ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "lane or namespace")),
     ("PUT", "/v1/namespaces/a%2Fb", "{}", 400, INVALID, ("namespace", "\"a/b\"", "A-Z a-z 0-9")),
 
     // Moving.

@@ -267,7 +267,7 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     retry(r#"{"multiplier":0.5}"#, ("retry.multiplier", "\"0.5\"", "from 1 to 100"));
     retry(r#"{"multiplier":"2"}"#, ("retry.multiplier", "\"2\"", "a number"));
     retry(r#"{"jitter":1.1}"#, ("retry.jitter", "\"1.1\"", "from 0 to 1"));
-    retry(r#"{"delays":[]}"#, ("retry.delays", "\"0 entries\"", "1 to 100 waits"));
+    retry(r#"{"delays":[]}"#, ("retry.delays", "[]", "1 to 100 waits"));
     retry(r#"{"delays":["1s","x"]}"#, ("retry.delays[1]", "\"x\"", DURATION));
     retry(r#"{"delays":["1s",60]}"#, ("retry.delays[1]", "\"60\"", r#""60s" or "60ms""#));
     retry(r#"{"min_backoff":5}"#, ("retry.min_backoff", "\"5\"", r#""5s" or "5ms""#));
@@ -277,7 +277,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     // The rest.
     row(r#"{"id":"x","delay":0,"expire_after":-5}"#, ("expire_after", "\"-5\"", DURATION));
     row(r#"{"id":"x","delay":0,"expire_after":"x"}"#, ("expire_after", "\"x\"", DURATION));
-    row(r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#, ("repeat", "", "not supported yet"));
+    row(
+        r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#,
+        ("repeat", "\"repeat\"", "not supported yet"),
+    );
     row(
         r#"{"id":"x","delay":0,"if_exists":"overwrite"}"#,
         ("if_exists", "\"overwrite\"", "fail, keep, replace"),

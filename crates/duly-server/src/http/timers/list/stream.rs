@@ -16,16 +16,14 @@ use duly_store::query::ListRequest;
 use futures::stream;
 
 use super::{cut, shown};
-use crate::{
-    http::{
-        App, Problem,
-        body::aside,
-        budget,
-        cursor::{Cursor, Filter},
-        lines::{ndjson, write_line},
-        reading::Read,
-        text::Text,
-    },
+use crate::http::{
+    App, Problem,
+    body::aside,
+    budget,
+    cursor::{Cursor, Filter},
+    lines::{ndjson, write_line},
+    reading::Read,
+    text::Text,
 };
 
 /// Answers every page from the request's place on.

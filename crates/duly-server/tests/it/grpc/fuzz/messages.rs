@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use duly_api::v1::{self, operation::Operation as Kind};
+use duly_api::v1;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-use super::super::server::{lasting, named};
+use super::super::server::{ack, at, lasting, named};
 
 /// What is sent to a method.
 pub(super) struct Message {
@@ -29,11 +29,10 @@ fn schedule() -> v1::Schedule {
     };
     v1::Schedule {
         payload: Some((&b"{\"a\":[1]}"[..]).into()),
-        payload_form: v1::PayloadForm::Json.into(),
         headers: vec![v1::Header { name: "x-a".into(), value: "b".into() }],
         tags: vec!["red".into()],
         slot_key: Some("k".into()),
-        destination: Some(v1::Destination { kind: Some(v1::destination::Kind::Http(http)) }),
+        destination: Some(v1::Destination { pull: None, http: Some(http) }),
         retry: Some(retry()),
         expire_after: Some(lasting(7_200_000)),
         if_exists: v1::IfExists::Keep.into(),
@@ -48,7 +47,7 @@ fn retry() -> v1::Retry {
 fn reschedule() -> v1::Reschedule {
     v1::Reschedule {
         id: "t".into(),
-        when: Some(v1::reschedule::When::Delay(lasting(7_200_000))),
+        delay: Some(lasting(7_200_000)),
         tags: Some(v1::TagList { tags: vec!["blue".into()] }),
         reset: vec![v1::TimerField::Payload.into()],
         if_revision: Some(1),
@@ -67,24 +66,37 @@ pub(super) fn messages(namespace: &str) -> Vec<Message> {
 
 fn timers(namespace: String) -> Vec<Message> {
     let namespace = || namespace.clone();
-    let at = |seconds| prost_types::Timestamp { seconds, nanos: 5_000_000 };
     let cancel = v1::Cancel { id: "t".into(), if_revision: Some(1) };
     let fire = v1::Fire { id: "t".into() };
-    let operations = [
-        Kind::Schedule(schedule()),
-        Kind::Reschedule(v1::Reschedule { if_revision: None, ..reschedule() }),
-        Kind::Cancel(v1::Cancel { id: "none".into(), if_revision: None }),
-        Kind::Fire(fire.clone()),
-    ];
-    let settlements = vec![
-        v1::Settlement {
-            token: "AAAA".into(),
-            verdict: Some(v1::settlement::Verdict::Retry(v1::RetryVerdict {
-                after: Some(lasting(5_000)),
-                reason: Some("x".into()),
-            })),
+    let none = v1::Operation::default;
+    let text = v1::Schedule {
+        id: Some("text".into()),
+        due_at: Some(at(4_102_444_800, 5_000_000)),
+        delay: None,
+        payload: None,
+        payload_text: Some("x".into()),
+        ..schedule()
+    };
+    let bytes = v1::Reschedule {
+        payload_base64: Some("x".into()),
+        reset: Vec::new(),
+        if_revision: None,
+        ..reschedule()
+    };
+    let operations = vec![
+        v1::Operation { schedule: Some(schedule()), ..none() },
+        v1::Operation { schedule: Some(text), ..none() },
+        v1::Operation { reschedule: Some(bytes), ..none() },
+        v1::Operation {
+            cancel: Some(v1::Cancel { id: "none".into(), if_revision: None }),
+            ..none()
         },
-        super::super::server::ack("BBBB"),
+        v1::Operation { fire: Some(fire.clone()), ..none() },
+    ];
+    let retry = v1::RetryVerdict { after: Some(lasting(5_000)), reason: Some("x".into()) };
+    let settlements = vec![
+        v1::Settlement { token: "AAAA".into(), retry: Some(retry), ..v1::Settlement::default() },
+        ack("BBBB"),
     ];
     let lease = v1::LeaseRequest {
         namespace: namespace(),
@@ -96,20 +108,21 @@ fn timers(namespace: String) -> Vec<Message> {
     let list = v1::ListRequest {
         namespace: namespace(),
         state: v1::State::Scheduled.into(),
-        due_from: Some(at(7)),
-        due_to: Some(at(4_102_444_800)),
+        due_from: Some(at(7, 5_000_000)),
+        due_to: Some(at(4_102_444_800, 5_000_000)),
         id_prefix: Some("t".into()),
         tag: Some("red".into()),
         limit: Some(5),
         cursor: None,
+        view: v1::View::Summary.into(),
     };
     let consume = v1::ConsumeRequest {
         open: Some(v1::ConsumeOpen { namespace: namespace(), lease: Some(lasting(3_600_000)) }),
         credits: 1,
         settlements: settlements.clone(),
     };
-    let operations =
-        operations.map(|operation| v1::Operation { operation: Some(operation) }).to_vec();
+    let next = v1::LeaseRequest { namespace: String::new(), ..lease.clone() };
+    let settle = v1::SettleRequest { namespace: namespace(), settlements, lease: Some(next) };
     let schedule = v1::ScheduleRequest { namespace: namespace(), schedule: Some(schedule()) };
     let reschedule =
         v1::RescheduleRequest { namespace: namespace(), reschedule: Some(reschedule()) };
@@ -124,17 +137,14 @@ fn timers(namespace: String) -> Vec<Message> {
         message("/duly.v1.Timers/List", &list),
         message("/duly.v1.Timers/Batch", &v1::BatchRequest { namespace: namespace(), operations }),
         message("/duly.v1.Timers/Lease", &lease),
-        message(
-            "/duly.v1.Timers/Settle",
-            &v1::SettleRequest { namespace: namespace(), settlements },
-        ),
+        message("/duly.v1.Timers/Settle", &settle),
         Message { is_stream: true, ..message("/duly.v1.Timers/Consume", &consume) },
     ]
 }
 
 fn many(namespace: String) -> Vec<Message> {
     let namespace = || namespace.clone();
-    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 5_000_000 });
+    let at = |seconds| Some(at(seconds, 5_000_000));
     let names = |name: &str| v1::DeadLetterNames { names: vec![name.into(), "none".into()] };
     let filter = v1::CancelFilter {
         tag: Some("none".into()),
@@ -145,22 +155,23 @@ fn many(namespace: String) -> Vec<Message> {
     };
     let cancel = v1::CancelManyRequest {
         namespace: namespace(),
-        which: Some(v1::cancel_many_request::Which::Filter(filter)),
+        filter: Some(filter),
+        all: None,
         limit: Some(5),
         cursor: None,
-        dry_run: true,
+        dry_run: Some(true),
     };
     let redrive = v1::RedriveRequest {
         namespace: namespace(),
-        which: Some(v1::redrive_request::Which::Ids(names("t"))),
-        cursor: None,
+        ids: Some(names("t")),
         delay: Some(lasting(5_000)),
         per_second: Some(2.5),
+        ..v1::RedriveRequest::default()
     };
     let purge = v1::PurgeRequest {
         namespace: namespace(),
-        which: Some(v1::purge_request::Which::DeliveryIds(names("AAAA"))),
-        cursor: None,
+        delivery_ids: Some(names("AAAA")),
+        ..v1::PurgeRequest::default()
     };
     let give_up =
         v1::DeadLetterOverdueRequest { namespace: namespace(), due_by: at(7), cursor: None };
@@ -174,17 +185,19 @@ fn many(namespace: String) -> Vec<Message> {
 
 fn namespaces(namespace: String) -> Vec<Message> {
     let namespace = || namespace.clone();
-    let pull = v1::destination::Kind::Pull(v1::PullDestination {});
     let settings = v1::NamespaceSettings {
-        destination: Some(v1::Destination { kind: Some(pull) }),
+        destination: Some(v1::Destination::pull()),
         retry: Some(retry()),
         lease: Some(lasting(30_000)),
         retention: Some(lasting(86_400_000)),
         weight: Some(3),
         limits: Some(v1::Limits {
-            max_pending: Some(9),
-            max_dead: Some(9),
-            ..v1::Limits::default()
+            lane: Some(v1::LaneLimits { deliver_per_second: None, max_in_flight: Some(9) }),
+            namespace: Some(v1::NamespaceLimits {
+                max_pending: Some(9),
+                max_dead: Some(9),
+                ..v1::NamespaceLimits::default()
+            }),
         }),
         ..v1::NamespaceSettings::default()
     };
@@ -196,10 +209,7 @@ fn namespaces(namespace: String) -> Vec<Message> {
         }),
         reset: vec![v1::NamespaceField::SigningSecrets.into(), v1::NamespaceField::Limits.into()],
     };
-    let resume = v1::ResumeRequest {
-        namespace: namespace(),
-        at: Some(prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 }),
-    };
+    let resume = v1::ResumeRequest { namespace: namespace(), at: Some(at(4_102_444_800, 0)) };
     let repair =
         v1::RepairNamespaceRequest { namespace: namespace(), keep: Some("1.1048577".to_owned()) };
     let forecast = v1::ForecastRequest {

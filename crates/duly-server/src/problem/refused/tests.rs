@@ -61,7 +61,11 @@ fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
         [(101, true), (PAYLOAD_BYTES_HARD, true), (PAYLOAD_BYTES_HARD + 1, false)]
     {
         let text = refused(bytes);
-        assert_eq!(text.contains("raise limits.namespace.max_payload_bytes of n"), is_advised, "{text}");
+        assert_eq!(
+            text.contains("raise limits.namespace.max_payload_bytes of n"),
+            is_advised,
+            "{text}"
+        );
         assert_eq!(text.contains("16777216: send a smaller one"), !is_advised, "{text}");
     }
 }

@@ -6,7 +6,7 @@
 use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD};
 use duly_store::{Operation, Refusal};
 
-use super::{Problem, problem::KNOWN_TIMERS};
+use super::{KNOWN_TIMERS, Problem};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

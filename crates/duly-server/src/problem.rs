@@ -1,0 +1,195 @@
+//! Refusals: the one place where an error becomes a problem that a caller reads.
+//!
+//! Everything that goes wrong, the framework's own included, ends as a [`Problem`]: an
+//! `application/problem+json` body with a stable code (RFC 9457).
+
+pub(crate) mod refused;
+
+use duly_api::{Problem as Message, State, Time};
+use duly_core::{Code, Invalid, error_code::Retry};
+use duly_store::Refusal;
+
+/// When to look again at a firing in flight: its verdict may come long before its lease ends.
+const IN_FLIGHT_WAIT_MS: u64 = 1_000;
+
+/// What to know when a timer is not found.
+pub(crate) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
+                                       for the namespace's retention";
+
+/// The reason for which a request was refused.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    code: Code,
+    body: Box<Message>,
+}
+
+impl Problem {
+    /// A problem with nothing but its code and a sentence.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, body: Box::new(Message::new(code, detail)) }
+    }
+
+    /// Something that cannot be, was. What exactly belongs into the log.
+    pub(crate) fn fault(what: &str) -> Self {
+        tracing::error!(what, "a fault in Duly");
+        Self::new(
+            Code::Internal,
+            format!(
+                "a fault in Duly ({what}): whether the change was made is not known; look before \
+                 you repeat the call, and report it with the lines of the server's log"
+            ),
+        )
+    }
+
+    /// There is no such timer in this namespace.
+    pub fn no_timer(id: &str, namespace: &str) -> Self {
+        let id = duly_core::invalid::shorten(id);
+        let detail = format!("there is no timer {id} in namespace {namespace}: {KNOWN_TIMERS}");
+        Self::new(Code::NotFound, detail)
+    }
+
+    /// There is no such namespace.
+    pub fn no_namespace(name: &str) -> Self {
+        Self::new(
+            Code::NotFound,
+            format!(
+                "there is no namespace \"{name}\": check the name (GET /v1/namespaces lists all), \
+                 or make it with PUT /v1/namespaces/{name}"
+            ),
+        )
+    }
+
+    /// Names the field at fault, the value seen and what is allowed.
+    #[must_use]
+    pub fn at(mut self, field: &str, seen: Option<String>, allowed: &str) -> Self {
+        self.body.field = Some(field.to_owned());
+        self.body.seen = seen;
+        self.body.allowed = Some(allowed.to_owned());
+        self
+    }
+
+    /// Says when another try can help.
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        Self { code: self.code, body: Box::new(self.body.with_retry(retry)) }
+    }
+
+    /// Puts the path of an operation in front of the field at fault.
+    #[must_use]
+    pub(crate) fn within(mut self, path: &str) -> Self {
+        if let Some(field) = self.body.field.as_mut().filter(|_| !path.is_empty()) {
+            *field = format!("{path}.{field}");
+        }
+        self
+    }
+
+    /// Says how much of the call was done before it went wrong.
+    #[must_use]
+    pub(crate) fn after_doing(mut self, count: u64, done: &str) -> Self {
+        if count > 0 {
+            self.body.detail = format!("{}; {count} were {done} before that", self.body.detail);
+        }
+        self
+    }
+
+    /// With what the store's refusal knows besides its sentence.
+    #[must_use]
+    pub(crate) fn with(mut self, refusal: Refusal) -> Self {
+        let out = &mut self.body;
+        match refusal {
+            Refusal::Invalid(_)
+            | Refusal::DelayTooLong { .. }
+            | Refusal::UnknownNamespace(_)
+            | Refusal::UnknownTimer { .. }
+            | Refusal::UnknownDeadLetter { .. }
+            | Refusal::PayloadLost { .. } => {}
+            Refusal::State { state, code, leased_until, attempts, maybe_delivered, .. } => {
+                out.retry_after_ms = (code == Code::InFlight).then_some(IN_FLIGHT_WAIT_MS);
+                out.state = State::from(state).into();
+                out.leased_until = leased_until.map(Time::from);
+                out.attempts = Some(attempts);
+                out.maybe_delivered = Some(maybe_delivered);
+            }
+            Refusal::Revision { expected, actual, .. } => {
+                out.expected_revision = Some(expected);
+                out.actual_revision = Some(actual);
+                out.field = Some("if_revision".to_owned());
+                out.seen = Some(expected.to_string());
+                out.allowed = Some(actual.to_string());
+            }
+            Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
+                out.field = Some("payload".to_owned());
+                out.seen = Some(format!("{bytes} bytes"));
+                out.allowed = Some(format!("at most {bytes_max} bytes"));
+            }
+            Refusal::QuotaExceeded { retry_after, .. } | Refusal::Exhausted { retry_after, .. } => {
+                out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
+            }
+        }
+        self
+    }
+
+    /// As the definite answer to a cancel.
+    #[must_use]
+    pub(crate) fn for_cancel(mut self) -> Self {
+        let is_definite =
+            matches!(self.code, Code::InFlight | Code::Finished | Code::Dead | Code::NotFound);
+        self.body.outcome = is_definite.then(|| self.code.as_str().to_owned());
+        self
+    }
+
+    /// Its code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The path of the field at fault.
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.body.field.as_deref()
+    }
+
+    /// Whether the same call can help, now or later.
+    pub(crate) fn can_pass(&self) -> bool {
+        self.body.retry_after_ms.is_some()
+    }
+
+    /// Returns the body.
+    pub(crate) const fn body(&self) -> &Message {
+        &self.body
+    }
+
+    /// The body, to stand inside an answer.
+    pub fn into_body(self) -> Box<Message> {
+        self.body
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        let mut problem = Self::new(Code::InvalidArgument, invalid.to_string());
+        problem.body.field = (!invalid.field.is_empty()).then_some(invalid.field);
+        problem.body.seen = invalid.seen;
+        problem.body.allowed = Some(invalid.allowed);
+        problem
+    }
+}
+
+impl From<duly_store::Error> for Problem {
+    fn from(error: duly_store::Error) -> Self {
+        use duly_store::Error;
+        match &error {
+            Error::Invalid(invalid) => invalid.clone().into(),
+            Error::UnknownNamespace(name) => Self::no_namespace(name),
+            Error::NamespaceNotEmpty { .. } => Self::new(
+                error.code(),
+                format!("{error}: cancel and purge them, or repeat with ?force=true"),
+            ),
+            _ => {
+                if matches!(error.code(), Code::Internal) {
+                    tracing::error!(%error, "the store failed");
+                }
+                Self::new(error.code(), error.to_string()).with_retry(error.retry())
+            }
+        }
+    }
+}
