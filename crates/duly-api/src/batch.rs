@@ -88,6 +88,12 @@ pub struct Fire {
 }
 
 impl Operation {
+    /// Returns the due time or delay as its caller wrote it, if it is text.
+    pub fn when_text(&self) -> Option<&str> {
+        let schedule = self.schedule.as_ref().and_then(Schedule::when_text);
+        schedule.or_else(|| self.reschedule.as_ref().and_then(Reschedule::when_text))
+    }
+
     /// Returns the operation, checked; an error names the field below the operation's name.
     ///
     /// # Errors
@@ -229,7 +235,7 @@ pub struct Line<T> {
 }
 
 /// The last line of a response.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastLine {
     /// Every line was read.

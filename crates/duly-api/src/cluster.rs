@@ -96,7 +96,7 @@ pub struct Recovery {
 }
 
 /// The place of a backup.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = BackupRequest)]
 pub struct Backup {
@@ -108,7 +108,7 @@ pub struct Backup {
 
 /// A backup that was made.
 #[skip_serializing_none]
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackupMade {
     /// Its directory.
     pub path: String,
@@ -121,7 +121,7 @@ pub struct BackupMade {
 }
 
 /// Shards to repair.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = RepairRequest)]
 pub struct Repair {

@@ -16,15 +16,18 @@ use crate::{
 pub struct Problem {
     /// `urn:duly:problem:` and the code.
     #[prost(string, tag = "13")]
-    #[serde(rename = "type")]
-    #[schema(example = "urn:duly:problem:invalid_argument")]
+    #[serde(default, rename = "type")]
+    #[schema(required = true, example = "urn:duly:problem:invalid_argument")]
     pub kind: String,
     /// One per code, for people.
     #[prost(string, tag = "14")]
+    #[serde(default)]
+    #[schema(required = true)]
     pub title: String,
     /// The HTTP status.
     #[prost(uint32, tag = "15")]
-    #[schema(minimum = 400, maximum = 599)]
+    #[serde(default)]
+    #[schema(required = true, minimum = 400, maximum = 599)]
     pub status: u32,
     /// The stable code.
     #[prost(string, tag = "1")]
@@ -32,6 +35,8 @@ pub struct Problem {
     pub code: String,
     /// The fault, and the remedy.
     #[prost(string, tag = "2")]
+    #[serde(default)]
+    #[schema(required = true)]
     pub detail: String,
     /// Path of the field at fault: `operations[3].schedule.due_at`, a query parameter, a header.
     #[prost(string, optional, tag = "3")]

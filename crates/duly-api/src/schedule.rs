@@ -169,6 +169,11 @@ fn set_only<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 impl Schedule {
+    /// Returns the due time or delay as its caller wrote it, if it is text.
+    pub fn when_text(&self) -> Option<&str> {
+        when_text(self.due_at.as_ref(), self.delay.as_ref())
+    }
+
     /// Returns the schedule, checked. `make_id` names a timer whose caller chose no id.
     ///
     /// # Errors
@@ -236,6 +241,11 @@ pub struct CheckedChange {
 }
 
 impl Reschedule {
+    /// Returns the new due time or delay as its caller wrote it, if it is text.
+    pub fn when_text(&self) -> Option<&str> {
+        when_text(self.due_at.as_ref(), self.delay.as_ref())
+    }
+
     /// Returns the change, checked.
     ///
     /// # Errors
@@ -305,6 +315,13 @@ impl Reschedule {
             };
             self.reset.extend(field.map(i32::from));
         }
+    }
+}
+
+fn when_text<'a>(due_at: Option<&'a Time>, delay: Option<&'a Duration>) -> Option<&'a str> {
+    match (due_at, delay) {
+        (Some(Time::Text(text)), _) | (_, Some(Duration::Text(text))) => Some(text),
+        _ => None,
     }
 }
 

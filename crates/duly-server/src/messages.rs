@@ -16,7 +16,10 @@ use duly_node::{FallbackLoad, LaneLoad};
 use duly_store::{Forecast, Outcome, Repaired, Stats, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
-use crate::problem::{Problem, refused::Asked};
+use crate::problem::{
+    Problem,
+    refused::{Asked, Sent},
+};
 
 /// Returns a namespace as a response shows it.
 pub(crate) fn namespace(namespace: &namespaces::Namespace) -> Namespace {
@@ -87,14 +90,14 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
 ///
 /// # Errors
 /// The refusal; `path` is the operation's place in the request, in front of a field at fault.
-pub(crate) fn timer(asked: Asked, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
+pub(crate) fn timer(sent: Sent, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
     let (view, mark) = match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
             (view, Mark::None)
         }
         Outcome::Existing(view) => (view, Mark::Existing),
         Outcome::Replaced(view) => (view, Mark::Replaced),
-        other => return Err(refused(asked, other, path)),
+        other => return Err(refused(sent, other, path)),
     };
     Ok(Timer::new(view, mark))
 }
@@ -113,12 +116,12 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
 }
 
 /// Returns the result of one operation of a batch.
-pub(crate) fn result(asked: Asked, outcome: &Outcome, path: &str) -> OperationResult {
-    let result = if asked == Asked::Cancel {
+pub(crate) fn result(sent: Sent, outcome: &Outcome, path: &str) -> OperationResult {
+    let result = if sent.asked == Asked::Cancel {
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
     } else {
-        timer(asked, outcome, path)
+        timer(sent, outcome, path)
             .map(|it| OperationResult { timer: Some(Box::new(it)), ..OperationResult::default() })
     };
     result.unwrap_or_else(refusal)
@@ -148,9 +151,9 @@ pub(crate) fn not_imported(problem: Problem) -> ImportResult {
 }
 
 /// Returns the problem of an operation that was not carried out.
-pub(crate) fn refused(asked: Asked, outcome: &Outcome, path: &str) -> Problem {
+pub(crate) fn refused(sent: impl Into<Sent>, outcome: &Outcome, path: &str) -> Problem {
     match outcome {
-        Outcome::Refused(refusal) => Problem::refused(refusal.clone(), asked, path),
+        Outcome::Refused(refusal) => Problem::refused(refusal.clone(), sent, path),
         Outcome::Failed(failure) => failure.clone().into(),
         other => {
             // Its kind alone: a whole outcome holds payload and headers.

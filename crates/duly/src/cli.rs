@@ -6,12 +6,14 @@
 use std::{ffi::OsString, future::Future};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    Outcome, args,
+    Outcome,
+    args::{self, named::NamedTimer},
     commands::{
-        batch, bench, cancel, cli_docs, cluster, completions, config, dead, export, fire, get,
-        health, import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
+        batch, bench, cancel, cli_docs, cluster, completions, config, dead, export, get, health,
+        import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
         schedule, serve, settle, store, top,
     },
     failure::{Failure, Reader},
@@ -36,8 +38,8 @@ struct Everywhere {
     /// The server that a command talks to; without it the one that the variable DULY_SERVER names,
     /// else http://127.0.0.1:3859
     // The variable is not clap's to read: it would show the option in every usage as one to be typed.
-    #[arg(long, global = true, value_name = "URL", value_parser = args::server::typed)]
-    server: Option<args::server::Typed>,
+    #[arg(long, global = true, value_name = "URL", value_parser = args::values::unchecked)]
+    server: Option<args::values::Unchecked>,
     /// A table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -50,11 +52,13 @@ struct Everywhere {
 enum Command {
     Serve(serve::Args),
     Schedule(schedule::Args),
-    Get(get::Args),
+    /// Show a timer: its state, attempts and history
+    Get(NamedTimer),
     List(list::Args),
     Reschedule(reschedule::Args),
     Cancel(cancel::Args),
-    Fire(fire::Args),
+    /// Fire a timer now: make it due, or start its next attempt
+    Fire(NamedTimer),
     Batch(batch::Args),
     Lease(lease::Args),
     Settle(settle::Args),
@@ -104,7 +108,7 @@ impl Cli {
                 block_on(async { reschedule::run(args, &session()?).await })
             }
             Command::Cancel(args) => block_on(async { cancel::run(args, &session()?).await }),
-            Command::Fire(args) => block_on(async { fire::run(args, &session()?).await }),
+            Command::Fire(args) => block_on(async { get::fire(args, &session()?).await }),
             Command::Batch(args) => block_on(async { batch::run(args, &session()?).await }),
             Command::Lease(args) => block_on(async { lease::run(args, &session()?).await }),
             Command::Settle(args) => block_on(async { settle::run(args, &session()?).await }),
@@ -171,9 +175,11 @@ pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
 
 /// Runs a command that waits for one thing at a time.
 pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?
-        .block_on(command)
+    runtime(Builder::new_current_thread())?.block_on(command)
+}
+
+/// Starts a runtime.
+pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
+    let built = builder.enable_all().build();
+    built.map_err(|error| Failure::new(format_args!("cannot start: {error}")))
 }

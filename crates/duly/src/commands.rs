@@ -13,7 +13,6 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod dead;
 pub(crate) mod export;
-pub(crate) mod fire;
 pub(crate) mod get;
 pub(crate) mod health;
 pub(crate) mod import;

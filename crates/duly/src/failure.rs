@@ -6,7 +6,7 @@
 
 use std::{fmt, io, io::Write as _, process::ExitCode};
 
-use serde::Serialize;
+use serde_json::json;
 
 use crate::output::{
     terminal::{Screen, Tone},
@@ -52,14 +52,6 @@ pub(crate) enum Reader {
     Person,
     /// A program that asked for JSON.
     Program,
-}
-
-/// A failure of this process for programs.
-#[derive(Serialize)]
-struct Document<'a> {
-    code: &'a str,
-    title: &'a str,
-    detail: &'a str,
 }
 
 impl Failure {
@@ -123,11 +115,10 @@ impl Failure {
             Self::Refused { problem, .. } => return text::one_line(problem),
             Self::Usage(message) => ("usage", "It was typed wrong", message.as_str()),
             Self::Failed { code, message } => (*code, "It failed", message.as_str()),
-            Self::StoreEnded(reason) => ("failed", "The store has ended", reason.as_str()),
-            Self::OutputClosed => ("failed", "It failed", ""),
+            // Not printed.
+            Self::StoreEnded(_) | Self::OutputClosed => return String::new(),
         };
-        let document = Document { code, title, detail };
-        serde_json::to_string(&document).expect("three texts are JSON")
+        json!({ "code": code, "title": title, "detail": detail }).to_string()
     }
 }
 

@@ -7,13 +7,13 @@ mod lines;
 mod problem;
 mod unreachable;
 
-pub(crate) use self::problem::{Hint, detail, sentence};
+pub(crate) use self::problem::{Hint, sentence};
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{failure::Failure, output::note};
@@ -46,7 +46,7 @@ pub(crate) struct Call<'a> {
     client: &'a Http,
     method: Method,
     url: Url,
-    body: Option<Result<Vec<u8>, serde_json::Error>>,
+    body: Option<Vec<u8>>,
     wait: Duration,
     hints: &'static [Hint],
     accepted: Option<StatusCode>,
@@ -82,18 +82,9 @@ impl Http {
         unreachable::shown(&self.server)
     }
 
-    /// A call to `/v1/namespaces`, or below it: every segment is percent-encoded.
-    pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
-        let mut below = vec!["namespaces"];
-        below.extend(segments);
-        self.service(method, &below)
-    }
-
     /// A call to what is about the service and no namespace, below `/v1`.
     pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
-        let mut below = vec!["v1"];
-        below.extend(segments);
-        self.root(method, &below)
+        self.root(method, &[&["v1"], segments].concat())
     }
 
     /// A call to anything, from the root.
@@ -102,13 +93,12 @@ impl Http {
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
         }
-        let wait = Duration::ZERO;
         Call {
             client: self,
             method,
             url,
             body: None,
-            wait,
+            wait: Duration::ZERO,
             hints: &[],
             accepted: None,
             bytes_max: REPLY_BYTES_MAX,
@@ -122,9 +112,7 @@ impl Http {
         namespace: &NamespaceName,
         below: &[&str],
     ) -> Call<'_> {
-        let mut segments = vec![namespace.as_str()];
-        segments.extend(below);
-        self.call(method, &segments)
+        self.service(method, &[&["namespaces", namespace.as_str()], below].concat())
     }
 }
 
@@ -139,7 +127,7 @@ impl Call<'_> {
 
     /// With this JSON body.
     pub(crate) fn body(mut self, body: &impl Serialize) -> Self {
-        self.body = Some(serde_json::to_vec(body));
+        self.body = Some(serde_json::to_vec(body).expect("messages are JSON"));
         self
     }
 
@@ -175,8 +163,6 @@ impl Call<'_> {
         let unreachable = |error| unreachable::failure(server, &error, limit, &method);
         let mut request = self.client.http.request(self.method, self.url);
         if let Some(body) = self.body {
-            let body = body
-                .map_err(|error| Failure::new(format_args!("cannot write the request: {error}")))?;
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         let sent = request.timeout(limit).send().await;
@@ -203,14 +189,16 @@ impl Call<'_> {
 }
 
 impl Answer {
-    /// A part of the body as a value.
-    pub(crate) fn parse_part<T: DeserializeOwned>(&self, part: &RawValue) -> Result<T, Failure> {
-        serde_json::from_str(part.get()).map_err(|error| not_duly(&self.server, &error))
+    /// Returns the body as a value.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+        serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
     }
 
-    /// The body as a value.
-    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
+    /// Returns the texts of the items of a list in the body.
+    pub(crate) fn items(&self, list: &str) -> Result<Vec<&RawValue>, Failure> {
+        let mut fields: HashMap<&str, &RawValue> = self.parse()?;
+        let items = fields.remove(list).map_or("[]", RawValue::get);
+        serde_json::from_str(items).map_err(|error| not_duly(&self.server, &error))
     }
 }
 

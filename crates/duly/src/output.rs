@@ -8,12 +8,15 @@ pub(crate) mod text;
 pub(crate) mod timers;
 pub(crate) mod when;
 
-use std::io::{self, Write as _};
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+};
 
 use clap::ValueEnum;
 
 use self::terminal::{Screen, Tone};
-use crate::{Outcome, failure::Failure, http::Answer};
+use crate::{Outcome, failure::Failure};
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,6 +41,13 @@ pub(crate) enum Loudness {
 /// Prints to stderr what an answer says for people beside its purpose.
 pub(crate) fn note(notice: &str) {
     writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
+}
+
+/// Prints to stderr what somebody should look at.
+pub(crate) fn warn(sentence: &str) {
+    let label = Screen::stderr().paint(Tone::Warning, "warning:");
+    // There is nowhere else to say it.
+    writeln!(io::stderr(), "{label} {}", text::lines(sentence)).ok();
 }
 
 /// Prints answers.
@@ -74,21 +84,7 @@ impl Printer {
         self.screen
     }
 
-    /// Text in the colour of its tone.
-    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
-        self.screen.paint(tone, text)
-    }
-
-    /// Prints an answer: as it came, or as `table` shows it.
-    pub(crate) fn answer(
-        self,
-        answer: &Answer,
-        table: impl FnOnce() -> Result<String, Failure>,
-    ) -> Outcome {
-        self.document(&answer.text, table)
-    }
-
-    /// Prints a JSON document, or what `table` shows of it.
+    /// Prints a JSON document as it is, or what `table` shows of it.
     pub(crate) fn document(
         self,
         document: &str,
@@ -115,15 +111,16 @@ impl Printer {
 
     /// Prints the items of a list that is the only field of its document: as this document, or a
     /// line for each.
-    pub(crate) fn json_list<'a>(
+    pub(crate) fn json_list(
         self,
         name: &str,
-        items: impl IntoIterator<Item = &'a str>,
+        items: impl IntoIterator<Item = impl Display>,
     ) -> Outcome {
+        let mut items = items.into_iter().map(|item| item.to_string());
         if self.is_ndjson() {
-            return items.into_iter().try_for_each(|item| self.json(item));
+            return items.try_for_each(|item| self.json(&item));
         }
-        let items: Vec<_> = items.into_iter().collect();
+        let items: Vec<_> = items.collect();
         self.json(&format!(r#"{{"{name}":[{}]}}"#, items.join(",")))
     }
 

@@ -35,7 +35,7 @@ token = firings[0]["token"]
 puts "settled: #{shop.settle([{ token: token, ack: {} }, { token: "none", ack: {} }]).map { |result| result["outcome"] }.join(" ")}"
 
 slow = server.namespace("slow")
-slow.put(limits: { schedule_per_second: 1 })
+slow.put(limits: { namespace: { schedule_per_second: 1 } })
 server.on_repeat = ->(problem) { puts "#{problem.code}: waited, #{problem.wait_s.between?(0, 1)}" }
 2.times { |n| slow.schedule(id: "s#{n}", delay: "1h") }
 puts "both: #{slow.each_timer.count}"

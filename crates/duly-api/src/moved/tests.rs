@@ -1,14 +1,14 @@
 use bytes::Bytes;
 use duly_core::TimerView;
 use duly_core::{
-    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, State, Timer,
-    TimerId, Timestamp,
+    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings,
+    State, Timer, TimerId, Timestamp,
     destination::{HttpDestination, Method},
     headers::Headers,
     payload::Form,
     request_hash::RequestHash,
     retry::Exponential,
-    schedule::{SlotKey, Tags, When},
+    schedule::{IfExists, SlotKey, Tags, When},
     timer::{
         Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, HISTORY_MAX, SettledToken, Verdict,
     },
@@ -19,10 +19,11 @@ use proptest::{
     prelude::*,
     sample::{Index, select},
 };
+use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{ATTEMPTS_MAX, MovedTimer};
-use crate::json;
+use crate::{Source, headers::Credentials, json, payload::Forms, timer::Mark};
 
 fn time() -> impl Strategy<Value = Timestamp> {
     let edges = prop_oneof![Just(0), Just(Timestamp::MAX.unix_ms()), 0..=Timestamp::MAX.unix_ms()];
@@ -272,5 +273,85 @@ fn what_contradicts_itself_is_refused_with_its_field() {
         (json!({"delay": "1h"}), "delay"),
     ] {
         assert_eq!(refused(change.clone()), field, "{change}");
+    }
+}
+
+/// The message that asks for a schedule.
+fn message(of: &Schedule) -> crate::Schedule {
+    let forms = Forms::of(of.payload.as_ref());
+    let (due_at, delay) = match of.when {
+        When::At(at) => (Some(at.into()), None),
+        When::After(delay) => (None, Some(delay.into())),
+    };
+    let destination = of.destination.as_ref();
+    crate::Schedule {
+        id: Some(of.id.as_str().to_owned()),
+        due_at,
+        delay,
+        payload: forms.json,
+        payload_text: forms.text,
+        payload_base64: forms.base64,
+        headers: crate::headers::shown(&of.headers),
+        tags: of.tags.as_slice().to_vec(),
+        slot_key: of.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+        destination: destination.map(|it| crate::Destination::shown(it, Credentials::Whole)),
+        retry: of.retry.as_ref().map(crate::Retry::from),
+        expire_after: of.expire_after.map(crate::Duration::from),
+        if_exists: crate::IfExists::Keep.into(),
+    }
+}
+
+fn json_of<T: serde::Serialize>(message: &T) -> String {
+    serde_json::to_string(message).expect("it is JSON")
+}
+
+/// The message behind JSON, protobuf and JSON; its JSON stays what it was.
+fn through_both<T>(message: &T) -> T
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + prost::Message + Default,
+{
+    let json = json_of(message);
+    let read: T = json::parse(json.as_bytes()).expect("it is read");
+    let decoded = T::decode(&*read.encode_to_vec()).expect("it is decoded");
+    assert_eq!(json_of(&decoded), json, "JSON → protobuf → JSON");
+    decoded
+}
+
+proptest! {
+    #[test]
+    fn a_schedule_is_the_same_in_json_and_protobuf(mut schedule in asked()) {
+        schedule.trace_parent = None;
+        let sent = message(&schedule);
+        let checked = |message: crate::Schedule, source| {
+            let checked = message.check(source, || unreachable!("it has an id"));
+            checked.map(|(schedule, if_exists)| (schedule, if_exists == IfExists::Keep))
+        };
+        let read: crate::Schedule = json::parse(json_of(&sent).as_bytes()).expect("it is read");
+        prop_assert_eq!(checked(read, Source::Json), Ok((schedule.clone(), true)));
+        let decoded = crate::Schedule::decode(&*sent.encode_to_vec()).expect("it is decoded");
+        prop_assert_eq!(checked(decoded, Source::Protobuf), Ok((schedule.clone(), true)));
+        prop_assert_eq!(checked(through_both(&sent), Source::Protobuf), Ok((schedule, true)));
+    }
+
+    #[test]
+    fn a_timer_is_the_same_in_json_and_protobuf(timer in timer()) {
+        let shown = crate::Timer::new(&view(timer, State::Scheduled), Mark::Existing);
+        through_both(&shown);
+        prop_assert_eq!(crate::Timer::decode(&*shown.encode_to_vec()), Ok(shown));
+    }
+
+    #[test]
+    fn settings_are_the_same_in_json_and_protobuf(
+        destination in destination(), retry in retry(), numbers in vec(1..=100_u32, 6)
+    ) {
+        let mut settings = Settings { destination, retry, weight: numbers[0], ..Settings::default() };
+        settings.retention = Millis::from_secs(numbers[1].into());
+        let limits = &mut settings.limits;
+        (limits.deliver_per_second, limits.max_in_flight) = (Some(numbers[2]), numbers[3]);
+        (limits.max_pending, limits.max_dead) = (Some(numbers[4].into()), numbers[5].into());
+        limits.max_delay = Some(Millis::from_ms(numbers[0].into()));
+        let sent = crate::NamespaceSettings::exported(&settings);
+        prop_assert_eq!(sent.clone().over(Settings::default(), &[]), Ok(settings.clone()));
+        prop_assert_eq!(through_both(&sent).over(Settings::default(), &[]), Ok(settings));
     }
 }

@@ -16,10 +16,10 @@ fn refused_settings_name_their_field() {
     check(|s| s.lease = Millis::from_secs(43_201), "lease");
     check(|s| s.retention = Millis::MAX, "retention");
     check(|s| s.weight = 0, "weight");
-    check(|s| s.limits.max_in_flight = 0, "limits.max_in_flight");
-    check(|s| s.limits.max_payload_bytes = 1 << 40, "limits.max_payload_bytes");
-    check(|s| s.limits.max_dead = 0, "limits.max_dead");
-    check(|s| s.limits.schedule_per_second = Some(0), "limits.schedule_per_second");
+    check(|s| s.limits.max_in_flight = 0, "limits.lane.max_in_flight");
+    check(|s| s.limits.max_payload_bytes = 1 << 40, "limits.namespace.max_payload_bytes");
+    check(|s| s.limits.max_dead = 0, "limits.namespace.max_dead");
+    check(|s| s.limits.schedule_per_second = Some(0), "limits.namespace.schedule_per_second");
 }
 
 #[test]

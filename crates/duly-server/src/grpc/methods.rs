@@ -59,7 +59,7 @@ fn all() -> HashMap<String, Known> {
                     let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                     let takes = match path.as_str() {
                         _ if streams => Takes::Stream,
-                        "/duly.v1.Timers/Lease" => Takes::Lease,
+                        "/duly.v1.Timers/Lease" | "/duly.v1.Timers/Settle" => Takes::Lease,
                         _ => Takes::Usual,
                     };
                     let made = made(&path);
@@ -117,6 +117,7 @@ mod tests {
         for (path, takes) in [
             ("/duly.v1.Timers/Schedule", Takes::Usual),
             ("/duly.v1.Timers/Lease", Takes::Lease),
+            ("/duly.v1.Timers/Settle", Takes::Lease),
             ("/duly.v1.Timers/Consume", Takes::Stream),
             ("/duly.v1.Cluster/Get", Takes::Usual),
             ("/grpc.health.v1.Health/Check", Takes::Usual),

@@ -1,7 +1,7 @@
 //! Lease and settle, a call each.
 
-use duly_api::v1;
-use duly_core::NamespaceName;
+use duly_api::{lease::LeaseCall, v1};
+use duly_core::{Invalid, NamespaceName};
 use prost::Message;
 use tonic::Response;
 
@@ -35,7 +35,7 @@ pub(super) async fn settle(
     request: v1::SettleRequest,
 ) -> Result<Response<v1::SettleResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
-    let lease = request.lease.map(|lease| lease.check().map_err(|it| it.within("lease")));
+    let lease = request.lease.map(|lease| within_settle(lease).map_err(|it| it.within("lease")));
     let lease = lease.transpose()?;
     let count = request.settlements.len();
     let share = set_aside(app.budget(), count)?;
@@ -47,18 +47,26 @@ pub(super) async fn settle(
     let mut message = v1::SettleResponse { results, leased: None };
     if let Some(call) = lease {
         // The settlements count whether or not firings can be leased.
-        message.leased = Some(v1::LeaseResponse::default());
         if let Ok(claims) = Claims::take(app, namespace, call).await {
-            let leased = claims.shown();
-            if let Ok(share) = claims.room.for_answer(app.budget(), leased.encoded_len()) {
-                message.leased = Some(leased);
+            message.leased = Some(claims.shown());
+            if let Ok(share) = claims.room.for_answer(app.budget(), message.encoded_len()) {
                 return Ok(handing_out(message, share, claims.leased));
             }
         }
+        message.leased = Some(v1::LeaseResponse::default());
     }
     let answer = made(app, message).await;
     drop(share);
     Ok(answer)
+}
+
+/// Returns the lease of a settle call, checked: it is of the same namespace, and names none.
+fn within_settle(lease: v1::LeaseRequest) -> Result<LeaseCall, Invalid> {
+    if !lease.namespace.is_empty() {
+        let allowed = "left out: the firings are of the namespace of the settlements";
+        return Err(Invalid::new("namespace", lease.namespace, allowed));
+    }
+    lease.check()
 }
 
 /// Returns the settlements of one message, checked.

@@ -71,7 +71,7 @@ impl Service {
         metadata: &MetadataMap,
     ) -> Result<Response<v1::Timer>, Status> {
         let (asked, outcome, share) = self.alone(name, operation, metadata).await?;
-        let timer = messages::timer(asked, &outcome, asked.name())?;
+        let timer = messages::timer(asked.into(), &outcome, asked.name())?;
         Ok(made_within(share, timer).await)
     }
 
@@ -97,7 +97,7 @@ impl Service {
             let results = places.into_iter().enumerate().map(|(i, place)| match place {
                 Err(problem) => messages::refusal(problem),
                 Ok(asked) => match outcomes.next() {
-                    Some(outcome) => messages::result(asked, &outcome, &asked.path_at(i)),
+                    Some(outcome) => messages::result(asked.into(), &outcome, &asked.path_at(i)),
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
             });

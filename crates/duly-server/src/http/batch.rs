@@ -21,7 +21,7 @@ use super::{
     path::InNamespace,
     problem::Refusals,
     query::Query,
-    refused::Asked,
+    refused::Sent,
     trace,
 };
 use duly_api::{
@@ -113,7 +113,7 @@ pub(super) async fn answer(
 /// A batch that was read.
 struct Prepared {
     /// For each operation what it asks for, or why it is refused.
-    places: Vec<Result<Asked, Problem>>,
+    places: Vec<Result<Sent, Problem>>,
     commands: Vec<Command>,
     /// For the answer.
     share: Share,
@@ -136,8 +136,8 @@ fn prepare(
     let mut commands = Vec::with_capacity(count);
     for (i, text) in texts.iter().enumerate() {
         match items.command(app, namespace, text.get().as_bytes(), trace_parent) {
-            Ok(command) => {
-                places.push(Ok(Asked::by(&command.operation)));
+            Ok((command, sent)) => {
+                places.push(Ok(sent));
                 commands.push(command);
             }
             Err(invalid) => {
@@ -157,14 +157,17 @@ struct ItemResults {
 
 fn results_of(
     items: Items,
-    places: Vec<Result<Asked, Problem>>,
+    places: Vec<Result<Sent, Problem>>,
     outcomes: &[Outcome],
 ) -> Vec<ItemResult> {
     let mut outcomes = outcomes.iter();
     let results = places.into_iter().enumerate().map(|(i, place)| match place {
         Err(problem) => items.refusal(problem),
-        Ok(asked) => match outcomes.next() {
-            Some(outcome) => items.result(asked, outcome, &asked.path_at(i)),
+        Ok(sent) => match outcomes.next() {
+            Some(outcome) => {
+                let path = sent.asked.path_at(i);
+                items.result(sent, outcome, &path)
+            }
             None => items.refusal(Problem::fault("an operation has no outcome")),
         },
     });

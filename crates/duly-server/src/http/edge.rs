@@ -31,7 +31,7 @@ use super::{
     front::Door,
     health, lease, notice,
     query::Query,
-    repair, unread,
+    repair, settle, unread,
 };
 use duly_api::lease::LEASE_WAIT_MAX;
 
@@ -198,7 +198,7 @@ async fn guarded(
 fn time_for(app: &App, route: &str) -> Duration {
     let limit = app.limits().request_timeout;
     match route {
-        lease::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
+        lease::PATH | settle::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
         backup::PATH | repair::PATH => BACKUP_MAX,
         _ => limit,
     }

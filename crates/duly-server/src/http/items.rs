@@ -3,7 +3,7 @@
 //! [`super::lines`].
 
 use duly_api::{
-    Operation as Asked, OperationResult, Source,
+    Operation as Message, OperationResult, Source,
     batch::Batch,
     json,
     moved::{Import, ImportResult, MovedTimer},
@@ -13,7 +13,10 @@ use duly_store::{Answer, Command, Operation, Outcome};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{App, refused};
+use super::{
+    App,
+    refused::{Asked, Sent},
+};
 use crate::{http::Problem, messages};
 
 /// What the items of a call are.
@@ -49,11 +52,13 @@ impl Items {
         namespace: &NamespaceName,
         text: &[u8],
         trace_parent: Option<&str>,
-    ) -> Result<Command, Invalid> {
+    ) -> Result<(Command, Sent), Invalid> {
+        let mut when = None;
         let operation = match self {
             Self::Operations => {
-                let asked: Asked = json::parse(text)?;
-                let mut operation = asked.check(Source::Json, || app.make_id())?;
+                let message: Message = json::parse(text)?;
+                when = message.when_text().map(Box::from);
+                let mut operation = message.check(Source::Json, || app.make_id())?;
                 if let Operation::Schedule { schedule, .. } = &mut operation {
                     schedule.trace_parent = trace_parent.map(str::to_owned);
                 }
@@ -65,13 +70,14 @@ impl Items {
             }
         };
         app.check_operation(&operation)?;
-        Ok(Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
+        let sent = Sent { asked: Asked::by(&operation), when };
+        Ok((Command { namespace: namespace.clone(), operation, answer: Answer::Brief }, sent))
     }
 
     /// Returns the result of one item; `path` stands in front of a field at fault.
-    pub(super) fn result(self, asked: refused::Asked, outcome: &Outcome, path: &str) -> ItemResult {
+    pub(super) fn result(self, sent: Sent, outcome: &Outcome, path: &str) -> ItemResult {
         match self {
-            Self::Operations => ItemResult::Operation(messages::result(asked, outcome, path)),
+            Self::Operations => ItemResult::Operation(messages::result(sent, outcome, path)),
             Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
         }
     }

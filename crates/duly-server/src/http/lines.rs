@@ -33,7 +33,7 @@ use super::{
     body::{NDJSON, aside},
     budget::{self, Share},
     items::Items,
-    refused::Asked,
+    refused::Sent,
     trace,
 };
 use duly_api::batch::{LastLine, Line as LineResult, Results};
@@ -269,10 +269,9 @@ impl Lines {
         for (number, read) in prepared {
             places.push((
                 number,
-                read.map(|command: Command| {
-                    let asked = Asked::by(&command.operation);
+                read.map(|(command, sent): (Command, Sent)| {
                     commands.push(command);
-                    asked
+                    sent
                 }),
             ));
         }
@@ -295,8 +294,11 @@ impl Lines {
             let result = match (place, &refused_whole) {
                 (Err(problem), _) => self.items.refusal(problem),
                 (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
-                (Ok(asked), None) => match outcomes.next() {
-                    Some(outcome) => self.items.result(asked, outcome, asked.name()),
+                (Ok(sent), None) => match outcomes.next() {
+                    Some(outcome) => {
+                        let path = sent.asked.name();
+                        self.items.result(sent, outcome, path)
+                    }
                     None => self.items.refusal(Problem::fault("an operation has no outcome")),
                 },
             };
@@ -343,7 +345,7 @@ fn read_line(
     items: Items,
     line: &Line,
     trace_parent: Option<&str>,
-) -> Result<Command, Problem> {
+) -> Result<(Command, Sent), Problem> {
     let text = match line {
         Line::Text(text) => text,
         Line::TooLong { bytes_max } => {

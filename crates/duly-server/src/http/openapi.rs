@@ -82,6 +82,16 @@ fn complete(document: &mut Value) {
         object["schema"] = check;
     });
     let schemas = document["components"]["schemas"].clone();
+    // A result has the fields of a cancelled timer, or none of them.
+    let cancelled = schemas["Cancelled"]["properties"].clone();
+    let result = &mut document["components"]["schemas"]["OperationResult"];
+    let own = result["allOf"][1]["properties"].clone();
+    let fields = [cancelled, own].into_iter().filter_map(|it| it.as_object().cloned()).flatten();
+    *result = json!({
+        "type": "object",
+        "description": result["description"],
+        "properties": fields.collect::<serde_json::Map<_, _>>(),
+    });
     let (mut sent, mut read) = (BTreeSet::new(), BTreeSet::new());
     each_object(document, &mut |object| {
         for key in ["requestBody", "parameters"] {

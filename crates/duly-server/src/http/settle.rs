@@ -20,6 +20,9 @@ use duly_api::{
     settle::{SETTLEMENTS_MAX, Settle},
 };
 
+/// The route; its time limit leaves room for the wait of a lease.
+pub(super) const PATH: &str = "/v1/namespaces/{namespace}/settle";
+
 /// What a settlement and its result take in memory, about.
 pub(crate) const SETTLEMENT_BYTES: usize = 192;
 

@@ -12,16 +12,20 @@ use duly_store::Outcome;
 
 use http::StatusCode;
 
-use super::{Problem, answer, budget::Share, refused::Asked};
+use super::{Problem, answer, budget::Share, refused::Sent};
 use crate::messages;
 use duly_api::timer::Mark;
 
 /// Responds to a call that changed a timer.
-async fn changed(outcome: Outcome, asked: Asked, share: Share) -> Result<Response, Problem> {
+async fn changed(
+    outcome: Outcome,
+    sent: impl Into<Sent>,
+    share: Share,
+) -> Result<Response, Problem> {
     match outcome {
         Outcome::Changed(view) | Outcome::Unchanged(view) => {
             answer::changed(share, StatusCode::OK, &view, Mark::None).await
         }
-        other => Err(messages::refused(asked, &other, "")),
+        other => Err(messages::refused(sent, &other, "")),
     }
 }

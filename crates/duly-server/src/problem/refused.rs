@@ -27,6 +27,21 @@ pub(crate) enum Asked {
     Letter,
 }
 
+/// An operation as its caller sent it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    /// The kind of operation.
+    pub(crate) asked: Asked,
+    /// Its due time or delay, if it was text: a refusal shows it.
+    pub(crate) when: Option<Box<str>>,
+}
+
+impl From<Asked> for Sent {
+    fn from(asked: Asked) -> Self {
+        Self { asked, when: None }
+    }
+}
+
 impl Asked {
     /// What an operation asks for.
     pub(crate) const fn by(operation: &Operation) -> Self {
@@ -64,8 +79,13 @@ impl Asked {
 impl Problem {
     /// Why the store refused what was asked for. `path` is the operation's place in the body, in
     /// front of the field at fault; empty where the operation is the body.
-    pub(crate) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
-        if let Some(invalid) = refusal.invalid() {
+    pub(crate) fn refused(refusal: Refusal, sent: impl Into<Sent>, path: &str) -> Self {
+        let Sent { asked, when } = sent.into();
+        if let Some(mut invalid) = refusal.invalid() {
+            let is_when = matches!(&*invalid.field, "due_at" | "delay");
+            if let Some(when) = when.filter(|_| is_when) {
+                invalid.seen = Some(shorten(&when));
+            }
             return invalid.within(path).into();
         }
         let problem = match refusal {

@@ -12,7 +12,8 @@ const PRESENT: &str = "docs/reference/openapi.json";
 /// Keywords under which a list of schemas stands.
 const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Keywords that must say the same.
-const SAME: [&str; 6] = ["$ref", "type", "format", "pattern", "additionalProperties", "const"];
+const SAME: [&str; 7] =
+    ["$ref", "type", "format", "pattern", "additionalProperties", "const", "not"];
 /// Upper and lower bounds of what callers may send.
 const UPPER: [&str; 4] = ["maximum", "maxLength", "maxItems", "maxProperties"];
 const LOWER: [&str; 4] = ["minimum", "minLength", "minItems", "minProperties"];
@@ -196,7 +197,7 @@ fn a_break_of_the_http_interface_is_noticed() {
             "get /v1/cluster is gone",
         ),
         (
-            |it| it["components"]["schemas"]["Schedule"]["required"] = json!(["id"]),
+            |it| it["components"]["schemas"]["ScheduleRequest"]["required"] = json!(["id"]),
             "id is required",
         ),
         (|it| it["components"]["schemas"]["Timer"]["required"] = json!([]), "may be left out"),
@@ -220,7 +221,8 @@ fn a_break_of_the_http_interface_is_noticed() {
         ),
         (
             |it| {
-                it["components"]["schemas"]["Schedule"]["properties"]["tags"]["maxItems"] = json!(1)
+                it["components"]["schemas"]["ScheduleRequest"]["properties"]["tags"]["maxItems"] =
+                    json!(1)
             },
             "maxItems is 1",
         ),
@@ -234,10 +236,10 @@ fn a_break_of_the_http_interface_is_noticed() {
         (
             |it| {
                 let get = &mut it["paths"]["/v1/namespaces/{namespace}/timers"]["get"];
-                let new = json!({"name": "view", "in": "query", "required": true, "schema": {}});
+                let new = json!({"name": "further", "in": "query", "required": true, "schema": {}});
                 get["parameters"].as_array_mut().unwrap().push(new);
             },
-            "\"view\" is required",
+            "\"further\" is required",
         ),
     ];
     let old = document(PRESENT);

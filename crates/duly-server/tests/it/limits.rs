@@ -92,3 +92,28 @@ async fn a_paused_namespace_goes_on_at_its_time() {
     let repaired = bench.post(&format!("{NS}/repair"), "").await.expect(200);
     assert_eq!((&repaired["restored"], &repaired["pending_lost"]), (&json!(false), &json!(0)));
 }
+
+#[tokio::test]
+async fn a_refusal_shows_the_delay_as_its_caller_wrote_it() {
+    let bench = Bench::new();
+    bench.call("PUT", NS, r#"{"limits":{"namespace":{"max_delay":"1h"}}}"#).await.expect(201);
+    bench.schedule(r#"{"id":"t","delay":"1m"}"#).await.expect(201);
+    let schedule = r#"{"id":"x","delay":"7200s"}"#;
+    let line = format!(r#"{{"operations":[{{"schedule":{schedule}}}]}}"#);
+    let batch = bench.post(&format!("{NS}/batch"), &line).await.expect(200);
+    let at = "2033-05-18T05:33:20+02:00";
+    for (problem, seen) in [
+        (bench.schedule(schedule).await.problem("invalid_argument"), "\"7200s\""),
+        (batch["results"][0]["error"].clone(), "\"7200s\""),
+        (
+            bench
+                .call("PATCH", &format!("{NS}/timers/t"), &format!(r#"{{"due_at":"{at}"}}"#))
+                .await
+                .problem("invalid_argument"),
+            &*format!("{at:?}"),
+        ),
+    ] {
+        assert_eq!(problem["seen"], seen);
+        assert!(problem["detail"].as_str().unwrap().ends_with(seen), "{problem}");
+    }
+}

@@ -54,6 +54,33 @@ async fn every_verdict_is_taken_once() {
 }
 
 #[tokio::test]
+async fn a_settle_call_leases_the_next_firings() {
+    let bench = Bench::new();
+    let settle = "/v1/namespaces/a/settle";
+    bench.timer_in("t", "in_flight").await;
+    bench.advance(31);
+    let token = bench.tokens().await.remove(0);
+    bench.schedule(r#"{"id":"next","delay":0,"payload_text":"x"}"#).await.expect(201);
+    let body = |verdict: &str, lease: &str| {
+        format!(r#"{{"settlements":[{{"token":"{token}",{verdict}}}],"lease":{lease}}}"#)
+    };
+    let refused = bench.post(settle, &body(r#""ack":{}"#, r#"{"max":0}"#)).await;
+    assert_eq!(refused.problem("invalid_argument")["field"], "lease.max");
+    let refused = bench.post(settle, &body(r#""ack":{}"#, r#"{"namespace":"b"}"#)).await;
+    assert_eq!(refused.problem("invalid_argument")["field"], "lease.namespace");
+    let answer = bench.post(settle, &body(r#""ack":{}"#, r#"{"max":10}"#)).await.expect(200);
+    assert_eq!(answer["results"], json!([{"outcome":"ok"}]), "nothing was settled before");
+    assert_eq!(answer["leased"]["firings"][0]["id"], "next");
+    assert_eq!(answer["leased"]["firings"][0]["payload_text"], "x");
+    let answer = bench.post(settle, &body(r#""ack":{}"#, "{}")).await.expect(200);
+    assert_eq!(answer["results"], json!([{"outcome":"already_settled"}]));
+    assert_eq!(answer["leased"], json!({"firings":[]}));
+    bench.post("/v1/namespaces/a/pause", "").await.expect(200);
+    let answer = bench.post(settle, &body(r#""ack":{}"#, "{}")).await.expect(200);
+    assert_eq!(answer["leased"], json!({"firings":[],"paused":true}));
+}
+
+#[tokio::test]
 async fn the_last_retry_is_a_dead_letter() {
     let bench = Bench::new();
     bench.schedule(r#"{"id":"t","delay":0,"retry":{"max_attempts":1}}"#).await.expect(201);

@@ -214,3 +214,23 @@ async fn an_ended_timer_tells_its_history() {
     assert_eq!(tombstone["finished_at"], "2030-03-17T17:46:40.000Z");
     assert_eq!(tombstone["history"][0]["outcome"], "delivered");
 }
+
+#[tokio::test]
+async fn a_summary_lists_timers_without_their_content() {
+    let bench = Bench::new();
+    let body = r#"{"id":"t","delay":"1h","payload":1,"headers":{"x-a":"1"},"tags":["red"]}"#;
+    bench.schedule(body).await.expect(201);
+    let page = bench.get(&format!("{TIMERS}?view=summary")).await.expect(200);
+    let summary = &page["timers"][0];
+    assert_eq!((&summary["id"], &summary["tags"]), (&json!("t"), &json!(["red"])));
+    for field in ["payload", "headers", "history"] {
+        assert!(summary.get(field).is_none(), "{summary}");
+    }
+    let full = bench.get(&format!("{TIMERS}?view=full")).await.expect(200);
+    assert_eq!(
+        (&full["timers"][0]["payload"], &page["timers"][0]["revision"]),
+        (&json!(1), &json!(1))
+    );
+    let refused = bench.get(&format!("{TIMERS}?view=brief")).await;
+    assert_eq!(refused.problem("invalid_argument")["allowed"], "full or summary");
+}

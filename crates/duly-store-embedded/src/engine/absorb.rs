@@ -150,7 +150,7 @@ impl Engine {
             tracing::warn!(
                 namespace = %name, max_dead,
                 "dead letters are at their limit: nothing of this namespace is delivered until some \
-                 are redriven or purged, or limits.max_dead is raised"
+                 are redriven or purged, or limits.namespace.max_dead is raised"
             );
         }
     }

@@ -1,24 +1,32 @@
 //! Which timers: the filters of a list, and paging through it.
 
-use duly_core::{State, Timestamp};
+use duly_api::{State, View};
+use duly_core::Timestamp;
 
 use super::values;
+
+/// Conditions of which all are met.
+#[derive(clap::Args)]
+pub(crate) struct Conditions {
+    /// Due at or after this time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) due_from: Option<Timestamp>,
+    /// Due before this time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) due_to: Option<Timestamp>,
+    /// The id begins with this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) id_prefix: Option<String>,
+    /// It has this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+}
 
 /// Which timers of a namespace, and which page of them.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
-    /// Due at or after this time
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    due_from: Option<Timestamp>,
-    /// Due before this time
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    due_to: Option<Timestamp>,
-    /// The id begins with this
-    #[arg(long, value_name = "TEXT")]
-    id_prefix: Option<String>,
-    /// It has this tag
-    #[arg(long)]
-    tag: Option<String>,
+    #[command(flatten)]
+    conditions: Conditions,
     /// At most this many on a page
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = values::within::<1, 1000>)]
     limit: u16,
@@ -41,15 +49,18 @@ impl Filter {
         &self,
         state: Option<State>,
         cursor: Option<&str>,
+        view: Option<View>,
     ) -> Vec<(&'static str, String)> {
+        let Conditions { due_from, due_to, id_prefix, tag } = &self.conditions;
         let parameters = [
             ("state", state.map(|state| state.to_string())),
-            ("due_from", self.due_from.map(|from| from.to_string())),
-            ("due_to", self.due_to.map(|to| to.to_string())),
-            ("id_prefix", self.id_prefix.clone()),
-            ("tag", self.tag.clone()),
+            ("due_from", due_from.map(|from| from.to_string())),
+            ("due_to", due_to.map(|to| to.to_string())),
+            ("id_prefix", id_prefix.clone()),
+            ("tag", tag.clone()),
             ("limit", Some(self.limit.to_string())),
             ("cursor", cursor.map(str::to_owned)),
+            ("view", view.map(|view| view.to_string())),
         ];
         parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }

@@ -19,10 +19,8 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Fail
         }
         File::open(path)
     });
-    match opened {
-        Ok(file) => Ok(Box::new(file)),
-        Err(error) => Err(unreadable(path, what, &error)),
-    }
+    let file = opened.map_err(|error| unreadable(path, what, &error))?;
+    Ok(Box::new(file))
 }
 
 /// The whole text of a file, or of stdin.

@@ -1,8 +1,10 @@
-//! The namespace that a command is about.
+//! The namespace or timer that a command is about.
 
-use duly_core::NamespaceName;
+use duly_core::{NamespaceName, TimerId};
+use reqwest::Method;
 
 use super::values;
+use crate::{cli::Session, http::Call};
 
 /// A namespace.
 #[derive(clap::Args)]
@@ -10,4 +12,22 @@ pub(crate) struct Named {
     /// The namespace
     #[arg(value_parser = values::namespace)]
     pub(crate) namespace: NamespaceName,
+}
+
+/// A timer of a namespace.
+#[derive(clap::Args)]
+pub(crate) struct NamedTimer {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// The timer's id
+    #[arg(value_parser = values::timer_id)]
+    pub(crate) id: TimerId,
+}
+
+impl NamedTimer {
+    /// A call about it.
+    pub(crate) fn call<'a>(&self, method: Method, session: &'a Session) -> Call<'a> {
+        let below = ["timers", self.id.as_str()];
+        session.http.namespace(method, &self.named.namespace, &below)
+    }
 }

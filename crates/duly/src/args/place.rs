@@ -1,12 +1,13 @@
 //! Where to: `--url` with what belongs to it, or `--pull`; and the fallback of a namespace.
 
-use clap::ValueEnum;
+use duly_api::{Destination, Duration, Fallback, HttpDestination};
 use duly_core::Millis;
-use serde::Serialize;
-use serde_json::value::RawValue;
 
-use super::{fields::pairs, receiver_header, values};
+use super::{receiver_header, timer::headers, values};
 use crate::failure::Failure;
+
+/// The methods of a delivery.
+const METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 /// The destination of a firing.
 #[derive(clap::Args)]
@@ -15,12 +16,12 @@ pub(crate) struct Place {
     #[arg(long, value_name = "URL", conflicts_with = "pull")]
     url: Option<String>,
     /// Deliver with this method (POST unless given)
-    #[arg(long, value_name = "METHOD", requires = "url", ignore_case = true)]
-    url_method: Option<WebhookMethod>,
+    #[arg(long, value_name = "METHOD", requires = "url", ignore_case = true, value_parser = METHODS)]
+    url_method: Option<String>,
     /// A header of every delivery to the webhook, as name:value, or
     /// name:@FILE with the value in a file; repeat it for more
-    #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = receiver_header::typed, requires = "url")]
-    url_headers: Vec<receiver_header::Typed>,
+    #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = values::unchecked, requires = "url")]
+    url_headers: Vec<values::Unchecked>,
     /// Time for one delivery, 100ms to 10m (30s unless given)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "url")]
     url_timeout: Option<Millis>,
@@ -37,12 +38,12 @@ pub(crate) struct FallbackArgs {
     #[arg(long, value_name = "URL")]
     fallback_url: Option<String>,
     /// Deliver to it with this method (POST unless given)
-    #[arg(long, value_name = "METHOD", requires = "fallback_url", ignore_case = true)]
-    fallback_method: Option<WebhookMethod>,
+    #[arg(long, value_name = "METHOD", requires = "fallback_url", ignore_case = true, value_parser = METHODS)]
+    fallback_method: Option<String>,
     /// A header of every delivery to it, as name:value, or
     /// name:@FILE with the value in a file; repeat it for more
-    #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = receiver_header::typed, requires = "fallback_url")]
-    fallback_headers: Vec<receiver_header::Typed>,
+    #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = values::unchecked, requires = "fallback_url")]
+    fallback_headers: Vec<values::Unchecked>,
     /// Time for one delivery to it, 100ms to 10m (30s unless given)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_timeout: Option<Millis>,
@@ -54,82 +55,36 @@ pub(crate) struct FallbackArgs {
     fallback_after_open: Option<Millis>,
 }
 
-/// The methods of a delivery.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[value(rename_all = "UPPER")]
-#[serde(rename_all = "UPPERCASE")]
-enum WebhookMethod {
-    Post,
-    Put,
-    Patch,
-}
-
-/// A destination as a request says it.
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum DestinationField {
-    Pull {},
-    Http(Webhook),
-}
-
-/// A webhook as a request says it.
-#[derive(Serialize)]
-pub(crate) struct Webhook {
-    url: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<WebhookMethod>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout: Option<String>,
-}
-
-/// A fallback as a request says it.
-#[derive(Serialize)]
-pub(crate) struct FallbackField {
-    destination: DestinationField,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after_attempts: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after_open: Option<String>,
-}
-
 impl Place {
-    /// The destination as a request says it, where one is given.
-    pub(crate) fn field(self) -> Result<Option<DestinationField>, Failure> {
-        let url_headers = receiver_header::checked("--url-header", self.url_headers)?;
-        Ok(match (self.url, self.pull) {
-            (Some(url), _) => Some(webhook(url, self.url_method, url_headers, self.url_timeout)),
-            (None, true) => Some(DestinationField::Pull {}),
-            (None, false) => None,
+    /// Returns the destination, where one is given.
+    pub(crate) fn destination(self) -> Result<Option<Destination>, Failure> {
+        let headers = receiver_header::checked("--url-header", self.url_headers)?;
+        Ok(match self.url {
+            Some(url) => Some(webhook(url, self.url_method, headers, self.url_timeout)),
+            None => self.pull.then(Destination::pull),
         })
     }
 }
 
 impl FallbackArgs {
-    /// The fallback, where one is given.
-    pub(crate) fn field(self) -> Result<Option<FallbackField>, Failure> {
+    /// Returns the fallback, where one is given.
+    pub(crate) fn fallback(self) -> Result<Option<Fallback>, Failure> {
         let headers = receiver_header::checked("--fallback-header", self.fallback_headers)?;
-        let Some(url) = self.fallback_url else { return Ok(None) };
-        let destination = webhook(url, self.fallback_method, headers, self.fallback_timeout);
-        Ok(Some(FallbackField {
-            destination,
+        Ok(self.fallback_url.map(|url| Fallback {
+            destination: Some(webhook(url, self.fallback_method, headers, self.fallback_timeout)),
             after_attempts: self.fallback_after_attempts,
-            after_open: self.fallback_after_open.map(|open| open.to_string()),
+            after_open: self.fallback_after_open.map(Duration::from),
         }))
     }
 }
 
 fn webhook(
     url: String,
-    method: Option<WebhookMethod>,
-    headers: Vec<(String, String)>,
+    method: Option<String>,
+    given: Vec<(String, String)>,
     timeout: Option<Millis>,
-) -> DestinationField {
-    DestinationField::Http(Webhook {
-        url,
-        method,
-        headers: (!headers.is_empty()).then(|| pairs(&headers)),
-        timeout: timeout.map(|timeout| timeout.to_string()),
-    })
+) -> Destination {
+    let method = method.map(|method| method.to_uppercase());
+    let (headers, timeout) = (headers(given), timeout.map(Duration::from));
+    Destination { pull: None, http: Some(HttpDestination { url, method, headers, timeout }) }
 }

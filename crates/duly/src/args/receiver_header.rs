@@ -3,26 +3,23 @@
 //! Other users of the machine can read what is typed, so a value can stand in a file: `name:@FILE`. clap shows what
 //! a parser refuses, so anything is taken first and checked afterwards.
 
-use std::{convert::Infallible, path::Path};
+use std::path::Path;
 
-use super::{input, values};
+use super::{
+    input,
+    values::{self, Unchecked},
+};
 use crate::failure::Failure;
 
 /// Headers whose values are secrets for certain.
 const SECRETS: [&str; 2] = ["authorization", "cookie"];
 
-/// A header as it was typed.
-#[derive(Clone)]
-pub(crate) struct Typed(String);
-
-/// Takes any text.
-pub(crate) fn typed(text: &str) -> Result<Typed, Infallible> {
-    Ok(Typed(text.to_owned()))
-}
-
 /// Names and values of the headers of this option.
-pub(crate) fn checked(option: &str, headers: Vec<Typed>) -> Result<Vec<(String, String)>, Failure> {
-    headers.into_iter().map(|typed| read(option, &typed.0)).collect()
+pub(crate) fn checked(
+    option: &str,
+    headers: Vec<Unchecked>,
+) -> Result<Vec<(String, String)>, Failure> {
+    headers.into_iter().map(|header| read(option, &header.0)).collect()
 }
 
 fn read(option: &str, text: &str) -> Result<(String, String), Failure> {

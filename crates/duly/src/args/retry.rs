@@ -1,7 +1,7 @@
 //! How often and when a failed firing is tried again, as timers and namespaces take it.
 
+use duly_api::{self as api, Duration};
 use duly_core::Millis;
-use serde_json::{Map, Value, json};
 
 use super::values;
 
@@ -36,20 +36,16 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The policy as a request says it, where any of it is given.
-    pub(crate) fn field(&self) -> Option<Map<String, Value>> {
-        let text = |duration: Option<Millis>| duration.map(|duration| json!(duration.to_string()));
-        let waits: Vec<_> = self.retry_delays.iter().map(Millis::to_string).collect();
-        let fields = [
-            ("max_attempts", self.max_attempts.map(|n| json!(n))),
-            ("min_backoff", text(self.min_backoff)),
-            ("max_backoff", text(self.max_backoff)),
-            ("multiplier", self.multiplier.map(|factor| json!(factor))),
-            ("jitter", self.jitter.map(|part| json!(part))),
-            ("delays", (!waits.is_empty()).then(|| json!(waits))),
-        ];
-        let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        let given: Map<_, _> = given.collect();
-        (!given.is_empty()).then_some(given)
+    /// Returns the policy, where any of it is given.
+    pub(crate) fn policy(self) -> Option<api::Retry> {
+        let policy = api::Retry {
+            max_attempts: self.max_attempts,
+            min_backoff: self.min_backoff.map(Duration::from),
+            max_backoff: self.max_backoff.map(Duration::from),
+            multiplier: self.multiplier,
+            jitter: self.jitter,
+            delays: self.retry_delays.into_iter().map(Duration::from).collect(),
+        };
+        (policy != api::Retry::default()).then_some(policy)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{env, path::Path};
 
+use duly_api::SigningSecrets;
 use duly_core::namespace::{SIGNING_SECRETS_MAX, SigningSecret};
 
 use super::input;
@@ -38,6 +39,11 @@ pub(crate) fn from_file(path: &Path) -> Result<Vec<SigningSecret>, Failure> {
         )));
     }
     Ok(secrets)
+}
+
+/// The secrets as a request has them.
+pub(crate) fn revealed(secrets: &[SigningSecret]) -> SigningSecrets {
+    SigningSecrets { secrets: secrets.iter().map(|secret| secret.reveal().to_owned()).collect() }
 }
 
 #[cfg(test)]

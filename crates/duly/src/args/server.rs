@@ -2,11 +2,11 @@
 //!
 //! What is refused is shown without user name and password.
 
-use std::{convert::Infallible, env};
+use std::env;
 
 use reqwest::Url;
 
-use super::values;
+use super::values::{self, Unchecked};
 use crate::failure::Failure;
 
 /// Names the server.
@@ -14,16 +14,7 @@ const VARIABLE: &str = "DULY_SERVER";
 /// Where a server listens that was told nothing.
 const DEFAULT: &str = "http://127.0.0.1:3859";
 
-/// The value of `--server`, not checked yet: clap shows what a parser refuses.
-#[derive(Clone)]
-pub(crate) struct Typed(String);
-
-/// Takes any text.
-pub(crate) fn typed(text: &str) -> Result<Typed, Infallible> {
-    Ok(Typed(text.to_owned()))
-}
-
-impl Typed {
+impl Unchecked {
     /// The server, if it is one. A password on a command line can be read by other users of the machine.
     pub(crate) fn url(&self) -> Result<Url, Failure> {
         let url = values::server_url(&self.0).map_err(|why| {

@@ -2,8 +2,10 @@
 //!
 //! Each function is a clap value parser: its error completes "invalid value … for …: ".
 
-use std::net::SocketAddr;
+use std::{convert::Infallible, net::SocketAddr};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use duly_api::State;
 use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Url;
 use serde_json::value::RawValue;
@@ -11,6 +13,15 @@ use serde_json::value::RawValue;
 /// The part of a refusal that says what is allowed; clap shows the value itself.
 fn allowed(invalid: Invalid) -> String {
     format!("it must be {}", invalid.allowed)
+}
+
+/// A text that is checked later: clap shows what a parser refuses, and this may hold a secret.
+#[derive(Clone)]
+pub(crate) struct Unchecked(pub(super) String);
+
+/// Takes any text.
+pub(crate) fn unchecked(text: &str) -> Result<Unchecked, Infallible> {
+    Ok(Unchecked(text.to_owned()))
 }
 
 /// A namespace's name.
@@ -59,6 +70,29 @@ pub(crate) fn decimal(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| "it must be a number such as 2 or 0.5".to_owned())
 }
+
+/// One of these values by its name; help shows each with its meaning.
+pub(crate) fn named<T: Copy + Send + Sync + 'static>(
+    values: &[(T, &'static str)],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let shown = values.iter().map(|(value, help)| PossibleValue::new(name(*value)).help(*help));
+    let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+    PossibleValuesParser::new(shown.collect::<Vec<_>>()).try_map(move |word| {
+        values.iter().copied().find(|value| name(*value) == word).ok_or("it is not known")
+    })
+}
+
+/// The states of timers.
+pub(crate) const STATES: [(State, &str); 7] = [
+    (State::Scheduled, "Waiting for its due time"),
+    (State::Due, "Due, not yet claimed"),
+    (State::InFlight, "Being delivered"),
+    (State::Retrying, "Waiting for its next attempt"),
+    (State::Finished, "Delivered"),
+    (State::Cancelled, "Cancelled"),
+    (State::Dead, "Given up"),
+];
 
 /// A JSON value, kept as its exact text.
 pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {

@@ -8,14 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use duly_core::NamespaceName;
+use duly_api::{Problem, batch::LastLine};
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
-    args::{input, values},
+    args::{input, named::Named},
     cli::Session,
     failure::Failure,
     http,
@@ -36,9 +35,8 @@ use crate::{
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// Where the operations are, `-` for stdin
     #[arg(long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -47,34 +45,13 @@ pub(crate) struct Args {
     errors_only: bool,
 }
 
-/// A line of the answer: what happened to a line, how many there were, or why it ends early.
+/// A line of the reply: the result of a line, or the last one.
 #[derive(Deserialize)]
 struct Line {
     line: Option<u64>,
-    error: Option<Box<RawValue>>,
-    summary: Option<Summary>,
-    stopped: Option<Stopped>,
-}
-
-#[derive(Deserialize)]
-struct Summary {
-    lines: u64,
-    accepted: u64,
-    refused: u64,
-}
-
-#[derive(Deserialize)]
-struct Stopped {
-    after_line: u64,
-    error: Box<RawValue>,
-}
-
-/// What was answered so far.
-#[derive(Default)]
-struct Progress {
-    accepted: u64,
-    refused: u64,
-    summary: Option<Summary>,
+    error: Option<Problem>,
+    #[serde(flatten)]
+    last: Option<LastLine>,
 }
 
 /// Runs it.
@@ -87,26 +64,49 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     let errors_only = args.errors_only || !printer.is_json();
     let results = if errors_only { "errors" } else { "all" };
-    let call = session.http.namespace(Method::POST, &args.namespace, &["batch"]);
+    let call = session.http.namespace(Method::POST, &args.named.namespace, &["batch"]);
     let call = call.query(&[("results", results.to_owned())]);
     let mut answer = call.lines(source).await?;
-    let mut progress = Progress::default();
+    // Those of the summary, if there is one.
+    let (mut lines, mut accepted, mut refused) = (0, 0, 0);
+    let mut has_summary = false;
     while let Some(text) = answer.next().await? {
-        let line: Line = answer.parse(&text)?;
+        let Line { line, error, last } = answer.parse(&text)?;
         if printer.is_json() {
             printer.json(&text)?;
-        } else if let (Some(number), Some(error)) = (line.line, &line.error) {
-            let refusal = text::preview(&http::sentence(error.get()), usize::MAX);
-            printer.line(&printer.paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
+        } else if let (Some(number), Some(error)) = (line, &error) {
+            let refusal = text::preview(&http::sentence(error, &[]), usize::MAX);
+            printer
+                .line(&printer.screen().paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
         }
-        progress.add(line)?;
+        match last {
+            Some(LastLine::Stopped { after_line, error }) => {
+                let why = http::sentence(&error, &[]);
+                return Err(Failure::coded(
+                    "stopped",
+                    format_args!(
+                        "the server stopped after line {after_line}: {why}; send the lines behind it again"
+                    ),
+                ));
+            }
+            Some(LastLine::Summary { lines: read, accepted: taken, refused: not_taken }) => {
+                (lines, accepted, refused, has_summary) = (read, taken, not_taken, true);
+            }
+            None if line.is_some() => {
+                let count = if error.is_some() { &mut refused } else { &mut accepted };
+                *count += 1;
+                lines += 1;
+            }
+            None => {}
+        }
     }
-    let Progress { accepted, refused, summary, .. } = &progress;
-    let (lines, accepted, refused) = match summary {
-        Some(summary) => (summary.lines, summary.accepted, summary.refused),
-        None if errors_only => return Err(Progress::cut_off()),
-        None => (accepted + refused, *accepted, *refused),
-    };
+    if errors_only && !has_summary {
+        return Err(Failure::coded(
+            "outcome_unknown",
+            "the answer ended before its summary: it is not known which lines were taken. Lines that \
+             name an id can be sent again: what was taken is answered as existing",
+        ));
+    }
     let lines = text::count(lines, "line");
     if !printer.is_json() {
         printer.line(&format!("{lines}: {accepted} accepted, {refused} refused"))?;
@@ -117,33 +117,4 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         return Err(Failure::coded("some_refused", message));
     }
     Ok(())
-}
-
-impl Progress {
-    fn add(&mut self, line: Line) -> Outcome {
-        if let Some(Stopped { after_line, error }) = line.stopped {
-            return Err(Failure::coded(
-                "stopped",
-                format_args!(
-                    "the server stopped after line {after_line}: {}; send the lines behind it again",
-                    http::sentence(error.get())
-                ),
-            ));
-        }
-        match line.error {
-            Some(_) => self.refused += 1,
-            None if line.line.is_some() => self.accepted += 1,
-            None => {}
-        }
-        self.summary = line.summary.or(self.summary.take());
-        Ok(())
-    }
-
-    fn cut_off() -> Failure {
-        Failure::coded(
-            "outcome_unknown",
-            "the answer ended before its summary: it is not known which lines were taken. Lines that \
-             name an id can be sent again: what was taken is answered as existing",
-        )
-    }
 }

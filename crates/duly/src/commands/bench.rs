@@ -6,12 +6,16 @@
 
 use std::{path::PathBuf, sync::Mutex};
 
-use clap::ValueEnum;
-use duly_load::{Floors, Options, Owner, Place, Refusal, Report, Stop, Stopper, TransportKind};
+use duly_load::{
+    Floors, Options, Owner, Place, Pull, Refusal, Report, Stop, Stopper, Subject, TransportKind,
+};
 use reqwest::Url;
+use tokio::runtime::Builder;
 
 use crate::{
     Outcome,
+    args::values,
+    cli::runtime,
     failure::Failure,
     output::{Printer, progress::Progress},
 };
@@ -29,10 +33,16 @@ const STOPPED_AT_ONCE: i32 = 1;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What is measured
+    #[arg(value_parser = values::named(&SUBJECTS, Subject::name))]
     subject: Subject,
     /// How the server is spoken to
-    #[arg(long, value_name = "HOW", default_value = "grpc")]
-    transport: Transport,
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "grpc",
+        value_parser = values::named(&TRANSPORTS, TransportKind::name)
+    )]
+    transport: TransportKind,
     /// Timers a second, sent at fixed times whatever the server does; without it as fast as the calls
     /// under way allow (lateness, mixed, recovery: 2000; isolation: 200, in the quiet namespace)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -54,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     in_flight: Option<u32>,
     /// How consumers get firings (lateness); lease
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = values::named(&PULLS, Pull::name))]
     pull: Option<Pull>,
     /// Namespaces (namespaces); 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -76,46 +86,29 @@ pub(crate) struct Args {
     i_own_this_server: bool,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Subject {
-    /// Durable schedules
-    Ingest,
-    /// How late firings arrive
-    Lateness,
-    /// Many timers due at one instant
-    HotSecond,
-    /// Durable cancellations, in random order
-    Cancel,
-    /// The same ids replaced over and over
-    Debounce,
-    /// Schedules, changes, cancellations and firings together
-    Mixed,
-    /// A quiet namespace alone, beside a dead receiver, and beside one served at full speed
-    Isolation,
-    /// A kill -9 under load, and what comes after it (only with a server of its own)
-    Recovery,
-    /// Many namespaces with a few timers each, due within one second
-    Namespaces,
-}
+const SUBJECTS: [(Subject, &str); 9] = [
+    (Subject::Ingest, "Durable schedules"),
+    (Subject::Lateness, "How late firings arrive"),
+    (Subject::HotSecond, "Many timers due at one instant"),
+    (Subject::Cancel, "Durable cancellations, in random order"),
+    (Subject::Debounce, "The same ids replaced over and over"),
+    (Subject::Mixed, "Schedules, changes, cancellations and firings together"),
+    (
+        Subject::Isolation,
+        "A quiet namespace alone, beside a dead receiver, and beside one served at full speed",
+    ),
+    (
+        Subject::Recovery,
+        "A kill -9 under load, and what comes after it (only with a server of its own)",
+    ),
+    (Subject::Namespaces, "Many namespaces with a few timers each, due within one second"),
+];
 
-/// How the server is spoken to.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Transport {
-    /// HTTP/1.1 with JSON
-    Http,
-    /// gRPC
-    Grpc,
-}
+const TRANSPORTS: [(TransportKind, &str); 2] =
+    [(TransportKind::Http, "HTTP/1.1 with JSON"), (TransportKind::Grpc, "gRPC")];
 
-/// How consumers get firings.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Pull {
-    /// By calls that wait
-    Lease,
-    /// By one stream with credits; gRPC only
-    Consume,
-}
+const PULLS: [(Pull, &str); 2] =
+    [(Pull::Lease, "By calls that wait"), (Pull::Consume, "By one stream with credits; gRPC only")];
 
 impl Args {
     fn options(&self, server: Option<Url>) -> Result<Options, Failure> {
@@ -130,32 +123,16 @@ impl Args {
             None => Place::Own { bin: own_binary()?, dir: self.dir.clone() },
         };
         let options = Options {
-            subject: match self.subject {
-                Subject::Ingest => duly_load::Subject::Ingest,
-                Subject::Lateness => duly_load::Subject::Lateness,
-                Subject::HotSecond => duly_load::Subject::HotSecond,
-                Subject::Cancel => duly_load::Subject::Cancel,
-                Subject::Debounce => duly_load::Subject::Debounce,
-                Subject::Mixed => duly_load::Subject::Mixed,
-                Subject::Isolation => duly_load::Subject::Isolation,
-                Subject::Recovery => duly_load::Subject::Recovery,
-                Subject::Namespaces => duly_load::Subject::Namespaces,
-            },
+            subject: self.subject,
             place,
-            transport: match self.transport {
-                Transport::Http => TransportKind::Http,
-                Transport::Grpc => TransportKind::Grpc,
-            },
+            transport: self.transport,
             rate: self.rate,
             timers: self.timers,
             seconds: self.seconds,
             payload_bytes: self.payload_bytes as usize,
             batch: self.batch,
             in_flight: self.in_flight,
-            pull: self.pull.map(|pull| match pull {
-                Pull::Lease => duly_load::Pull::Lease,
-                Pull::Consume => duly_load::Pull::Consume,
-            }),
+            pull: self.pull,
             namespaces: self.namespaces,
             each: self.each,
             floors: if self.no_baselines { Floors::Left } else { Floors::Measured },
@@ -168,11 +145,7 @@ impl Args {
 /// Runs it.
 pub(crate) fn run(args: Args, server: Option<Url>, printer: Printer) -> Outcome {
     let options = args.options(server)?;
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?
-        .block_on(measure(&args, &options, printer))
+    runtime(Builder::new_multi_thread())?.block_on(measure(&args, &options, printer))
 }
 
 async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {

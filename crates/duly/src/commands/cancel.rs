@@ -3,13 +3,13 @@
 
 mod bulk;
 
-use duly_core::{NamespaceName, TimerId};
+use duly_api::CancelResponse;
+use duly_core::TimerId;
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, values},
+    args::{confirm::Confirm, named::Named, values},
     cli::Session,
     commands::reschedule,
     output::text,
@@ -25,13 +25,13 @@ use crate::{
     override_usage = "duly cancel [OPTIONS] <NAMESPACE> <ID>\n       duly cancel [OPTIONS] <NAMESPACE> <--tag <TAG>|--id-prefix <TEXT>|--due-from <TIME>|--due-to <TIME>|--state <STATE>|--all>"
 )]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// The timer's id
     #[arg(
         value_parser = values::timer_id,
-        required_unless_present_any = ["tag", "id_prefix", "due_from", "due_to", "state", "all"]
+        required_unless_present_any = ["tag", "id_prefix", "due_from", "due_to", "state", "all"],
+        conflicts_with_all = ["tag", "id_prefix", "due_from", "due_to", "state", "all", "limit", "dry_run"]
     )]
     id: Option<TimerId>,
     /// Only if the timer has this revision
@@ -43,28 +43,18 @@ pub(crate) struct Args {
     confirm: Confirm,
 }
 
-/// The reply to a cancel.
-#[derive(Deserialize)]
-struct Cancelled {
-    #[serde(default)]
-    attempts: u32,
-    #[serde(default)]
-    maybe_delivered: bool,
-    #[serde(default)]
-    already: bool,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
-        return bulk::run(&args.namespace, &args.filter, &args.confirm, session).await;
+        return bulk::run(&args.named.namespace, &args.filter, &args.confirm, session).await;
     };
     let query: Vec<_> =
         args.if_revision.iter().map(|revision| ("if_revision", revision.to_string())).collect();
-    let call = session.http.namespace(Method::DELETE, &args.namespace, &["timers", id.as_str()]);
+    let call =
+        session.http.namespace(Method::DELETE, &args.named.namespace, &["timers", id.as_str()]);
     let reply = call.query(&query).hints(reschedule::REVISION_HINTS).send().await?;
-    session.printer.answer(&reply, || {
-        let cancelled: Cancelled = reply.parse()?;
+    session.printer.document(&reply.text, || {
+        let cancelled: CancelResponse = reply.parse()?;
         let mut line = format!("{}  cancelled", text::preview(id.as_str(), usize::MAX));
         if cancelled.already {
             line.push_str(" already");

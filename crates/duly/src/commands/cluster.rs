@@ -1,7 +1,7 @@
 //! `duly cluster`: the nodes of the deployment, and what all of them hold.
 
+use duly_api::{ClusterInfo, Node};
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
@@ -16,37 +16,12 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// What the server says of the deployment.
-#[derive(Deserialize)]
-struct Cluster {
-    version: String,
-    shards: u64,
-    ready: bool,
-    reasons: Vec<String>,
-    warnings: Vec<String>,
-    pending: u64,
-    overdue: u64,
-    in_flight: u64,
-    dead: u64,
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    name: String,
-    member_id: String,
-    this: bool,
-    state: String,
-    shards: u64,
-    heartbeat_age_ms: u64,
-}
-
 /// Runs it.
 pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
     let answer = session.http.service(Method::GET, &["cluster"]).send().await?;
     let printer = session.printer;
-    printer.answer(&answer, || {
-        let cluster: Cluster = answer.parse()?;
+    printer.document(&answer.text, || {
+        let cluster: ClusterInfo = answer.parse()?;
         let counts = [
             ("version", cluster.version.clone()),
             ("shards", cluster.shards.to_string()),

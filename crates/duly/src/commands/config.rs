@@ -1,10 +1,7 @@
 //! `duly config`: checks and shows what `serve` would be configured with, and prints the file that
 //! has everything in it.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use duly_server::config::{self, Config, Flag, Origin, Source, key};
@@ -13,10 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     Outcome,
     failure::Failure,
-    output::{
-        Printer,
-        terminal::{Screen, Tone},
-    },
+    output::{Printer, warn},
 };
 
 /// Check or show the configuration of a server
@@ -59,13 +53,26 @@ struct Places {
 
 impl Places {
     fn source(self) -> Source {
-        let data = self.data.map(|value| ("--data", key!(store.data), value));
-        let listen = self.listen.map(|value| ("--listen", key!(server.listen), value));
-        let store = self.store.map(|value| ("--store", key!(store.url), value));
-        let flags = [data, store, listen].into_iter().flatten();
-        let flags = flags.map(|(flag, key, value)| Flag { flag: flag.to_owned(), key, value });
-        Source { file: self.config, flags: flags.collect(), ..Source::from_env() }
+        source(self.config, self.data, self.store, self.listen)
     }
+}
+
+/// The configuration that this file, these flags of `duly serve` and the environment make.
+pub(super) fn source(
+    file: Option<PathBuf>,
+    data: Option<String>,
+    store: Option<String>,
+    listen: Option<String>,
+) -> Source {
+    let flags = [
+        ("--data", key!(store.data), data),
+        ("--store", key!(store.url), store),
+        ("--listen", key!(server.listen), listen),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(flag, key, value)| Some(Flag { flag: flag.to_owned(), key, value: value? }));
+    Source { file, flags: flags.collect(), ..Source::from_env() }
 }
 
 /// Runs it.
@@ -75,20 +82,16 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
             let source = places.source();
             let config = config::load_with_files(&source).map_err(Failure::new)?;
             for sentence in config.unused() {
-                let label = Screen::stderr().paint(Tone::Warning, "warning:");
-                // There is nowhere else to say it.
-                writeln!(io::stderr(), "{label} {sentence}").ok();
+                warn(&sentence.to_string());
             }
-            let counts = Counts::of(&source, &config);
-            printer.document(&counts.document().to_string(), || Ok(counts.verdict()))
+            verdict(&source, &config, printer)
         }
         Action::Show(places) => {
             let config = config::load(&places.source()).map_err(Failure::new)?;
             if !printer.is_json() {
                 return printer.line(&config.show());
             }
-            let keys: Vec<_> = keys(&config).map(|key| key.to_string()).collect();
-            printer.json_list("keys", keys.iter().map(String::as_str))
+            printer.json_list("keys", keys(&config))
         }
         Action::Example => {
             let example = config::example_toml();
@@ -98,53 +101,33 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     }
 }
 
-/// How much of a right configuration was said by whom: what was forgotten is seen there.
-struct Counts {
-    file: Option<PathBuf>,
-    from_file: usize,
-    from_environment: usize,
-    from_flags: usize,
-    defaults: usize,
-}
-
-impl Counts {
-    fn of(source: &Source, config: &Config) -> Self {
-        let count = |is_of: fn(&Origin) -> bool| {
-            config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
-        };
-        Self {
-            file: source.file.clone(),
-            from_file: count(|origin| matches!(origin, Origin::File { .. })),
-            from_environment: count(|origin| matches!(origin, Origin::Variable(_))),
-            from_flags: count(|origin| matches!(origin, Origin::Flag(_))),
-            defaults: count(|origin| *origin == Origin::Default),
-        }
-    }
-
-    /// For people.
-    fn verdict(&self) -> String {
-        let Self { file, from_file, from_environment, from_flags, defaults } = self;
-        let file = match file {
+/// Says how much of a right configuration comes from where: what was forgotten is seen there.
+fn verdict(source: &Source, config: &Config, printer: Printer) -> Outcome {
+    let count = |is_of: fn(&Origin) -> bool| {
+        config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
+    };
+    let from_file = count(|origin| matches!(origin, Origin::File { .. }));
+    let from_environment = count(|origin| matches!(origin, Origin::Variable(_)));
+    let from_flags = count(|origin| matches!(origin, Origin::Flag(_)));
+    let defaults = count(|origin| *origin == Origin::Default);
+    let document = json!({
+        "is_right": true,
+        "file": source.file.as_ref().map(|path| path.to_string_lossy()),
+        "from_file": from_file,
+        "from_environment": from_environment,
+        "from_flags": from_flags,
+        "defaults": defaults,
+    });
+    printer.document(&document.to_string(), || {
+        let file = match &source.file {
             Some(path) => format!("{from_file} from {}", path.display()),
             None => "no file was named (--config)".to_owned(),
         };
-        format!(
+        Ok(format!(
             "the configuration is right: {file}, {from_environment} from the environment, \
              {from_flags} from flags, {defaults} defaults"
-        )
-    }
-
-    /// For programs.
-    fn document(&self) -> Value {
-        json!({
-            "is_right": true,
-            "file": self.file.as_ref().map(|path| path.to_string_lossy()),
-            "from_file": self.from_file,
-            "from_environment": self.from_environment,
-            "from_flags": self.from_flags,
-            "defaults": self.defaults,
-        })
-    }
+        ))
+    })
 }
 
 /// Every key with its value and where it comes from, for programs.

@@ -3,18 +3,17 @@
 pub(crate) mod overdue;
 
 use clap::Subcommand;
-use duly_core::{Millis, NamespaceName, State, TimerId};
+use duly_api::{DeadLetterNames, Duration, PurgeResponse, RedriveRequest, RedriveResponse, State};
+use duly_core::{Millis, NamespaceName, TimerId};
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, fields::RequestFields, filter::Filter, values},
+    args::{confirm::Confirm, filter::Filter, named::Named, values},
     cli::Session,
     commands::{list, namespace::counts},
     failure::Failure,
-    http,
     output::{text, timers},
 };
 
@@ -29,17 +28,15 @@ pub(crate) struct Args {
 enum Action {
     /// List dead letters with their last error
     List {
-        /// The namespace
-        #[arg(value_parser = values::namespace)]
-        namespace: NamespaceName,
+        #[command(flatten)]
+        named: Named,
         #[command(flatten)]
         filter: Filter,
     },
     /// Send dead letters again, with a fresh budget of attempts
     Redrive {
-        /// The namespace
-        #[arg(value_parser = values::namespace)]
-        namespace: NamespaceName,
+        #[command(flatten)]
+        named: Named,
         #[command(flatten)]
         which: Which,
         /// Wait this long first
@@ -51,9 +48,8 @@ enum Action {
     },
     /// Drop dead letters for good
     Purge {
-        /// The namespace
-        #[arg(value_parser = values::namespace)]
-        namespace: NamespaceName,
+        #[command(flatten)]
+        named: Named,
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
@@ -79,40 +75,24 @@ struct Which {
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
-        Action::List { namespace, filter } => {
-            list::pages(session, &namespace, Some(State::Dead), &filter, timers::dead).await
+        Action::List { named, filter } => {
+            list::pages(session, &named.namespace, Some(State::Dead), &filter, timers::dead).await
         }
-        Action::Redrive { namespace, which, delay, per_second } => {
-            let mut fields = which.fields();
-            fields.set_some("delay", delay.map(|delay| delay.to_string()));
-            fields.set_some("per_second", per_second);
-            deal(session, &namespace, "redrive", &which, fields).await
+        Action::Redrive { named, which, delay, per_second } => {
+            let delay = delay.map(Duration::from);
+            let request = RedriveRequest { delay, per_second, ..which.request() };
+            deal(session, &named.namespace, "redrive", request).await
         }
-        Action::Purge { namespace, which, confirm } => {
+        Action::Purge { named: Named { namespace }, which, confirm } => {
             if which.all && confirm.is_needed() {
                 let dead = counts(session, &namespace).await?.dead;
                 let letters = text::count(dead, "dead letter");
                 Confirm::ask(&format!("Drop {letters} of {namespace} for good?"))?;
             }
-            deal(session, &namespace, "purge", &which, which.fields()).await
+            deal(session, &namespace, "purge", which.request()).await
         }
         Action::Overdue(args) => overdue::run(args, session).await,
     }
-}
-
-/// What one call came to.
-#[derive(Deserialize)]
-struct Step {
-    #[serde(alias = "redriven", alias = "purged")]
-    done: u64,
-    cursor: Option<String>,
-    #[serde(default)]
-    errors: Vec<LetterError>,
-}
-
-#[derive(Deserialize)]
-struct LetterError {
-    error: Box<RawValue>,
 }
 
 /// Redrives or purges, call by call; prints what was done, and fails where a letter that was named was refused.
@@ -120,23 +100,29 @@ async fn deal(
     session: &Session,
     namespace: &NamespaceName,
     action: &str,
-    which: &Which,
-    fields: RequestFields,
+    mut request: RedriveRequest,
 ) -> Outcome {
     let words = if action == "redrive" { "redriven" } else { "purged" };
-    let (mut done, mut cursor, mut refusals) = (0, None, Vec::new());
+    let (mut done, mut refusals) = (0, Vec::new());
     let document = loop {
-        let mut fields = fields.clone();
-        fields.set_some("cursor", cursor);
         let call = session.http.namespace(Method::POST, namespace, &["dead", action]);
-        let reply = call.body(&fields).send().await?;
-        let step: Step = reply.parse()?;
-        done += step.done;
-        refusals.extend(step.errors.iter().map(|item| http::detail(item.error.get())));
-        cursor = step.cursor;
-        match cursor {
+        let reply = call.body(&request).send().await?;
+        let (count, cursor, errors) = match action {
+            "redrive" => {
+                let RedriveResponse { redriven, cursor, errors } = reply.parse()?;
+                (redriven, cursor, errors)
+            }
+            _ => {
+                let PurgeResponse { purged, cursor, errors } = reply.parse()?;
+                (purged, cursor, errors)
+            }
+        };
+        done += count;
+        refusals.extend(errors.into_iter().filter_map(|item| Some(item.error?.detail)));
+        request.cursor = cursor;
+        match request.cursor {
             Some(_) => {}
-            None if which.all => break json!({ words: done }).to_string(),
+            None if request.all.is_some() => break json!({ words: done }).to_string(),
             None => break reply.text,
         }
     };
@@ -150,13 +136,14 @@ async fn deal(
 }
 
 impl Which {
-    fn fields(&self) -> RequestFields {
-        let mut fields = RequestFields::default();
-        let ids: Vec<_> = self.ids.iter().map(TimerId::as_str).collect();
-        fields.set_some("ids", (!ids.is_empty()).then_some(ids));
-        let delivery_ids = (!self.delivery_ids.is_empty()).then_some(&self.delivery_ids);
-        fields.set_some("delivery_ids", delivery_ids);
-        fields.set_some("all", self.all.then_some(true));
-        fields
+    /// Returns a request about these; a purge has the fields of a redrive that this sets.
+    fn request(self) -> RedriveRequest {
+        let named = |names: Vec<_>| (!names.is_empty()).then_some(DeadLetterNames { names });
+        RedriveRequest {
+            ids: named(self.ids.iter().map(TimerId::to_string).collect()),
+            delivery_ids: named(self.delivery_ids),
+            all: self.all.then_some(true),
+            ..RedriveRequest::default()
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use duly_core::{Millis, NamespaceName};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 
 use self::{
     line::{End, Line, Opening},
@@ -24,11 +24,7 @@ use crate::{
     cli::Session,
     commands::namespace,
     failure::Failure,
-    output::{
-        progress::Progress,
-        terminal::{Screen, Tone},
-        text,
-    },
+    output::{progress::Progress, text, warn},
 };
 
 /// Write timers and dead letters as lines of JSON, for `duly import` at another server
@@ -84,12 +80,6 @@ struct Exported {
     paused: bool,
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
-    file: &'a str,
-    namespaces: &'a [Exported],
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let names = if args.all { all(session).await? } else { args.namespaces.clone() };
@@ -112,23 +102,15 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     if !session.printer.is_json() && !session.printer.is_quiet() {
         // Stdout has the lines themselves.
-        exported.iter().for_each(|one| aloud(&one.sentence()));
+        for one in &exported {
+            writeln!(io::stderr(), "{}", one.sentence()).ok();
+        }
     }
     Ok(())
 }
 
 async fn all(session: &Session) -> Result<Vec<NamespaceName>, Failure> {
-    #[derive(Deserialize)]
-    struct Row {
-        name: String,
-    }
-    let rows = namespace::all(session).await?;
-    let names = rows.iter().map(|row| {
-        let name = serde_json::from_str(row.get()).map(|row: Row| row.name).unwrap_or_default();
-        NamespaceName::new(&name)
-            .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))
-    });
-    names.collect()
+    namespace::all(session).await?.0.iter().map(namespace::checked_name).collect()
 }
 
 /// Writes one namespace after the other.
@@ -161,9 +143,10 @@ async fn write(
     let mut written = [0_u64; 2];
     let mut is_resting = false;
     for (place, state) in ["pending", "dead"].into_iter().enumerate() {
-        let mut cursor = None;
+        let mut query = vec![("state", state.to_owned())];
         loop {
-            let page = page(namespace, state, cursor, session).await?;
+            let call = session.http.namespace(Method::GET, namespace, &["export"]);
+            let page: Page = call.query(&query).send().await?.parse()?;
             if let Some(raw) = page.namespace.filter(|_| place == 0) {
                 is_resting = warned(&raw, session, progress)?;
                 target.line(&Line { namespace: Some(raw), ..Line::default() })?;
@@ -175,10 +158,8 @@ async fn write(
             let done = written.iter().sum();
             let timers = text::count(done, "timer");
             progress.show(done, Some(total), &format!("{namespace}: {timers} exported"));
-            cursor = page.cursor;
-            if cursor.is_none() {
-                break;
-            }
+            let Some(cursor) = page.cursor else { break };
+            query = vec![("state", state.to_owned()), ("cursor", cursor)];
         }
     }
     let [timers, dead] = written;
@@ -195,18 +176,6 @@ async fn write(
         ));
     }
     Ok(Exported { end, paused: is_resting })
-}
-
-async fn page(
-    namespace: &NamespaceName,
-    state: &str,
-    cursor: Option<String>,
-    session: &Session,
-) -> Result<Page, Failure> {
-    let mut query = vec![("state", state.to_owned())];
-    query.extend(cursor.map(|cursor| ("cursor", cursor)));
-    let call = session.http.namespace(Method::GET, namespace, &["export"]);
-    call.query(&query).send().await?.parse()
 }
 
 /// Whether the namespace is at rest; says what that means if it is not.
@@ -228,22 +197,11 @@ fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<
     Ok(is_resting)
 }
 
-fn warn(sentence: &str) {
-    let label = Screen::stderr().paint(Tone::Warning, "warning:");
-    aloud(&format!("{label} {}", text::lines(sentence)));
-}
-
-fn aloud(line: &str) {
-    // There is nowhere else to say it.
-    writeln!(io::stderr(), "{line}").ok();
-}
-
 /// Says what there is and what comes next.
 fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
     let file = text::preview(&args.to.display().to_string(), usize::MAX);
-    let summary = Summary { file: &file, namespaces: exported };
-    let document = serde_json::to_string(&summary).expect("texts and numbers are JSON");
-    session.printer.document(&document, || {
+    let document = json!({ "file": file, "namespaces": exported });
+    session.printer.document(&document.to_string(), || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
         lines.push(format!("{file} is whole and holds secrets; take it to the other server:"));
         lines.push(format!("  duly import {file} --create-namespaces --server URL"));

@@ -1,36 +1,30 @@
-//! `duly get`: shows a timer.
+//! `duly get` and `duly fire`: show a timer, and make it due now.
 
-use duly_core::{NamespaceName, TimerId};
 use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::values,
+    args::named::NamedTimer,
     cli::Session,
     http::Answer,
     output::{Printer, fields::Fields, table, when},
 };
 
-/// Show a timer: its state, attempts and history
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
-    /// The timer's id
-    #[arg(value_parser = values::timer_id)]
-    id: TimerId,
+/// Shows the timer.
+pub(crate) async fn run(timer: NamedTimer, session: &Session) -> Outcome {
+    show(session.printer, &timer.call(Method::GET, session).send().await?)
 }
 
-/// Runs it.
-pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let call = session.http.namespace(Method::GET, &args.namespace, &["timers", args.id.as_str()]);
+/// Makes it due now.
+pub(crate) async fn fire(timer: NamedTimer, session: &Session) -> Outcome {
+    let below = ["timers", timer.id.as_str(), "fire"];
+    let call = session.http.namespace(Method::POST, &timer.named.namespace, &below);
     show(session.printer, &call.send().await?)
 }
 
 /// Prints an answer that is one object, whatever its fields.
 pub(crate) fn show(printer: Printer, answer: &Answer) -> Outcome {
-    printer.answer(answer, || {
+    printer.document(&answer.text, || {
         let fields: Fields = answer.parse()?;
         Ok(table::of_pairs(printer.screen(), fields.pairs(when::now())))
     })

@@ -62,11 +62,11 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     };
     let (answer, readiness) = asked?;
     let printer = session.printer;
-    printer.answer(&answer, || {
+    printer.document(&answer.text, || {
         let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
         let status = text::preview(&readiness.status.replace('_', " "), usize::MAX);
         let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
-        Ok(printer.paint(tone, &status) + &warnings.collect::<String>())
+        Ok(printer.screen().paint(tone, &status) + &warnings.collect::<String>())
     })?;
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }

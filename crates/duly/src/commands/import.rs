@@ -232,7 +232,7 @@ impl Import<'_> {
         }
         let sentence = text::preview(&fault.sentence, usize::MAX);
         let line = format!("{}:{}: {sentence}", self.name, fault.number);
-        printer.line(&printer.paint(Tone::Bad, &line))
+        printer.line(&printer.screen().paint(Tone::Bad, &line))
     }
 
     /// Says what it came to.

@@ -1,20 +1,15 @@
 //! `duly lease`: takes due firings of the pull lane.
 
-use duly_core::{Millis, NamespaceName};
+use duly_api::{Duration, LeaseRequest, LeaseResponse};
+use duly_core::Millis;
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
-    args::{fields::RequestFields, values},
+    args::{named::Named, values},
     cli::Session,
     commands::settle,
-    failure::Failure,
-    output::{
-        timers::{self, Firing},
-        when,
-    },
+    output::{timers, when},
 };
 
 /// Lease due firings whose destination is pull
@@ -22,9 +17,8 @@ use crate::{
 /// They belong to you until the lease ends; say what became of them with `duly settle`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
     max: u16,
@@ -42,34 +36,26 @@ pub(crate) struct Args {
     ack: bool,
 }
 
-/// What was leased.
-#[derive(Deserialize)]
-struct Leased {
-    firings: Vec<Box<RawValue>>,
-    #[serde(default)]
-    paused: bool,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let mut fields = RequestFields::default();
-    fields.set("max", &args.max);
-    fields.set_some("max_bytes", args.max_bytes);
-    fields.set_some("lease", args.lease.map(|lease| lease.to_string()));
-    fields.set_some("wait", args.wait.map(|wait| wait.to_string()));
-    let call = session.http.namespace(Method::POST, &args.namespace, &["lease"]);
-    let call = call.body(&fields).waiting(args.wait.unwrap_or_default().to_std());
+    let request = LeaseRequest {
+        namespace: String::new(),
+        max: Some(args.max.into()),
+        max_bytes: args.max_bytes,
+        lease: args.lease.map(Duration::from),
+        wait: args.wait.map(Duration::from),
+    };
+    let call = session.http.namespace(Method::POST, &args.named.namespace, &["lease"]);
+    let call = call.body(&request).waiting(args.wait.unwrap_or_default().to_std());
     let reply = call.send().await?;
-    let leased: Leased = reply.parse()?;
-    let firings = leased.firings.iter().map(|firing| reply.parse_part(firing));
-    let firings: Vec<Firing> = firings.collect::<Result<_, Failure>>()?;
+    let LeaseResponse { firings, paused } = reply.parse()?;
     let printer = session.printer;
     // Printed before it is confirmed: what nobody read is leased again.
     if printer.is_ndjson() {
-        printer.json_list("firings", leased.firings.iter().map(|firing| firing.get()))?;
+        printer.json_list("firings", reply.items("firings")?)?;
     } else {
-        printer.answer(&reply, || {
-            Ok(match (firings.is_empty(), leased.paused) {
+        printer.document(&reply.text, || {
+            Ok(match (firings.is_empty(), paused) {
                 (true, true) => "none: the namespace is paused".to_owned(),
                 (true, false) => "none".to_owned(),
                 (false, _) => timers::firings(&firings, when::now()).text(printer.screen()),
@@ -78,7 +64,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     let tokens: Vec<_> = firings.into_iter().map(|firing| firing.token).collect();
     if args.ack && !tokens.is_empty() {
-        settle::ack(session, &args.namespace, &tokens).await?;
+        settle::ack(session, &args.named.namespace, &tokens).await?;
     }
     Ok(())
 }

@@ -46,12 +46,6 @@ NO_COLOR
 Set to anything, it forbids colours.
 "#;
 
-/// A page.
-struct Page {
-    file: String,
-    text: String,
-}
-
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let cannot = |what: &PathBuf, error: std::io::Error| {
@@ -63,12 +57,12 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let mut pages = Vec::new();
     collect(&mut pages, &cli::shown())?;
     fs::create_dir_all(&args.dir).map_err(|error| cannot(&args.dir, error))?;
-    for page in &pages {
-        let path = args.dir.join(&page.file);
-        fs::write(&path, &page.text).map_err(|error| cannot(&path, error))?;
+    for (file, text) in &pages {
+        let path = args.dir.join(file);
+        fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     let directory = args.dir.display().to_string();
-    let files: Vec<_> = pages.iter().map(|page| page.file.as_str()).collect();
+    let files: Vec<_> = pages.iter().map(|(file, _)| file).collect();
     let document = json!({ "path": directory, "files": files });
     printer.document(&document.to_string(), || {
         let directory = text::lines(&directory);
@@ -76,14 +70,13 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     })
 }
 
-/// The page of a command and of those below it.
-fn collect(pages: &mut Vec<Page>, command: &Command) -> Outcome {
+/// File and text of the page of a command, and of those below it.
+fn collect(pages: &mut Vec<(String, String)>, command: &Command) -> Outcome {
     let page = Man::new(command.clone()).source(concat!("duly ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     page.render(&mut text)?;
     text.extend_from_slice(CLOSING);
-    let text = ascii(&String::from_utf8_lossy(&text));
-    pages.push(Page { file: page.get_filename(), text });
+    pages.push((page.get_filename(), ascii(&String::from_utf8_lossy(&text))));
     let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
     inner.try_for_each(|inner| collect(pages, inner))
 }

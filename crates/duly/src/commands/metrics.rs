@@ -38,8 +38,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
     let printer = session.printer;
     if printer.is_json() {
-        let documents: Vec<_> = samples.iter().map(|sample| sample.json().to_string()).collect();
-        return printer.json_list("metrics", documents.iter().map(String::as_str));
+        return printer.json_list("metrics", samples.iter().map(Sample::json));
     }
     if samples.is_empty() {
         return printer.line("none");

@@ -11,27 +11,19 @@ mod settings;
 mod stats;
 
 use clap::Subcommand;
+use duly_api::NamespaceStats;
 use duly_core::NamespaceName;
 use reqwest::Method;
-use serde::Deserialize;
 
-pub(super) use self::list::{all, destination};
+pub(super) use self::list::{all, checked_name, destination};
 use self::settings::Settings;
 use crate::{Outcome, args::named::Named, cli::Session, commands::get, failure::Failure};
-
-/// How much there is in a namespace.
-#[derive(Deserialize)]
-pub(super) struct Counts {
-    pub(super) pending: u64,
-    pub(super) dead: u64,
-    pub(super) in_flight: u64,
-}
 
 /// Asks for the counts of a namespace.
 pub(super) async fn counts(
     session: &Session,
     namespace: &NamespaceName,
-) -> Result<Counts, Failure> {
+) -> Result<NamespaceStats, Failure> {
     session.http.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
 }
 
@@ -77,7 +69,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
         Action::Put { named, settings } => {
             let call = client.namespace(Method::PUT, &named.namespace, &[]);
-            let answer = call.body(&settings.body()?).send().await?;
+            let answer = call.body(&settings.read()?).send().await?;
             get::show(session.printer, &answer)
         }
         Action::Set(args) => set::run(*args, session).await,

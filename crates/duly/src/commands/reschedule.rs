@@ -1,15 +1,11 @@
 //! `duly reschedule`: changes a pending timer.
 
-use clap::ValueEnum;
-use duly_core::{NamespaceName, TimerId};
+use duly_api::{HeaderList, Reschedule, Schedule, TagList, TimerField, Words as _};
 use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{
-        due::Due, fields::RequestFields, labels::Labels, payload::PayloadArgs, place::Place,
-        retry::Retry, values,
-    },
+    args::{named::NamedTimer, reset::WithNulls, retry::Retry, timer::TimerArgs, values},
     cli::Session,
     commands::get,
     failure::Failure,
@@ -21,23 +17,13 @@ use crate::{
 /// What is not named stays. After it is answered, the timer is never delivered for its old time.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
-    /// The timer's id
-    #[arg(value_parser = values::timer_id)]
-    id: TimerId,
     #[command(flatten)]
-    due: Due,
+    named: NamedTimer,
     #[command(flatten)]
-    payload: PayloadArgs,
-    #[command(flatten)]
-    labels: Labels,
-    #[command(flatten)]
-    place: Place,
+    timer: TimerArgs,
     /// Take this back to what it is without being set; repeat it for more
-    #[arg(long, value_name = "FIELD")]
-    reset: Vec<Reset>,
+    #[arg(long, value_name = "FIELD", value_parser = values::named(&RESETS, TimerField::as_str))]
+    reset: Vec<TimerField>,
     /// Only if the timer has this revision
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
@@ -45,20 +31,14 @@ pub(crate) struct Args {
     retry: Retry,
 }
 
-/// What can be reset.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Reset {
-    /// No payload
-    Payload,
-    /// No headers
-    Headers,
-    /// No tags
-    Tags,
-    /// The namespace's destination
-    Destination,
-    /// The namespace's retry policy
-    Retry,
-}
+/// The fields that can be reset.
+const RESETS: [(TimerField, &str); 5] = [
+    (TimerField::Payload, "No payload"),
+    (TimerField::Headers, "No headers"),
+    (TimerField::Tags, "No tags"),
+    (TimerField::Destination, "The namespace's destination"),
+    (TimerField::Retry, "The namespace's retry policy"),
+];
 
 /// What to type when the revision is another one.
 pub(crate) const REVISION_HINTS: &[Hint] =
@@ -66,44 +46,47 @@ pub(crate) const REVISION_HINTS: &[Hint] =
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let mut fields = RequestFields::default();
-    args.due.set(&mut fields);
-    args.payload.set(&mut fields)?;
-    args.labels.set(&mut fields);
-    fields.set_some("destination", args.place.field()?);
-    fields.set_some("retry", args.retry.field());
-    for reset in args.reset {
-        let name = reset.name();
-        let is_payload =
-            reset == Reset::Payload && (fields.has("payload_text") || fields.has("payload_base64"));
-        if fields.has(name) || is_payload {
-            return Err(Failure::usage(format_args!(
-                "--reset {name} is given together with a new {name}; only one of them can be"
-            )));
-        }
-        fields.set(name, &());
-    }
-    if fields.is_empty() {
+    let given = Schedule { retry: args.retry.policy(), ..args.timer.read()? };
+    if given == Schedule::default() && args.reset.is_empty() {
         return Err(Failure::usage(
             "nothing to change: name a time (--in, --at), payload, header, tag, destination, retry policy or --reset",
         ));
     }
-    fields.set_some("if_revision", args.if_revision);
-    let below = ["timers", args.id.as_str()];
-    let call = session.http.namespace(Method::PATCH, &args.namespace, &below);
-    let reply = call.body(&fields).hints(REVISION_HINTS).send().await?;
+    if let Some(name) = args.reset.iter().find(|field| is_given(&given, **field)) {
+        return Err(Failure::usage(format_args!(
+            "--reset {name} is given together with a new {name}; only one of them can be"
+        )));
+    }
+    let Schedule { headers, tags, .. } = given;
+    let change = Reschedule {
+        due_at: given.due_at,
+        delay: given.delay,
+        payload: given.payload,
+        payload_text: given.payload_text,
+        payload_base64: given.payload_base64,
+        headers: (!headers.is_empty()).then_some(HeaderList { headers }),
+        tags: (!tags.is_empty()).then_some(TagList { tags }),
+        destination: given.destination,
+        retry: given.retry,
+        if_revision: args.if_revision,
+        ..Reschedule::default()
+    };
+    let body = WithNulls::new(change, args.reset.iter().map(|field| field.as_str()));
+    let call = args.named.call(Method::PATCH, session);
+    let reply = call.body(&body).hints(REVISION_HINTS).send().await?;
     get::show(session.printer, &reply)
 }
 
-impl Reset {
-    /// The field's name, typed and sent alike.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Payload => "payload",
-            Self::Headers => "headers",
-            Self::Tags => "tags",
-            Self::Destination => "destination",
-            Self::Retry => "retry",
-        }
+/// Returns `true` if the field has a new value.
+fn is_given(given: &Schedule, field: TimerField) -> bool {
+    match field {
+        TimerField::Payload => [&given.payload, &given.payload_text, &given.payload_base64]
+            .iter()
+            .any(|it| it.is_some()),
+        TimerField::Headers => !given.headers.is_empty(),
+        TimerField::Tags => !given.tags.is_empty(),
+        TimerField::Destination => given.destination.is_some(),
+        TimerField::Retry => given.retry.is_some(),
+        TimerField::Unspecified => false,
     }
 }

@@ -1,14 +1,11 @@
 //! `duly resume`: lets every namespace fire again, as after a restore.
 
-use duly_core::NamespaceName;
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
     cli::Session,
     commands::{dead::overdue, namespace},
-    failure::Failure,
     output::text,
 };
 
@@ -36,25 +33,15 @@ enum Overdue {
     Dead,
 }
 
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    #[serde(default)]
-    paused: bool,
-}
-
 /// Runs it. Repeated after a failure, it goes on with those that are still paused.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     debug_assert!(args.all, "clap asks for it");
     let mut resumed = Vec::new();
     let mut dead_lettered = 0;
     let mut moment = None;
-    for item in namespace::all(session).await? {
-        let Ok(Row { name, paused: true }) = serde_json::from_str(item.get()) else {
-            continue;
-        };
-        let namespace = NamespaceName::new(&name)
-            .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))?;
+    let (all, _) = namespace::all(session).await?;
+    for one in all.into_iter().filter(|one| one.paused) {
+        let namespace = namespace::checked_name(&one)?;
         let dead = match args.overdue {
             Overdue::Fire => 0,
             Overdue::Dead => overdue::give_up(session, &namespace, &mut moment).await?,
@@ -68,7 +55,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             session.printer.line(&format!("{namespace}  resumed{dead}"))?;
         }
         dead_lettered += dead;
-        resumed.push(name);
+        resumed.push(one.name);
     }
     if session.printer.is_json() {
         let mut answer = serde_json::json!({ "resumed": resumed });

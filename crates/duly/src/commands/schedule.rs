@@ -1,42 +1,33 @@
 //! `duly schedule`: makes a timer.
 
-use clap::{ArgGroup, ValueEnum};
-use duly_core::{Millis, NamespaceName, State, TimerId, Timestamp};
+use clap::ArgGroup;
+use duly_api::{Duration, IfExists, Schedule, State, Timer, Words as _};
+use duly_core::{Millis, TimerId};
 use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{
-        due::Due, fields::RequestFields, labels::Labels, payload::PayloadArgs, place::Place,
-        retry::Retry, values,
-    },
+    args::{named::Named, retry::Retry, timer::TimerArgs, values},
     cli::Session,
     http::Hint,
-    output::{text, timers::Timer, when},
+    output::{text, when},
 };
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled
 ///
 /// The same command again answers the timer that is there, if it names an ID.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("when").args(Due::ARGS).required(true))]
+#[command(group = ArgGroup::new("when").args(TimerArgs::WHEN).required(true))]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// The timer's id, unique in its namespace; the server makes one when it is left out
     #[arg(value_parser = values::timer_id)]
     id: Option<TimerId>,
     #[command(flatten)]
-    due: Due,
-    #[command(flatten)]
-    payload: PayloadArgs,
-    #[command(flatten)]
-    labels: Labels,
-    #[command(flatten)]
-    place: Place,
+    timer: TimerArgs,
     /// What to do when another timer has this id
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", value_parser = values::named(&IF_EXISTS, IfExists::as_str))]
     if_exists: Option<IfExists>,
     /// Give it up when it is later than this after it was due
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
@@ -48,16 +39,12 @@ pub(crate) struct Args {
     retry: Retry,
 }
 
-/// What happens when another timer has the id.
-#[derive(Clone, Copy, ValueEnum)]
-enum IfExists {
-    /// Refuse (the default)
-    Fail,
-    /// Answer the timer that is there
-    Keep,
-    /// Put this one in its place
-    Replace,
-}
+/// The effects where another timer has the id.
+const IF_EXISTS: [(IfExists, &str); 3] = [
+    (IfExists::Fail, "Refuse (the default)"),
+    (IfExists::Keep, "Answer the timer that is there"),
+    (IfExists::Replace, "Put this one in its place"),
+];
 
 /// What to type when the id is taken.
 const HINTS: &[Hint] = &[
@@ -72,30 +59,27 @@ const HINTS: &[Hint] = &[
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let mut fields = RequestFields::default();
-    fields.set_some("id", args.id.as_ref().map(TimerId::as_str));
-    args.due.set(&mut fields);
-    args.payload.set(&mut fields)?;
-    args.labels.set(&mut fields);
-    fields.set_some("destination", args.place.field()?);
-    fields.set_some("expire_after", args.expire_after.map(|after| after.to_string()));
-    fields.set_some("slot_key", args.slot_key);
-    fields.set_some("retry", args.retry.field());
-    let if_exists = args.if_exists.and_then(|what| what.to_possible_value());
-    fields.set_some("if_exists", if_exists.map(|what| what.get_name().to_owned()));
-    let call = session.http.namespace(Method::POST, &args.namespace, &["timers"]);
-    let reply = call.body(&fields).hints(HINTS).send().await?;
-    session.printer.answer(&reply, || {
+    let request = Schedule {
+        id: args.id.map(|id| id.as_str().to_owned()),
+        expire_after: args.expire_after.map(Duration::from),
+        slot_key: args.slot_key,
+        if_exists: args.if_exists.unwrap_or_default().into(),
+        retry: args.retry.policy(),
+        ..args.timer.read()?
+    };
+    let call = session.http.namespace(Method::POST, &args.named.namespace, &["timers"]);
+    let reply = call.body(&request).hints(HINTS).send().await?;
+    session.printer.document(&reply.text, || {
         let timer: Timer = reply.parse()?;
         let what = match (timer.existing, timer.replaced) {
-            (true, _) => format!("exists already, {}", timer.state),
+            (true, _) => format!("exists already, {}", timer.state()),
             (_, true) => "replaced".to_owned(),
             (false, false) => "scheduled".to_owned(),
         };
         let id = text::preview(&timer.id, usize::MAX);
-        let (now, due_at) = (when::now(), timer.due_at.unwrap_or_default());
-        let is_past = Timestamp::parse(&due_at).is_ok_and(|due_at| due_at < now);
-        let is_waiting = timer.state == State::Scheduled.as_str();
+        let (now, due_at) = (when::now(), timer.due_at.clone().unwrap_or_default());
+        let is_past = due_at.check("").is_ok_and(|due_at| due_at < now);
+        let is_waiting = timer.state() == State::Scheduled;
         let at_once = if is_past && is_waiting { ", so at once" } else { "" };
         Ok(format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now)))
     })

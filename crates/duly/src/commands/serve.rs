@@ -9,14 +9,19 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use duly_server::{
     StartError, StartReport,
-    config::{self, Config, Flag, Source, key},
+    config::{self, Config},
     telemetry::logging,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 use crate::{
     Outcome,
     args::values,
+    cli::runtime,
+    commands::config::source,
     failure::Failure,
     open_files::{self, TooFew},
     output::{Printer, text, when},
@@ -50,14 +55,13 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let mut config = config::load_with_files(&args.source()).map_err(Failure::new)?;
+    let listen = args.listen.map(|address| address.to_string());
+    let source = source(args.config, args.data, args.store, listen);
+    let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
     open_files::allow();
     let too_few = open_files::fit(&mut config);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
+    let runtime = runtime(Builder::new_multi_thread())?;
     let outcome = runtime.block_on(serve(config, too_few, printer));
     if let Err(Failure::StoreEnded(reason)) = &outcome {
         // The cause is the last line: nothing else runs that could log.
@@ -68,23 +72,6 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
     runtime.shutdown_background();
     outcome
-}
-
-impl Args {
-    fn source(self) -> Source {
-        let data = self.data.map(|value| ("--data", key!(store.data), value));
-        let listen =
-            self.listen.map(|address| ("--listen", key!(server.listen), address.to_string()));
-        let store = self.store.map(|value| ("--store", key!(store.url), value));
-        let flags = [data, store, listen].into_iter().flatten();
-        Source {
-            file: self.config,
-            flags: flags
-                .map(|(flag, key, value)| Flag { flag: flag.to_owned(), key, value })
-                .collect(),
-            ..Source::from_env()
-        }
-    }
 }
 
 async fn serve(config: Config, too_few: Option<TooFew>, printer: Printer) -> Outcome {

@@ -1,16 +1,19 @@
 //! `duly settle`: says what became of a leased firing.
 
+use duly_api::{
+    Ack, DeadVerdict, Duration, ExtendVerdict, RetryVerdict, SettleOutcome, SettleResponse,
+    SettleResult, Settlement,
+};
 use duly_core::{Millis, NamespaceName};
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::json;
 
 use crate::{
     Outcome,
-    args::values,
+    args::{named::Named, values},
     cli::Session,
     failure::Failure,
-    http::{self, Answer},
+    http::Answer,
     output::{
         table::{Column, Table},
         terminal::Tone,
@@ -21,9 +24,8 @@ use crate::{
 /// Settle leased firings: confirm them, hand them back, give them up, or hold them longer
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// The tokens of the leases, as `duly lease` showed them
     #[arg(value_name = "TOKEN", required = true)]
     tokens: Vec<String>,
@@ -65,25 +67,12 @@ struct VerdictArgs {
     extend: Option<Millis>,
 }
 
-/// One result for each token, in order.
-#[derive(Deserialize)]
-struct Results {
-    results: Vec<SettleResult>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SettleResult {
-    Outcome(String),
-    Error(Box<RawValue>),
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let verdict = args.verdict.field(args.after, args.reason);
-    let (reply, results) = settle(session, &args.namespace, &args.tokens, &verdict).await?;
+    let verdict = args.verdict.settlement(args.after, args.reason);
+    let (reply, results) = settle(session, &args.named.namespace, &args.tokens, &verdict).await?;
     let printer = session.printer;
-    printer.answer(&reply, || {
+    printer.document(&reply.text, || {
         let words = results.iter().map(word);
         if args.tokens.len() == 1 {
             return Ok(words.map(|word| text::preview(&word, usize::MAX)).collect());
@@ -103,28 +92,30 @@ pub(crate) async fn ack(
     namespace: &NamespaceName,
     tokens: &[String],
 ) -> Outcome {
-    refused(&settle(session, namespace, tokens, &("ack", json!({}))).await?.1)
+    let verdict = Settlement { ack: Some(Ack {}), ..Settlement::default() };
+    refused(&settle(session, namespace, tokens, &verdict).await?.1)
 }
-
-/// The name of a verdict and its fields.
-type Verdict = (&'static str, Value);
 
 async fn settle(
     session: &Session,
     namespace: &NamespaceName,
     tokens: &[String],
-    (verdict, fields): &Verdict,
+    verdict: &Settlement,
 ) -> Result<(Answer, Vec<SettleResult>), Failure> {
-    let settlements: Vec<_> =
-        tokens.iter().map(|token| json!({ "token": token, *verdict: fields })).collect();
+    let of_token = |token: &String| Settlement { token: token.clone(), ..verdict.clone() };
+    let settlements: Vec<_> = tokens.iter().map(of_token).collect();
     let call = session.http.namespace(Method::POST, namespace, &["settle"]);
     let reply = call.body(&json!({ "settlements": settlements })).send().await?;
-    let Results { results } = reply.parse()?;
+    let SettleResponse { results, .. } = reply.parse()?;
     Ok((reply, results))
 }
 
 /// Fails where a settlement changed nothing that it should have changed.
 fn refused(results: &[SettleResult]) -> Outcome {
+    let is_taken = |result: &SettleResult| {
+        use SettleOutcome::{AlreadySettled, Dead, Ok};
+        result.error.is_none() && matches!(result.outcome(), Ok | Dead | AlreadySettled)
+    };
     let mut refused = results.iter().filter(|result| !is_taken(result));
     let Some(first) = refused.next() else {
         return Ok(());
@@ -133,57 +124,38 @@ fn refused(results: &[SettleResult]) -> Outcome {
         0 => String::new(),
         others => format!(", and {others} more were not settled either"),
     };
-    Err(Failure::coded("not_settled", format_args!("{}{others}", explained(first))))
-}
-
-fn is_taken(result: &SettleResult) -> bool {
-    let taken = ["ok", "dead", "already_settled"];
-    matches!(result, SettleResult::Outcome(word) if taken.contains(&word.as_str()))
-}
-
-fn word(result: &SettleResult) -> String {
-    match result {
-        SettleResult::Outcome(word) => word.clone(),
-        SettleResult::Error(problem) => http::detail(problem.get()),
-    }
-}
-
-fn explained(result: &SettleResult) -> String {
-    match result {
-        SettleResult::Outcome(word) if word == "lease_lost" => {
+    let first = match first.outcome() {
+        SettleOutcome::LeaseLost => {
             "the lease is not held any more (lease_lost): nothing changed; lease the firing again"
                 .to_owned()
         }
-        SettleResult::Outcome(word) if word == "invalid_token" => {
+        SettleOutcome::InvalidToken => {
             "no lease of this namespace has this token (invalid_token): take it from `duly lease`"
                 .to_owned()
         }
-        _ => word(result),
+        _ => word(first),
+    };
+    Err(Failure::coded("not_settled", format_args!("{first}{others}")))
+}
+
+fn word(result: &SettleResult) -> String {
+    match &result.error {
+        Some(problem) => problem.detail.clone(),
+        None => result.outcome().to_string(),
     }
 }
 
 impl VerdictArgs {
-    fn field(self, after: Option<Millis>, reason: Option<String>) -> Verdict {
-        let mut fields = Map::new();
-        let mut set = |name: &str, value: Option<String>| {
-            fields.extend(value.map(|value| (name.to_owned(), value.into())));
-        };
-        let name = match self.extend {
-            Some(lease) => {
-                set("lease", Some(lease.to_string()));
-                "extend"
-            }
-            None if self.retry => {
-                set("after", after.map(|after| after.to_string()));
-                set("reason", reason);
-                "retry"
-            }
-            None if self.dead => {
-                set("reason", reason);
-                "dead"
-            }
-            None => "ack",
-        };
-        (name, fields.into())
+    /// Returns the verdict, for any token.
+    fn settlement(self, after: Option<Millis>, reason: Option<String>) -> Settlement {
+        let after = after.map(Duration::from);
+        let lease = self.extend.map(Duration::from);
+        Settlement {
+            token: String::new(),
+            ack: self.ack.then_some(Ack {}),
+            retry: self.retry.then(|| RetryVerdict { after, reason: reason.clone() }),
+            dead: self.dead.then(|| DeadVerdict { reason: reason.unwrap_or_default() }),
+            extend: lease.map(|lease| ExtendVerdict { lease: Some(lease) }),
+        }
     }
 }

@@ -7,7 +7,6 @@ mod backup;
 mod check;
 mod repair;
 mod restore;
-mod shown;
 
 use std::path::PathBuf;
 

@@ -86,18 +86,14 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 
 fn print(session: &Session, view: &View) -> Outcome {
     let printer = session.printer;
-    let document = || {
-        serde_json::to_string(view)
-            .map_err(|error| Failure::new(format_args!("cannot write the snapshot: {error}")))
-    };
     if printer.is_json() {
-        return printer.json(&document()?);
+        return printer.json(&serde_json::to_string(view).expect("counts and texts are JSON"));
     }
     let server = session.http.shown();
     let around = Around { server: &server, gone: None, keys: None };
     let columns = printer.screen().width().map_or(SNAPSHOT_COLUMNS, usize::from);
     let lines = screen::lines(Some(view), &around, Size { columns, rows: SNAPSHOT_ROWS });
-    let lines: Vec<_> = lines.iter().map(|line| printer.paint(line.0, &line.1)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| printer.screen().paint(line.0, &line.1)).collect();
     printer.line(&(lines.join("\n") + "\n"))
 }
 

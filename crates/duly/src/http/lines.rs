@@ -53,17 +53,14 @@ impl Call<'_> {
             .request(self.method, self.url)
             .header(CONTENT_TYPE, "application/x-ndjson")
             .body(reqwest::Body::wrap(Upload::of(source)));
-        let sent = request.send().await;
-        let response = sent.map_err(|error| unreachable::broken(&server, &error, &Method::POST))?;
+        let broken = |error| unreachable::broken(&server, &error, &Method::POST);
+        let response = request.send().await.map_err(broken)?;
         let status = response.status();
         if status.is_success() {
             let (buffer, taken, is_ended) = (Vec::new(), 0, false);
             return Ok(AnswerLines { response, server, buffer, taken, is_ended });
         }
-        let text = response
-            .text()
-            .await
-            .map_err(|error| unreachable::broken(&server, &error, &Method::POST))?;
+        let text = response.text().await.map_err(broken)?;
         Err(problem::failure(&server, status, &text, &[self.hints, HINTS].concat()))
     }
 }
@@ -92,9 +89,7 @@ impl AnswerLines {
             }
         }
     }
-}
 
-impl AnswerLines {
     /// A line as a value.
     pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
         serde_json::from_str(line).map_err(|error| not_duly(&self.server, &error))

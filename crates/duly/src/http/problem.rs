@@ -1,20 +1,9 @@
 //! A problem document (RFC 9457) as one message for a person.
 
+use duly_api::{Problem, Words as _};
 use reqwest::{StatusCode, Url};
-use serde::Deserialize;
 
 use crate::failure::Failure;
-
-/// The fields of a problem that a message is made of.
-#[derive(Deserialize)]
-struct Problem {
-    title: Option<String>,
-    code: String,
-    detail: Option<String>,
-    field: Option<String>,
-    state: Option<String>,
-    retry_after_ms: Option<u64>,
-}
 
 /// What to type after a refusal with this code, or with this code and, behind a space, this state of
 /// the timer; the first that fits counts.
@@ -24,9 +13,9 @@ pub(crate) type Hint = (&'static str, &'static str);
 pub(super) fn failure(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
     match serde_json::from_str::<Problem>(body) {
         Ok(problem) => {
-            let message = match problem.is_of_a_path(server.path()) {
-                true => format!("{}{}", problem.sentence(&[]), about_the_path(server)),
-                false => problem.sentence(hints),
+            let message = match is_of_a_path(&problem, server.path()) {
+                true => format!("{}{}", sentence(&problem, &[]), about_the_path(server)),
+                false => sentence(&problem, hints),
             };
             Failure::Refused { message, problem: body.to_owned() }
         }
@@ -50,54 +39,37 @@ fn about_the_path(server: &Url) -> String {
     )
 }
 
-/// What a problem inside a reply says of one item among several, with its code.
-pub(crate) fn sentence(problem: &str) -> String {
-    match serde_json::from_str::<Problem>(problem) {
-        Ok(problem) => problem.sentence(&[]),
-        Err(_) => problem.to_owned(),
-    }
+/// Returns `true` if a problem says that there is nothing at a path that begins with this one.
+fn is_of_a_path(problem: &Problem, path: &str) -> bool {
+    let quoted = format!("\"{}", path.trim_end_matches('/'));
+    path != "/" && problem.code == "not_found" && problem.detail.contains(&quoted)
 }
 
-/// What a problem inside a reply says of one item among several.
-pub(crate) fn detail(problem: &str) -> String {
-    let parsed = serde_json::from_str::<Problem>(problem).ok();
-    parsed.and_then(|problem| problem.detail).unwrap_or_else(|| problem.to_owned())
-}
-
-impl Problem {
-    /// Whether it says that there is nothing at a path that begins with this one.
-    fn is_of_a_path(&self, path: &str) -> bool {
-        let quoted = format!("\"{}", path.trim_end_matches('/'));
-        let names_it = self.detail.as_ref().is_some_and(|detail| detail.contains(&quoted));
-        path != "/" && self.code == "not_found" && names_it
+/// Returns a problem as a sentence with its code, and the hint that goes with it.
+pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
+    let code = problem.code.replace('_', " ");
+    let said = [&problem.detail, &problem.title, &code].into_iter();
+    let mut said = said.map(|text| text.trim_end_matches('.')).filter(|text| !text.is_empty());
+    let mut sentence = said.next().unwrap_or_default().to_owned();
+    if let Some(field) = &problem.field
+        && !sentence.contains(field.as_str())
+    {
+        sentence = format!("{field}: {sentence}");
     }
-
-    fn sentence(&self, hints: &[Hint]) -> String {
-        let said = [&self.detail, &self.title].into_iter().flatten();
-        let mut sentence = said
-            .map(|text| text.trim_end_matches('.'))
-            .next()
-            .map_or_else(|| self.code.replace('_', " "), str::to_owned);
-        if let Some(field) = &self.field
-            && !sentence.contains(field.as_str())
-        {
-            sentence = format!("{field}: {sentence}");
-        }
-        sentence.push_str(&format!(" ({})", self.code));
-        if let Some(wait_ms) = self.retry_after_ms {
-            let wait = duly_core::Millis::from_ms(wait_ms);
-            sentence.push_str(&format!("; try again in {wait}"));
-        }
-        let fits = |when: &str| {
-            let (code, state) = when.split_once(' ').unzip();
-            code.unwrap_or(when) == self.code && (state.is_none() || state == self.state.as_deref())
-        };
-        if let Some((_, hint)) = hints.iter().find(|(when, _)| fits(when)) {
-            sentence.push_str("\n  ");
-            sentence.push_str(hint);
-        }
-        sentence
+    sentence.push_str(&format!(" ({})", problem.code));
+    if let Some(wait_ms) = problem.retry_after_ms {
+        let wait = duly_core::Millis::from_ms(wait_ms);
+        sentence.push_str(&format!("; try again in {wait}"));
     }
+    let fits = |when: &str| {
+        let (code, state) = when.split_once(' ').unwrap_or((when, ""));
+        code == problem.code && (state.is_empty() || state == problem.state().as_str())
+    };
+    if let Some((_, hint)) = hints.iter().find(|(when, _)| fits(when)) {
+        sentence.push_str("\n  ");
+        sentence.push_str(hint);
+    }
+    sentence
 }
 
 #[cfg(test)]

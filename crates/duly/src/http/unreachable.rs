@@ -42,7 +42,10 @@ fn no_answer(what: &str, method: &Method) -> Failure {
         let words = format_args!("{what}; nothing was changed: repeat the command");
         return Failure::coded("no_answer", words);
     }
-    unknown(what)
+    Failure::coded(
+        "outcome_unknown",
+        format_args!("{what}: it is not known whether this was done; look before you repeat it"),
+    )
 }
 
 fn nobody(server: &str, reason: &str) -> Failure {
@@ -69,14 +72,6 @@ pub(super) fn shown(server: &Url) -> String {
     shown.set_password(None).ok();
     shown.set_username("").ok();
     shown.as_str().trim_end_matches('/').to_owned()
-}
-
-/// The message for a call that may have been carried out.
-fn unknown(what: &str) -> Failure {
-    Failure::coded(
-        "outcome_unknown",
-        format_args!("{what}: it is not known whether this was done; look before you repeat it"),
-    )
 }
 
 /// Whether the connection was refused, and the innermost cause.

@@ -3,14 +3,11 @@
 //!
 //! The values are kept as raw text, so that a payload is shown as it is.
 
-use std::fmt;
-
+use duly_api::Time;
 use duly_core::Timestamp;
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_with::{Map, serde_as};
 
 use super::{text, when};
 
@@ -18,31 +15,10 @@ use super::{text, when};
 const VALUE_CHARS_MAX: usize = 200;
 
 /// The fields of a JSON object, in their order.
-pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Fields(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(Pairs)
-    }
-}
+#[serde_as]
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Fields(#[serde_as(as = "Map<_, _>")] Vec<(String, Box<RawValue>)>);
 
 impl Fields {
     /// The pairs for a person, at `now`.
@@ -105,7 +81,7 @@ fn collect_items(
 /// Text without quotes, times with their distance, anything else as it stands.
 fn scalar(raw: &str, now: Timestamp) -> String {
     match serde_json::from_str::<String>(raw) {
-        Ok(text) => text::preview(&when::with_distance(&text, now), VALUE_CHARS_MAX),
+        Ok(text) => text::preview(&when::with_distance(&Time::Text(text), now), VALUE_CHARS_MAX),
         Err(_) => text::preview(raw, VALUE_CHARS_MAX),
     }
 }

@@ -43,6 +43,12 @@ impl Progress {
         }
     }
 
+    /// So many of so many bytes of `what` are done.
+    pub(crate) fn show_bytes(&mut self, what: &str, done: u64, total: u64) {
+        let words = format!("{what}: {} of {}", text::bytes(done), text::bytes(total));
+        self.show(done, Some(total), &words);
+    }
+
     /// Takes the line away.
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {

@@ -51,6 +51,19 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A number of bytes for people.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.into_iter().find(|(_, size)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(name, size)| {
+            let tenths = u128::from(bytes) * 10 / u128::from(size);
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        },
+    )
+}
+
 fn push(out: &mut String, c: char) {
     if drives(c) {
         out.extend(c.escape_default());
@@ -107,5 +120,16 @@ mod tests {
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         assert_eq!(value(&shown), value(document));
         assert_eq!(one_line("{\"a\":\n 1,\r\n\"b\":\"x\\ny\"}\n"), "{\"a\":  1,  \"b\":\"x\\ny\"}");
+    }
+
+    #[test]
+    fn bytes_are_shown_in_the_largest_unit_that_they_fill() {
+        let check = |bytes, words| assert_eq!(super::bytes(bytes), words);
+        check(0, "0 bytes");
+        check(1_023, "1023 bytes");
+        check(1_024, "1.0 KiB");
+        check((1 << 20) - 1, "1023.9 KiB");
+        check(3 << 29, "1.5 GiB");
+        check(u64::MAX, "17179869183.9 GiB");
     }
 }

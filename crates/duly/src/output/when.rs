@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use duly_api::Time;
 use duly_core::Timestamp;
 
 /// Units of a distance, falling, in milliseconds.
@@ -14,10 +15,10 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// `2030-01-31T12:00:00.000Z (in 29m 58s)`; text that is no time stays as it is.
-pub(crate) fn with_distance(text: &str, now: Timestamp) -> String {
-    match Timestamp::parse(text) {
-        Ok(at) => format!("{text} ({})", relative(at, now)),
-        Err(_) => text.to_owned(),
+pub(crate) fn with_distance(time: &Time, now: Timestamp) -> String {
+    match time.check("") {
+        Ok(at) => format!("{time} ({})", relative(at, now)),
+        Err(_) => time.to_string(),
     }
 }
 
@@ -84,9 +85,9 @@ mod tests {
         assert_eq!(relative(at(0), at(60_000)), "1m ago");
         assert_eq!(relative(at(5), at(5)), "now");
         assert_eq!(
-            with_distance("1970-01-01T00:01:00.000Z", at(0)),
+            with_distance(&Time::Text("1970-01-01T00:01:00.000Z".to_owned()), at(0)),
             "1970-01-01T00:01:00.000Z (in 1m)"
         );
-        assert_eq!(with_distance("soon", at(0)), "soon");
+        assert_eq!(with_distance(&Time::Text("soon".to_owned()), at(0)), "soon");
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn with_term(mut command: Command) -> Command {
 #[test]
 fn colours_are_for_terminals_and_not_where_no_color_is_set() {
     let server = Server::start();
-    server.run(&["schedule", "n", "x", "--in", "1h", "--payload-text", &"long ".repeat(30)]).ok();
+    server.run(&["schedule", "n", "x", "--in", "1h", "--tag", &"long ".repeat(12)]).ok();
     let list = || server.command(&["list", "n"]);
     assert!(!server.run(&["list", "n"]).ok().contains('\u{1b}'), "a pipe");
     let (_, shown) = on_a_terminal(with_term(list()), "");

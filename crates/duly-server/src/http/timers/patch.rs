@@ -8,7 +8,13 @@ use duly_api::{
 };
 use duly_store::{Answer, Command, Operation};
 
-use crate::http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals, refused::Asked};
+use crate::http::{
+    App, Problem,
+    body::JsonBody,
+    path::OfTimer,
+    problem::Refusals,
+    refused::{Asked, Sent},
+};
 
 /// Change a pending timer: absent keeps, `null` resets, a value replaces whole.
 #[utoipa::path(
@@ -27,10 +33,11 @@ pub(crate) async fn reschedule_timer(
     timer: OfTimer,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let (change, mut share) = body
+    let ((change, when), mut share) = body
         .read_held(|text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
-            Ok(change.check(Source::Json, IdIn::Path)?)
+            let when = change.when_text().map(Box::from);
+            Ok((change.check(Source::Json, IdIn::Path)?, when))
         })
         .await?;
     app.check_patch(&change.patch)?;
@@ -44,5 +51,5 @@ pub(crate) async fn reschedule_timer(
         },
     };
     let outcome = app.apply_within(command, &mut share).await?;
-    super::changed(outcome, Asked::Reschedule, share).await
+    super::changed(outcome, Sent { asked: Asked::Reschedule, when }, share).await
 }

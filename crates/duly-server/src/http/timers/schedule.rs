@@ -6,7 +6,11 @@ use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
 use crate::http::{
-    App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
+    App, Problem, answer,
+    body::JsonBody,
+    path::InNamespace,
+    problem::Refusals,
+    refused::{Asked, Sent},
     trace,
 };
 
@@ -32,12 +36,13 @@ pub(crate) async fn schedule_timer(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let reader = app.clone();
-    let ((mut schedule, if_exists), mut share) = body
+    let ((mut schedule, if_exists, when), mut share) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
-            let checked = schedule.check(Source::Json, || reader.make_id())?;
-            reader.check_schedule(&checked.0)?;
-            Ok(checked)
+            let when = schedule.when_text().map(Box::from);
+            let (schedule, if_exists) = schedule.check(Source::Json, || reader.make_id())?;
+            reader.check_schedule(&schedule)?;
+            Ok((schedule, if_exists, when))
         })
         .await?;
     schedule.trace_parent = trace::parent(&headers);
@@ -57,6 +62,6 @@ pub(crate) async fn schedule_timer(
         Outcome::Replaced(view) => {
             answer::changed(share, StatusCode::OK, &view, Mark::Replaced).await
         }
-        other => super::changed(other, Asked::Schedule, share).await,
+        other => super::changed(other, Sent { asked: Asked::Schedule, when }, share).await,
     }
 }

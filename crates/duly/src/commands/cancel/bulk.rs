@@ -1,13 +1,12 @@
 //! Cancels by filter, until nothing is left that fits.
 
-use clap::ValueEnum;
-use duly_core::{NamespaceName, Timestamp};
+use duly_api::{CancelFilter, CancelManyRequest, CancelManyResponse, State, Time, Words as _};
+use duly_core::NamespaceName;
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, fields::RequestFields, values},
+    args::{confirm::Confirm, filter::Conditions, values},
     cli::Session,
     failure::Failure,
     output::text,
@@ -16,72 +15,31 @@ use crate::{
 /// Which timers: all conditions have to be met.
 #[derive(clap::Args)]
 pub(super) struct Filter {
-    /// It has this tag
-    #[arg(long, conflicts_with = "id")]
-    tag: Option<String>,
-    /// The id begins with this
-    #[arg(long, value_name = "TEXT", conflicts_with = "id")]
-    id_prefix: Option<String>,
-    /// Due at or after this time
-    #[arg(long, value_name = "TIME", value_parser = values::time, conflicts_with = "id")]
-    due_from: Option<Timestamp>,
-    /// Due before this time
-    #[arg(long, value_name = "TIME", value_parser = values::time, conflicts_with = "id")]
-    due_to: Option<Timestamp>,
+    #[command(flatten)]
+    conditions: Conditions,
     /// In this state
-    #[arg(long, conflicts_with = "id")]
+    #[arg(long, value_parser = values::named(&STATES, State::as_str))]
     state: Option<State>,
     /// Every pending timer of the namespace: said in full, in place of any condition
     #[arg(
         long,
-        conflicts_with_all = ["id", "tag", "id_prefix", "due_from", "due_to", "state"]
+        conflicts_with_all = ["tag", "id_prefix", "due_from", "due_to", "state"]
     )]
     all: bool,
     /// Cancel at most this many; again, it goes on with those that are left
     #[arg(
         long,
         value_name = "N",
-        conflicts_with = "id",
         value_parser = values::within::<1, 10_000>
     )]
     limit: Option<u16>,
     /// Cancel nothing, and say how many would be
-    #[arg(long, conflicts_with = "id")]
+    #[arg(long)]
     dry_run: bool,
 }
 
 /// The states in which a timer can be cancelled.
-#[derive(Clone, Copy, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum State {
-    /// Waiting for its due time
-    Scheduled,
-    /// Due, not yet claimed
-    Due,
-    /// Waiting for its next attempt
-    Retrying,
-}
-
-/// What was cancelled, or would be.
-#[derive(Default, Serialize)]
-struct Done {
-    cancelled: u64,
-    maybe_delivered: u64,
-    skipped: u64,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    dry_run: bool,
-}
-
-/// What one call came to.
-#[derive(Deserialize)]
-struct Step {
-    cancelled: u64,
-    #[serde(default)]
-    maybe_delivered: u64,
-    #[serde(default)]
-    skipped: u64,
-    cursor: Option<String>,
-}
+const STATES: [(State, &str); 3] = [values::STATES[0], values::STATES[1], values::STATES[3]];
 
 /// Runs it. Repeated after a failure, it goes on with those that are left.
 pub(super) async fn run(
@@ -109,47 +67,44 @@ impl Filter {
         namespace: &NamespaceName,
         dry_run: bool,
         session: &Session,
-    ) -> Result<Done, Failure> {
-        let mut total = Done { dry_run, ..Done::default() };
-        let mut left = self.limit.map(u64::from);
-        let mut cursor = None;
+    ) -> Result<CancelManyResponse, Failure> {
+        let mut total = CancelManyResponse { dry_run, ..CancelManyResponse::default() };
+        let mut request = CancelManyRequest {
+            namespace: String::new(),
+            filter: (!self.all).then(|| self.conditions()),
+            all: self.all.then_some(true),
+            limit: self.limit.map(u32::from),
+            cursor: None,
+            dry_run: dry_run.then_some(true),
+        };
         loop {
-            let mut fields = self.which();
-            fields.set_some("limit", left);
-            fields.set_some("dry_run", dry_run.then_some(true));
-            fields.set_some("cursor", cursor);
             let call = session.http.namespace(Method::POST, namespace, &["cancel"]);
-            let step: Step = call.body(&fields).send().await?.parse()?;
+            let step: CancelManyResponse = call.body(&request).send().await?.parse()?;
             total.cancelled += step.cancelled;
             total.maybe_delivered += step.maybe_delivered;
             total.skipped += step.skipped;
-            left = left.map(|left| left.saturating_sub(step.cancelled));
-            cursor = step.cursor;
-            if cursor.is_none() || left == Some(0) {
+            let cancelled = u32::try_from(step.cancelled).unwrap_or(u32::MAX);
+            request.limit = request.limit.map(|left| left.saturating_sub(cancelled));
+            request.cursor = step.cursor;
+            if request.cursor.is_none() || request.limit == Some(0) {
                 return Ok(total);
             }
         }
     }
 
-    fn which(&self) -> RequestFields {
-        let mut fields = RequestFields::default();
-        if self.all {
-            fields.set("all", &true);
-            return fields;
+    fn conditions(&self) -> CancelFilter {
+        let Conditions { due_from, due_to, id_prefix, tag } = &self.conditions;
+        CancelFilter {
+            tag: tag.clone(),
+            id_prefix: id_prefix.clone(),
+            due_from: due_from.map(Time::from),
+            due_to: due_to.map(Time::from),
+            state: self.state.unwrap_or_default().into(),
         }
-        let mut filter = RequestFields::default();
-        filter.set_some("tag", self.tag.as_ref());
-        filter.set_some("id_prefix", self.id_prefix.as_ref());
-        filter.set_some("due_from", self.due_from.map(|from| from.to_string()));
-        filter.set_some("due_to", self.due_to.map(|to| to.to_string()));
-        let state = self.state.and_then(|state| state.to_possible_value());
-        filter.set_some("state", state.map(|state| state.get_name().to_owned()));
-        fields.set("filter", &filter);
-        fields
     }
 }
 
-fn shown(total: &Done) -> String {
+fn shown(total: &CancelManyResponse) -> String {
     let done = if total.dry_run { "would be cancelled" } else { "cancelled" };
     let mut line = format!("{} {done}", text::count(total.cancelled, "timer"));
     if total.maybe_delivered > 0 {

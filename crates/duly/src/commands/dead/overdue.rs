@@ -2,11 +2,9 @@
 //!
 //! Over HTTP, call by call, so that progress is seen: after a restore there may be millions.
 
-use std::io::{self, Write as _};
-
+use duly_api::{DeadLetterOverdueRequest, DeadLetterOverdueResponse, Time};
 use duly_core::{NamespaceName, Timestamp};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
     args::{confirm::Confirm, named::Named, values},
     cli::Session,
     failure::Failure,
-    output::{terminal::Screen, text, when},
+    output::{progress::Progress, text, when},
 };
 
 /// Make dead letters of what is overdue, instead of having it delivered late
@@ -32,27 +30,12 @@ pub(crate) struct Args {
     confirm: Confirm,
 }
 
-#[derive(Default, Serialize)]
-struct DeadLetterOverdue {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct DeadLettered {
-    dead_lettered: u64,
-    due_by: String,
-    cursor: Option<String>,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
-    let mut moment = args.due_by.map(|at| at.to_string());
+    let mut moment = args.due_by.map(Time::from);
     if args.confirm.is_needed() {
-        let by = moment.clone().unwrap_or_else(|| "now".to_owned());
+        let by = moment.as_ref().map_or_else(|| "now".to_owned(), Time::to_string);
         Confirm::ask(&format!("Give up everything of {namespace} that was due by {by}?"))?;
     }
     let dead_lettered = give_up(session, namespace, &mut moment).await?;
@@ -70,26 +53,22 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 pub(crate) async fn give_up(
     session: &Session,
     namespace: &NamespaceName,
-    moment: &mut Option<String>,
+    moment: &mut Option<Time>,
 ) -> Result<u64, Failure> {
-    let mut body = DeadLetterOverdue { due_by: moment.clone(), cursor: None };
-    let mut total = 0;
-    let watched = Screen::stderr().is_terminal();
+    let mut progress = Progress::new(session.printer);
+    let (mut total, mut cursor) = (0, None);
     loop {
+        let due_by = moment.take();
+        let body = DeadLetterOverdueRequest { namespace: String::new(), due_by, cursor };
         let call = session.http.namespace(Method::POST, namespace, &["dead", "overdue"]);
-        let step: DeadLettered = call.body(&body).send().await?.parse()?;
+        let step: DeadLetterOverdueResponse = call.body(&body).send().await?.parse()?;
         total += step.dead_lettered;
-        *moment = Some(step.due_by.clone());
-        let is_done = step.cursor.is_none();
-        body = DeadLetterOverdue { due_by: Some(step.due_by), cursor: step.cursor };
-        if watched && (!is_done || total > step.dead_lettered) {
-            let end = if is_done { "\n" } else { "" };
-            let line = format!("\r{namespace}: {total} given up{end}");
-            // It does not matter whether anybody sees it.
-            io::stderr().write_all(line.as_bytes()).ok();
-        }
-        if is_done {
+        *moment = step.due_by;
+        cursor = step.cursor;
+        if cursor.is_none() {
+            progress.clear();
             return Ok(total);
         }
+        progress.show(0, None, &format!("{namespace}: {total} given up"));
     }
 }

@@ -1,5 +1,6 @@
 //! Timers that go to the server together, with the lines that they stand on.
 
+use duly_api::Problem;
 use duly_core::NamespaceName;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
@@ -80,7 +81,11 @@ impl Batch {
         for (place, (number, done)) in (0..).zip(sent.numbers.into_iter().zip(answer.results)) {
             match (done.error, done.existing, done.state.as_deref()) {
                 (Some(error), ..) => {
-                    let sentence = of_the_line(&http::sentence(error.get()), place);
+                    let problem = serde_json::from_str::<Problem>(error.get());
+                    let sentence = problem.map_or_else(
+                        |_| error.get().to_owned(),
+                        |problem| of_the_line(&http::sentence(&problem, &[]), place),
+                    );
                     faults.push(Fault::refused(number, sentence, error));
                 }
                 (None, true, Some("cancelled")) => counts.cancelled += 1,

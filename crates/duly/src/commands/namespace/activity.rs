@@ -1,9 +1,8 @@
 //! `duly namespace pause` and `resume`, at once or at a time.
 
+use duly_api::{Namespace, ResumeRequest, Time};
 use duly_core::{NamespaceName, Timestamp};
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     Outcome,
@@ -37,13 +36,6 @@ pub(super) struct ResumeArgs {
     at: Option<Timestamp>,
 }
 
-/// What a namespace does now.
-#[derive(Deserialize)]
-struct Now {
-    paused: bool,
-    resumes_at: Option<String>,
-}
-
 /// Pauses, and with a time says when to go on: in this order, since a pause forgets such a time.
 pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
@@ -55,7 +47,7 @@ pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     let call = session.http.namespace(Method::POST, namespace, &["pause"]);
     let paused = call.send().await?;
     let answer = match args.resume_at {
-        Some(at) => resume_at(namespace, at, session).await?,
+        Some(_) => resume_at(namespace, args.resume_at, session).await?,
         None => paused,
     };
     said(namespace, &answer, session)
@@ -64,25 +56,22 @@ pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
 /// Resumes.
 pub(super) async fn resume(args: ResumeArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
-    let answer = match args.at {
-        Some(at) => resume_at(namespace, at, session).await?,
-        None => session.http.namespace(Method::POST, namespace, &["resume"]).send().await?,
-    };
-    said(namespace, &answer, session)
+    said(namespace, &resume_at(namespace, args.at, session).await?, session)
 }
 
 async fn resume_at(
     namespace: &NamespaceName,
-    at: Timestamp,
+    at: Option<Timestamp>,
     session: &Session,
 ) -> Result<Answer, Failure> {
+    let request = ResumeRequest { namespace: String::new(), at: at.map(Time::from) };
     let call = session.http.namespace(Method::POST, namespace, &["resume"]);
-    call.body(&json!({ "at": at.to_string() })).send().await
+    call.body(&request).send().await
 }
 
 fn said(namespace: &NamespaceName, answer: &Answer, session: &Session) -> Outcome {
-    session.printer.answer(answer, || {
-        let now: Now = answer.parse()?;
+    session.printer.document(&answer.text, || {
+        let now: Namespace = answer.parse()?;
         Ok(match (now.paused, now.resumes_at) {
             (true, Some(at)) => {
                 format!("{namespace}  paused, resumes {}", when::with_distance(&at, when::now()))

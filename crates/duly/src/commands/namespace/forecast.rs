@@ -1,12 +1,12 @@
 //! `duly namespace forecast`: what comes, drawn with a bar for each bucket.
 
-use duly_core::{Millis, NamespaceName, Timestamp};
+use duly_api::NamespaceForecast;
+use duly_core::{Millis, Timestamp};
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
-    args::values,
+    args::{named::Named, values},
     cli::Session,
     output::{
         table::{Column, Table},
@@ -22,9 +22,8 @@ use crate::{
 /// a fuzzy snapshot.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
-    namespace: NamespaceName,
+    #[command(flatten)]
+    named: Named,
     /// Length of a bucket, 1s to 366d
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
@@ -33,35 +32,21 @@ pub(super) struct Args {
     count: u32,
 }
 
-#[derive(Deserialize)]
-struct Forecast {
-    overdue: u64,
-    in_flight: u64,
-    buckets: Vec<Bucket>,
-    later: u64,
-}
-
-#[derive(Deserialize)]
-struct Bucket {
-    from: String,
-    due: u64,
-}
-
 /// Runs it.
 pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
-    let call = session.http.namespace(Method::GET, &args.namespace, &["forecast"]);
+    let call = session.http.namespace(Method::GET, &args.named.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
     let answer = call.query(&query).send().await?;
-    session
-        .printer
-        .answer(&answer, || Ok(drawn(&answer.parse()?, when::now(), session.printer.screen())))
+    session.printer.document(&answer.text, || {
+        Ok(drawn(&answer.parse()?, when::now(), session.printer.screen()))
+    })
 }
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: u64 = 40;
 
-fn drawn(forecast: &Forecast, now: Timestamp, screen: Screen) -> String {
-    let Forecast { overdue, in_flight, buckets, later } = forecast;
+fn drawn(forecast: &NamespaceForecast, now: Timestamp, screen: Screen) -> String {
+    let NamespaceForecast { overdue, in_flight, buckets, later, .. } = forecast;
     let ends = [overdue, later].into_iter().copied();
     let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
     let columns = [Column::Whole("from"), Column::Number("due"), Column::Cut("")];
@@ -71,7 +56,8 @@ fn drawn(forecast: &Forecast, now: Timestamp, screen: Screen) -> String {
     };
     row("overdue".to_owned(), *overdue);
     for bucket in buckets {
-        row(when::with_distance(&bucket.from, now), bucket.due);
+        let from = bucket.from.clone().unwrap_or_default();
+        row(when::with_distance(&from, now), bucket.due);
     }
     row("later".to_owned(), *later);
     let mut text = rows.text(screen);
@@ -94,6 +80,8 @@ fn bar(due: u64, most: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use duly_api::{Bucket, Time};
+
     use super::*;
 
     #[test]
@@ -108,8 +96,8 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_bucket_and_both_ends() {
-        let bucket = |from: &str, due| Bucket { from: from.to_owned(), due };
-        let forecast = Forecast {
+        let bucket = |from: &str, due| Bucket { from: Some(Time::Text(from.to_owned())), due };
+        let forecast = NamespaceForecast {
             overdue: 2,
             in_flight: 3,
             buckets: vec![
@@ -117,6 +105,7 @@ mod tests {
                 bucket("1970-01-01T00:01:00.000Z", 4),
             ],
             later: 1,
+            ..NamespaceForecast::default()
         };
         let text =
             drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"), Screen::default());

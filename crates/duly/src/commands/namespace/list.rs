@@ -1,7 +1,8 @@
 //! `duly namespace list`.
 
+use duly_api::{Duration, ListNamespacesResponse, Namespace};
+use duly_core::NamespaceName;
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
@@ -15,54 +16,37 @@ use crate::{
     },
 };
 
-#[derive(Deserialize)]
-struct Page {
-    namespaces: Vec<Box<RawValue>>,
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    #[serde(default)]
-    paused: bool,
-    resumes_at: Option<String>,
-    #[serde(default)]
-    weight: u32,
-    #[serde(default)]
-    destination: serde_json::Value,
-    #[serde(default)]
-    lease: String,
-    #[serde(default)]
-    retention: String,
-}
-
-/// Every namespace, as the server tells of it.
-pub(crate) async fn all(session: &Session) -> Result<Vec<Box<RawValue>>, Failure> {
-    let mut all = Vec::new();
-    let mut cursor: Option<String> = None;
+/// Every namespace, and their texts as the server sent them.
+pub(crate) async fn all(
+    session: &Session,
+) -> Result<(Vec<Namespace>, Vec<Box<RawValue>>), Failure> {
+    let (mut all, mut texts, mut query) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let page = page(session, cursor).await?;
+        let call = session.http.service(Method::GET, &["namespaces"]);
+        let reply = call.query(&query).send().await?;
+        let page: ListNamespacesResponse = reply.parse()?;
+        texts.extend(reply.items("namespaces")?.into_iter().map(RawValue::to_owned));
         all.extend(page.namespaces);
         match page.cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(all),
+            Some(next) => query = vec![("cursor", next)],
+            None => return Ok((all, texts)),
         }
     }
 }
 
-async fn page(session: &Session, cursor: Option<String>) -> Result<Page, Failure> {
-    let cursor_parameter = cursor.map(|cursor| ("cursor", cursor));
-    let call = session.http.call(Method::GET, &[]);
-    call.query(cursor_parameter.as_slice()).send().await?.parse()
+/// The name of a namespace that a server told of.
+pub(crate) fn checked_name(namespace: &Namespace) -> Result<NamespaceName, Failure> {
+    let name = &namespace.name;
+    NamespaceName::new(name)
+        .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))
 }
 
 /// Prints every namespace: as one document, one table, or line by line.
 pub(super) async fn run(session: &Session) -> Outcome {
     let printer = session.printer;
-    let all = all(session).await?;
+    let (all, texts) = all(session).await?;
     if printer.is_json() {
-        return printer.json_list("namespaces", all.iter().map(|item| item.get()));
+        return printer.json_list("namespaces", texts);
     }
     if all.is_empty() {
         return printer.line("none");
@@ -76,31 +60,27 @@ pub(super) async fn run(session: &Session) -> Outcome {
         Column::Cut("destination"),
     ];
     let mut table = Table::new(columns);
-    for item in &all {
-        let Ok(row) = serde_json::from_str::<Row>(item.get()) else {
-            continue;
-        };
-        let (tone, state) = match (row.paused, row.resumes_at) {
+    for row in all {
+        let (tone, state) = match (row.paused, &row.resumes_at) {
             (true, Some(at)) => {
-                let at = when::with_distance(&at, when::now());
+                let at = when::with_distance(at, when::now());
                 (Tone::Warning, format!("paused until {at}"))
             }
             (true, None) => (Tone::Warning, "paused".to_owned()),
             (false, _) => (Tone::Plain, "running".to_owned()),
         };
-        let weight = row.weight.to_string();
-        let destination = destination(&row.destination);
-        table.row(tone, [row.name, state, weight, row.lease, row.retention, destination]);
+        let text = |duration: Option<Duration>| duration.unwrap_or_default().to_string();
+        let (weight, destination) = (row.weight.to_string(), destination(&row));
+        let cells = [row.name, state, weight, text(row.lease), text(row.retention), destination];
+        table.row(tone, cells);
     }
     printer.line(&table.text(printer.screen()))
 }
 
-/// The kind of a destination, or its URL.
-pub(crate) fn destination(value: &serde_json::Value) -> String {
-    let url = value.pointer("/http/url").and_then(|url| url.as_str());
-    let kind = || value.as_object().and_then(|kinds| kinds.keys().next());
-    match url {
-        Some(url) => url.to_owned(),
-        None => kind().cloned().unwrap_or_default(),
+/// The kind of the destination of a namespace, or its URL.
+pub(crate) fn destination(namespace: &Namespace) -> String {
+    match namespace.destination.as_ref().and_then(|destination| destination.http.as_ref()) {
+        Some(http) => http.url.clone(),
+        None => "pull".to_owned(),
     }
 }

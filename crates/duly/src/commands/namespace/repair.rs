@@ -1,7 +1,7 @@
 //! `duly namespace repair`.
 
+use duly_api::RepairNamespaceResponse;
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
@@ -27,14 +27,6 @@ pub(super) struct Args {
     confirm: Confirm,
 }
 
-/// Result of a repair.
-#[derive(Deserialize)]
-struct Repaired {
-    restored: bool,
-    pending_lost: u64,
-    dead_lost: u64,
-}
-
 /// Runs it.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
@@ -46,8 +38,8 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let keep: Vec<_> = args.keep.map(|keep| ("keep", keep)).into_iter().collect();
     let call = session.http.namespace(Method::POST, namespace, &["repair"]);
     let answer = call.query(&keep).send().await?;
-    session.printer.answer(&answer, || {
-        let repaired: Repaired = answer.parse()?;
+    session.printer.document(&answer.text, || {
+        let repaired: RepairNamespaceResponse = answer.parse()?;
         let done = if repaired.restored { "record restored" } else { "its record was there" };
         let mut line = format!("{namespace}  {done}");
         if repaired.pending_lost + repaired.dead_lost > 0 {

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Subcommand;
+use duly_api::{Namespace, NamespaceSettings};
 use duly_core::{NamespaceName, namespace::SigningSecret};
 use rand::RngCore as _;
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
@@ -59,12 +59,6 @@ enum Action {
     Clear(Named),
 }
 
-/// What is told of the secrets.
-#[derive(Deserialize)]
-struct Known {
-    signing_secret_fingerprints: Vec<String>,
-}
-
 /// Runs it.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
@@ -86,7 +80,6 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
                      the receivers, and set it alone then; --at-once does without",
                 ));
             }
-            let secrets: Vec<_> = secrets.iter().map(SigningSecret::reveal).collect();
             put(&named.namespace, &secrets, &known, session).await
         }
         Action::Clear(named) => {
@@ -108,20 +101,22 @@ fn new(session: &Session) -> Outcome {
 /// The fingerprints of the secrets in use.
 async fn known(namespace: &NamespaceName, session: &Session) -> Result<Vec<String>, Failure> {
     let answer = session.http.namespace(Method::GET, namespace, &[]).send().await?;
-    let known: Known = answer.parse()?;
+    let known: Namespace = answer.parse()?;
     Ok(known.signing_secret_fingerprints)
 }
 
 /// Sets the secrets, and says what that changed.
 async fn put(
     namespace: &NamespaceName,
-    secrets: &[&str],
+    secrets: &[SigningSecret],
     before: &[String],
     session: &Session,
 ) -> Outcome {
     let call = session.http.namespace(Method::PATCH, namespace, &[]);
-    let answer = call.body(&json!({ "signing_secrets": secrets })).send().await?;
-    let now: Known = answer.parse()?;
+    let signing_secrets = Some(secret::revealed(secrets));
+    let change = NamespaceSettings { signing_secrets, ..NamespaceSettings::default() };
+    let answer = call.body(&change).send().await?;
+    let now: Namespace = answer.parse()?;
     shown(before, &now.signing_secret_fingerprints, session)
 }
 

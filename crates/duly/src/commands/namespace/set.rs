@@ -4,11 +4,10 @@
 //! are read first and sent back with what changes.
 
 use clap::ValueEnum;
-use duly_core::NamespaceName;
 use reqwest::Method;
-use serde_json::{Map, Value};
+use serde_json::{Value, json, value::to_raw_value};
 
-use super::settings::{self, Given, Object, Settings};
+use super::settings::{Given, Settings};
 use crate::{
     Outcome, args::named::Named, cli::Session, commands::get, failure::Failure, http::Hint,
 };
@@ -66,13 +65,15 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
         }
         Given::File(document) => document,
         Given::Options(given) => {
+            let given = json!(given);
             check(&given, &args.reset)?;
             let present = if needs_present(&given, &args.reset) {
-                present(namespace, session).await?
+                let call = session.http.namespace(Method::GET, namespace, &[]);
+                call.hints(HINTS).send().await?.parse()?
             } else {
-                Object::new()
+                Value::Null
             };
-            settings::raw(changes(given, &args.reset, &present))?
+            to_raw_value(&changes(&given, &args.reset, &present)).map_err(Failure::new)?
         }
     };
     let call = session.http.namespace(Method::PATCH, namespace, &[]);
@@ -80,19 +81,15 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
 }
 
 /// Something must change, and nothing both ways.
-fn check(given: &Object, reset: &[Reset]) -> Outcome {
-    if given.is_empty() && reset.is_empty() {
+fn check(given: &Value, reset: &[Reset]) -> Outcome {
+    if *given == json!({}) && reset.is_empty() {
         return Err(Failure::usage("nothing to change: name a setting, or --reset one"));
     }
-    let limits = given.get("limits").and_then(Value::as_object);
     // A new part beside `--reset limits` or `--reset retry` says: this, and else the defaults.
     for field in reset.iter().filter(|field| !matches!(field, Reset::Limits | Reset::Retry)) {
         let name = field.name();
-        let within = match field.scope() {
-            Some(scope) => limits.and_then(|limits| limits.get(scope)).and_then(Value::as_object),
-            None => Some(given),
-        };
-        if within.is_some_and(|within| within.contains_key(&name)) {
+        let path = field.scope().map_or_else(String::new, |scope| format!("/limits/{scope}"));
+        if given.pointer(&format!("{path}/{name}")).is_some() {
             return Err(Failure::usage(format_args!(
                 "--reset {name} is given together with a new {name}; only one of them can be"
             )));
@@ -102,57 +99,46 @@ fn check(given: &Object, reset: &[Reset]) -> Outcome {
 }
 
 /// Whether a part of something that is replaced whole changes.
-fn needs_present(given: &Object, reset: &[Reset]) -> bool {
-    given.contains_key("limits")
-        || given.contains_key("retry")
-        || reset.iter().any(|field| field.scope().is_some())
+fn needs_present(given: &Value, reset: &[Reset]) -> bool {
+    given.get("retry").is_some() || changes_limits(given, reset)
 }
 
-/// The settings as they are.
-async fn present(namespace: &NamespaceName, session: &Session) -> Result<Object, Failure> {
-    let call = session.http.namespace(Method::GET, namespace, &[]);
-    call.hints(HINTS).send().await?.parse()
+fn changes_limits(given: &Value, reset: &[Reset]) -> bool {
+    given.get("limits").is_some() || reset.iter().any(|field| field.scope().is_some())
 }
 
 /// The body of the request.
-fn changes(given: Object, reset: &[Reset], present: &Object) -> Object {
-    let part = |name: &str| present.get(name).and_then(Value::as_object).cloned();
-    let mut body = given;
-    let limits = body.remove("limits");
-    if limits.is_some() || reset.iter().any(|field| field.scope().is_some()) {
-        let all_reset = reset.contains(&Reset::Limits);
-        let mut merged = if all_reset { Object::new() } else { part("limits").unwrap_or_default() };
-        for (scope, field) in reset.iter().filter_map(|field| Some((field.scope()?, field))) {
-            if let Some(Value::Object(limits)) = merged.get_mut(scope) {
-                limits.remove(&field.name());
-            }
+fn changes(given: &Value, reset: &[Reset], present: &Value) -> Value {
+    let mut body = json!({});
+    if changes_limits(given, reset) && !reset.contains(&Reset::Limits) {
+        body["limits"] = present["limits"].clone();
+    }
+    // Waits of one kind say nothing beside those of the other.
+    let has_delays = |retry: &Value| retry.get("delays").is_some();
+    let is_same = |retry: &Value| has_delays(retry) == has_delays(&present["retry"]);
+    if given.get("retry").is_some_and(is_same) {
+        body["retry"] = present["retry"].clone();
+    }
+    for field in reset {
+        let scope = field.scope().map(|scope| format!("/limits/{scope}"));
+        match scope.map(|scope| body.pointer_mut(&scope).and_then(Value::as_object_mut)) {
+            Some(Some(limits)) => drop(limits.remove(&field.name())),
+            Some(None) => {}
+            None => body[field.name()] = Value::Null,
         }
-        merge(&mut merged, limits);
-        body.insert("limits".to_owned(), Value::Object(merged));
     }
-    if let Some(retry) = body.remove("retry") {
-        // Waits of one kind say nothing beside those of the other.
-        let kind = |retry: &Object| retry.contains_key("delays");
-        let is_same =
-            |present: &Object| retry.as_object().is_some_and(|new| kind(new) == kind(present));
-        let kept = part("retry").filter(is_same).filter(|_| !reset.contains(&Reset::Retry));
-        let mut merged = kept.unwrap_or_default();
-        merge(&mut merged, Some(retry));
-        body.insert("retry".to_owned(), Value::Object(merged));
-    }
-    for field in reset.iter().filter(|field| field.scope().is_none()) {
-        body.entry(field.name()).or_insert(Value::Null);
-    }
+    merge(&mut body, given);
     body
 }
 
-fn merge(into: &mut Map<String, Value>, changes: Option<Value>) {
-    let Some(Value::Object(changes)) = changes else { return };
-    for (name, change) in changes {
-        match into.get_mut(&name) {
-            Some(Value::Object(part)) if change.is_object() => merge(part, Some(change)),
-            _ => drop(into.insert(name, change)),
+fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, change) in change {
+                merge(into.entry(name).or_insert(Value::Null), change);
+            }
         }
+        (into, change) => change.clone_into(into),
     }
 }
 
@@ -179,23 +165,17 @@ impl Reset {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    fn object(value: Value) -> Object {
-        value.as_object().cloned().expect("an object")
-    }
 
     #[test]
     fn one_limit_or_part_of_a_policy_keeps_the_others() {
-        let present = object(json!({
+        let present = json!({
             "limits": {
                 "namespace": {"max_dead": 5, "max_pending": 6},
                 "lane": {"max_in_flight": 100},
             },
             "retry": {"max_attempts": 3, "min_backoff": "1s"},
-        }));
+        });
         for (given, reset, expected) in [
             (
                 json!({"limits": {"namespace": {"max_dead": 9}}, "weight": 2}),
@@ -223,15 +203,14 @@ mod tests {
                 json!({"retry": {"jitter": 0.5}}),
             ),
         ] {
-            let body = changes(object(given.clone()), &reset, &present);
-            assert_eq!(Value::Object(body), expected, "{given}");
+            assert_eq!(changes(&given, &reset, &present), expected, "{given}");
         }
     }
 
     #[test]
     fn nothing_and_both_ways_are_refused() {
-        let limits = object(json!({"limits": {"namespace": {"max_dead": 9}}}));
-        assert!(check(&Object::new(), &[]).is_err());
+        let limits = json!({"limits": {"namespace": {"max_dead": 9}}});
+        assert!(check(&json!({}), &[]).is_err());
         assert!(check(&limits, &[Reset::MaxDead]).is_err());
         assert!(check(&limits, &[Reset::Limits]).is_ok());
         assert!(check(&limits, &[Reset::MaxDelay]).is_ok());

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use duly_api::{self as api, Duration, LaneLimits, NamespaceLimits};
-use duly_core::{Millis, namespace::SigningSecret};
-use serde_json::{Map, Value, json, value::RawValue};
+use duly_api::{self as api, Duration, LaneLimits, NamespaceLimits, NamespaceSettings};
+use duly_core::Millis;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     args::{
@@ -73,37 +74,32 @@ struct Limits {
     max_retained: Option<u64>,
 }
 
-/// Settings as a request says them.
-pub(super) type Object = Map<String, Value>;
+/// The settings of a request.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Given {
+    /// A document, sent as it is.
+    File(Box<RawValue>),
+    /// The options that were typed.
+    Options(Box<NamespaceSettings>),
+}
 
 impl Settings {
-    /// The request's body.
-    pub(super) fn body(self) -> Result<Box<RawValue>, Failure> {
-        match self.read()? {
-            Given::File(document) => Ok(document),
-            Given::Options(object) => raw(object),
-        }
-    }
-
-    /// What was given.
+    /// Returns what was given.
     pub(super) fn read(self) -> Result<Given, Failure> {
-        let secrets = match &self.signing_secret_file {
-            Some(file) => secret::from_file(file)?,
-            None => Vec::new(),
+        let secrets = self.signing_secret_file.as_deref().map(secret::from_file).transpose()?;
+        let settings = NamespaceSettings {
+            destination: self.place.destination()?,
+            fallback: self.fallback.fallback()?,
+            retry: self.retry.policy(),
+            lease: self.lease.map(Duration::from),
+            retention: self.retention.map(Duration::from),
+            weight: self.weight,
+            signing_secrets: secrets.as_deref().map(secret::revealed),
+            limits: self.limits.limits(),
         };
-        let secrets: Vec<_> = secrets.iter().map(SigningSecret::reveal).collect();
-        let object = given([
-            ("destination", self.place.field()?.map(|place| json!(place))),
-            ("retry", self.retry.field().map(Value::Object)),
-            ("fallback", self.fallback.field()?.map(|fallback| json!(fallback))),
-            ("lease", shown(self.lease)),
-            ("retention", shown(self.retention)),
-            ("weight", self.weight.map(|weight| json!(weight))),
-            ("signing_secrets", (!secrets.is_empty()).then(|| json!(secrets))),
-            ("limits", self.limits.field()),
-        ]);
         match self.file {
-            Some(path) if object.is_empty() => {
+            Some(path) if settings == NamespaceSettings::default() => {
                 let text = input::text(&path, "settings")?;
                 let document = serde_json::from_str(&text).map_err(|error| {
                     let name = input::name(&path);
@@ -114,21 +110,13 @@ impl Settings {
             Some(_) => Err(Failure::usage(
                 "--file holds the settings: it cannot be combined with another one",
             )),
-            None => Ok(Given::Options(object)),
+            None => Ok(Given::Options(Box::new(settings))),
         }
     }
 }
 
-/// Where settings come from.
-pub(super) enum Given {
-    /// A document, sent as it is.
-    File(Box<RawValue>),
-    /// The options that were typed.
-    Options(Object),
-}
-
 impl Limits {
-    fn field(self) -> Option<Value> {
+    fn limits(self) -> Option<api::Limits> {
         let lane = LaneLimits {
             deliver_per_second: self.deliver_per_second,
             max_in_flight: self.max_in_flight,
@@ -145,22 +133,6 @@ impl Limits {
             lane: (lane != LaneLimits::default()).then_some(lane),
             namespace: (namespace != NamespaceLimits::default()).then_some(namespace),
         };
-        (limits != api::Limits::default()).then(|| json!(limits))
+        (limits != api::Limits::default()).then_some(limits)
     }
-}
-
-/// A body as text.
-pub(super) fn raw(object: Object) -> Result<Box<RawValue>, Failure> {
-    RawValue::from_string(Value::Object(object).to_string())
-        .map_err(|error| Failure::new(format_args!("cannot write the request: {error}")))
-}
-
-/// The fields that have a value.
-fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Object {
-    let fields = fields.into_iter();
-    fields.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-}
-
-fn shown(duration: Option<Millis>) -> Option<Value> {
-    duration.map(|duration| json!(duration.to_string()))
 }

@@ -1,9 +1,8 @@
 //! `duly namespace stats` and `lanes`: counts, and what each lane does.
 
+use duly_api::{Lane, NamespaceStats, PushLane};
 use duly_core::NamespaceName;
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
@@ -16,36 +15,13 @@ use crate::{
     },
 };
 
-/// The lanes of an answer; of its other fields the table shows whatever there is.
-#[derive(Deserialize)]
-struct Stats<Lane> {
-    lanes: Vec<Lane>,
-}
-
-/// A lane; what only push lanes have is absent for others.
-#[derive(Deserialize)]
-struct LaneRow {
-    lane: String,
-    due: u64,
-    retry_due: u64,
-    in_flight: u64,
-    state: Option<String>,
-    backlog: Option<u64>,
-    in_flight_max: Option<u64>,
-    per_second_max: Option<u64>,
-    breaker: Option<String>,
-    failures_in_a_row: Option<u64>,
-    next_probe_in_ms: Option<u64>,
-    diverted: Option<bool>,
-}
-
 /// Everything.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
     let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
-    printer.answer(&answer, || {
+    printer.document(&answer.text, || {
         let fields: Fields = answer.parse()?;
-        let Stats { lanes }: Stats<LaneRow> = answer.parse()?;
+        let NamespaceStats { lanes, .. } = answer.parse()?;
         let pairs = fields.pairs(when::now()).into_iter();
         // A row without a name goes on with the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
@@ -64,17 +40,16 @@ pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outco
     let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
     if printer.is_json() {
-        let Stats { lanes }: Stats<Box<RawValue>> = answer.parse()?;
-        return printer.json_list("lanes", lanes.iter().map(|lane| lane.get()));
+        return printer.json_list("lanes", answer.items("lanes")?);
     }
-    let Stats { lanes }: Stats<LaneRow> = answer.parse()?;
+    let NamespaceStats { lanes, .. } = answer.parse()?;
     if lanes.is_empty() {
         return printer.line("none");
     }
     printer.line(&of_lanes(&lanes).text(printer.screen()))
 }
 
-fn of_lanes(lanes: &[LaneRow]) -> Table {
+fn of_lanes(lanes: &[Lane]) -> Table {
     let columns = [
         Column::Whole("lane"),
         Column::Whole("state"),
@@ -88,46 +63,33 @@ fn of_lanes(lanes: &[LaneRow]) -> Table {
     ];
     let mut table = Table::new(columns);
     for lane in lanes {
-        let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
-        let mut state = lane.state.clone().unwrap_or_default();
-        if lane.diverted == Some(true) {
-            state.push_str(", to the fallback");
-        }
-        let tone = match lane.breaker.as_deref() {
-            Some("open") => Tone::Bad,
-            Some("half_open") => Tone::Warning,
+        let counts = [lane.due, lane.retry_due, lane.in_flight].map(|count| count.to_string());
+        let push = lane.push.clone().unwrap_or_default();
+        let tone = match &*push.breaker {
+            "open" => Tone::Bad,
+            "half_open" => Tone::Warning,
             _ => Tone::Plain,
         };
-        let cells = [
-            lane.lane.clone(),
-            state,
-            lane.breaker_in_words(),
-            lane.due.to_string(),
-            lane.retry_due.to_string(),
-            lane.in_flight.to_string(),
-            number(lane.in_flight_max),
-            number(lane.per_second_max),
-            number(lane.backlog),
-        ];
-        table.row(tone, cells);
+        let most = push.in_flight_max.map(|most| most.to_string()).unwrap_or_default();
+        let rate = push.per_second_max.map(|rate| rate.to_string()).unwrap_or_default();
+        let backlog = lane.push.as_ref().map(|push| push.backlog.to_string()).unwrap_or_default();
+        let to_fallback = if push.diverted { ", to the fallback" } else { "" };
+        let first = [lane.lane.clone(), format!("{}{to_fallback}", push.state), breaker(&push)];
+        table.row(tone, first.into_iter().chain(counts).chain([most, rate, backlog]));
     }
     table
 }
 
-impl LaneRow {
-    fn breaker_in_words(&self) -> String {
-        let Some(breaker) = &self.breaker else {
-            return String::new();
-        };
-        let failures = match self.failures_in_a_row {
-            Some(failures) if failures > 0 => format!(", {failures} failures"),
-            _ => String::new(),
-        };
-        let probe = self
-            .next_probe_in_ms
-            .map_or_else(String::new, |ms| format!(", next attempt in {}", when::distance(ms)));
-        format!("{breaker}{failures}{probe}")
-    }
+/// The breaker of a push lane in words; nothing of another lane.
+fn breaker(push: &PushLane) -> String {
+    let failures = match push.failures_in_a_row {
+        0 => String::new(),
+        failures => format!(", {failures} failures"),
+    };
+    let probe = push
+        .next_probe_in_ms
+        .map_or_else(String::new, |ms| format!(", next attempt in {}", when::distance(ms)));
+    format!("{}{failures}{probe}", push.breaker)
 }
 
 #[cfg(test)]
@@ -137,16 +99,16 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_left_alone_says_why_and_until_when() {
-        let stats: Stats<LaneRow> = serde_json::from_str(
-            r#"{"lanes":[
+        let lanes: Vec<Lane> = serde_json::from_str(
+            r#"[
                 {"lane":"pull","due":1,"retry_due":0,"in_flight":2},
                 {"lane":"http://a:1","due":3,"retry_due":4,"in_flight":0,"state":"shut","backlog":7,
                  "in_flight_max":100,"breaker":"open","failures_in_a_row":10,
                  "next_probe_in_ms":61000,"diverted":true,"attempts_in_flight":0,
-                 "retries_in_flight":0}]}"#,
+                 "retries_in_flight":0}]"#,
         )
         .expect("an answer");
-        let text = of_lanes(&stats.lanes).text(Screen::default());
+        let text = of_lanes(&lanes).text(Screen::default());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with(" pull"), "{text}");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::output::{
     terminal::{Screen, Tone},
     text,
-    when::distance,
+    when::{distance, now},
 };
 
 /// Longest payload that is printed, in characters.
@@ -85,11 +85,8 @@ impl Delivery {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let due_at = header("duly-due-at").and_then(|text| Timestamp::parse(text).ok());
         let now_ms = since.as_secs_f64() * 1_000.0;
-        let received_at = Timestamp::saturating_from_unix_ms(
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-        );
         Self {
-            received_at: received_at.to_string(),
+            received_at: now().to_string(),
             lateness_ms: due_at.map(|due_at| lateness_ms(now_ms, due_at)),
             attempt: header("duly-attempt").and_then(|text| text.parse().ok()),
             id: header("ce-subject").map(percent_decoded),
@@ -138,12 +135,6 @@ impl Delivery {
     }
 }
 
-/// The time of this machine.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::saturating_from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 /// How long after its due time it came, to a tenth of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "Unix milliseconds fit an f64")]
 fn lateness_ms(now_ms: f64, due_at: Timestamp) -> f64 {
@@ -152,23 +143,8 @@ fn lateness_ms(now_ms: f64, due_at: Timestamp) -> f64 {
 
 /// The text of a percent-encoded header; as it stands where it is no UTF-8.
 fn percent_decoded(encoded: &str) -> String {
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let pair = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
-        let decoded = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        match decoded {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| encoded.to_owned())
+    let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8();
+    decoded.map_or_else(|_| encoded.to_owned(), |text| text.into_owned())
 }
 
 #[cfg(test)]

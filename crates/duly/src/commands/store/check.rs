@@ -5,25 +5,23 @@ use std::path::Path;
 use duly_store_embedded::{OpenError, check, disk};
 use serde_json::{Value, json};
 
-use super::shown::Shown;
 use crate::{
     Outcome,
     failure::Failure,
-    output::{Printer, text},
+    output::{Printer, progress::Progress, text},
 };
 
 pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
-    let mut shown = Shown::new();
-    let mut progress = |progress: check::Progress| {
-        shown.show(progress.what, progress.bytes_done, progress.bytes_total);
-    };
-    let report = check::check(data, &mut progress).map_err(|error| match error {
+    let mut progress = Progress::new(printer);
+    let mut show =
+        |at: check::Progress| progress.show_bytes(at.what, at.bytes_done, at.bytes_total);
+    let report = check::check(data, &mut show).map_err(|error| match error {
         OpenError::Disk(disk::Error::NotFound { .. }) => {
             Failure::new(format_args!("{error}: name the directory with --data"))
         }
         error => Failure::new(error),
     })?;
-    shown.end();
+    progress.clear();
     let document = document(&report).to_string();
     printer.document(&document, || Ok(text::lines(&report.to_string())))?;
     if report.is_clean() {

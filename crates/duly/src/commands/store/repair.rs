@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly_api::cluster::Repair;
 use reqwest::Method;
 use serde::Deserialize;
 
@@ -25,9 +26,8 @@ struct Shard {
 
 pub(super) async fn run(shards: &[u16], session: &Session) -> Outcome {
     let call = session.http.service(Method::POST, &["store", "repair"]);
-    let body = serde_json::json!({ "shards": shards });
-    let answer = call.body(&body).waiting(PATIENCE).send().await?;
-    session.printer.answer(&answer, || {
+    let answer = call.body(&Repair { shards: shards.to_vec() }).waiting(PATIENCE).send().await?;
+    session.printer.document(&answer.text, || {
         let Repaired { shards } = answer.parse()?;
         let lines: Vec<_> = shards.iter().map(Shard::line).collect();
         Ok(lines.join("\n"))

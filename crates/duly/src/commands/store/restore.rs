@@ -5,24 +5,21 @@ use std::path::Path;
 use duly_store_embedded::{
     OpenError,
     backup::{BackupError, restore},
-    check::Progress,
-    disk,
+    check, disk,
 };
 use serde_json::json;
 
-use super::shown::{Shown, in_words};
 use crate::{
     Outcome,
     failure::Failure,
-    output::{Printer, text},
+    output::{Printer, progress::Progress, text},
 };
 
 pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
-    let mut shown = Shown::new();
-    let mut progress = |progress: Progress| {
-        shown.show(progress.what, progress.bytes_done, progress.bytes_total);
-    };
-    let report = restore(from, data, &mut progress).map_err(|error| match error {
+    let mut progress = Progress::new(printer);
+    let mut show =
+        |at: check::Progress| progress.show_bytes(at.what, at.bytes_done, at.bytes_total);
+    let report = restore(from, data, &mut show).map_err(|error| match error {
         BackupError::Open(OpenError::NoStore(place)) => Failure::new(format_args!(
             "{place} holds no backup: it has no MANIFEST; name the backup's directory with --from"
         )),
@@ -31,7 +28,7 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
         }
         error => Failure::new(error),
     })?;
-    shown.end();
+    progress.clear();
     let document = json!({
         "path": data.display().to_string(),
         "files": report.files,
@@ -39,7 +36,7 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
         "paused": true,
     });
     let (data, files, bytes) =
-        (text::lines(&data.display().to_string()), report.files, in_words(report.bytes));
+        (text::lines(&data.display().to_string()), report.files, text::bytes(report.bytes));
     printer.document(&document.to_string(), || Ok(format!(
         "{data}  restored: {files} files, {bytes}\n\
          \n\

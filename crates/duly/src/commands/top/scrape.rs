@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use duly_api::{ClusterInfo, ListNamespacesResponse, NamespaceStats, Totals};
 use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     cli::Session,
@@ -40,50 +40,12 @@ pub(super) struct Series {
 #[derive(Default)]
 pub(super) struct Metrics(pub(super) HashMap<String, Series>);
 
-/// What is asked of a namespace's settings.
-#[derive(Deserialize)]
-struct Settings {
-    name: String,
-    #[serde(default)]
-    destination: serde_json::Value,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    namespaces: Vec<Settings>,
-    cursor: Option<String>,
-}
-
-/// The counts of a namespace.
-#[derive(Clone, Default, Deserialize)]
-pub(super) struct Counts {
-    pub(super) pending: u64,
-    pub(super) due: u64,
-    pub(super) in_flight: u64,
-    pub(super) paused: bool,
-    pub(super) lanes: Vec<Lane>,
-    pub(super) totals: Totals,
-}
-
-/// What is asked of a lane.
-#[derive(Clone, Deserialize)]
-pub(super) struct Lane {
-    pub(super) breaker: Option<String>,
-}
-
-/// Totals of a namespace; they survive a restart of the server.
-#[derive(Clone, Default, Deserialize)]
-pub(super) struct Totals {
-    pub(super) fired: u64,
-    pub(super) dead: u64,
-}
-
 /// A namespace.
 #[derive(Clone)]
 pub(super) struct Namespace {
     pub(super) name: String,
     pub(super) destination: String,
-    pub(super) counts: Counts,
+    pub(super) counts: NamespaceStats,
 }
 
 /// What was seen.
@@ -94,6 +56,13 @@ pub(super) struct Scrape {
     pub(super) namespaces: Vec<Namespace>,
     /// Whether there are more namespaces than are looked at.
     pub(super) has_more: bool,
+}
+
+impl Namespace {
+    /// What it has done; the totals survive a restart of the server.
+    pub(super) fn totals(&self) -> Totals {
+        self.counts.totals.clone().unwrap_or_default()
+    }
 }
 
 impl Metrics {
@@ -128,17 +97,9 @@ pub(super) async fn look(session: &Session) -> Result<Scrape, Failure> {
 
 /// The version that the server says it has.
 pub(super) async fn version(session: &Session) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Document {
-        info: Info,
-    }
-    #[derive(Deserialize)]
-    struct Info {
-        version: String,
-    }
-    let call = session.http.root(Method::GET, &["openapi.json"]).at_most(RESPONSE_BYTES_MAX);
+    let call = session.http.service(Method::GET, &["cluster"]).at_most(RESPONSE_BYTES_MAX);
     let answer = tokio::time::timeout(PATIENCE, call.send()).await.ok()?.ok()?;
-    answer.parse::<Document>().ok().map(|document| document.info.version)
+    answer.parse().ok().map(|cluster: ClusterInfo| cluster.version)
 }
 
 async fn ask(session: &Session) -> Result<Scrape, Failure> {
@@ -157,17 +118,17 @@ async fn ask(session: &Session) -> Result<Scrape, Failure> {
 
 async fn namespaces(session: &Session) -> Result<(Vec<Namespace>, bool), Failure> {
     let client = &session.http;
-    let call = client.call(Method::GET, &[]).query(&[("limit", NAMESPACES_MAX.to_string())]);
-    let page: Page = call.at_most(RESPONSE_BYTES_MAX).send().await?.parse()?;
+    let call = client.service(Method::GET, &["namespaces"]);
+    let call = call.query(&[("limit", NAMESPACES_MAX.to_string())]).at_most(RESPONSE_BYTES_MAX);
+    let page: ListNamespacesResponse = call.send().await?.parse()?;
     let mut seen = Vec::new();
-    for Settings { name, destination } in page.namespaces.into_iter().take(NAMESPACES_MAX) {
-        let call = client.call(Method::GET, &[&name, "stats"]).at_most(RESPONSE_BYTES_MAX);
-        let counts = match call.send().await {
+    for one in page.namespaces.into_iter().take(NAMESPACES_MAX) {
+        let call = client.service(Method::GET, &["namespaces", &one.name, "stats"]);
+        let counts = match call.at_most(RESPONSE_BYTES_MAX).send().await {
             Err(Failure::Refused { .. }) => continue,
             answer => answer?.parse()?,
         };
-        let destination = namespace::destination(&destination);
-        seen.push(Namespace { name, destination, counts });
+        seen.push(Namespace { destination: namespace::destination(&one), name: one.name, counts });
     }
     Ok((seen, page.cursor.is_some()))
 }

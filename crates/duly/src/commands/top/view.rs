@@ -82,11 +82,10 @@ impl View {
         });
         let dead = now.namespaces.iter().map(|now| {
             // What a namespace counted before it was first seen is not of this interval.
-            earlier(before, now)
-                .map_or(0, |before| grown(before.counts.totals.dead, now.counts.totals.dead))
+            earlier(before, now).map_or(0, |before| grown(before.totals().dead, now.totals().dead))
         });
         let dead = per_second(float(dead.sum()), interval);
-        let dead_total = float(now.namespaces.iter().map(|now| now.counts.totals.dead).sum());
+        let dead_total = float(now.namespaces.iter().map(|now| now.totals().dead).sum());
         Self {
             interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
             version,
@@ -142,9 +141,9 @@ impl Activity {
 impl Row {
     fn of(before: Option<&Namespace>, now: &Namespace, interval: Duration) -> Self {
         let counts = &now.counts;
-        let fired =
-            before.map_or(0, |before| grown(before.counts.totals.fired, counts.totals.fired));
-        let breakers = || counts.lanes.iter().filter_map(|lane| lane.breaker.as_deref());
+        let fired = before.map_or(0, |before| grown(before.totals().fired, now.totals().fired));
+        let breakers =
+            || counts.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
         let worst = ["open", "half_open", "closed"];
         Self {
             name: now.name.clone(),
