@@ -15,7 +15,7 @@ use crate::{
 
 /// Most operations of one batch.
 pub const OPERATIONS_MAX: usize = 10_000;
-/// What an operation must be.
+/// The allowed operations, for messages.
 const ONE_OPERATION: &str = "one with exactly one of schedule, cancel, reschedule, fire";
 
 /// Operations on timers of one namespace. One id's operations run in order; items are independent.

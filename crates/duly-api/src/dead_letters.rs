@@ -9,7 +9,7 @@ use crate::{Duration, Problem, Time, json::BODY};
 
 /// Most dead letters of one call.
 pub const DEAD_LETTERS_MAX: usize = 10_000;
-/// What a selection must be.
+/// The allowed selections, for messages.
 const ONE_SELECTION: &str = "given with exactly one of ids, delivery_ids, all";
 
 /// Ids or delivery ids, at most 10,000.
@@ -114,11 +114,8 @@ impl RedriveRequest {
         if let Some(rate) = self.per_second
             && !(0.001..=1_000_000.0).contains(&rate)
         {
-            return Err(Invalid {
-                field: "per_second".to_owned(),
-                seen: Some(rate.to_string()),
-                allowed: "a number from 0.001 to 1000000".to_owned(),
-            });
+            let allowed = "a number from 0.001 to 1000000";
+            return Err(Invalid::plain("per_second", rate.to_string(), allowed));
         }
         let spacing = Spacing { delay, per_second: self.per_second };
         Ok((select(self.ids, self.delivery_ids, self.all, self.cursor)?, spacing))
@@ -142,11 +139,7 @@ fn select(
     cursor: Option<String>,
 ) -> Result<Selection, Invalid> {
     if all == Some(false) {
-        return Err(Invalid {
-            field: "all".to_owned(),
-            seen: Some("false".to_owned()),
-            allowed: "true or left out".to_owned(),
-        });
+        return Err(Invalid::plain("all", "false", "true or left out"));
     }
     if cursor.is_some() && all.is_none() {
         return Err(Invalid::unseen("cursor", "left out except with all"));
@@ -169,11 +162,8 @@ fn named(
     parse: impl Fn(&str) -> Result<DeadLetterId, Invalid>,
 ) -> Result<Selection, Invalid> {
     if texts.len() > DEAD_LETTERS_MAX {
-        return Err(Invalid {
-            field: field.to_owned(),
-            seen: Some(format!("{} entries", texts.len())),
-            allowed: format!("at most {DEAD_LETTERS_MAX} entries"),
-        });
+        let allowed = format!("at most {DEAD_LETTERS_MAX} entries");
+        return Err(Invalid::plain(field, format!("{} entries", texts.len()), allowed));
     }
     let letters = texts.iter().enumerate().map(|(i, text)| {
         parse(text).map_err(|mut invalid| {

@@ -14,7 +14,7 @@ use crate::{
     headers::{self, Credentials, Header, HeaderList, REDACTED},
 };
 
-/// What an object of another kind is told.
+/// The allowed destinations, for messages.
 pub(crate) const THIS_BUILD: &str =
     "exactly one of pull, http: this build delivers to pull and http";
 

@@ -1,16 +1,9 @@
 //! Durations: `"2h30m"` or 0 in JSON, `google.protobuf.Duration` in protobuf. Digits below a millisecond
 //! round up.
 
-use std::{fmt, time};
+use std::time;
 
-use bytes::{Buf, BufMut};
 use duly_core::{Invalid, Millis, duration::ALLOWED};
-use prost::{
-    DecodeError, Message,
-    encoding::{DecodeContext, WireType},
-};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::{PartialSchema, ToSchema, openapi::RefOr, openapi::schema::Schema};
 
 use crate::{
     schema,
@@ -50,11 +43,6 @@ impl Duration {
         self.check(field)?.within(low, high).map_err(|invalid| invalid.within(field))
     }
 
-    /// Returns the duration as it is in a query: a number, or text.
-    pub fn of_query(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
-    }
-
     /// Returns the duration; none where it is none.
     pub fn to_std(&self) -> Option<time::Duration> {
         self.check("").ok().map(Millis::to_std)
@@ -85,12 +73,6 @@ fn span(duration: Millis) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos }
 }
 
-impl Default for Duration {
-    fn default() -> Self {
-        Self::Span(prost_types::Duration::default())
-    }
-}
-
 impl From<Millis> for Duration {
     fn from(duration: Millis) -> Self {
         Self::Span(span(duration))
@@ -106,94 +88,12 @@ impl From<time::Duration> for Duration {
     }
 }
 
-impl fmt::Display for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Bare(number) => number.fmt(f),
-            Self::Span(span) => match self.check("") {
-                Ok(duration) => duration.fmt(f),
-                Err(_) => span.fmt(f),
-            },
-        }
-    }
-}
-
-impl Serialize for Duration {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bare(number) => serializer.serialize_i128(*number),
-            other => serializer.collect_str(other),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl de::Visitor<'_> for Visitor {
-            type Value = Duration;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(ALLOWED)
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Duration, E> {
-                Ok(Duration::Text(text.to_owned()))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Duration, E> {
-                Ok(Duration::Bare(i128::from(number)))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Duration, E> {
-                Ok(Duration::Bare(i128::from(number)))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-/// The same bytes as `google.protobuf.Duration`.
-impl Message for Duration {
-    fn encode_raw(&self, buffer: &mut impl BufMut) {
-        self.span().encode_raw(buffer);
-    }
-
-    fn merge_field(
-        &mut self,
-        tag: u32,
-        wire_type: WireType,
-        buffer: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        let mut span = self.span();
-        span.merge_field(tag, wire_type, buffer, context)?;
-        *self = Self::Span(span);
-        Ok(())
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.span().encoded_len()
-    }
-
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-impl PartialSchema for Duration {
-    fn schema() -> RefOr<Schema> {
-        schema::duration()
-    }
-}
-
-impl ToSchema for Duration {}
+written!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration);
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
 
     fn lasting(seconds: i64, nanos: i32) -> Result<Millis, Invalid> {

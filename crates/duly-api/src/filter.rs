@@ -13,7 +13,7 @@ use crate::{
 
 /// Most timers of one call.
 pub const CANCELS_MAX: u32 = 10_000;
-/// What a selection must be.
+/// The allowed selections, for messages.
 const ONE_SELECTION: &str = "given with at least one of tag, id_prefix, due_from, due_to, state; \
                              to cancel every pending timer of the namespace send \"all\": true \
                              instead of a filter";
@@ -81,7 +81,7 @@ pub struct BulkCancel {
     pub limit: usize,
     /// The place to continue from.
     pub cursor: Option<String>,
-    /// Whether they are cancelled or only counted.
+    /// Cancels them, or counts them only.
     pub mode: Mode,
 }
 

@@ -49,9 +49,7 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
 /// As [`parse`].
 pub fn parse_body<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
     if text.iter().all(u8::is_ascii_whitespace) {
-        // Not in quotes, since it is nobody's text.
-        let seen = Some("nothing".to_owned());
-        return Err(Invalid { seen, ..Invalid::unseen(BODY, "a JSON object") });
+        return Err(Invalid::plain(BODY, "nothing", "a JSON object"));
     }
     parse(text).map_err(|mut invalid| {
         if invalid.field.is_empty() {
@@ -75,14 +73,10 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) ->
 }
 
 fn malformed(error: &serde_json::Error) -> Invalid {
-    Invalid {
-        field: String::new(),
-        seen: Some(format!("a syntax error: {error}")),
-        allowed: "well-formed JSON".to_owned(),
-    }
+    Invalid::plain("", format!("a syntax error: {error}"), "well-formed JSON")
 }
 
-/// What serde says, in the words of the contract.
+/// Returns what serde says in the words of the contract.
 fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     let field = dotted(path);
     if let Some(rest) = message.strip_prefix("unknown field `") {
@@ -90,17 +84,14 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
         if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
             return Invalid::new(ending_in(field, name), name, *allowed);
         }
-        return Invalid {
-            field: ending_in(field, name),
-            seen: Some(shorten(name)),
-            allowed: match known.strip_prefix(", expected ") {
-                Some(known) => {
-                    let known = known.strip_prefix("one of ").unwrap_or(known);
-                    format!("left out; known here: {}", plain_names(known))
-                }
-                None => "left out; no field is known here".to_owned(),
-            },
+        let allowed = match known.strip_prefix(", expected ") {
+            Some(known) => {
+                let known = known.strip_prefix("one of ").unwrap_or(known);
+                format!("left out; known here: {}", plain_names(known))
+            }
+            None => "left out; no field is known here".to_owned(),
         };
+        return Invalid::new(ending_in(field, name), name, allowed);
     }
     if let Some(name) = quoted(message, "missing field `") {
         return Invalid::unseen(ending_in(field, name), "given");

@@ -19,6 +19,9 @@
 //! The crate depends on no store, server or runtime. The server, the client and the load generator use it.
 //! Start reading at [`Schedule`] and [`Timer`]; the `.proto` files at `proto/duly/v1/timers.proto`.
 
+#[macro_use]
+mod written;
+
 pub mod batch;
 mod builders;
 pub mod cluster;

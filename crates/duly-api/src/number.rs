@@ -17,11 +17,7 @@ pub fn within<T: PartialOrd + Display>(
     if low <= number && number <= high {
         return Ok(number);
     }
-    Err(Invalid {
-        field: field.to_owned(),
-        seen: Some(number.to_string()),
-        allowed: format!("an integer from {low} to {high}"),
-    })
+    Err(Invalid::plain(field, number.to_string(), format!("an integer from {low} to {high}")))
 }
 
 /// Checks a revision that a caller expects.

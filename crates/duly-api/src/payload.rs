@@ -101,14 +101,11 @@ fn check_depth(json: &[u8]) -> Result<(), Invalid> {
     if depth <= DEPTH_MAX {
         return Ok(());
     }
-    Err(Invalid {
-        field: "payload".to_owned(),
-        seen: Some(format!("{depth} levels")),
-        allowed: format!(
-            "JSON whose arrays and objects are nested at most {DEPTH_MAX} levels deep: payload_text \
-             and payload_base64 take anything"
-        ),
-    })
+    let allowed = format!(
+        "JSON whose arrays and objects are nested at most {DEPTH_MAX} levels deep: payload_text and \
+         payload_base64 take anything"
+    );
+    Err(Invalid::plain("payload", format!("{depth} levels"), allowed))
 }
 
 /// Returns how deep the arrays and objects of a well-formed JSON text are nested; 0 for a bare value.

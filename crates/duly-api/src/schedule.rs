@@ -192,28 +192,17 @@ impl Schedule {
         let forms =
             Forms { json: self.payload, text: self.payload_text, base64: self.payload_base64 };
         let if_exists = IfExists::known("if_exists", self.if_exists)?;
+        let slot_key = self.slot_key.map(SlotKey::new).transpose();
         let schedule = Checked {
             id,
             when,
             payload: forms.check(source)?,
             headers: headers::check(self.headers)?,
             tags: check_tags(self.tags)?,
-            slot_key: match self.slot_key {
-                Some(key) => Some(SlotKey::new(key).map_err(|e| e.within("slot_key"))?),
-                None => None,
-            },
-            destination: match self.destination {
-                Some(destination) => Some(destination.check("destination")?),
-                None => None,
-            },
-            retry: match self.retry {
-                Some(retry) => Some(retry.check("retry")?),
-                None => None,
-            },
-            expire_after: match &self.expire_after {
-                Some(after) => Some(after.check("expire_after")?),
-                None => None,
-            },
+            slot_key: slot_key.map_err(|invalid| invalid.within("slot_key"))?,
+            destination: self.destination.map(|it| it.check("destination")).transpose()?,
+            retry: self.retry.map(|it| it.check("retry")).transpose()?,
+            expire_after: self.expire_after.map(|it| it.check("expire_after")).transpose()?,
             trace_parent: None,
         };
         Ok((schedule, if_exists.and_then(IfExists::to_core).unwrap_or_default()))

@@ -16,7 +16,7 @@ use crate::{Duration, LeaseRequest, LeaseResponse, Problem, SettleOutcome, words
 
 /// Most settlements of one call.
 pub const SETTLEMENTS_MAX: usize = 10_000;
-/// What a settlement must have.
+/// The allowed verdicts, for messages.
 const ONE_VERDICT: &str = "one with exactly one of ack, retry, dead, extend";
 
 /// Verdicts on leased firings.

@@ -1,19 +1,9 @@
 //! Points in time: RFC 3339 text or integer Unix milliseconds in JSON, `google.protobuf.Timestamp` in
 //! protobuf. Digits below a millisecond round up.
 
-use std::{
-    fmt,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::{Buf, BufMut};
 use duly_core::{Invalid, Timestamp, time::ALLOWED};
-use prost::{
-    DecodeError, Message,
-    encoding::{DecodeContext, WireType},
-};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::{PartialSchema, ToSchema, openapi::RefOr, openapi::schema::Schema};
 
 use crate::schema;
 
@@ -50,11 +40,6 @@ impl Time {
         .map_err(|invalid| invalid.within(field))
     }
 
-    /// Returns the time as it is in a query: a number, or text.
-    pub fn of_query(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
-    }
-
     /// Returns the time; none where it is none from 1970 to 2200.
     pub fn to_system_time(&self) -> Option<SystemTime> {
         let time = self.check("").ok()?;
@@ -88,12 +73,6 @@ fn unix(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds, nanos }
 }
 
-impl Default for Time {
-    fn default() -> Self {
-        Self::Unix(prost_types::Timestamp::default())
-    }
-}
-
 impl From<Timestamp> for Time {
     fn from(time: Timestamp) -> Self {
         Self::Unix(unix(time))
@@ -107,94 +86,12 @@ impl From<SystemTime> for Time {
     }
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Bare(number) => number.fmt(f),
-            Self::Unix(unix) => match self.check("") {
-                Ok(time) => time.fmt(f),
-                Err(_) => unix.fmt(f),
-            },
-        }
-    }
-}
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bare(number) => serializer.serialize_i128(*number),
-            other => serializer.collect_str(other),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl de::Visitor<'_> for Visitor {
-            type Value = Time;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(ALLOWED)
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Time, E> {
-                Ok(Time::Text(text.to_owned()))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Time, E> {
-                Ok(Time::Bare(i128::from(number)))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Time, E> {
-                Ok(Time::Bare(i128::from(number)))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-/// The same bytes as `google.protobuf.Timestamp`.
-impl Message for Time {
-    fn encode_raw(&self, buffer: &mut impl BufMut) {
-        self.unix().encode_raw(buffer);
-    }
-
-    fn merge_field(
-        &mut self,
-        tag: u32,
-        wire_type: WireType,
-        buffer: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        let mut unix = self.unix();
-        unix.merge_field(tag, wire_type, buffer, context)?;
-        *self = Self::Unix(unix);
-        Ok(())
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.unix().encoded_len()
-    }
-
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-impl PartialSchema for Time {
-    fn schema() -> RefOr<Schema> {
-        schema::time()
-    }
-}
-
-impl ToSchema for Time {}
+written!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time);
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
 
     fn at(seconds: i64, nanos: i32) -> Result<Timestamp, Invalid> {

@@ -1,9 +1,9 @@
 //! W3C trace context as text.
 
-/// What it must be, for messages.
+/// The allowed form, for messages.
 pub const ALLOWED: &str = "a W3C traceparent: 00-TRACE-PARENT-FLAGS in lower-case hex";
 
-/// Whether this is a proper `traceparent`: `00-` trace id `-` parent id `-` flags.
+/// Returns `true` for a proper `traceparent`: `00-` trace id `-` parent id `-` flags.
 pub fn is_proper(text: &str) -> bool {
     let lengths = [2, 32, 16, 2];
     let parts: Vec<&str> = text.split('-').collect();

@@ -34,7 +34,10 @@ use self::{
     lane::{Lane, Waiting},
     place::Place,
 };
-use crate::{error::Error, link::Link};
+use crate::{
+    error::{Error, Result},
+    link::Link,
+};
 
 /// Bytes of an operation besides its own: its frame in the message, its place in the lane.
 const OPERATION_BYTES: usize = 256;
@@ -70,7 +73,7 @@ impl Default for Batching {
 }
 
 /// The result of an operation: never one with a `Problem`, and never an empty one.
-pub(crate) type Done = Result<OperationResult, Error>;
+pub(crate) type Done = Result<OperationResult>;
 
 /// All lanes of a client.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 mod url;
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderValue;
@@ -10,13 +10,13 @@ use http::HeaderValue;
 use crate::{
     batch::{Batches, Batching},
     client::{Client, Inner},
-    error::{Error, Invalid},
+    error::{Invalid, Result},
     link::{Line, Link},
     retry::Retries,
 };
 
 /// Longest time of a call.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// Largest limit for bytes in memory.
 const BYTES_MAX: usize = 1024 * 1024 * 1024;
 const MIB: usize = 1024 * 1024;
@@ -144,12 +144,10 @@ impl Builder {
     /// Checks everything, and makes the client. It connects with its first call.
     ///
     /// Must be called within a Tokio runtime, on which the connection then lives.
-    pub fn build(self) -> Result<Client, Error> {
+    pub fn build(self) -> Result<Client> {
         self.check()?;
         let authorization = self.credentials.as_ref().map(Credentials::header).transpose()?;
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(Invalid::unseen("build", "called within a Tokio runtime").into());
-        }
+        check_runtime("build", "called within a Tokio runtime")?;
         let (endpoint, below) = url::endpoint(&self.url)?;
         let mut endpoint = endpoint
             .connect_timeout(self.connect_timeout)
@@ -178,15 +176,15 @@ impl Builder {
 
     fn check(&self) -> Result<(), Invalid> {
         let ms = Duration::from_millis;
-        span("timeout", self.timeout, ms(1), TIMEOUT_MAX)?;
-        span("connect_timeout", self.connect_timeout, ms(1), TIMEOUT_MAX)?;
+        within("timeout", self.timeout, ms(1), TIMEOUT_MAX)?;
+        within("connect_timeout", self.connect_timeout, ms(1), TIMEOUT_MAX)?;
         let Retries { tries_max, first_wait, longest_wait } = self.retries;
         within("retries.tries_max", tries_max, 1, 1_000)?;
-        span("retries.first_wait", first_wait, ms(1), Duration::from_secs(60))?;
-        span("retries.longest_wait", longest_wait, first_wait, Duration::from_secs(600))?;
+        within("retries.first_wait", first_wait, ms(1), Duration::from_secs(60))?;
+        within("retries.longest_wait", longest_wait, first_wait, Duration::from_secs(600))?;
         let Batching { linger, batches_max, operations_max, bytes_max, waiting_bytes_max } =
             self.batching;
-        span("batching.linger", linger, Duration::ZERO, Duration::from_secs(1))?;
+        within("batching.linger", linger, Duration::ZERO, Duration::from_secs(1))?;
         within("batching.batches_max", batches_max, 1, 64)?;
         within("batching.operations_max", operations_max, 1, 10_000)?;
         within("batching.bytes_max", bytes_max, 1, 32 * MIB)?;
@@ -195,8 +193,15 @@ impl Builder {
     }
 }
 
-/// A number within its bounds.
-pub(crate) fn within<T: PartialOrd + Display>(
+/// Checks that this runs within a Tokio runtime.
+pub(crate) fn check_runtime(field: &str, allowed: &str) -> Result<(), Invalid> {
+    tokio::runtime::Handle::try_current()
+        .map(drop)
+        .map_err(|_outside| Invalid::unseen(field, allowed))
+}
+
+/// Checks that a number or a duration is within its bounds.
+pub(crate) fn within<T: PartialOrd + Debug>(
     field: &str,
     value: T,
     min: T,
@@ -205,21 +210,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
     if value >= min && value <= max {
         return Ok(());
     }
-    Err(Invalid::new(field, value, format!("from {min} to {max}")))
-}
-
-/// A duration within its bounds.
-pub(crate) fn span(
-    field: &str,
-    value: Duration,
-    min: Duration,
-    max: Duration,
-) -> Result<(), Invalid> {
-    if value >= min && value <= max {
-        return Ok(());
-    }
-    let allowed = format!("from {min:?} to {max:?}");
-    Err(Invalid::new(field, format_args!("{value:?}"), allowed))
+    Err(Invalid::new(field, format_args!("{value:?}"), format!("from {min:?} to {max:?}")))
 }
 
 /// The identity that each call shows.

@@ -3,7 +3,10 @@
 /// Makes a single call, repeatable unless said otherwise.
 macro_rules! call {
     ($client:expr, $service:ident.$method:ident, $request:expr) => {
-        call!($client, $service.$method, $request, Safety::Repeatable, Duration::ZERO)
+        call!($client, $service.$method, $request, Safety::Repeatable)
+    };
+    ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr) => {
+        call!($client, $service.$method, $request, $safety, Duration::ZERO)
     };
     ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr, $on_top:expr) => {{
         let service = $client.inner.link.$service();
@@ -18,7 +21,7 @@ macro_rules! call {
 /// Makes a call that changes nothing.
 macro_rules! read {
     ($client:expr, $service:ident.$method:ident, $request:expr) => {
-        call!($client, $service.$method, $request, Safety::Reading, Duration::ZERO)
+        call!($client, $service.$method, $request, Safety::Reading)
     };
 }
 
@@ -32,13 +35,13 @@ mod writing;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use duly_core::NamespaceName;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use crate::{
     batch::Batches,
-    builder::{Builder, span},
-    error::{Error, Invalid},
+    builder::{Builder, TIMEOUT_MAX, check_runtime, within},
+    error::{Invalid, Result},
     link::Link,
     retry::{Retries, Safety, repeat},
 };
@@ -63,7 +66,7 @@ pub(crate) struct Inner {
 impl Client {
     /// Returns a client with default settings. It connects with its first call, so this fails only when
     /// the address is none, or outside of a Tokio runtime.
-    pub fn new(url: impl Into<String>) -> Result<Self, Error> {
+    pub fn new(url: impl Into<String>) -> Result<Self> {
         Self::builder(url).build()
     }
 
@@ -74,8 +77,8 @@ impl Client {
     }
 
     /// Returns the same client with another time for its calls, 1 ms to 1 h.
-    pub fn with_timeout(&self, timeout: Duration) -> Result<Self, Error> {
-        span("timeout", timeout, Duration::from_millis(1), Duration::from_secs(3_600))?;
+    pub fn with_timeout(&self, timeout: Duration) -> Result<Self> {
+        within("timeout", timeout, Duration::from_millis(1), TIMEOUT_MAX)?;
         Ok(Self { timeout, ..self.clone() })
     }
 
@@ -88,9 +91,7 @@ impl Client {
 
     /// Returns the deadline of a call that begins now, with this time on top.
     fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
-        if Handle::try_current().is_err() {
-            return Err(Invalid::unseen("the call", "made within a Tokio runtime"));
-        }
+        check_runtime("the call", "made within a Tokio runtime")?;
         Ok(Instant::now() + self.timeout + on_top)
     }
 
@@ -101,7 +102,7 @@ impl Client {
         on_top: Duration,
         request: Q,
         call: impl Fn(Request<Q>) -> F,
-    ) -> Result<A, Error>
+    ) -> Result<A>
     where
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,

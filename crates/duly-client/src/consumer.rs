@@ -44,7 +44,7 @@ pub use self::{
 };
 use crate::{
     client::{Client, namespace_name},
-    error::{Error, RetryAdvice},
+    error::{Error, Result, RetryAdvice},
 };
 
 /// A consumer at work. It works until it is stopped, the handle is dropped, or the server refuses it
@@ -53,7 +53,7 @@ use crate::{
 #[must_use = "a consumer stops when its handle is dropped"]
 pub struct Consumer {
     stop: watch::Sender<bool>,
-    task: JoinHandle<Result<(), Error>>,
+    task: JoinHandle<Result<()>>,
     counters: Arc<Counters>,
 }
 
@@ -78,7 +78,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn consume(&self, namespace: &str, handler: impl Handler) -> Result<Consumer, Error> {
+    pub fn consume(&self, namespace: &str, handler: impl Handler) -> Result<Consumer> {
         self.consumer(namespace).start(handler)
     }
 
@@ -94,7 +94,7 @@ impl Consumer {
         namespace: &str,
         options: Options,
         handler: impl Handler,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let namespace = namespace_name(namespace)?;
         let counters = Arc::new(Counters::default());
         let (stop, stopped) = watch::channel(false);
@@ -112,7 +112,7 @@ impl Consumer {
     /// [`ConsumerBuilder::stop_within`] to finish and are settled, what then still runs is aborted.
     /// What was handed over and not settled is due again at once, and the attempt counts. Answers
     /// what the consumer did.
-    pub async fn stop(self) -> Result<Counts, Error> {
+    pub async fn stop(self) -> Result<Counts> {
         // One that has ended needs no telling.
         self.stop.send(true).ok();
         self.ended().await
@@ -120,7 +120,7 @@ impl Consumer {
 
     /// Waits until it ends by itself: the server refuses it for good (no permission, a lease that is
     /// not allowed), or its runtime is shut down.
-    pub async fn ended(self) -> Result<Counts, Error> {
+    pub async fn ended(self) -> Result<Counts> {
         let Self { stop, task, counters } = self;
         let ended = task.await;
         drop(stop);

@@ -13,6 +13,9 @@ pub use self::refusal::Refusal;
 pub(crate) use self::status::of_status;
 pub use duly_core::{Code, Invalid};
 
+/// Result of a call.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// The error of a call, or of one item of it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -162,17 +165,27 @@ impl Error {
 
     /// The call was sent, and its time is over.
     pub(crate) fn no_answer(limit: Duration) -> Self {
-        Self::Unknown {
-            code: Code::DeadlineExceeded,
-            reason: format!("no answer came within {} ms", limit.as_millis()),
-            retry: RetryAdvice::AfterRead,
-        }
+        let reason = format!("no answer came within {} ms", limit.as_millis());
+        Self::unknown(Code::DeadlineExceeded, reason)
+    }
+
+    /// The call was sent, and may have been carried out: read the timer first.
+    pub(crate) fn unknown(code: Code, reason: impl Into<String>) -> Self {
+        Self::Unknown { code, reason: reason.into(), retry: RetryAdvice::AfterRead }
     }
 
     /// The answer lacks something, or has what it should not.
     pub(crate) fn answer(what: impl Into<String>) -> Self {
         Self::Answer(what.into())
     }
+}
+
+/// Checks that the answer has a result for each item of the request.
+pub(crate) fn check_count(results: usize, items: usize, what: &str) -> Result<()> {
+    if results == items {
+        return Ok(());
+    }
+    Err(Error::answer(format!("{results} results for {items} {what}")))
 }
 
 fn advice(retry: RetryAdvice) -> &'static str {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
 pub(crate) use self::line::Line;
-use crate::error::{Error, of_status};
+use crate::error::{Error, Result, of_status};
 
 /// The connection to a server.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Link {
         deadline: Instant,
         limit: Duration,
         call: impl FnOnce(Request<Q>) -> F,
-    ) -> Result<A, Error>
+    ) -> Result<A>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {

@@ -7,23 +7,23 @@ use std::{
 
 use futures::{Stream, StreamExt, stream::BoxStream};
 
-use crate::error::Error;
+use crate::error::Result;
 
 /// A list: a stream that asks for the next page at the end of the one before. After an error it ends.
-pub struct Listing<T>(BoxStream<'static, Result<T, Error>>);
+pub struct Listing<T>(BoxStream<'static, Result<T>>);
 
 impl<T> Listing<T> {
-    pub(crate) fn new(stream: impl Stream<Item = Result<T, Error>> + Send + 'static) -> Self {
+    pub(crate) fn new(stream: impl Stream<Item = Result<T>> + Send + 'static) -> Self {
         Self(stream.boxed())
     }
 
     /// Returns the next item; none at the end. Dropping the call while it waits loses nothing.
-    pub async fn next(&mut self) -> Option<Result<T, Error>> {
+    pub async fn next(&mut self) -> Option<Result<T>> {
         StreamExt::next(&mut self.0).await
     }
 
     /// Returns all items, in memory.
-    pub async fn all(mut self) -> Result<Vec<T>, Error> {
+    pub async fn all(mut self) -> Result<Vec<T>> {
         let mut all = Vec::new();
         while let Some(item) = self.next().await {
             all.push(item?);
@@ -33,7 +33,7 @@ impl<T> Listing<T> {
 }
 
 impl<T> Stream for Listing<T> {
-    type Item = Result<T, Error>;
+    type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.as_mut().poll_next(context)

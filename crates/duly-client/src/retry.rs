@@ -37,7 +37,7 @@ use duly_core::Code;
 use rand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Again, Error, RetryAdvice};
+use crate::error::{Again, Error, Result, RetryAdvice};
 
 /// Settings of the repetition of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +99,10 @@ pub(crate) async fn repeat<T, F, Fut>(
     safety: Safety,
     deadline: Instant,
     mut call: F,
-) -> Result<T, Error>
+) -> Result<T>
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<T, Error>>,
+    Fut: Future<Output = Result<T>>,
 {
     let mut tries = 0;
     // Why it is not known whether an earlier try was carried out.

@@ -36,6 +36,15 @@ impl Invalid {
         }
     }
 
+    /// A refusal that shows `seen` as it is, not in quotes: it is nobody's text.
+    pub fn plain(
+        field: impl Into<String>,
+        seen: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self { field: field.into(), seen: Some(seen.into()), allowed: allowed.into() }
+    }
+
     /// A refusal that shows no value.
     pub fn unseen(field: impl Into<String>, allowed: impl Into<String>) -> Self {
         Self { field: field.into(), seen: None, allowed: allowed.into() }

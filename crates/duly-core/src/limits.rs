@@ -112,7 +112,11 @@ impl Limits {
         }
         if self.max_payload_bytes > payload::PAYLOAD_BYTES_HARD {
             let allowed = format!("at most {} bytes", payload::PAYLOAD_BYTES_HARD);
-            return Err(Invalid::new("namespace.max_payload_bytes", self.max_payload_bytes, allowed));
+            return Err(Invalid::new(
+                "namespace.max_payload_bytes",
+                self.max_payload_bytes,
+                allowed,
+            ));
         }
         if self.max_dead == 0 {
             return Err(Invalid::new(

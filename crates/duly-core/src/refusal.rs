@@ -195,8 +195,9 @@ impl Refusal {
 }
 
 fn delay_too_long(namespace: &NamespaceName, when: When, max_delay: Millis) -> Invalid {
-    let allowed =
-        format!("at most {max_delay} from now (limits.namespace.max_delay of namespace {namespace})");
+    let allowed = format!(
+        "at most {max_delay} from now (limits.namespace.max_delay of namespace {namespace})"
+    );
     match when {
         When::At(due_at) => Invalid::new("due_at", due_at, allowed),
         When::After(delay) => Invalid::new("delay", delay, allowed),

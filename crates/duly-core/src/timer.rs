@@ -92,14 +92,8 @@ impl Timer {
         incarnation: Incarnation,
     ) -> Result<Self, Invalid> {
         let request_hash = RequestHash::of(&schedule);
+        let due_at = schedule.when.due_at(now)?;
         Ok(Self {
-            due_at: schedule.when.due_at(now)?,
-            id: schedule.id,
-            created_at: now,
-            updated_at: now,
-            revision: 1,
-            incarnation,
-            occurrence: 0,
             payload: schedule.payload,
             headers: schedule.headers,
             tags: schedule.tags,
@@ -108,6 +102,34 @@ impl Timer {
             retry: schedule.retry,
             expire_after: schedule.expire_after,
             trace_parent: schedule.trace_parent,
+            ..Self::bare(schedule.id, due_at, now, incarnation, request_hash)
+        })
+    }
+
+    /// A timer that carries nothing, and that nothing has happened to: what a store reads first of one.
+    pub fn bare(
+        id: TimerId,
+        due_at: Timestamp,
+        created_at: Timestamp,
+        incarnation: Incarnation,
+        request_hash: RequestHash,
+    ) -> Self {
+        Self {
+            id,
+            due_at,
+            created_at,
+            updated_at: created_at,
+            revision: 1,
+            incarnation,
+            occurrence: 0,
+            payload: None,
+            headers: Headers::default(),
+            tags: Tags::default(),
+            slot_key: None,
+            destination: None,
+            retry: None,
+            expire_after: None,
+            trace_parent: None,
             request_hash,
             attempts: 0,
             budget_from: 0,
@@ -117,7 +139,7 @@ impl Timer {
             history: Vec::new(),
             last_settled: None,
             dead_letter: None,
-        })
+        }
     }
 
     /// The timer that takes the place of a pending one: new incarnation, revision of the old + 1.

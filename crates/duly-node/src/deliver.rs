@@ -10,13 +10,13 @@ use duly_core::{
     timer::{AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope};
-use duly_store::{Firing, Lane, MemberId, SettleVerdict, Settlement, Token};
+use duly_store::{Firing, Lane, MemberId, SettleVerdict, Token};
 
 use crate::{
     lanes::{Kind, Permit, Receiver, Reception},
     phase::Phase,
     record::Way,
-    settler::{Entry, Slot, lease_lost},
+    settler::{Slot, lease_lost},
     state::Shared,
 };
 
@@ -192,14 +192,8 @@ impl Attempt {
         let Some(slot) = self.slot.take() else {
             return;
         };
-        self.shared.settle_later(Entry {
-            settlement: Settlement {
-                token: self.token.clone(),
-                namespace: Some(self.namespace.clone()),
-                verdict,
-            },
-            slot: Some(slot),
-        });
+        let (token, namespace) = (self.token.clone(), self.namespace.clone());
+        self.shared.settle_later(token, namespace, verdict, Some(slot));
     }
 }
 

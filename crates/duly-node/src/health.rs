@@ -52,6 +52,13 @@ pub(crate) struct LoopTurns {
 }
 
 impl LoopTurns {
+    /// The turns of a loop that begins now.
+    pub(crate) fn begun(boot: Duration) -> Self {
+        let turns = Self::default();
+        turns.turn(boot);
+        turns
+    }
+
     pub(crate) fn turn(&self, boot: Duration) {
         let ms = u64::try_from(boot.as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(ms, Ordering::Relaxed);

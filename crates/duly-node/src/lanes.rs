@@ -49,7 +49,7 @@ use allot::Allotments;
 pub(crate) use allot::{AGAIN_AFTER, ASKS_MAX};
 use backlog::{Backlog, Waiting, Wanted};
 pub use breaker::BreakerState;
-use breaker::Gate;
+use breaker::{Breaker, Gate};
 pub(crate) use breaker::{Pass, Reception};
 use bytes::Bytes;
 pub use fallback::FallbackLoad;
@@ -274,7 +274,7 @@ impl Lanes {
             self.namespaces.entry(lane.namespace.clone()).or_default().add(granted);
             let to_fallback = match to {
                 Receiver::Own => None,
-                Receiver::Fallback => Some(self.pass_to_fallback(&lane.namespace, got, plan.now)),
+                Receiver::Fallback => Some(self.fallbacks.pass(&lane.namespace, got, plan.now)),
             };
             let state = self.lanes.entry(&lane);
             let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
@@ -386,7 +386,8 @@ impl Lanes {
     ) -> Vec<ShardId> {
         let pass = permit.pass;
         if permit.to == Receiver::Fallback {
-            self.report_of_fallback(&lane.namespace, permit, reception, now);
+            let report = |breaker: &mut Breaker| breaker.report(pass, reception, now);
+            self.fallbacks.change(&lane.namespace, report);
             return Vec::new();
         }
         // The overflow lane has many receivers: one that is dead must not shut out the others.

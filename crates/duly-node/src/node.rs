@@ -69,26 +69,13 @@ impl Node {
         let lanes = Lanes::new(shards, &options);
         let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
         let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
-        let mut senders = Vec::new();
-        let mut receivers = Vec::new();
-        for _ in 0..shards {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            senders.push(sender);
-            receivers.push(receiver);
-        }
-        let beats = || {
-            let boot = clock.boot();
-            (0..shards)
-                .map(|_| {
-                    let beat = LoopTurns::default();
-                    beat.turn(boot);
-                    beat
-                })
-                .collect()
-        };
+        let (settlers, receivers): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let boot = clock.boot();
+        let beats = || (0..shards).map(|_| LoopTurns::begun(boot)).collect();
         let shared = Arc::new(Shared {
-            watchdog_beat: LoopTurns::default(),
-            auditor_beat: LoopTurns::default(),
+            watchdog_beat: LoopTurns::begun(boot),
+            auditor_beat: LoopTurns::begun(boot),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
@@ -98,7 +85,7 @@ impl Node {
             phases: Phases::new(),
             waker: waker(Arc::clone(&bells)),
             bells,
-            settlers: senders,
+            settlers,
             unsettled: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
             quieter: Notify::new(),
             recorder: Recorder::default(),
@@ -116,32 +103,24 @@ impl Node {
             let name = format!("shard {}", shard.0);
             let listener = format!("wake-ups of {name}");
             let stalled = Arc::default();
-            supervise::spawn(listener, Arc::clone(&shared), stalled, move |shared| {
+            supervise::spawn(listener, &shared, stalled, move |shared| {
                 dispatch::listen(shared, shard)
             });
             let stalled = Arc::clone(&shared.watch.stalled[usize::from(shard.0)]);
-            supervise::spawn(name, Arc::clone(&shared), stalled, move |shared| {
+            supervise::spawn(name, &shared, stalled, move |shared| {
                 // After a restart everything is looked at again.
                 shared.bell(shard).ring_due();
                 dispatch::run(shared, shard)
             });
         }
-        shared.watchdog_beat.turn(shared.clock.boot());
-        shared.auditor_beat.turn(shared.clock.boot());
-        let guarded = Arc::clone(&shared);
-        supervise::spawn("watchdog".to_owned(), guarded, Arc::default(), watchdog::run);
-        let guarded = Arc::clone(&shared);
-        supervise::spawn("auditor".to_owned(), guarded, Arc::default(), auditor::run);
-        let guarded = Arc::clone(&shared);
-        supervise::spawn("census".to_owned(), guarded, Arc::default(), census::run);
-        let guarded = Arc::clone(&shared);
-        supervise::spawn("beats".to_owned(), guarded, Arc::default(), nodes::run);
-        let guarded = Arc::clone(&shared);
-        let noting = Arc::clone(&shared);
-        supervise::spawn("progress".to_owned(), noting, Arc::default(), nodes::progress::run);
-        supervise::spawn("allotments".to_owned(), Arc::clone(&shared), Arc::default(), allot::run);
-        supervise::spawn("announcements".to_owned(), guarded, Arc::default(), nodes::listen);
-        supervise::spawn("idle".to_owned(), Arc::clone(&shared), Arc::default(), idle::run);
+        supervise::spawn("watchdog", &shared, Arc::default(), watchdog::run);
+        supervise::spawn("auditor", &shared, Arc::default(), auditor::run);
+        supervise::spawn("census", &shared, Arc::default(), census::run);
+        supervise::spawn("beats", &shared, Arc::default(), nodes::run);
+        supervise::spawn("progress", &shared, Arc::default(), nodes::progress::run);
+        supervise::spawn("allotments", &shared, Arc::default(), allot::run);
+        supervise::spawn("announcements", &shared, Arc::default(), nodes::listen);
+        supervise::spawn("idle", &shared, Arc::default(), idle::run);
         shared.ring_all();
         Handle(shared)
     }
@@ -236,27 +215,14 @@ impl Handle {
     /// How the node feels; answers at once.
     pub fn health(&self) -> NodeHealth {
         let boot = self.0.clock.boot();
+        let of = |name, beat: &LoopTurns| LoopHealth { name, idle_for: beat.idle_for(boot) };
         let shards = self.0.shard_beats.iter().enumerate();
-        let mut loops: Vec<_> = shards
-            .map(|(i, beat)| LoopHealth {
-                name: format!("shard {i}"),
-                idle_for: beat.idle_for(boot),
-            })
-            .collect();
-        let guards = [("watchdog", &self.0.watchdog_beat), ("auditor", &self.0.auditor_beat)];
-        loops.extend(guards.map(|(name, beat)| LoopHealth {
-            name: name.to_owned(),
-            idle_for: beat.idle_for(boot),
-        }));
-        let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled);
-        for (i, (beat, unsettled)) in settlers.enumerate() {
-            if unsettled.load(Ordering::Relaxed) > 0 {
-                loops.push(LoopHealth {
-                    name: format!("settler {i}"),
-                    idle_for: beat.idle_for(boot),
-                });
-            }
-        }
+        let mut loops: Vec<_> = shards.map(|(i, beat)| of(format!("shard {i}"), beat)).collect();
+        loops.push(of("watchdog".to_owned(), &self.0.watchdog_beat));
+        loops.push(of("auditor".to_owned(), &self.0.auditor_beat));
+        let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled).enumerate();
+        let busy = settlers.filter(|(_, (_, unsettled))| unsettled.load(Ordering::Relaxed) > 0);
+        loops.extend(busy.map(|(i, (beat, _))| of(format!("settler {i}"), beat)));
         NodeHealth {
             loops,
             waiters: self.0.pull.waiting(),

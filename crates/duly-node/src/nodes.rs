@@ -199,16 +199,18 @@ impl Nodes {
 
     /// Everybody there is.
     pub(crate) fn members(&self, now: Duration, shards: u16) -> Vec<MemberView> {
+        let this = |member_id, presence, shards, heartbeat_age| MemberView {
+            member_id,
+            name: self.name.clone(),
+            is_this: true,
+            presence,
+            protocols: membership::PROTOCOLS,
+            shards,
+            heartbeat_age,
+        };
         let Some(nodes) = &self.shared else {
-            return vec![MemberView {
-                member_id: self.alone,
-                name: self.name.clone(),
-                is_this: true,
-                presence: Presence::Here,
-                protocols: membership::PROTOCOLS,
-                shards: usize::from(shards),
-                heartbeat_age: Duration::ZERO,
-            }];
+            let shards = usize::from(shards);
+            return vec![this(self.alone, Presence::Here, shards, Duration::ZERO)];
         };
         let nodes = nodes.lock();
         let mut members: Vec<_> = nodes
@@ -224,15 +226,8 @@ impl Nodes {
             })
             .collect();
         if let Some(silent_for) = nodes.silent_for(now) {
-            members.push(MemberView {
-                member_id: nodes.run(),
-                name: self.name.clone(),
-                is_this: true,
-                presence: nodes.presence(now),
-                protocols: membership::PROTOCOLS,
-                shards: nodes.shards_of(nodes.run()),
-                heartbeat_age: silent_for,
-            });
+            let (run, presence) = (nodes.run(), nodes.presence(now));
+            members.push(this(run, presence, nodes.shards_of(run), silent_for));
         }
         members.sort_by(|a, b| (&a.name, a.member_id).cmp(&(&b.name, b.member_id)));
         members

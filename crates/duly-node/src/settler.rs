@@ -97,8 +97,14 @@ impl Drop for Slot {
 
 impl Shared {
     /// Queues a verdict. Never waits and never fails while the node runs.
-    pub(crate) fn settle_later(&self, entry: Entry) {
-        let shard = usize::from(entry.settlement.token.shard().0);
+    pub(crate) fn settle_later(
+        &self,
+        token: Token,
+        namespace: NamespaceName,
+        verdict: SettleVerdict,
+        slot: Option<Slot>,
+    ) {
+        let shard = usize::from(token.shard().0);
         let (Some(to), Some(unsettled)) = (self.settlers.get(shard), self.unsettled.get(shard))
         else {
             return;
@@ -106,7 +112,8 @@ impl Shared {
         if unsettled.fetch_add(1, Ordering::Relaxed) == 0 {
             self.settler_beats[shard].turn(self.clock.boot());
         }
-        if to.send(entry).is_err() {
+        let settlement = Settlement { token, namespace: Some(namespace), verdict };
+        if to.send(Entry { settlement, slot }).is_err() {
             // The runtime is shutting down; the store releases what was leased when it opens again.
             unsettled.fetch_sub(1, Ordering::Relaxed);
         }
@@ -114,14 +121,7 @@ impl Shared {
 
     /// Hands a firing back uncounted.
     pub(crate) fn release_later(&self, token: Token, namespace: NamespaceName) {
-        self.settle_later(Entry {
-            settlement: Settlement {
-                token,
-                namespace: Some(namespace),
-                verdict: SettleVerdict::Release,
-            },
-            slot: None,
-        });
+        self.settle_later(token, namespace, SettleVerdict::Release, None);
     }
 }
 

@@ -15,11 +15,16 @@ const RESTART_AFTER: Duration = Duration::from_millis(100);
 ///
 /// A loop that stands still inside a call that never yields cannot be ended; it ends at its next
 /// wait, and the one begun in its place does not wait for that.
-pub(crate) fn spawn<F, R>(name: String, shared: Arc<Shared>, stalled: Arc<Notify>, run: F)
-where
+pub(crate) fn spawn<F, R>(
+    name: impl Into<String>,
+    shared: &Arc<Shared>,
+    stalled: Arc<Notify>,
+    run: F,
+) where
     F: Fn(Arc<Shared>) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
+    let (name, shared) = (name.into(), Arc::clone(shared));
     tokio::spawn(async move {
         loop {
             let mut task = tokio::spawn(run(Arc::clone(&shared)));

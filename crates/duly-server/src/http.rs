@@ -29,7 +29,7 @@ mod front;
 mod guard;
 pub(crate) mod health;
 mod import;
-mod items;
+pub(crate) mod items;
 pub(crate) mod lease;
 mod lines;
 mod metrics;

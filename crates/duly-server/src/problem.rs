@@ -12,7 +12,7 @@ use duly_store::Refusal;
 /// When to look again at a firing in flight: its verdict may come long before its lease ends.
 const IN_FLIGHT_WAIT_MS: u64 = 1_000;
 
-/// What to know when a timer is not found.
+/// The reasons for which a timer may not be found.
 pub(crate) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
                                        for the namespace's retention";
 
@@ -148,7 +148,7 @@ impl Problem {
         self.body.field.as_deref()
     }
 
-    /// Whether the same call can help, now or later.
+    /// Returns `true` if the same call can help, now or later.
     pub(crate) fn can_pass(&self) -> bool {
         self.body.retry_after_ms.is_some()
     }

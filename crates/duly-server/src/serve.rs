@@ -5,11 +5,9 @@
 
 mod patient;
 mod reserve;
-mod unparsed;
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
-use http::StatusCode;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -24,10 +22,9 @@ use tokio::{
 use self::{
     patient::{Patience, Patient},
     reserve::Reserve,
-    unparsed::Speaking,
 };
 use crate::{
-    http::{Door, Front, PROBLEM_JSON, Problem, Taken},
+    http::{Door, Front, Taken},
     telemetry::Metrics,
 };
 
@@ -194,7 +191,7 @@ fn connect(
     let builder = Arc::clone(builder);
     let taken = Taken::new(patience.write);
     tokio::spawn(async move {
-        let stream = Speaking::new(Patient::new(stream, patience));
+        let stream = Patient::new(stream, patience);
         let front = front.connected(taken.clone(), Door::Main);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), front));
         let mut given_up = pin!(taken.given_up());
@@ -225,22 +222,6 @@ fn connect(
         }
         drop((place, leaves));
     });
-}
-
-/// A whole HTTP/1.1 answer, for a connection that is closed after it.
-fn plain_answer(problem: Problem) -> String {
-    let status = StatusCode::from_u16(problem.code().http_status())
-        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = problem.into_body();
-    let retry = body.retry_after_ms.map_or_else(String::new, |wait_ms| {
-        format!("retry-after: {}\r\n", wait_ms.div_ceil(1_000))
-    });
-    let text = serde_json::to_string(&body).unwrap_or_default();
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {PROBLEM_JSON}\r\n{retry}connection: close\r\n\
-         content-length: {}\r\n\r\n{text}",
-        text.len()
-    )
 }
 
 /// Whether the error is about the one connection, and not about accepting as such.

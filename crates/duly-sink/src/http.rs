@@ -117,12 +117,11 @@ impl HttpSink {
         let Some(target) = Target::of(url, &envelope.namespace) else {
             return Failure::not_sent("the URL is neither http:// nor https://").into();
         };
-        let allowed =
-            self.connector.addresses.check_url(url).map_err(|refused| refused.to_string());
-        let allowed = allowed.and_then(|()| {
-            self.connector.addresses.check_port(target.port).map_err(|refused| refused.to_string())
-        });
-        if let Err(refused) = allowed {
+        let addresses = &self.connector.addresses;
+        if let Err(refused) = addresses.check_url(url) {
+            return Failure::not_sent(refused).into();
+        }
+        if let Err(refused) = addresses.check_port(target.port) {
             return Failure::not_sent(refused).into();
         }
         match self.exchange(&envelope, &target, ends_at).await {

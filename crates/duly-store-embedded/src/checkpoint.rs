@@ -7,7 +7,7 @@
 //!
 //! Whoever opens the store makes the directory [`FILES`]`.dir`, durably, before the first writer.
 
-use crate::{disk::Disk, numbered::Numbered, open::OpenError};
+use crate::{disk::Disk, numbered::Numbered, open::Result};
 
 mod ahead;
 mod read;
@@ -24,7 +24,7 @@ pub(crate) use write::{Finished, Writer};
 pub(crate) const FILES: Numbered = Numbered { dir: "checkpoints", suffix: ".ckp" };
 
 /// The numbers of the checkpoints that there are, newest first.
-pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
+pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<u64>> {
     let mut numbers = FILES.list(disk)?;
     numbers.reverse();
     Ok(numbers)

@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use error::{Error, Operation};
+pub use error::{Error, Operation, Result};
 pub use real::RealDisk;
 pub use sim::{Fault, SECTOR_BYTES, SimDisk};
 
@@ -43,40 +43,40 @@ pub const LOCK_NAME: &str = "LOCK";
 /// One data directory. All calls block; a handle may be shared between threads.
 pub trait Disk: Send + Sync + Debug {
     /// Creates an empty file that must not exist yet, open for reading and writing.
-    fn create(&self, name: &str) -> Result<Arc<dyn File>, Error>;
+    fn create(&self, name: &str) -> Result<Arc<dyn File>>;
 
     /// Opens an existing file for reading and writing.
-    fn open(&self, name: &str) -> Result<Arc<dyn File>, Error>;
+    fn open(&self, name: &str) -> Result<Arc<dyn File>>;
 
     /// Names of the files and directories within `dir` (`""` is the root), sorted, without `dir`
     /// in front. A missing directory is an empty one. Names that are not UTF-8 are left out: no
     /// part of the engine makes any.
-    fn list(&self, dir: &str) -> Result<Vec<String>, Error>;
+    fn list(&self, dir: &str) -> Result<Vec<String>>;
 
     /// Gives a file another name, replacing whatever had it, in one atomic step. Open handles
     /// stay valid.
-    fn rename(&self, from: &str, to: &str) -> Result<(), Error>;
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file. Open handles stay valid.
-    fn remove(&self, name: &str) -> Result<(), Error>;
+    fn remove(&self, name: &str) -> Result<()>;
 
     /// Makes a directory below the root; one that exists already is fine.
-    fn make_dir(&self, dir: &str) -> Result<(), Error>;
+    fn make_dir(&self, dir: &str) -> Result<()>;
 
     /// Makes every create, rename and remove within `dir` (`""` is the root) durable.
-    fn sync_dir(&self, dir: &str) -> Result<(), Error>;
+    fn sync_dir(&self, dir: &str) -> Result<()>;
 
     /// Room on the file system that holds this directory.
-    fn space(&self) -> Result<Space, Error>;
+    fn space(&self) -> Result<Space>;
 
     /// Takes the exclusive lock of this directory, held until the answer is dropped or the process
     /// ends, however it ends. Does not wait: [`Error::Locked`] when another process holds it. The lock
     /// outlives the file [`LOCK_NAME`]: a directory whose lock file was removed stays locked.
-    fn lock(&self) -> Result<Lock, Error>;
+    fn lock(&self) -> Result<Lock>;
 
     /// Whether a file has a name outside this directory too, such as in a backup: then it must not
     /// be written over, and gets no holes.
-    fn is_shared(&self, _name: &str) -> Result<bool, Error> {
+    fn is_shared(&self, _name: &str) -> Result<bool> {
         Ok(false)
     }
 
@@ -93,16 +93,16 @@ pub trait Disk: Send + Sync + Debug {
 pub trait File: Send + Sync + Debug {
     /// Reads into `buf` from `offset` and answers how many bytes came: fewer than asked only at
     /// the end of the file, 0 behind it.
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error>;
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
     /// As [`Self::read_at`], but of what is in memory only: answers how many bytes came without
     /// waiting for the disk.
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.read_at(offset, buf)
     }
 
     /// Fills `buf` from `offset`, or fails with [`Error::UnexpectedEnd`].
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let read_bytes = self.read_at(offset, buf)?;
         if read_bytes == buf.len() {
             return Ok(());
@@ -117,36 +117,36 @@ pub trait File: Send + Sync + Debug {
 
     /// Writes all of `bytes` at `offset`; a gap behind the old end reads as zeros. After an error
     /// any part of it may have been written.
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes as [`Self::write_at`], but past the memory of the operating system, for what is not read
     /// again soon: it drives out nothing that is. Only whole blocks, from memory that begins at one
     /// ([`BLOCK_BYTES`]), go past it, and not on every file system; a wrapper may leave this out.
     /// Answers what came of it: either way the bytes are written.
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed, Error> {
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed> {
         self.write_at(offset, bytes).map(|()| Passed::No)
     }
 
     /// Makes the bytes, and the length needed to read them, durable (`fdatasync`).
-    fn sync_data(&self) -> Result<(), Error>;
+    fn sync_data(&self) -> Result<()>;
 
     /// Makes bytes and all metadata durable (`fsync`).
-    fn sync_all(&self) -> Result<(), Error>;
+    fn sync_all(&self) -> Result<()>;
 
     /// Length in bytes.
-    fn len(&self) -> Result<u64, Error>;
+    fn len(&self) -> Result<u64>;
 
     /// Whether the file holds no byte.
-    fn is_empty(&self) -> Result<bool, Error> {
+    fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
     /// Cuts the file, or extends it with zeros without reserving room for them.
-    fn set_len(&self, len: u64) -> Result<(), Error>;
+    fn set_len(&self, len: u64) -> Result<()>;
 
     /// Gives an empty file this length, with room for all of it: later writes find no disk full. It
     /// reads as zeros. Where the file system cannot reserve room the zeros are written.
-    fn reserve(&self, len: u64) -> Result<(), Error> {
+    fn reserve(&self, len: u64) -> Result<()> {
         let zeros = vec![0; 1 << 20];
         let mut offset = 0;
         while offset < len {
@@ -162,12 +162,12 @@ pub trait File: Send + Sync + Debug {
     /// blocks that lie wholly within the range free any room, so ask for whole ones. Where the
     /// file system cannot do it nothing happens, bytes included; so does a wrapper that leaves
     /// this out.
-    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<Punched, Error> {
+    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<Punched> {
         Ok(Punched::Unsupported)
     }
 
     /// Ranges that take no room, ascending; none where the file system does not say.
-    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+    fn holes(&self) -> Result<Vec<Range<u64>>> {
         Ok(Vec::new())
     }
 
@@ -175,7 +175,7 @@ pub trait File: Send + Sync + Debug {
     /// calls this now and then has little left to do at the sync, and lets others' syncs pass in
     /// between. Promises nothing about durability. After an error nobody knows what is durable, as
     /// after a failed sync.
-    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+    fn write_back(&self, _offset: u64, _len: u64) -> Result<()> {
         self.sync_data()
     }
 
@@ -188,7 +188,7 @@ pub trait File: Send + Sync + Debug {
 
     /// Bytes that the file really takes on the disk: less than its length where it has holes, more
     /// where room is given out in large blocks.
-    fn allocated_bytes(&self) -> Result<u64, Error> {
+    fn allocated_bytes(&self) -> Result<u64> {
         self.len()
     }
 
@@ -256,7 +256,7 @@ impl Debug for Lock {
 
 /// Splits a file name into its directory (`""` is the root) and what is behind it, and refuses
 /// whatever could leave the data directory.
-fn split_name(name: &str) -> Result<(&str, &str), Error> {
+fn split_name(name: &str) -> Result<(&str, &str)> {
     let (dir, base) = name.split_once('/').unwrap_or(("", name));
     if is_plain(base) && (is_plain(dir) || !name.contains('/')) {
         Ok((dir, base))
@@ -266,7 +266,7 @@ fn split_name(name: &str) -> Result<(&str, &str), Error> {
 }
 
 /// Refuses whatever is not the root or a directory right below it.
-fn check_dir(dir: &str) -> Result<(), Error> {
+fn check_dir(dir: &str) -> Result<()> {
     if dir.is_empty() || is_plain(dir) {
         Ok(())
     } else {

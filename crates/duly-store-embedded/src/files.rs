@@ -155,7 +155,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::check_room`].
-    pub(crate) fn add_run(&mut self, run: runs::Run) -> Result<u16, disk::Error> {
+    pub(crate) fn add_run(&mut self, run: runs::Run) -> disk::Result<u16> {
         let slot = self.free_slot()?;
         self.put_run(slot, run);
         Ok(slot)
@@ -174,7 +174,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::check_room`].
-    pub(crate) fn add(&mut self, file: DataFile) -> Result<u16, disk::Error> {
+    pub(crate) fn add(&mut self, file: DataFile) -> disk::Result<u16> {
         let slot = self.free_slot()?;
         self.put(slot, file);
         Ok(slot)
@@ -184,11 +184,11 @@ impl Files {
     ///
     /// # Errors
     /// An index entry can name 65,536 files; past that there is no room.
-    pub(crate) fn check_room(&self) -> Result<(), disk::Error> {
+    pub(crate) fn check_room(&self) -> disk::Result<()> {
         self.free_slot().map(drop)
     }
 
-    fn free_slot(&self) -> Result<u16, disk::Error> {
+    fn free_slot(&self) -> disk::Result<u16> {
         let is_free = |slot: &Slot| slot.file.is_none() && slot.counts.live == 0;
         let free = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
         u16::try_from(free).map_err(|_| disk::Error::NoSpace {

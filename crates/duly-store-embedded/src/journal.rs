@@ -81,7 +81,7 @@ pub(crate) enum AppendError {
 pub(crate) type Naming = Arc<Mutex<()>>;
 
 /// Makes the names of segments durable, from a thread that gives none.
-pub(crate) fn sync_names(disk: &dyn Disk, naming: &Naming) -> Result<(), disk::Error> {
+pub(crate) fn sync_names(disk: &dyn Disk, naming: &Naming) -> disk::Result<()> {
     let _alone = naming.lock();
     disk.sync_dir(DIR)
 }
@@ -283,7 +283,7 @@ impl Journal {
 
     /// Writes the frame under construction, at this time by the steady clock. Answers what has to be
     /// synced, if anything is new.
-    pub(crate) fn commit(&mut self, steady_ms: u64) -> Result<Option<Mark>, disk::Error> {
+    pub(crate) fn commit(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
         if self.frame_records == 0 {
             return Ok(None);
         }
@@ -303,10 +303,7 @@ impl Journal {
 
     /// Writes a closing frame behind the last one, if that is durable and nothing shows it yet.
     /// Returns what has to be synced.
-    pub(crate) fn write_closing_frame(
-        &mut self,
-        steady_ms: u64,
-    ) -> Result<Option<Mark>, disk::Error> {
+    pub(crate) fn write_closing_frame(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
         if !self.wants_closing_frame() || self.durable_lsn < self.written_lsn() {
             return Ok(None);
         }
@@ -348,7 +345,7 @@ impl Journal {
     }
 
     /// Writes a sealed frame behind the last one.
-    fn write_frame(&mut self, frame: &[u8]) -> Result<Mark, disk::Error> {
+    fn write_frame(&mut self, frame: &[u8]) -> disk::Result<Mark> {
         let active = self.active.as_ref().expect("the caller checked the room in it");
         active.file.write_at(self.end, frame)?;
         let lsn = self.next_lsn;
@@ -372,7 +369,7 @@ impl Journal {
     /// Makes everything that was written durable after a sync that found no room, by writing it again:
     /// what that sync gave up is in the operating system's memory at best. Fails with
     /// [`disk::Error::NoSpace`] while there is no room, and otherwise for good.
-    pub(crate) fn rewrite_unsynced(&mut self) -> Result<(), disk::Error> {
+    pub(crate) fn rewrite_unsynced(&mut self) -> disk::Result<()> {
         let Some(active) = &self.active else {
             return Ok(());
         };

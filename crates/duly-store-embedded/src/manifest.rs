@@ -32,7 +32,7 @@ use crate::{
         frame,
     },
     journal,
-    open::OpenError,
+    open::{OpenError, Result},
     runs,
 };
 
@@ -66,7 +66,7 @@ pub(crate) struct Manifest {
 }
 
 /// The first directory of a store that holds anything.
-fn first_in_use(disk: &dyn Disk) -> Result<Option<&'static str>, disk::Error> {
+fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
     for dir in [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
         if !disk.list(dir)?.is_empty() {
             return Ok(Some(dir));
@@ -87,7 +87,7 @@ enum Fault {
 }
 
 /// Reads one of the two files. Fails where the other one cannot help.
-fn read_side(disk: &dyn Disk, name: &str) -> Result<Result<Manifest, Fault>, disk::Error> {
+fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault>> {
     let read = disk.open(name).and_then(|file| {
         let length = usize::try_from(file.len()?.min(4096)).unwrap_or(4096);
         let mut bytes = vec![0; length];
@@ -118,12 +118,12 @@ fn damaged(what: String) -> OpenError {
 
 impl Manifest {
     /// Reads and checks it; `None` when the directory has none and nothing else of a store.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>> {
         Ok(Self::read_both(disk)?.map(|kept| kept.manifest))
     }
 
     /// The same, with what is wrong with one of the files.
-    pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<Kept>, OpenError> {
+    pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<Kept>> {
         let kept = |manifest, fault| Kept { manifest, fault };
         let kept = match (read_side(disk, NAME)?, read_side(disk, COPY)?) {
             (Ok(file), Ok(copy)) if file.store != copy.store => {
@@ -156,7 +156,7 @@ impl Manifest {
     }
 
     /// Refuses what this build cannot read.
-    fn check_readable(&self) -> Result<(), OpenError> {
+    fn check_readable(&self) -> Result<()> {
         if self.reader_min > format::VERSION || self.features & !format::FEATURES != 0 {
             return Err(OpenError::Newer {
                 found: self.version,
@@ -186,8 +186,8 @@ impl Manifest {
 
     /// Replaces it, durably. The file that holds less goes first: until it is durable, the other
     /// is the only one.
-    pub(crate) fn write(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
-        let epoch = |name| -> Result<Option<u64>, disk::Error> {
+    pub(crate) fn write(&self, disk: &dyn Disk) -> disk::Result<()> {
+        let epoch = |name| -> disk::Result<Option<u64>> {
             Ok(read_side(disk, name)?.ok().map(|manifest| manifest.epoch))
         };
         let is_behind = epoch(NAME)? < epoch(COPY)?;
@@ -195,7 +195,7 @@ impl Manifest {
         order.into_iter().try_for_each(|name| self.write_to(disk, name))
     }
 
-    fn write_to(&self, disk: &dyn Disk, name: &str) -> Result<(), disk::Error> {
+    fn write_to(&self, disk: &dyn Disk, name: &str) -> disk::Result<()> {
         match disk.open(name) {
             Ok(file) if file.len()? >= BYTES as u64 => {
                 file.write_at(0, &self.encode())?;

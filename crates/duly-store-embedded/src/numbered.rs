@@ -7,7 +7,7 @@ use crate::{
     disk::{self, Disk},
     format,
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 /// Suffix of files that are not whole yet.
@@ -32,7 +32,7 @@ impl Numbered {
 
     /// The numbers that there are, ascending. Other names are left alone, but one that has the
     /// suffix and no number that Duly gives is refused.
-    pub(crate) fn list(&self, disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
+    pub(crate) fn list(&self, disk: &dyn Disk) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for name in disk.list(self.dir)? {
             if let Some(digits) = name.strip_suffix(self.suffix) {
@@ -49,7 +49,7 @@ impl Numbered {
     }
 
     /// Removes what writers that were interrupted left.
-    pub(crate) fn remove_temporaries(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
+    pub(crate) fn remove_temporaries(&self, disk: &dyn Disk) -> disk::Result<()> {
         for name in disk.list(self.dir)? {
             if name.ends_with(TEMPORARY) {
                 disk.remove(&format!("{}/{name}", self.dir))?;
@@ -65,7 +65,7 @@ pub(crate) fn check_origin(
     version: u32,
     store: u128,
     manifest: &Manifest,
-) -> Result<(), OpenError> {
+) -> Result<()> {
     if store != manifest.store {
         return Err(damaged(name, 16, "the file belongs to another store"));
     }

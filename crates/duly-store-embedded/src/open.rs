@@ -2,6 +2,9 @@
 
 use crate::{disk, journal::recovery};
 
+/// The result of a step of opening a data directory.
+pub(crate) type Result<T, E = OpenError> = std::result::Result<T, E>;
+
 /// Why a data directory was not opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -30,6 +30,6 @@ pub(crate) use write::{Pushed, Writer};
 pub(crate) const FILES: Numbered = Numbered { dir: "runs", suffix: ".run" };
 
 /// Gives a finished run its name, durably.
-pub(crate) fn publish(disk: &dyn Disk, id: u64) -> Result<(), disk::Error> {
+pub(crate) fn publish(disk: &dyn Disk, id: u64) -> disk::Result<()> {
     fresh::publish(disk, &FILES.temporary_name(id), &FILES.name(id))
 }

@@ -4,7 +4,7 @@ use std::{fmt, fs, sync::Arc};
 
 use redis::{Client, IntoConnectionInfo as _, RedisResult, TlsCertificates, io::tcp::TcpSettings};
 
-use crate::{OpenError, Options};
+use crate::{OpenError, Opened, Options};
 
 /// Where a store is.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl fmt::Debug for Address {
 ///
 /// # Errors
 /// When it is not; nothing of it is shown.
-pub fn check_url(url: &str) -> Result<(), OpenError> {
+pub fn check_url(url: &str) -> Opened<()> {
     Address::parse(url).map(drop)
 }
 
@@ -43,7 +43,7 @@ impl Address {
     ///
     /// # Errors
     /// When the URL is none, or the authorities cannot be read.
-    pub(crate) fn new(options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn new(options: &Options) -> Opened<Self> {
         let mut address = Self::parse(&options.url)?;
         if let Some(password) = &options.password {
             address.login = login(address.login.trim_end_matches('@'), password)?;
@@ -61,7 +61,8 @@ impl Address {
     ///
     /// # Errors
     /// When it is not of a form that this store understands; a password in it is not shown.
-    pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
+    pub(crate) fn parse(url: &str) -> Opened<Self> {
+        let refused = |why: &str| Err(OpenError::Url(why.to_owned()));
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let (cluster, scheme) = match scheme {
             "redis" => (false, "redis"),
@@ -69,9 +70,10 @@ impl Address {
             "redis-cluster" => (true, "redis"),
             "rediss-cluster" => (true, "rediss"),
             _ => {
-                let text = "it must begin with redis://, rediss://, redis-cluster:// or \
-                            rediss-cluster://";
-                return Err(OpenError::Url(text.to_owned()));
+                return refused(
+                    "it must begin with redis://, rediss://, redis-cluster:// or \
+                            rediss-cluster://",
+                );
             }
         };
         let (login, hosts) = match rest.rsplit_once('@') {
@@ -79,14 +81,16 @@ impl Address {
             None => (String::new(), rest),
         };
         if login.contains(['/', '?', '#', '[', ']']) || login.matches('@').count() > 1 {
-            let text = "user and password must be percent-encoded: %40 for @, %2F for /, %23 for #";
-            return Err(OpenError::Url(text.to_owned()));
+            return refused(
+                "user and password must be percent-encoded: %40 for @, %2F for /, %23 for #",
+            );
         }
         let hosts = hosts.strip_suffix("/0").or(hosts.strip_suffix('/')).unwrap_or(hosts);
         if hosts.contains(['/', '?', '#']) {
-            let text = "it must end after host and port: a deployment has a server, or a Cluster, \
-                        of its own, and uses database 0";
-            return Err(OpenError::Url(text.to_owned()));
+            return refused(
+                "it must end after host and port: a deployment has a server, or a Cluster, \
+                        of its own, and uses database 0",
+            );
         }
         let mut servers = Vec::new();
         for host in hosts.split(',') {
@@ -98,14 +102,14 @@ impl Address {
             let whole = format!("redis://{named}/");
             let known = url::Url::parse(&whole).ok().filter(|url| url.host_str().is_some());
             if known.is_none() || named.starts_with(':') {
-                let text = "one of its servers is no host and port, such as redis.example:6379";
-                return Err(OpenError::Url(text.to_owned()));
+                return refused(
+                    "one of its servers is no host and port, such as redis.example:6379",
+                );
             }
             servers.push(named);
         }
         if !cluster && servers.len() > 1 {
-            let text = "several servers are a Cluster: use redis-cluster://";
-            return Err(OpenError::Url(text.to_owned()));
+            return refused("several servers are a Cluster: use redis-cluster://");
         }
         Ok(Self { cluster, scheme, login, authorities: None, servers })
     }
@@ -141,7 +145,7 @@ impl Address {
 }
 
 /// `user:password@`, as a URL has it.
-fn login(user: &str, password: &str) -> Result<String, OpenError> {
+fn login(user: &str, password: &str) -> Opened<String> {
     if user.contains(':') {
         return Err(OpenError::Url("it has a password, and there is another one".to_owned()));
     }

@@ -43,7 +43,7 @@ const GROUP_BYTES: usize = 256 << 10;
 const PARTS: usize = 4;
 
 /// An operation that was sent, with its place in the call.
-type Item = (usize, Command, Option<Sent>);
+type Item = (usize, Command, Option<Incarnation>);
 
 /// Schedules of one namespace that share a script.
 #[derive(Default)]
@@ -112,11 +112,6 @@ fn size_of(packed: &Packed) -> usize {
     packed.record.len() + packed.payload.as_ref().map_or(0, Vec::len)
 }
 
-/// A schedule that was sent as a new timer.
-struct Sent {
-    incarnation: Incarnation,
-}
-
 impl Deployment {
     pub(crate) async fn apply(&self, shard: ShardId, commands: Vec<Command>) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
@@ -167,7 +162,6 @@ impl Deployment {
                         slow.push((i, command));
                         continue;
                     };
-                    let how = Sent { incarnation };
                     let packed = record.pack(rand::random::<u64>().to_be_bytes());
                     let bytes = size_of(&packed);
                     let groups = groups.entry(command.namespace.clone()).or_default();
@@ -176,7 +170,7 @@ impl Deployment {
                     }
                     if let Some(group) = groups.last_mut() {
                         group.schedules.add(schedule, &record, packed);
-                        group.items.push((i, command, Some(how)));
+                        group.items.push((i, command, Some(incarnation)));
                     }
                 }
                 _ => slow.push((i, command)),
@@ -294,9 +288,9 @@ fn take_answers(
     });
     // The first word may be about all of them.
     let mut about_all = None;
-    for (i, command, how) in items {
+    for (i, command, incarnation) in items {
         let outcome = match &mut told {
-            Ok((now, reply)) => answered(&command, how.as_ref(), *now, reply, &mut about_all),
+            Ok((now, reply)) => answered(&command, incarnation, *now, reply, &mut about_all),
             Err(error) => Err(error.clone()),
         };
         match outcome.unwrap_or_else(|error| Some(Outcome::Failed(error))) {
@@ -327,7 +321,7 @@ const fn takes_rate(outcome: &Outcome) -> bool {
 /// What a script says of one operation; `None` when a closer look is needed.
 fn answered(
     command: &Command,
-    how: Option<&Sent>,
+    incarnation: Option<Incarnation>,
     now: Timestamp,
     reply: &mut Reply,
     about_all: &mut Option<String>,
@@ -336,14 +330,14 @@ fn answered(
         Some(word) => word.clone(),
         None => reply.text()?,
     };
-    Ok(match (word.as_str(), &command.operation, how) {
+    Ok(match (word.as_str(), &command.operation, incarnation) {
         // There it waits for the gate to open, asks the home, or finds out why there is none.
         ("NONE" | "CLOSING" | "RATED", ..) => {
             *about_all = Some(word);
             None
         }
-        ("CREATED", Operation::Schedule { schedule, .. }, Some(sent)) => {
-            Some(created(&command.namespace, schedule, sent, now)?)
+        ("CREATED", Operation::Schedule { schedule, .. }, Some(incarnation)) => {
+            Some(created(&command.namespace, schedule, incarnation, now)?)
         }
         ("CANCELLED", Operation::Cancel { id, .. }, _) => {
             let timer = record::unpack_core(id.clone(), &reply.bytes()?)?;
@@ -364,10 +358,10 @@ fn answered(
 fn created(
     namespace: &NamespaceName,
     schedule: &Schedule,
-    sent: &Sent,
+    incarnation: Incarnation,
     now: Timestamp,
 ) -> Result<Outcome> {
-    let timer = Timer::new(schedule.clone(), now, sent.incarnation)
+    let timer = Timer::new(schedule.clone(), now, incarnation)
         .map_err(|invalid| damaged(format!("a timer was made that may not be: {invalid}")))?;
     Ok(Outcome::Created(Arc::new(TimerView::unleased(namespace.clone(), timer, now))))
 }

@@ -21,7 +21,7 @@ use duly_store::{Error, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
-    OpenError, Options,
+    OpenError, Opened, Options,
     change::{AT_ONCE, flag},
     coordinators,
     error::damaged,
@@ -52,10 +52,7 @@ struct Record {
 /// # Errors
 /// The database belongs to another deployment or format, is empty and may not be, has lost its record, or
 /// does not answer.
-pub(crate) async fn identify(
-    router: &Router,
-    options: &Options,
-) -> std::result::Result<Identity, OpenError> {
+pub(crate) async fn identify(router: &Router, options: &Options) -> Opened<Identity> {
     let address = router.address().servers[0].clone();
     let failed = |error: Error| OpenError::of_script(&address, &error);
     let mut record = match read(router, &["read"]).await {
@@ -99,11 +96,7 @@ pub(crate) async fn identify(
 }
 
 /// Refuses a deployment of another format or name.
-fn vetted(
-    record: Record,
-    options: &Options,
-    address: &str,
-) -> std::result::Result<Record, OpenError> {
+fn vetted(record: Record, options: &Options, address: &str) -> Opened<Record> {
     if ![FORMAT, UNMARKED_FORMAT].iter().any(|known| known.to_string() == record.format) {
         return Err(OpenError::Format { found: record.format, known: FORMAT });
     }
@@ -112,11 +105,7 @@ fn vetted(
 }
 
 /// Refuses a deployment of another name than the one that the operator asked for.
-fn expect_name(
-    identity: &Identity,
-    options: &Options,
-    address: &str,
-) -> std::result::Result<(), OpenError> {
+fn expect_name(identity: &Identity, options: &Options, address: &str) -> Opened<()> {
     match &options.deployment {
         Some(wanted) if *wanted != identity.name => Err(OpenError::Deployment {
             address: address.to_owned(),
@@ -129,10 +118,7 @@ fn expect_name(
 
 /// Looks for a deployment by the markers of the shards that answer, where its record is not to be had.
 /// Returns nothing only if every shard answers and is empty.
-async fn surviving(
-    router: &Router,
-    address: &str,
-) -> std::result::Result<Option<Identity>, OpenError> {
+async fn surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
     let looks = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
         let marker = router.marker(shard).await?;
         Ok::<_, Error>((router.holds_anything(shard).await?, marker))

@@ -15,6 +15,7 @@ use crate::{
     deployment::{Deployment, Wanted},
     error::{damaged, unavailable},
     link::Call,
+    nodes::run_of,
     record::{Holder, run_name},
     reply::Reply,
     script::Script,
@@ -172,11 +173,7 @@ impl Deployment {
     /// Returns the runs of nodes that hold leases in a shard, or parts of lanes' limits.
     pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<MemberId>> {
         let mut reply = self.ask(shard, Script::Holders, Vec::new()).await?;
-        let mut holders = Vec::new();
-        while !reply.is_done() {
-            holders.push(crate::nodes::run_of(&reply.text()?)?);
-        }
-        Ok(holders)
+        reply.rest(|reply| run_of(&reply.text()?))
     }
 
     /// Ends all leases of a run, and the run here; returns how many leases.
@@ -243,13 +240,7 @@ impl Deployment {
         let arguments = vec![SWEEP.to_string().into_bytes(), run.into_bytes(), flag(ends)];
         let mut reply = self.ask(shard, Script::Owed, arguments).await?;
         let now: Timestamp = reply.time()?;
-        let mut owed = Vec::new();
-        while !reply.is_done() {
-            let (name, id) = (reply.text()?, reply.text()?);
-            let name = NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?;
-            owed.push((name, TimerId::new(&id).map_err(|_| damaged("a timer's id"))?));
-        }
-        Ok((now, owed))
+        Ok((now, reply.rest(|reply| Ok((reply.name()?, reply.timer_id()?)))?))
     }
 
     /// Calls a script whose first argument says that it is to answer `OWED` while something has

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use crate::{OpenError, Options, address::Address, link::Link};
+use crate::{OpenError, Opened, Options, address::Address, link::Link};
 
 /// A setting that would lose timers silently, by the name it is allowed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,10 +97,7 @@ pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Fi
 ///
 /// # Errors
 /// `Unsafe` where changes wait for no replica and [`Check::NoReplicas`] is not allowed.
-pub(crate) fn check_failover(
-    address: &Address,
-    options: &Options,
-) -> Result<Option<String>, OpenError> {
+pub(crate) fn check_failover(address: &Address, options: &Options) -> Opened<Option<String>> {
     if !address.cluster || options.min_replicas > 0 {
         return Ok(None);
     }
@@ -110,12 +107,7 @@ pub(crate) fn check_failover(
 }
 
 /// Returns the warning about an unsafe setting that is allowed, and refuses any other.
-fn allow(
-    address: &str,
-    check: Check,
-    reason: String,
-    options: &Options,
-) -> Result<String, OpenError> {
+fn allow(address: &str, check: Check, reason: String, options: &Options) -> Opened<String> {
     let name = check.as_str();
     if options.allow.contains(&check) {
         return Ok(format!("{address}: {reason} (allowed by name: {name})"));
@@ -128,11 +120,7 @@ fn allow(
 /// # Errors
 /// When it is too old, a setting would lose timers and is not allowed by name, or it cannot take
 /// changes yet for want of replicas.
-pub(crate) async fn check(
-    link: &Link,
-    address: &str,
-    options: &Options,
-) -> Result<Vec<String>, OpenError> {
+pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Opened<Vec<String>> {
     let version = version(link, address).await?;
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let speaks = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -178,7 +166,7 @@ fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
 }
 
 /// A section of `INFO`.
-async fn info(link: &Link, address: &str, section: &str) -> Result<String, OpenError> {
+pub(crate) async fn info(link: &Link, address: &str, section: &str) -> Opened<String> {
     match link.command(cmd("INFO").arg(section)).await {
         Ok(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Ok(Value::VerbatimString { text, .. }) => Ok(text),
@@ -188,7 +176,7 @@ async fn info(link: &Link, address: &str, section: &str) -> Result<String, OpenE
 }
 
 /// The version that a server names; Valkey names the Redis that it speaks like.
-async fn version(link: &Link, address: &str) -> Result<String, OpenError> {
+async fn version(link: &Link, address: &str) -> Opened<String> {
     let text = info(link, address, "server").await?;
     let line = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(line.unwrap_or("unknown").trim().to_owned())

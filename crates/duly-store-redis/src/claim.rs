@@ -247,8 +247,7 @@ impl Deployment {
         let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
         let _now = reply.time()?;
         while !reply.is_done() {
-            let (num, id) = (reply.text()?, reply.text()?);
-            let id = TimerId::new(&id).map_err(|_| damaged("a timer's id"))?;
+            let (num, id) = (reply.text()?, reply.timer_id()?);
             if !kept.contains(&id) {
                 self.hand_back(shard, &num, &id, nonce).await?;
             }
@@ -268,7 +267,7 @@ impl Claiming<'_> {
         row: &mut Reply,
     ) -> Result<()> {
         let at = row.time()?;
-        let id = TimerId::new(&row.text()?).map_err(|_| damaged("a timer's id"))?;
+        let id = row.timer_id()?;
         let record = Record::unpack(id.clone(), &row.bytes()?)?;
         let lane = &self.request.lanes[i].lane;
         let settings = self.settings.get(&i).ok_or_else(|| damaged("settings are missing"))?;

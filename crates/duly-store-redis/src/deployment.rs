@@ -95,14 +95,15 @@ pub(crate) enum Space<'a> {
 }
 
 impl<'a> Wanted<'a> {
+    /// A timer with its payload.
     pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
-        Self {
-            space: Space::Named(name),
-            id: Some(id),
-            letter: None,
-            firing: None,
-            payload_bytes_max: u64::MAX,
-        }
+        let bare = Self::bare(Space::Named(name), Some(id));
+        Self { payload_bytes_max: u64::MAX, ..bare }
+    }
+
+    /// A timer without a payload that lies apart, or nothing but the namespace.
+    pub(crate) const fn bare(space: Space<'a>, id: Option<&'a TimerId>) -> Self {
+        Self { space, id, letter: None, firing: None, payload_bytes_max: 0 }
     }
 }
 
@@ -214,10 +215,7 @@ impl Deployment {
             [] => None,
             packed => Some(Live {
                 record: with_payload(&id, packed, payload, wanted.payload_bytes_max)?,
-                lease: match lease.as_slice() {
-                    [] => None,
-                    lease => Some(Lease::unpack(lease)?),
-                },
+                lease: Lease::read(&lease)?,
             }),
         };
         let retention = control.settings.retention;
@@ -252,7 +250,7 @@ impl Deployment {
 
     /// What is fixed for a namespace, from the answer of a script.
     pub(crate) fn control(&self, reply: &mut Reply, now: Timestamp) -> Result<Control> {
-        let name = reply.text()?;
+        let name = reply.name()?;
         let (num, ver) = (reply.text()?, reply.text()?);
         let blob = reply.bytes()?;
         let paused = reply.flag()?;
@@ -260,7 +258,7 @@ impl Deployment {
         let (created_at, updated_at) = (reply.time()?, reply.time()?);
         let resumed = resumes_at.filter(|at| paused && *at <= now);
         Ok(Control {
-            name: NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?,
+            name,
             settings: self.settings_of(&num, &ver, &blob)?,
             num,
             ver,

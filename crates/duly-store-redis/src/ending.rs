@@ -72,17 +72,12 @@ impl Deployment {
         // What holds timers is told so at once, without a gate.
         self.expect_empty(name).await?;
         let own = format!("{:016x}", rand::random::<u64>());
-        match self.shut_gates(&control, &own).await {
-            Ok((0, 0)) => {}
-            // Whoever meets a gate that stays opens it.
-            Ok((pending, dead)) => {
-                let _later = self.open_gates(&control, &own).await;
-                return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
-            }
-            Err(error) => {
-                let _later = self.open_gates(&control, &own).await;
-                return Err(error);
-            }
+        let held = self.shut_gates(&control, &own).await;
+        if held != Ok((0, 0)) {
+            // A gate that stays is opened by the call that meets it.
+            let _later = self.open_gates(&control, &own).await;
+            let (pending, dead) = held?;
+            return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
         }
         self.end(&control, "empty", &own).await
     }

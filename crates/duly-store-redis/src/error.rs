@@ -128,23 +128,16 @@ pub enum OpenError {
     },
 }
 
+/// Result of a step of opening a store.
+pub(crate) type Opened<T> = Result<T, OpenError>;
+
 impl OpenError {
     /// Returns whether the same call can succeed later without a change of settings: `After` where the
     /// servers may come back by themselves, else `Never`.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::Unreachable { .. } | Self::NotReady { .. } => Retry::After(OPEN_AGAIN),
-            Self::Url(_)
-            | Self::Denied { .. }
-            | Self::Tls { .. }
-            | Self::Version { .. }
-            | Self::Unsafe { .. }
-            | Self::Format { .. }
-            | Self::Deployment { .. }
-            | Self::NoRecord { .. }
-            | Self::Several { .. }
-            | Self::Empty { .. }
-            | Self::Refused { .. } => Retry::Never,
+            _ => Retry::Never,
         }
     }
 

@@ -147,22 +147,13 @@ impl Mark {
         }
     }
 
-    pub(crate) const fn from_u8(number: u8) -> Self {
-        match number {
-            1 => Self::Missing,
-            2 => Self::Foreign,
-            3 => Self::RolledBack,
-            _ => Self::Own,
-        }
+    pub(crate) fn from_u8(number: u8) -> Self {
+        let all = [Self::Own, Self::Missing, Self::Foreign, Self::RolledBack];
+        all.into_iter().find(|mark| mark.as_u8() == number).unwrap_or_default()
     }
 
     pub(crate) const fn as_u8(self) -> u8 {
-        match self {
-            Self::Own => 0,
-            Self::Missing => 1,
-            Self::Foreign => 2,
-            Self::RolledBack => 3,
-        }
+        self as u8
     }
 
     /// The fault of these shards, and its remedy.

@@ -83,6 +83,14 @@ pub(crate) struct AtHome {
     pub(crate) deals: Deals,
 }
 
+impl Next {
+    /// A namespace as it is.
+    fn of(control: &Control, origin: Origin) -> Self {
+        let settings = Arc::clone(&control.settings);
+        Self { settings, paused: control.paused, resumes_at: control.resumes_at, origin }
+    }
+}
+
 impl Deployment {
     /// The shard that orders the changes of a namespace.
     pub(crate) fn home(&self, name: &NamespaceName) -> ShardId {
@@ -98,7 +106,7 @@ impl Deployment {
         name: &NamespaceName,
         put: &Put,
     ) -> Result<(Namespace, bool)> {
-        let changed = self.change_namespace(name, |old| {
+        let changed = self.change_namespace(name, |old, _now| {
             let settings = match (put, old) {
                 (Put::IfAbsent(_), Some(_)) => return Ok(None),
                 (Put::IfAbsent(settings), None) => Settings::clone(settings),
@@ -136,32 +144,23 @@ impl Deployment {
         name: &NamespaceName,
         activity: Activity,
     ) -> Result<Namespace> {
-        let changed = self.change_namespace_at(name, |old, now| {
+        let changed = self.change_namespace(name, |old, now| {
             let Some(old) = old else {
                 return Err(Error::UnknownNamespace(name.to_string()));
             };
             let after = activity.applied(old.paused, old.resumes_at, now);
             Ok((after != (old.paused, old.resumes_at)).then(|| Next {
-                settings: Arc::clone(&old.settings),
                 paused: after.0,
                 resumes_at: after.1,
-                origin: Origin::Explicit,
+                ..Next::of(old, Origin::Explicit)
             }))
         });
         Ok(changed.await?.0)
     }
 
-    async fn change_namespace(
-        &self,
-        name: &NamespaceName,
-        next: impl Fn(Option<&Control>) -> Result<Option<Next>>,
-    ) -> Result<(Namespace, bool)> {
-        self.change_namespace_at(name, |old, _| next(old)).await
-    }
-
     /// Reads a namespace at its home, changes it there unless it has changed meanwhile, and then
     /// everywhere else. `next` answers nothing when it is to stay as it is.
-    async fn change_namespace_at(
+    async fn change_namespace(
         &self,
         name: &NamespaceName,
         next: impl Fn(Option<&Control>, Timestamp) -> Result<Option<Next>>,
@@ -267,12 +266,7 @@ impl Deployment {
         control: &Control,
         above: u64,
     ) -> Result<Option<AtHome>> {
-        let next = Next {
-            settings: Arc::clone(&control.settings),
-            paused: control.paused,
-            resumes_at: control.resumes_at,
-            origin: Origin::Kept,
-        };
+        let next = Next::of(control, Origin::Kept);
         self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }
 
@@ -347,12 +341,7 @@ impl Deployment {
         let after = after.map_or_else(Vec::new, |after| after.as_str().as_bytes().to_vec());
         let mut reply = self.ask(ShardId(0), Script::Names, vec![after, digits(limit)]).await?;
         let now = reply.time()?;
-        let mut found = Vec::new();
-        while !reply.is_done() {
-            let mut row = reply.items()?;
-            found.push(namespace(self.control(&mut row, now)?));
-        }
-        Ok(found)
+        reply.rest(|reply| Ok(namespace(self.control(&mut reply.items()?, now)?)))
     }
 }
 

@@ -164,14 +164,8 @@ fn arguments(beat: Heartbeat) -> Vec<Vec<u8>> {
 }
 
 fn members(reply: &mut Reply) -> Result<HeartbeatReply> {
-    let (mut evicted, mut members) = (Vec::new(), Vec::new());
-    let mut runs = reply.items()?;
-    while !runs.is_done() {
-        evicted.push(run_of(&runs.text()?)?);
-    }
-    while !reply.is_done() {
-        members.push(member(&mut reply.items()?)?);
-    }
+    let mut evicted = reply.items()?.rest(|runs| run_of(&runs.text()?))?;
+    let mut members = reply.rest(|reply| member(&mut reply.items()?))?;
     evicted.sort_unstable();
     members.sort_unstable_by_key(|member: &Member| member.member_id);
     Ok(HeartbeatReply::Members { members, evicted })

@@ -3,21 +3,20 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use duly_core::error_code::Retry;
-use redis::cmd;
 
 use crate::{
-    OpenError, Options,
+    OpenError, Opened, Options,
     address::Address,
     bootstrap, checks,
     deployment::Deployment,
     keys::SHARDS_MAX,
-    link::{Copies, Dial},
+    link::{Copies, Dial, Link},
     marker::Mark,
     router::Router,
 };
 
 /// Connects and joins.
-pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError> {
+pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let address = Address::new(options)?;
     let mut warnings = BTreeSet::new();
     warnings.extend(checks::check_failover(&address, options)?);
@@ -67,11 +66,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
 ///
 /// # Errors
 /// An error that does not pass by itself, of any server; another one where no server can be used.
-async fn reach(
-    router: &Router,
-    address: &Address,
-    options: &Options,
-) -> Result<Vec<String>, OpenError> {
+async fn reach(router: &Router, address: &Address, options: &Options) -> Opened<Vec<String>> {
     router.look_around().await?;
     let mut warnings = Vec::new();
     let mut waits_for = None;
@@ -98,22 +93,17 @@ async fn look_at(
     address: &Address,
     options: &Options,
     server: &str,
-) -> Result<Vec<String>, OpenError> {
+) -> Opened<Vec<String>> {
     let link = router.link(server).await.map_err(|error| OpenError::of(server, &error))?;
     let warnings = checks::check(&link, server, options).await?;
-    if !address.cluster && is_cluster(&link).await {
+    if !address.cluster && is_cluster(&link, server).await {
         let text = format!("{server} is part of a Cluster: use redis-cluster://");
         return Err(OpenError::Url(text));
     }
     Ok(warnings)
 }
 
-async fn is_cluster(link: &crate::link::Link) -> bool {
-    let info = link.command(cmd("INFO").arg("cluster")).await;
-    let text = match info {
-        Ok(redis::Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Ok(redis::Value::VerbatimString { text, .. }) => text,
-        _ => String::new(),
-    };
+async fn is_cluster(link: &Link, server: &str) -> bool {
+    let text = checks::info(link, server, "cluster").await.unwrap_or_default();
     text.lines().any(|line| line.trim() == "cluster_enabled:1")
 }

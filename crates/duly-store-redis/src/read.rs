@@ -1,9 +1,9 @@
 //! Reading: one timer, lists, counts, forecasts.
 
-use duly_core::{Invalid, NamespaceName, State, TimerId, Timestamp, shard::ShardId};
+use duly_core::{NamespaceName, State, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
-    query::{Body, LaneStats, ListState, PAGE_MAX, Position, Totals},
+    query::{Body, LaneStats, ListState, Position, Totals},
 };
 use std::sync::Arc;
 
@@ -58,10 +58,7 @@ impl Deployment {
     }
 
     pub(crate) async fn list(&self, shard: ShardId, request: &ListRequest) -> Result<Page> {
-        if !(1..=PAGE_MAX).contains(&request.limit) {
-            let allowed = format!("an integer from 1 to {PAGE_MAX}");
-            return Err(Error::Invalid(Invalid::new("limit", request.limit, allowed)));
-        }
+        request.check()?;
         let mut page = Page::default();
         let mut after = request.after.clone();
         let mut left = request.bytes_max;
@@ -72,7 +69,7 @@ impl Deployment {
                 page.examined += 1;
                 let Row { position, num, view, record } = row;
                 let before = after.replace(position);
-                let Some(mut view) = view.filter(|view| matches(view, request)) else {
+                let Some(mut view) = view.filter(|view| request.admits(view)) else {
                     continue;
                 };
                 let apart = record.as_ref().filter(|record| record.lacks_payload());
@@ -94,7 +91,7 @@ impl Deployment {
                             Err(Error::TooLarge { bytes }) => return ended(page, before, bytes),
                             now => now?,
                         };
-                        let Some(now) = now.filter(|now| matches(now, request)) else { continue };
+                        let Some(now) = now.filter(|now| request.admits(now)) else { continue };
                         view = now;
                     } else if let Body::Whole(timer) = &mut view.body {
                         timer.payload = record.timer.payload;
@@ -201,17 +198,13 @@ impl Deployment {
                 }
                 _ => {
                     let record = Record::unpack(id.clone(), &packed)?;
-                    let lease = match lease.as_slice() {
-                        [] => None,
-                        lease => Some(Lease::unpack(lease)?),
-                    };
-                    let live = Some(Live { record: record.clone(), lease });
+                    let live = Live { record: record.clone(), lease: Lease::read(&lease)? };
                     let case = Case {
                         id,
                         now,
                         control: Arc::clone(&control),
                         dead: 0,
-                        live,
+                        live: Some(live),
                         tombstone: None,
                         letter: None,
                         other: None,
@@ -327,14 +320,7 @@ impl Deployment {
         shard: ShardId,
         name: &NamespaceName,
     ) -> Result<(Timestamp, Option<Control>)> {
-        let wanted = Wanted {
-            space: Space::Named(name),
-            id: None,
-            letter: None,
-            firing: None,
-            payload_bytes_max: 0,
-        };
-        let case = self.case(shard, wanted).await?;
+        let case = self.case(shard, Wanted::bare(Space::Named(name), None)).await?;
         let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
         Ok((now, case.map(|case| Control::clone(&case.control))))
     }
@@ -360,20 +346,6 @@ fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
 }
 
 /// Whether a view is one that was asked for. Tombstones have no tags.
-fn matches(view: &TimerView, request: &ListRequest) -> bool {
-    let due_at = view.due_at();
-    let prefix = request.id_prefix.as_deref().unwrap_or("");
-    let tagged = request
-        .tag
-        .as_ref()
-        .is_none_or(|tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag)));
-    request.state.admits(view.state)
-        && request.due_from.is_none_or(|from| due_at >= from)
-        && request.due_to.is_none_or(|to| due_at < to)
-        && view.id().as_str().starts_with(prefix)
-        && tagged
-}
-
 fn read_stats(reply: &mut Reply) -> Result<Stats> {
     let paused = reply.flag()?;
     let (next_due_at, oldest_due_at) = (reply.maybe_time()?, reply.maybe_time()?);

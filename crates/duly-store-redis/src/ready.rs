@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{NamespaceName, Settings, shard::ShardId};
+use duly_core::{Settings, shard::ShardId};
 use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane, Result};
 
 use crate::{
     change::{digits, flag},
     deployment::{Deployment, Space, Wanted},
-    error::damaged,
     script::Script,
     settings::lane_key,
 };
@@ -41,8 +40,7 @@ impl Deployment {
         let mut lanes: Vec<ReadyLane> = Vec::new();
         while !found.is_done() {
             let mut row = found.items()?;
-            let namespace =
-                NamespaceName::new(&row.text()?).map_err(|_| damaged("a namespace's name"))?;
+            let namespace = row.name()?;
             let (num, ver) = (row.text()?, row.text()?);
             let key = lane_key(&row.text()?)?;
             let (class, count) = (row.text()?, row.number()?);
@@ -78,14 +76,7 @@ impl Deployment {
     }
 
     async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
-        let wanted = Wanted {
-            space: Space::Numbered(num),
-            id: None,
-            letter: None,
-            firing: None,
-            payload_bytes_max: 0,
-        };
-        let case = self.case(shard, wanted).await?;
+        let case = self.case(shard, Wanted::bare(Space::Numbered(num), None)).await?;
         Ok(case.map(|case| Arc::clone(&case.control.settings)))
     }
 }

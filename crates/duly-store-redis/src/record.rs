@@ -24,10 +24,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use duly_core::{
     Incarnation, Payload, Timer, TimerId,
-    headers::Headers,
     payload::Form,
     request_hash::RequestHash,
-    schedule::Tags,
     timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
 };
 
@@ -278,22 +276,9 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
         });
     }
     let timer = Timer {
-        id,
-        due_at,
-        created_at,
         updated_at,
         revision,
-        incarnation,
         occurrence,
-        payload: None,
-        headers: Headers::default(),
-        tags: Tags::default(),
-        slot_key: None,
-        destination: None,
-        retry: None,
-        expire_after: None,
-        trace_parent: None,
-        request_hash,
         attempts,
         budget_from,
         next_attempt_at,
@@ -302,6 +287,7 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
         history,
         last_settled,
         dead_letter,
+        ..Timer::bare(id, due_at, created_at, incarnation, request_hash)
     };
     Ok((timer, lane, core))
 }

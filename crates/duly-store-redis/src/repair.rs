@@ -117,9 +117,8 @@ impl Deployment {
 
     /// The names that any other shard which takes calls has: one that was repaired before may have none yet.
     async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
-        let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
         let mut names = BTreeSet::new();
-        for other in others.filter(|other| self.router.mark(*other) == Mark::Own) {
+        for other in self.others(shard).filter(|other| self.router.mark(*other) == Mark::Own) {
             names.append(&mut self.names_of(other).await?);
         }
         Ok(names)

@@ -1,6 +1,6 @@
 //! Answers of scripts, taken apart.
 
-use duly_core::{NamespaceName, Timestamp};
+use duly_core::{NamespaceName, TimerId, Timestamp};
 use duly_store::Result;
 use redis::Value;
 
@@ -67,6 +67,10 @@ impl Reply {
         name.map_err(|_| damaged("a namespace's name"))
     }
 
+    pub(crate) fn timer_id(&mut self) -> Result<TimerId> {
+        TimerId::new(&self.text()?).map_err(|_| damaged("a timer's id"))
+    }
+
     /// Returns the name of a namespace, or nothing for an empty one.
     pub(crate) fn maybe_name(&mut self) -> Result<Option<NamespaceName>> {
         let text = self.text()?;
@@ -76,6 +80,12 @@ impl Reply {
 
     pub(crate) fn items(&mut self) -> Result<Self> {
         Self::list(self.next()?)
+    }
+
+    /// Reads what is left, row by row.
+    pub(crate) fn rest<T>(&mut self, read: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let rows = std::iter::from_fn(|| (!self.is_done()).then(|| read(self)));
+        rows.collect()
     }
 
     pub(crate) fn flag(&mut self) -> Result<bool> {

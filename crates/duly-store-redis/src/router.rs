@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use redis::{Value, cmd};
 
 use crate::{
-    OpenError,
+    OpenError, Opened,
     address::Address,
     error::{in_doubt, unavailable},
     keys,
@@ -172,7 +172,7 @@ impl Router {
 
     /// Asks the Cluster which master has which slot. Of several errors it returns one that does not pass
     /// by itself, if there is one.
-    pub(crate) async fn look_around(&self) -> std::result::Result<(), OpenError> {
+    pub(crate) async fn look_around(&self) -> Opened<()> {
         if !self.address.cluster {
             return Ok(());
         }

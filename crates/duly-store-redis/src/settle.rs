@@ -123,11 +123,8 @@ impl Deployment {
     ) -> Result<SettleOutcome> {
         for _ in 0..TRIES {
             let wanted = Wanted {
-                space: Space::Numbered(&ticket.num),
-                id: Some(&ticket.id),
-                letter: None,
                 firing: Some((ticket.incarnation, ticket.occurrence)),
-                payload_bytes_max: 0,
+                ..Wanted::bare(Space::Numbered(&ticket.num), Some(&ticket.id))
             };
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(SettleOutcome::LeaseLost);
@@ -171,13 +168,7 @@ impl Deployment {
         nonce: [u8; 6],
     ) -> Result<()> {
         for _ in 0..TRIES {
-            let wanted = Wanted {
-                space: Space::Numbered(num),
-                id: Some(id),
-                letter: None,
-                firing: None,
-                payload_bytes_max: 0,
-            };
+            let wanted = Wanted::bare(Space::Numbered(num), Some(id));
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(());
             };

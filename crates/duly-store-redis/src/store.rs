@@ -13,7 +13,7 @@ use duly_store::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{OpenError, Options, deployment::Deployment, health, open, wakeups};
+use crate::{Opened, Options, deployment::Deployment, health, open, wakeups};
 
 /// Timers in Redis or Valkey. Cheap to share; dropping it ends its connections and leaves everything
 /// in Redis as it is.
@@ -27,7 +27,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// One clear reason: a wrong URL, no answer, a setting that would lose timers, another format.
-    pub async fn open(options: &Options) -> std::result::Result<Self, OpenError> {
+    pub async fn open(options: &Options) -> Opened<Self> {
         let deployment = open::open(options).await?;
         let (ready, listening) = tokio::sync::oneshot::channel();
         let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];

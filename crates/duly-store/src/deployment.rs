@@ -65,8 +65,7 @@ pub trait Deployment: Debug + Send + Sync {
 
     /// Moves the progress of the shards that this node looks after forward, by which a store notices that
     /// a shard came back with older data. Called every two seconds.
-    fn note_progress(&self, shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
-        let _shards = shards;
+    fn note_progress(&self, _shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -76,8 +75,7 @@ pub trait Deployment: Debug + Send + Sync {
     /// # Errors
     /// `Invalid` for a shard that belongs to another deployment; `Unavailable` when the shard, or all
     /// others, do not answer. The same call again is right.
-    fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
-        let _shard = shard;
+    fn repair(&self, _shard: ShardId) -> StoreFuture<'_, Repaired> {
         Box::pin(async { Ok(Repaired::Nothing) })
     }
 }

@@ -10,8 +10,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A value of the request is not allowed; nothing was done.
-    #[error("{0}")]
-    Invalid(Invalid),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// No namespace of this name.
     #[error("there is no namespace {0:?}")]
     UnknownNamespace(String),
@@ -102,11 +102,5 @@ impl Error {
 impl From<TooLarge> for Error {
     fn from(TooLarge { bytes }: TooLarge) -> Self {
         Self::TooLarge { bytes }
-    }
-}
-
-impl From<Invalid> for Error {
-    fn from(invalid: Invalid) -> Self {
-        Self::Invalid(invalid)
     }
 }

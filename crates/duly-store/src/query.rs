@@ -2,9 +2,11 @@
 
 pub use duly_core::view::{Body, TimerView};
 use duly_core::{
-    Incarnation, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
+    Incarnation, Invalid, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
     shard::ShardId,
 };
+
+use crate::Result;
 
 /// Most timers of one page.
 pub const PAGE_MAX: usize = 1_000;
@@ -57,6 +59,30 @@ impl ListRequest {
     /// long and be empty.
     pub fn is_searched(&self) -> bool {
         self.tag.is_some() || self.id_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty())
+    }
+
+    /// Refuses a request past its limits.
+    ///
+    /// # Errors
+    /// `Invalid`, which names `limit`.
+    pub fn check(&self) -> Result<()> {
+        if (1..=PAGE_MAX).contains(&self.limit) {
+            return Ok(());
+        }
+        let allowed = format!("an integer from 1 to {PAGE_MAX}");
+        Err(Invalid::new("limit", self.limit, allowed).into())
+    }
+
+    /// Returns `true` for a timer that is asked for, whatever its place in the list.
+    pub fn admits(&self, view: &TimerView) -> bool {
+        let due_at = view.due_at();
+        let prefix = self.id_prefix.as_deref().unwrap_or("");
+        let has = |tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
+        self.state.admits(view.state)
+            && self.due_from.is_none_or(|from| due_at >= from)
+            && self.due_to.is_none_or(|to| due_at < to)
+            && view.id().as_str().starts_with(prefix)
+            && self.tag.as_ref().is_none_or(has)
     }
 }
 

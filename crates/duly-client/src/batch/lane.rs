@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{Batches, Batching, Done, Place};
-use crate::error::{Error, RetryAdvice};
+use crate::error::{Error, Result, check_count};
 
 /// An operation that waits.
 #[derive(Debug)]
@@ -149,17 +149,14 @@ impl Batches {
         namespace: &str,
         part: &[Waiting],
         deadline: Instant,
-    ) -> Result<Vec<OperationResult>, Error> {
+    ) -> Result<Vec<OperationResult>> {
         let limit = part.iter().map(|waiting| waiting.limit).max().unwrap_or_default();
         let operations = part.iter().map(|waiting| waiting.operation.clone()).collect();
         let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
         let mut timers = self.link.timers();
         let batch = |request| async move { timers.batch(request).await };
         let results = self.link.call(request, deadline, limit, batch).await?.results;
-        if results.len() != part.len() {
-            let (asked, answered) = (part.len(), results.len());
-            return Err(Error::answer(format!("{answered} results for {asked} operations")));
-        }
+        check_count(results.len(), part.len(), "operations")?;
         Ok(results)
     }
 }
@@ -179,11 +176,7 @@ pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResu
 
 /// Returns the error of an operation whose lane ended with its runtime.
 pub(super) fn stopped() -> Error {
-    Error::Unknown {
-        code: Code::Aborted,
-        reason: "the runtime that the client worked on was shut down".to_owned(),
-        retry: RetryAdvice::AfterRead,
-    }
+    Error::unknown(Code::Aborted, "the runtime that the client worked on was shut down")
 }
 
 /// A task of a lane.

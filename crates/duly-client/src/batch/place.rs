@@ -16,21 +16,17 @@ pub(super) struct Place(AtomicU8);
 impl Place {
     /// Takes it to be sent; not one that was given up.
     pub(super) fn take(&self) -> bool {
-        self.go_to(SENT)
+        self.go(WAITS, SENT)
     }
 
     /// Takes it back; not one that was sent.
     pub(super) fn give_up(&self) -> bool {
-        self.go_to(GIVEN_UP)
+        self.go(WAITS, GIVEN_UP)
     }
 
     /// Puts one back that was sent and certainly not carried out.
     pub(super) fn put_back(&self) {
         self.go(SENT, WAITS);
-    }
-
-    fn go_to(&self, state: u8) -> bool {
-        self.go(WAITS, state)
     }
 
     fn go(&self, from: u8, to: u8) -> bool {

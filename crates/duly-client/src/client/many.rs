@@ -12,7 +12,11 @@ use duly_api::{
 };
 
 use super::{Client, namespace_of, writing::set_id};
-use crate::{batch::of_item, error::Error, retry::Safety};
+use crate::{
+    batch::of_item,
+    error::{Result, check_count},
+    retry::Safety,
+};
 
 impl Client {
     /// Carries out up to 10,000 operations in one message; one result for each, in order. One id's
@@ -25,7 +29,7 @@ impl Client {
         &self,
         namespace: &str,
         mut operations: Vec<Operation>,
-    ) -> Result<Vec<Result<OperationResult, Error>>, Error> {
+    ) -> Result<Vec<Result<OperationResult>>> {
         let namespace = namespace_of(namespace, "")?;
         if operations.is_empty() {
             return Ok(Vec::new());
@@ -33,11 +37,8 @@ impl Client {
         operations.iter_mut().filter_map(|it| it.schedule.as_mut()).for_each(set_id);
         let safety = safety_of(&operations);
         let request = v1::BatchRequest { namespace, operations: operations.clone() };
-        let results = call!(self, timers.batch, request, safety, Duration::ZERO)?.results;
-        if results.len() != operations.len() {
-            let (sent, returned) = (operations.len(), results.len());
-            return Err(Error::answer(format!("{returned} results for {sent} operations")));
-        }
+        let results = call!(self, timers.batch, request, safety)?.results;
+        check_count(results.len(), operations.len(), "operations")?;
         let results = operations.iter().zip(results).enumerate();
         Ok(results.map(|(place, (operation, result))| of_item(operation, place, result)).collect())
     }
@@ -51,7 +52,7 @@ impl Client {
         &self,
         namespace: &str,
         mut request: CancelManyRequest,
-    ) -> Result<CancelManyResponse, Error> {
+    ) -> Result<CancelManyResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let safety = if request.dry_run() { Safety::Reading } else { Safety::Once };
         let mut left = request.limit;
@@ -59,7 +60,7 @@ impl Client {
         loop {
             // The server refuses a limit of 0.
             request.limit = left.map(|left| left.min(CANCELS_MAX));
-            let step = call!(self, timers.cancel_many, request.clone(), safety, Duration::ZERO)?;
+            let step = call!(self, timers.cancel_many, request.clone(), safety)?;
             let done = u32::try_from(step.cancelled).unwrap_or(u32::MAX);
             left = left.map(|left| left.saturating_sub(done));
             total = CancelManyResponse {
@@ -82,11 +83,11 @@ impl Client {
         &self,
         namespace: &str,
         mut request: RedriveRequest,
-    ) -> Result<RedriveResponse, Error> {
+    ) -> Result<RedriveResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let mut total = RedriveResponse::default();
         loop {
-            let step = call!(self, timers.redrive, request.clone(), Safety::Once, Duration::ZERO)?;
+            let step = call!(self, timers.redrive, request.clone(), Safety::Once)?;
             total.redriven += step.redriven;
             total.errors.extend(step.errors);
             if step.cursor.is_none() {
@@ -97,15 +98,11 @@ impl Client {
     }
 
     /// Removes dead letters for good, in as many calls as it takes.
-    pub async fn purge(
-        &self,
-        namespace: &str,
-        mut request: PurgeRequest,
-    ) -> Result<PurgeResponse, Error> {
+    pub async fn purge(&self, namespace: &str, mut request: PurgeRequest) -> Result<PurgeResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let mut total = PurgeResponse::default();
         loop {
-            let step = call!(self, timers.purge, request.clone(), Safety::Once, Duration::ZERO)?;
+            let step = call!(self, timers.purge, request.clone(), Safety::Once)?;
             total.purged += step.purged;
             total.errors.extend(step.errors);
             if step.cursor.is_none() {
@@ -121,14 +118,14 @@ impl Client {
         &self,
         namespace: &str,
         due_by: Option<SystemTime>,
-    ) -> Result<DeadLetterOverdueResponse, Error> {
+    ) -> Result<DeadLetterOverdueResponse> {
         let namespace = namespace_of(namespace, "")?;
         let due_by = due_by.map(Time::from);
         let mut request = DeadLetterOverdueRequest { namespace, due_by, cursor: None };
         let mut dead_lettered = 0;
         loop {
             let (asked, safety) = (request.clone(), Safety::Once);
-            let step = call!(self, timers.dead_letter_overdue, asked, safety, Duration::ZERO)?;
+            let step = call!(self, timers.dead_letter_overdue, asked, safety)?;
             dead_lettered += step.dead_lettered;
             if step.cursor.is_none() {
                 return Ok(DeadLetterOverdueResponse { dead_lettered, ..step });

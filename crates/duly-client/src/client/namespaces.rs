@@ -11,7 +11,11 @@ use super::{
     Client, namespace_of,
     pages::{Page, listing},
 };
-use crate::{error::Error, list::Listing, retry::Safety};
+use crate::{
+    error::{Error, Result},
+    list::Listing,
+    retry::Safety,
+};
 
 /// Namespaces of one page.
 const PAGE: u32 = 1_000;
@@ -23,7 +27,7 @@ impl Client {
         &self,
         name: &str,
         settings: NamespaceSettings,
-    ) -> Result<Namespace, Error> {
+    ) -> Result<Namespace> {
         let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let request = v1::PutNamespaceRequest { namespace, settings };
         let namespace = call!(self, namespaces.put, request)?.namespace;
@@ -46,7 +50,7 @@ impl Client {
         name: &str,
         settings: NamespaceSettings,
         reset: &[NamespaceField],
-    ) -> Result<Namespace, Error> {
+    ) -> Result<Namespace> {
         let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let reset = reset.iter().map(|field| i32::from(*field)).collect();
         call!(self, namespaces.patch, v1::PatchNamespaceRequest { namespace, settings, reset })
@@ -54,25 +58,23 @@ impl Client {
 
     /// Deletes a namespace that has no pending timers and no dead letters: `namespace_not_empty` where
     /// it has.
-    pub async fn delete_namespace(&self, name: &str) -> Result<(), Error> {
-        self.delete(v1::DeleteNamespaceRequest { namespace: namespace_of(name, "")?, force: false })
-            .await
+    pub async fn delete_namespace(&self, name: &str) -> Result<()> {
+        self.delete(name, false).await
     }
 
     /// Deletes a namespace with all its timers, tombstones and dead letters.
-    pub async fn delete_namespace_and_timers(&self, name: &str) -> Result<(), Error> {
-        self.delete(v1::DeleteNamespaceRequest { namespace: namespace_of(name, "")?, force: true })
-            .await
+    pub async fn delete_namespace_and_timers(&self, name: &str) -> Result<()> {
+        self.delete(name, true).await
     }
 
-    async fn delete(&self, request: v1::DeleteNamespaceRequest) -> Result<(), Error> {
-        let v1::DeleteNamespaceResponse {} =
-            call!(self, namespaces.delete, request, Safety::Once, Duration::ZERO)?;
+    async fn delete(&self, name: &str, force: bool) -> Result<()> {
+        let request = v1::DeleteNamespaceRequest { namespace: namespace_of(name, "")?, force };
+        let v1::DeleteNamespaceResponse {} = call!(self, namespaces.delete, request, Safety::Once)?;
         Ok(())
     }
 
     /// Returns one namespace.
-    pub async fn namespace(&self, name: &str) -> Result<Namespace, Error> {
+    pub async fn namespace(&self, name: &str) -> Result<Namespace> {
         read!(self, namespaces.get, v1::GetNamespaceRequest { namespace: namespace_of(name, "")? })
     }
 
@@ -93,24 +95,24 @@ impl Client {
     }
 
     /// Pauses a namespace. After this no claim is granted; schedules are still taken.
-    pub async fn pause(&self, name: &str) -> Result<Namespace, Error> {
+    pub async fn pause(&self, name: &str) -> Result<Namespace> {
         call!(self, namespaces.pause, v1::PauseRequest { namespace: namespace_of(name, "")? })
     }
 
     /// Resumes a namespace.
-    pub async fn resume(&self, name: &str) -> Result<Namespace, Error> {
+    pub async fn resume(&self, name: &str) -> Result<Namespace> {
         let namespace = namespace_of(name, "")?;
         call!(self, namespaces.resume, ResumeRequest { namespace, at: None })
     }
 
     /// Resumes a namespace at a time; until then it stays paused.
-    pub async fn resume_at(&self, name: &str, at: SystemTime) -> Result<Namespace, Error> {
+    pub async fn resume_at(&self, name: &str, at: SystemTime) -> Result<Namespace> {
         let namespace = namespace_of(name, "")?;
         call!(self, namespaces.resume, ResumeRequest { namespace, at: Some(at.into()) })
     }
 
     /// Returns the counts of a namespace.
-    pub async fn stats(&self, name: &str) -> Result<NamespaceStats, Error> {
+    pub async fn stats(&self, name: &str) -> Result<NamespaceStats> {
         read!(self, namespaces.stats, v1::StatsRequest { namespace: namespace_of(name, "")? })
     }
 
@@ -121,7 +123,7 @@ impl Client {
         name: &str,
         bucket: Duration,
         count: u32,
-    ) -> Result<NamespaceForecast, Error> {
+    ) -> Result<NamespaceForecast> {
         let (bucket, count) = (Some(bucket.into()), Some(count));
         let request = v1::ForecastRequest { namespace: namespace_of(name, "")?, bucket, count };
         read!(self, namespaces.forecast, request)

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, future::Future};
 
 use futures::stream;
 
-use crate::{error::Error, list::Listing};
+use crate::{error::Result, list::Listing};
 
 /// A page: its items, and the request for the next one.
 pub(super) struct Page<Q, T> {
@@ -22,12 +22,12 @@ struct Pages<Q, T, F> {
 }
 
 /// Lists the items of all pages, from the first request on, one page in memory at a time.
-pub(super) fn listing<Q, T, F, Fut>(first: Result<Q, Error>, turn: F) -> Listing<T>
+pub(super) fn listing<Q, T, F, Fut>(first: Result<Q>, turn: F) -> Listing<T>
 where
     Q: Send + 'static,
     T: Send + 'static,
     F: Fn(Q) -> Fut + Send + 'static,
-    Fut: Future<Output = Result<Page<Q, T>, Error>> + Send,
+    Fut: Future<Output = Result<Page<Q, T>>> + Send,
 {
     let begun = first.map(|first| Pages { items: VecDeque::new(), next: Some(first), turn });
     Listing::new(stream::unfold(Some(begun), move |pages| async move {

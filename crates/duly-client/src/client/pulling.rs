@@ -6,7 +6,10 @@ use std::time::Duration;
 use duly_api::{LeaseRequest, LeaseResponse, SettleOutcome, SettleResult, Settlement, v1};
 
 use super::{Client, namespace_of};
-use crate::{error::Error, retry::Safety};
+use crate::{
+    error::{Error, Result, check_count},
+    retry::Safety,
+};
 
 /// Longest wait that the server takes.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -14,11 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 impl Client {
     /// Leases firings of the pull lane. Returns as soon as there is one, or after the `wait` of the
     /// request, which is added to the time of the call.
-    pub async fn lease(
-        &self,
-        namespace: &str,
-        mut request: LeaseRequest,
-    ) -> Result<LeaseResponse, Error> {
+    pub async fn lease(&self, namespace: &str, mut request: LeaseRequest) -> Result<LeaseResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let wait = request.wait.as_ref().and_then(duly_api::Duration::to_std);
         let on_top = wait.unwrap_or_default().min(WAIT_MAX);
@@ -31,21 +30,18 @@ impl Client {
         &self,
         namespace: &str,
         settlements: Vec<Settlement>,
-    ) -> Result<Vec<Result<SettleOutcome, Error>>, Error> {
+    ) -> Result<Vec<Result<SettleOutcome>>> {
         let count = settlements.len();
         let namespace = namespace_of(namespace, "")?;
         let request = v1::SettleRequest { namespace, settlements, lease: None };
         let results = call!(self, timers.settle, request)?.results;
-        if results.len() != count {
-            let returned = results.len();
-            return Err(Error::answer(format!("{returned} results for {count} settlements")));
-        }
+        check_count(results.len(), count, "settlements")?;
         Ok(results.into_iter().map(settled).collect())
     }
 }
 
 /// Returns the outcome of one settlement.
-pub(crate) fn settled(result: SettleResult) -> Result<SettleOutcome, Error> {
+pub(crate) fn settled(result: SettleResult) -> Result<SettleOutcome> {
     match (result.error, result.outcome.map(SettleOutcome::try_from)) {
         (Some(problem), _) => Err((*problem).into()),
         (None, Some(Ok(outcome))) if outcome != SettleOutcome::Unspecified => Ok(outcome),

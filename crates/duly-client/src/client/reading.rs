@@ -12,11 +12,15 @@ use super::{
     Client, namespace_of,
     pages::{Page, listing},
 };
-use crate::{error::Error, list::Listing, retry::Safety};
+use crate::{
+    error::{Error, Result},
+    list::Listing,
+    retry::Safety,
+};
 
 impl Client {
     /// Returns one timer with its payload, its tombstone, or its latest dead letter.
-    pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
+    pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer> {
         let namespace = namespace_of(namespace, "")?;
         let id = TimerId::new(id)?.as_str().to_owned();
         read!(self, timers.get, v1::GetRequest { namespace, id })
@@ -57,13 +61,13 @@ impl Client {
         &self,
         namespace: &str,
         mut request: ListRequest,
-    ) -> Result<ListResponse, Error> {
+    ) -> Result<ListResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         read!(self, timers.list, request)
     }
 
     /// Returns the state of the service.
-    pub async fn cluster(&self) -> Result<ClusterInfo, Error> {
+    pub async fn cluster(&self) -> Result<ClusterInfo> {
         read!(self, cluster.get, v1::GetClusterRequest {})
     }
 }

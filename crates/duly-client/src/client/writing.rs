@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Client, check_same, namespace_name};
 use crate::{
-    error::{Error, Invalid},
+    error::{Error, Invalid, Result},
     retry::{Safety, repeat},
 };
 
@@ -22,7 +22,7 @@ impl Client {
     ///
     /// This call, like all calls here, may be dropped while it waits; a request that was sent by then may
     /// be carried out.
-    pub async fn schedule(&self, namespace: &str, mut schedule: Schedule) -> Result<Timer, Error> {
+    pub async fn schedule(&self, namespace: &str, mut schedule: Schedule) -> Result<Timer> {
         set_id(&mut schedule);
         self.change(namespace, schedule.into(), Safety::Repeatable).await
     }
@@ -32,7 +32,7 @@ impl Client {
     ///
     /// Identical requests are repetitions, which change nothing; so this adds a unique tag to each call. A
     /// timer that is being delivered cannot be replaced: `in_flight`.
-    pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Timer, Error> {
+    pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Timer> {
         let unique = format!("debounced:{}", Uuid::now_v7());
         self.schedule(namespace, schedule.with_tag(unique).with_if_exists(IfExists::Replace)).await
     }
@@ -41,8 +41,8 @@ impl Client {
     ///
     /// A timer that cannot be cancelled any more is refused with its state as the code: `in_flight`,
     /// `finished`, `dead`, or `not_found`.
-    pub async fn cancel(&self, namespace: &str, id: &str) -> Result<CancelResponse, Error> {
-        self.cancel_where(namespace, Cancel { id: id.to_owned(), if_revision: None }).await
+    pub async fn cancel(&self, namespace: &str, id: &str) -> Result<CancelResponse> {
+        self.cancel_where(namespace, id, None).await
     }
 
     /// Cancels a timer if it has this revision.
@@ -51,12 +51,17 @@ impl Client {
         namespace: &str,
         id: &str,
         revision: u32,
-    ) -> Result<CancelResponse, Error> {
-        self.cancel_where(namespace, Cancel { id: id.to_owned(), if_revision: Some(revision) })
-            .await
+    ) -> Result<CancelResponse> {
+        self.cancel_where(namespace, id, Some(revision)).await
     }
 
-    async fn cancel_where(&self, namespace: &str, cancel: Cancel) -> Result<CancelResponse, Error> {
+    async fn cancel_where(
+        &self,
+        namespace: &str,
+        id: &str,
+        if_revision: Option<u32>,
+    ) -> Result<CancelResponse> {
+        let cancel = Cancel { id: id.to_owned(), if_revision };
         let result = self.operate(namespace, cancel.into(), Safety::Repeatable).await?;
         result.cancelled.ok_or_else(another_kind)
     }
@@ -67,12 +72,7 @@ impl Client {
     ///
     /// A change with `if_revision` is made at most once, so the client repeats it where a response got
     /// lost.
-    pub async fn reschedule(
-        &self,
-        namespace: &str,
-        id: &str,
-        change: Reschedule,
-    ) -> Result<Timer, Error> {
+    pub async fn reschedule(&self, namespace: &str, id: &str, change: Reschedule) -> Result<Timer> {
         check_same("id", id, &change.id)?;
         let safety = if change.if_revision.is_some() { Safety::Guarded } else { Safety::Once };
         self.change(namespace, Operation::reschedule(id, change), safety).await
@@ -80,16 +80,11 @@ impl Client {
 
     /// Makes a timer due now, or its next attempt. The response is that of
     /// [`reschedule`](Self::reschedule).
-    pub async fn fire(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
+    pub async fn fire(&self, namespace: &str, id: &str) -> Result<Timer> {
         self.change(namespace, Operation::fire(id), Safety::Once).await
     }
 
-    async fn change(
-        &self,
-        namespace: &str,
-        operation: Operation,
-        safety: Safety,
-    ) -> Result<Timer, Error> {
+    async fn change(&self, namespace: &str, operation: Operation, safety: Safety) -> Result<Timer> {
         let result = self.operate(namespace, operation, safety).await?;
         result.timer.map(|timer| *timer).ok_or_else(another_kind)
     }
@@ -99,7 +94,7 @@ impl Client {
         namespace: &str,
         operation: Operation,
         safety: Safety,
-    ) -> Result<OperationResult, Error> {
+    ) -> Result<OperationResult> {
         let namespace = namespace_name(namespace)?;
         check(&operation)?;
         if !self.is_batched {
@@ -120,21 +115,20 @@ impl Client {
         namespace: String,
         operation: Operation,
         safety: Safety,
-    ) -> Result<OperationResult, Error> {
-        let on_top = Duration::ZERO;
+    ) -> Result<OperationResult> {
         let Operation { schedule, cancel, reschedule, fire } = operation;
         let timer = if schedule.is_some() {
             let request = v1::ScheduleRequest { namespace, schedule };
-            call!(self, timers.schedule, request, safety, on_top)
+            call!(self, timers.schedule, request, safety)
         } else if reschedule.is_some() {
             let request = v1::RescheduleRequest { namespace, reschedule };
-            call!(self, timers.reschedule, request, safety, on_top)
+            call!(self, timers.reschedule, request, safety)
         } else if fire.is_some() {
             let request = v1::FireRequest { namespace, fire };
-            call!(self, timers.fire, request, safety, on_top)
+            call!(self, timers.fire, request, safety)
         } else {
             let request = v1::CancelRequest { namespace, cancel };
-            let cancelled = Some(call!(self, timers.cancel, request, safety, on_top)?);
+            let cancelled = Some(call!(self, timers.cancel, request, safety)?);
             return Ok(OperationResult { cancelled, ..OperationResult::default() });
         };
         Ok(OperationResult { timer: Some(Box::new(timer?)), ..OperationResult::default() })

@@ -81,8 +81,7 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Shortens a reason, between two characters.
 fn cut(mut reason: String) -> String {
-    let end = (0..=REASON_BYTES_MAX.min(reason.len())).rev().find(|i| reason.is_char_boundary(*i));
-    reason.truncate(end.unwrap_or(0));
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
     reason
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Consumer, Handler};
 use crate::{
-    builder::{span, within},
+    builder::{check_runtime, within},
     client::Client,
-    error::{Error, Invalid},
+    error::{Invalid, Result},
 };
 
 /// Most firings that a consumer may hold; the server's own limit.
@@ -48,10 +48,10 @@ impl Options {
     fn check(&self) -> Result<(), Invalid> {
         within("concurrency", self.concurrency, 1, CONCURRENCY_MAX)?;
         let seconds = Duration::from_secs;
-        span("lease", self.lease, seconds(1), seconds(12 * 3_600))?;
-        span("stop_within", self.stop_within, Duration::ZERO, seconds(12 * 3_600))?;
+        within("lease", self.lease, seconds(1), seconds(12 * 3_600))?;
+        within("stop_within", self.stop_within, Duration::ZERO, seconds(12 * 3_600))?;
         within("dedup.entries_max", self.dedup.entries_max, 0, DEDUP_ENTRIES_MAX)?;
-        span("dedup.keep", self.dedup.keep, Duration::ZERO, seconds(86_400))
+        within("dedup.keep", self.dedup.keep, Duration::ZERO, seconds(86_400))
     }
 }
 
@@ -102,11 +102,9 @@ impl ConsumerBuilder {
     }
 
     /// Checks everything, and starts it, on the runtime that this is called on.
-    pub fn start(self, handler: impl Handler) -> Result<Consumer, Error> {
+    pub fn start(self, handler: impl Handler) -> Result<Consumer> {
         self.options.check()?;
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(Invalid::unseen("start", "called within a Tokio runtime").into());
-        }
+        check_runtime("start", "called within a Tokio runtime")?;
         Consumer::start(self.client, &self.namespace, self.options, handler)
     }
 }

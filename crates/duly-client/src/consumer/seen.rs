@@ -40,14 +40,11 @@ impl Seen {
     pub(super) fn knows(&mut self, delivery_id: &str, now: Instant) -> bool {
         let Some(ids) = &mut self.ids else { return false };
         let is_fresh = |handled: &Instant| now.saturating_duration_since(*handled) < self.keep;
-        match ids.get(delivery_id).map(is_fresh) {
-            Some(true) => true,
-            Some(false) => {
-                ids.pop(delivery_id);
-                false
-            }
-            None => false,
+        let knows = ids.get(delivery_id).is_some_and(is_fresh);
+        if !knows {
+            ids.pop(delivery_id);
         }
+        knows
     }
 }
 

@@ -9,6 +9,7 @@ use duly_api::{
     Firing, SettleOutcome, Settlement,
     v1::{self, consume_response::Kind},
 };
+use duly_core::Code;
 use futures::stream;
 use tokio::{
     sync::mpsc::{self, Sender},
@@ -19,7 +20,7 @@ use tonic::Streaming;
 use super::worker::{Worker, told};
 use crate::{
     client::pulling::settled,
-    error::{Error, of_status},
+    error::{Error, Result, check_count, of_status},
 };
 
 /// Most verdicts of one message.
@@ -67,7 +68,7 @@ enum Event {
 
 impl Session {
     /// Opens a stream, with credits for all handlers that are free.
-    pub(super) async fn open(worker: &Worker) -> Result<Self, Error> {
+    pub(super) async fn open(worker: &Worker) -> Result<Self> {
         let link = &worker.client.inner.link;
         let credits = worker.options.concurrency.saturating_sub(worker.tasks.len());
         let (say, mut said) = mpsc::channel(1);
@@ -145,7 +146,9 @@ impl Session {
                         return self.lost(error);
                     }
                 }
-                Event::Heard(Ok(None)) => return self.lost(ended_by_server()),
+                Event::Heard(Ok(None)) => {
+                    return self.lost(Error::unknown(Code::Aborted, "the server ended the stream"));
+                }
                 Event::Heard(Err(status)) => {
                     let error = of_status(&status, &worker.client.inner.link.server);
                     return self.lost(error);
@@ -191,7 +194,7 @@ impl Session {
         v1::ConsumeRequest { open: None, credits, settlements }
     }
 
-    fn take(&mut self, worker: &mut Worker, message: v1::ConsumeResponse) -> Result<(), Error> {
+    fn take(&mut self, worker: &mut Worker, message: v1::ConsumeResponse) -> Result<()> {
         match message.kind {
             Some(Kind::Firings(firings)) => {
                 for firing in firings.firings {
@@ -201,11 +204,7 @@ impl Session {
             }
             Some(Kind::Settled(v1::SettleResponse { results, .. })) => {
                 let said = self.unanswered.pop_front().unwrap_or_default();
-                if said.len() != results.len() {
-                    let (asked, answered) = (said.len(), results.len());
-                    let text = format!("{answered} results for {asked} settlements");
-                    return Err(Error::answer(text));
-                }
+                check_count(results.len(), said.len(), "settlements")?;
                 for (settlement, result) in said.into_iter().zip(results) {
                     settle(worker, &settlement, settled(result));
                 }
@@ -247,7 +246,7 @@ impl Session {
 }
 
 /// Counts the result of a settlement.
-fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOutcome, Error>) {
+fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOutcome>) {
     let counters = &worker.counters;
     match result {
         Ok(SettleOutcome::Ok | SettleOutcome::AlreadySettled) => match settlement {
@@ -265,13 +264,5 @@ fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOut
             counters.unsettled.one_more();
             tracing::warn!(namespace = %worker.namespace, %error, "a verdict was not taken");
         }
-    }
-}
-
-fn ended_by_server() -> Error {
-    Error::Unknown {
-        code: duly_core::Code::Aborted,
-        reason: "the server ended the stream".to_owned(),
-        retry: crate::error::RetryAdvice::AfterRead,
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     client::Client,
-    error::{Error, RetryAdvice},
+    error::{Error, Result, RetryAdvice},
 };
 
 /// The end of a handler's task.
@@ -75,7 +75,8 @@ impl Worker {
     }
 
     /// Works until it is stopped, or refused for good.
-    pub(super) async fn run(mut self) -> Result<(), Error> {
+    pub(super) async fn run(mut self) -> Result<()> {
+        let retries = self.client.inner.retries;
         let mut failures = 0;
         while self.stops_at.is_none() {
             let began = Instant::now();
@@ -87,7 +88,7 @@ impl Worker {
                     match session.run(&mut self).await {
                         End::Stopped => return Ok(()),
                         End::Lost { error, heard } => {
-                            if heard || began.elapsed() > self.client.inner.retries.longest_wait {
+                            if heard || began.elapsed() > retries.longest_wait {
                                 failures = 0;
                             }
                             error
@@ -101,11 +102,9 @@ impl Worker {
                 return Err(lost);
             }
             failures += 1;
-            let wait = self.client.inner.retries.some_wait_after(failures);
+            let wait = retries.some_wait_after(failures);
             let wait = match lost.retry() {
-                RetryAdvice::After(asked) => {
-                    wait.max(asked.min(self.client.inner.retries.longest_wait))
-                }
+                RetryAdvice::After(asked) => wait.max(asked.min(retries.longest_wait)),
                 _ => wait,
             };
             tracing::info!(namespace = %self.namespace, error = %lost, ?wait, "consumer lost its connection, will reconnect");
@@ -116,7 +115,7 @@ impl Worker {
     }
 
     /// Opens a stream; nothing when it is to stop.
-    async fn connect(&mut self) -> Option<Result<Session, Error>> {
+    async fn connect(&mut self) -> Option<Result<Session>> {
         let mut stopped = self.stopped.clone();
         let session = Session::open(self);
         tokio::select! {

@@ -49,9 +49,7 @@ impl From<Problem> for Error {
 /// Returns the error that Duly described.
 fn said(code: Code, detail: String, problem: impl FnOnce(Code, String) -> Problem) -> Error {
     match code {
-        Code::Aborted | Code::DeadlineExceeded => {
-            Error::Unknown { code, reason: detail, retry: RetryAdvice::AfterRead }
-        }
+        Code::Aborted | Code::DeadlineExceeded => Error::unknown(code, detail),
         Code::Internal => Error::Unknown { code, reason: detail, retry: RetryAdvice::Never },
         _ => Error::Refused(Box::new(Refusal { code, problem: problem(code, detail) })),
     }
@@ -75,16 +73,8 @@ fn of_others(status: &Status) -> Error {
             "{}: raise message_bytes_max of the builder, or ask for less",
             status.message()
         )),
-        _ if is_too_late(status) => Error::Unknown {
-            code: Code::DeadlineExceeded,
-            reason: reason(status),
-            retry: RetryAdvice::AfterRead,
-        },
-        _ => Error::Unknown {
-            code: Code::Aborted,
-            reason: format!("the call broke off ({})", reason(status)),
-            retry: RetryAdvice::AfterRead,
-        },
+        _ if is_too_late(status) => Error::unknown(Code::DeadlineExceeded, reason(status)),
+        _ => Error::unknown(Code::Aborted, format!("the call broke off ({})", reason(status))),
     }
 }
 

@@ -16,7 +16,7 @@ use duly_store::Lane;
 use rustc_hash::FxHashMap;
 
 use super::{
-    BreakerState, Lanes, Pass, Permit, Receiver, Reception,
+    BreakerState, Lanes, Pass, Receiver,
     breaker::{Breaker, Gate},
     known::{IDLE_REMEMBERED_MAX, REMEMBERED_MAX},
     share::Share,
@@ -65,7 +65,7 @@ impl Fallbacks {
         self.breakers.get(namespace).map_or(Gate::Free, |breaker| breaker.gate(now))
     }
 
-    fn pass(&mut self, namespace: &NamespaceName, count: usize, now: Duration) -> Pass {
+    pub(super) fn pass(&mut self, namespace: &NamespaceName, count: usize, now: Duration) -> Pass {
         if self.breakers.len() >= self.forget_at && !self.breakers.contains_key(namespace) {
             self.forget();
         }
@@ -79,7 +79,7 @@ impl Fallbacks {
     }
 
     /// Changes a breaker, if it is remembered.
-    fn change<T>(
+    pub(super) fn change<T>(
         &mut self,
         namespace: &NamespaceName,
         change: impl FnOnce(&mut Breaker) -> T,
@@ -178,29 +178,9 @@ impl Lanes {
     /// the fallback's breaker, if that does.
     pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Pass> {
         match self.fallbacks.gate(namespace, now) {
-            Gate::Free | Gate::Probes(1..) => Some(self.pass_to_fallback(namespace, 1, now)),
+            Gate::Free | Gate::Probes(1..) => Some(self.fallbacks.pass(namespace, 1, now)),
             Gate::Probes(_) | Gate::ShutUntil(_) => None,
         }
-    }
-
-    pub(super) fn pass_to_fallback(
-        &mut self,
-        namespace: &NamespaceName,
-        count: usize,
-        now: Duration,
-    ) -> Pass {
-        self.fallbacks.pass(namespace, count, now)
-    }
-
-    /// Learns how an attempt at the fallback went.
-    pub(super) fn report_of_fallback(
-        &mut self,
-        namespace: &NamespaceName,
-        permit: Permit,
-        reception: Reception,
-        now: Duration,
-    ) {
-        self.fallbacks.change(namespace, |breaker| breaker.report(permit.pass, reception, now));
     }
 
     /// What is known of a namespace's fallback; of one that nothing went to lately, that is nothing.

@@ -19,15 +19,12 @@ use std::{
 };
 
 use duly_core::{Millis, NamespaceName, Timestamp, namespace::LEASE_MAX, timer::Wait};
-use duly_store::{Settlement, Token};
+use duly_store::Token;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Leased;
-use crate::{
-    settler::{Entry, lease_lost},
-    state::Shared,
-};
+use crate::{settler::lease_lost, state::Shared};
 
 /// Claims that go back to the store when this is dropped.
 #[derive(Debug, Default)]
@@ -194,8 +191,7 @@ impl Handing {
             Written::Yes => {
                 let reason = "the consumer's stream ended before its verdict";
                 let verdict = lease_lost(Wait::None, reason);
-                let settlement = Settlement { token, namespace: Some(namespace), verdict };
-                self.shared.settle_later(Entry { settlement, slot: None });
+                self.shared.settle_later(token, namespace, verdict, None);
             }
             Written::NotYet(_) | Written::Never => self.shared.release_later(token, namespace),
         }

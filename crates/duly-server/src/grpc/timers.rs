@@ -7,9 +7,9 @@ use duly_api::{
     timer::Mark,
     v1::{self, timers_server::Timers},
 };
-use duly_core::{Invalid, NamespaceName, TimerId, operate::Operation};
+use duly_core::TimerId;
 use duly_store::{
-    Answer, Command, Outcome,
+    Answer, Outcome,
     query::{ListRequest, ListState, PAGE_BYTES},
 };
 use prost::Message;
@@ -27,6 +27,7 @@ use crate::{
         batch::{OPERATION_BYTES, too_many},
         body::aside,
         budget::Share,
+        items::{command, sort},
         reading::Read,
         refused::Asked,
         timers::list::{go_on, page_limit},
@@ -58,10 +59,11 @@ impl Service {
         let (app, namespace) = (&self.app, namespace(name)?);
         let mut share = app.budget().take(operation.encoded_len())?;
         let trace_parent = trace::parent(metadata.as_ref());
-        let command = command(app, &namespace, operation, Answer::Whole, trace_parent.as_deref())?;
-        let asked = Asked::by(&command.operation);
+        let (source, trace_parent) = (Source::Protobuf, trace_parent.as_deref());
+        let (command, sent) =
+            command(app, &namespace, operation, source, Answer::Whole, trace_parent)?;
         let outcome = app.apply_within(command, &mut share).await?;
-        Ok((asked, outcome, share))
+        Ok((sent.asked, outcome, share))
     }
 
     async fn timer(
@@ -84,20 +86,24 @@ impl Service {
         let share = self.app.budget().take(count * OPERATION_BYTES + request.encoded_len())?;
         let (app, within) = (self.app.clone(), namespace.clone());
         let (places, commands) = aside(count * OPERATION_BYTES, move || {
-            Ok(prepare(&app, &within, request.operations, trace_parent.as_deref()))
+            let trace_parent = trace_parent.as_deref();
+            let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
+                command(&app, &within, operation, Source::Protobuf, Answer::Brief, trace_parent)
+                    .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
+            });
+            Ok(sort(read))
         })
         .await?;
-        let outcomes = if commands.is_empty() {
-            Vec::new()
-        } else {
-            self.app.apply_many(&namespace, commands).await?
-        };
+        let outcomes = self.app.apply_many(&namespace, commands).await?;
         let response = aside(count * OPERATION_BYTES, move || {
             let mut outcomes = outcomes.into_iter();
             let results = places.into_iter().enumerate().map(|(i, place)| match place {
                 Err(problem) => messages::refusal(problem),
-                Ok(asked) => match outcomes.next() {
-                    Some(outcome) => messages::result(asked.into(), &outcome, &asked.path_at(i)),
+                Ok(sent) => match outcomes.next() {
+                    Some(outcome) => {
+                        let path = sent.asked.path_at(i);
+                        messages::result(sent, &outcome, &path)
+                    }
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
             });
@@ -112,48 +118,6 @@ impl Service {
 }
 
 type Ran = Result<Response<v1::BatchResponse>, Problem>;
-
-/// For each operation what it asks for, or why it is refused; and the commands of the others.
-type Prepared = (Vec<Result<Asked, Problem>>, Vec<Command>);
-
-fn prepare(
-    app: &App,
-    namespace: &NamespaceName,
-    operations: Vec<v1::Operation>,
-    trace_parent: Option<&str>,
-) -> Prepared {
-    let mut places = Vec::with_capacity(operations.len());
-    let mut commands = Vec::with_capacity(operations.len());
-    for (i, operation) in operations.into_iter().enumerate() {
-        match command(app, namespace, operation, Answer::Brief, trace_parent) {
-            Ok(command) => {
-                places.push(Ok(Asked::by(&command.operation)));
-                commands.push(command);
-            }
-            Err(invalid) => {
-                places.push(Err(invalid.within(&format!("operations[{i}]")).into()));
-            }
-        }
-    }
-    (places, commands)
-}
-
-/// Returns the command of an operation, checked; a schedule carries the trace context of its call.
-fn command(
-    app: &App,
-    namespace: &NamespaceName,
-    operation: v1::Operation,
-    answer: Answer,
-    trace_parent: Option<&str>,
-) -> Result<Command, Invalid> {
-    let make_id = || -> TimerId { app.make_id() };
-    let mut operation = operation.check(Source::Protobuf, make_id)?;
-    app.check_operation(&operation)?;
-    if let Operation::Schedule { schedule, .. } = &mut operation {
-        schedule.trace_parent = trace_parent.map(str::to_owned);
-    }
-    Ok(Command { namespace: namespace.clone(), operation, answer })
-}
 
 /// Returns the list that a request asks for, from its beginning.
 fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {

@@ -35,6 +35,9 @@ impl App {
         namespace: &NamespaceName,
         commands: Vec<Command>,
     ) -> Result<Vec<Outcome>, Problem> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
         if !commands.iter().any(|command| self.creates(command)) {
             return Ok(self.apply(commands).await?);
         }

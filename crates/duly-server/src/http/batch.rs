@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use duly_core::{Code, Invalid, NamespaceName};
-use duly_store::{Command, Outcome};
+use duly_store::Outcome;
 use http::StatusCode;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::{
     App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
     budget::{self, Share},
-    items::{ItemResult, Items},
+    items::{ItemResult, Items, Sorted, sort},
     lines,
     path::InNamespace,
     problem::Refusals,
@@ -95,10 +95,9 @@ pub(super) async fn answer(
     let reader = (app.clone(), namespace.clone());
     let prepare =
         move |text: &[u8]| prepare(&reader.0, &reader.1, items, text, trace_parent.as_deref());
-    let (Prepared { places, commands, share }, held) = body.read_held(prepare).await?;
+    let (((places, commands), share), held) = body.read_held(prepare).await?;
     let count = places.len();
-    let outcomes =
-        if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
+    let outcomes = app.apply_many(&namespace, commands).await?;
     // The commands are carried out, and nothing holds a payload of theirs any more.
     drop(held);
     let written = move || {
@@ -110,43 +109,25 @@ pub(super) async fn answer(
         .await)
 }
 
-/// A batch that was read.
-struct Prepared {
-    /// For each operation what it asks for, or why it is refused.
-    places: Vec<Result<Sent, Problem>>,
-    commands: Vec<Command>,
-    /// For the answer.
-    share: Share,
-}
-
+/// Reads a batch, and sets memory aside for the answer.
 fn prepare(
     app: &App,
     namespace: &NamespaceName,
     items: Items,
     text: &[u8],
     trace_parent: Option<&str>,
-) -> Result<Prepared, Problem> {
+) -> Result<(Sorted, Share), Problem> {
     let texts = items.of(text)?;
     let count = texts.len();
     if count > OPERATIONS_MAX {
         return Err(too_many(items.field(), count, OPERATIONS_MAX));
     }
     let share = app.budget().take(count * OPERATION_BYTES)?;
-    let mut places = Vec::with_capacity(count);
-    let mut commands = Vec::with_capacity(count);
-    for (i, text) in texts.iter().enumerate() {
-        match items.command(app, namespace, text.get().as_bytes(), trace_parent) {
-            Ok((command, sent)) => {
-                places.push(Ok(sent));
-                commands.push(command);
-            }
-            Err(invalid) => {
-                let invalid = invalid.within(&format!("{}[{i}]", items.field()));
-                places.push(Err(invalid.into()));
-            }
-        }
-    }
-    Ok(Prepared { places, commands, share })
+    let read = texts.iter().enumerate().map(|(i, text)| {
+        let read = items.command(app, namespace, text.get().as_bytes(), trace_parent);
+        read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
+    });
+    Ok((sort(read), share))
 }
 
 /// The body of a response.
@@ -163,13 +144,10 @@ fn results_of(
     let mut outcomes = outcomes.iter();
     let results = places.into_iter().enumerate().map(|(i, place)| match place {
         Err(problem) => items.refusal(problem),
-        Ok(sent) => match outcomes.next() {
-            Some(outcome) => {
-                let path = sent.asked.path_at(i);
-                items.result(sent, outcome, &path)
-            }
-            None => items.refusal(Problem::fault("an operation has no outcome")),
-        },
+        Ok(sent) => {
+            let path = sent.asked.path_at(i);
+            items.result(sent, outcomes.next(), &path)
+        }
     });
     results.collect()
 }

@@ -77,7 +77,7 @@ pub(crate) async fn export_timers(
         }
         text.raw(r#""timers":["#)?;
         // Tombstones have no transport form; the states that are exported have none.
-        let shown = text.items(page.timers.iter().filter_map(|view| MovedTimer::new(view)))?;
+        let shown = text.items(page.timers.iter().filter_map(MovedTimer::new))?;
         cut(&mut page, shown);
         end_page(&mut text, &page, filter)?;
         text.raw("}")?;

@@ -53,29 +53,22 @@ impl Items {
         text: &[u8],
         trace_parent: Option<&str>,
     ) -> Result<(Command, Sent), Invalid> {
-        let mut when = None;
-        let operation = match self {
-            Self::Operations => {
-                let message: Message = json::parse(text)?;
-                when = message.when_text().map(Box::from);
-                let mut operation = message.check(Source::Json, || app.make_id())?;
-                if let Operation::Schedule { schedule, .. } = &mut operation {
-                    schedule.trace_parent = trace_parent.map(str::to_owned);
-                }
-                operation
-            }
-            Self::Timers => {
-                let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
-                Operation::Import { timer }
-            }
-        };
+        if self == Self::Operations {
+            let message = json::parse(text)?;
+            return command(app, namespace, message, Source::Json, Answer::Brief, trace_parent);
+        }
+        let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
+        let operation = Operation::Import { timer };
         app.check_operation(&operation)?;
-        let sent = Sent { asked: Asked::by(&operation), when };
-        Ok((Command { namespace: namespace.clone(), operation, answer: Answer::Brief }, sent))
+        let namespace = namespace.clone();
+        Ok((Command { namespace, operation, answer: Answer::Brief }, Asked::Import.into()))
     }
 
     /// Returns the result of one item; `path` stands in front of a field at fault.
-    pub(super) fn result(self, sent: Sent, outcome: &Outcome, path: &str) -> ItemResult {
+    pub(super) fn result(self, sent: Sent, outcome: Option<&Outcome>, path: &str) -> ItemResult {
+        let Some(outcome) = outcome else {
+            return self.refusal(Problem::fault("an operation has no outcome"));
+        };
         match self {
             Self::Operations => ItemResult::Operation(messages::result(sent, outcome, path)),
             Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
@@ -89,6 +82,40 @@ impl Items {
             Self::Timers => ItemResult::Timer(messages::not_imported(problem)),
         }
     }
+}
+
+/// Returns the command of an operation, checked; a schedule carries the trace context of its call.
+pub(crate) fn command(
+    app: &App,
+    namespace: &NamespaceName,
+    message: Message,
+    source: Source,
+    answer: Answer,
+    trace_parent: Option<&str>,
+) -> Result<(Command, Sent), Invalid> {
+    let when = message.when_text().map(Box::from);
+    let mut operation = message.check(source, || app.make_id())?;
+    app.check_operation(&operation)?;
+    if let Operation::Schedule { schedule, .. } = &mut operation {
+        schedule.trace_parent = trace_parent.map(str::to_owned);
+    }
+    let sent = Sent { asked: Asked::by(&operation), when };
+    Ok((Command { namespace: namespace.clone(), operation, answer }, sent))
+}
+
+/// For each item what it asks for, or why it is refused; and the commands of those that are not.
+pub(crate) type Sorted = (Vec<Result<Sent, Problem>>, Vec<Command>);
+
+/// Sets the refused items apart.
+pub(crate) fn sort(read: impl Iterator<Item = Result<(Command, Sent), Problem>>) -> Sorted {
+    let mut commands = Vec::with_capacity(read.size_hint().0);
+    let places = read.map(|item| {
+        item.map(|(command, sent)| {
+            commands.push(command);
+            sent
+        })
+    });
+    (places.collect(), commands)
 }
 
 /// Result of one item.

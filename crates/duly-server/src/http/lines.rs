@@ -20,7 +20,7 @@ use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::Command;
-use futures::{FutureExt, future::Either, stream};
+use futures::{FutureExt, stream};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use serde::Serialize;
@@ -32,7 +32,7 @@ use super::{
     batch::BATCH_BYTES_MAX,
     body::{NDJSON, aside},
     budget::{self, Share},
-    items::Items,
+    items::{Items, sort},
     refused::Sent,
     trace,
 };
@@ -143,9 +143,10 @@ impl Lines {
                 let ended = matches!(self.progress, Progress::Ended);
                 let step = self.splitter.take(STEP_LINES_MAX, ended);
                 if !step.is_empty() {
-                    let text = self.carry_out(step).await;
-                    if !text.is_empty() {
-                        return Some(self.held(text));
+                    match self.carry_out(step).await {
+                        Ok(text) if text.is_empty() => {}
+                        Ok(text) => return Some(self.held(text)),
+                        Err(problem) => self.progress = Progress::Stopped(problem),
                     }
                     continue;
                 }
@@ -183,16 +184,12 @@ impl Lines {
             self.progress = Progress::Stopped(too_slow(patience));
             return;
         }
-        let arrived = {
-            let stopping = std::pin::pin!(self.app.stopping());
-            let frame = std::pin::pin!(timeout_at(until, self.body.frame()));
-            match futures::future::select(frame, stopping).await {
-                Either::Left((Ok(frame), _)) => Ok(frame),
-                Either::Left((Err(_), _)) => Err(too_slow(patience)),
-                Either::Right(_) => Err(stopping_now()),
-            }
+        let frame = tokio::select! {
+            biased;
+            frame = timeout_at(until, self.body.frame()) => frame.map_err(|_| too_slow(patience)),
+            () = self.app.stopping() => Err(stopping_now()),
         };
-        let mut arrived = match arrived {
+        let mut arrived = match frame {
             Ok(frame) => frame,
             Err(problem) => {
                 self.progress = Progress::Stopped(problem);
@@ -236,74 +233,40 @@ impl Lines {
     }
 
     /// Carries out a step; the lines of its answer.
-    async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Vec<u8> {
+    async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Result<Vec<u8>, Problem> {
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // What is made of the lines; they themselves are counted as they were read.
-        let made = match self.app.budget().take(2 * bytes) {
-            Ok(made) => made,
-            Err(problem) => {
-                self.progress = Progress::Stopped(problem);
-                return Vec::new();
-            }
-        };
+        let made = self.app.budget().take(2 * bytes)?;
         let items = self.items;
         let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
         let prepared = aside(bytes, move || {
             let (app, namespace, trace_parent) = &reader;
-            Ok(step
-                .into_iter()
-                .map(|(number, line)| {
-                    (number, read_line(app, namespace, items, &line, trace_parent.as_deref()))
-                })
-                .collect::<Vec<_>>())
+            let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
+            let read = lines
+                .iter()
+                .map(|line| read_line(app, namespace, items, line, trace_parent.as_deref()));
+            Ok((numbers, sort(read)))
         });
-        let prepared = match prepared.await {
-            Ok(prepared) => prepared,
-            Err(problem) => {
-                self.progress = Progress::Stopped(problem);
-                return Vec::new();
-            }
-        };
-        let mut places = Vec::with_capacity(prepared.len());
-        let mut commands = Vec::with_capacity(prepared.len());
-        for (number, read) in prepared {
-            places.push((
-                number,
-                read.map(|(command, sent): (Command, Sent)| {
-                    commands.push(command);
-                    sent
-                }),
-            ));
-        }
-        let mut refused_whole = None;
-        let outcomes = if commands.is_empty() {
-            Vec::new()
-        } else {
-            match self.app.apply_many(&self.namespace, commands).await {
-                Ok(outcomes) => outcomes,
-                Err(problem) => {
-                    refused_whole = Some(problem);
-                    Vec::new()
-                }
-            }
+        let (numbers, (places, commands)) = prepared.await?;
+        let (outcomes, refused_whole) = match self.app.apply_many(&self.namespace, commands).await {
+            Ok(outcomes) => (outcomes, None),
+            Err(problem) => (Vec::new(), Some(problem)),
         };
         drop(made);
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
-        for (line, place) in places {
+        for (line, place) in numbers.into_iter().zip(places) {
             let result = match (place, &refused_whole) {
                 (Err(problem), _) => self.items.refusal(problem),
                 (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
-                (Ok(sent), None) => match outcomes.next() {
-                    Some(outcome) => {
-                        let path = sent.asked.name();
-                        self.items.result(sent, outcome, path)
-                    }
-                    None => self.items.refusal(Problem::fault("an operation has no outcome")),
-                },
+                (Ok(sent), None) => {
+                    let path = sent.asked.name();
+                    self.items.result(sent, outcomes.next(), path)
+                }
             };
             let refused = result.is_refused();
-            self.counts.count(refused);
+            let Counts { accepted, refused: others } = &mut self.counts;
+            *(if refused { others } else { accepted }) += 1;
             if refused || self.results == Results::All {
                 write_line(&mut text, &LineResult { line, result });
             }
@@ -313,7 +276,7 @@ impl Lines {
             // The rest would meet the same store: the sender is slowed down instead.
             sleep(Duration::from_millis(wait_ms).min(OVERLOAD_WAIT_MAX)).await;
         }
-        text
+        Ok(text)
     }
 
     fn summary(&self) -> LastLine {
@@ -330,12 +293,6 @@ impl Lines {
     fn held(&self, text: Vec<u8>) -> Bytes {
         let share = self.app.budget().take_anyway(text.len());
         budget::held(text, share)
-    }
-}
-
-impl Counts {
-    fn count(&mut self, refused: bool) {
-        *(if refused { &mut self.refused } else { &mut self.accepted }) += 1;
     }
 }
 
@@ -375,10 +332,5 @@ fn stopping_now() -> Problem {
 }
 
 fn broken(error: &axum::Error) -> Problem {
-    Invalid {
-        field: "body".to_owned(),
-        seen: Some(duly_core::invalid::shorten(&error.to_string())),
-        allowed: "sent to its end".to_owned(),
-    }
-    .into()
+    Invalid::new("body", error, "sent to its end").into()
 }

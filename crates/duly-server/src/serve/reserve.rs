@@ -13,7 +13,6 @@ use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 use super::{
     HEAD_BYTES_MAX, Settings,
     patient::{Patience, Patient},
-    unparsed::Speaking,
 };
 use crate::http::{Door, Front, Taken};
 
@@ -59,7 +58,7 @@ impl Reserve {
         let front = front.clone().connected(Taken::new(patience.write), self.door);
         let serving = async move {
             stream.set_nodelay(true).ok();
-            let stream = Speaking::new(Patient::new(stream, patience));
+            let stream = Patient::new(stream, patience);
             let connection = builder.serve_connection(TokioIo::new(stream), front);
             // One that lasts longer is cut off; the next probe has a connection of its own.
             timeout(LASTS_MAX, connection).await.ok();

@@ -104,29 +104,26 @@ async fn speaks_http_2_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_head_that_cannot_be_read_is_a_problem_too() {
+async fn a_head_that_cannot_be_read_closes_the_connection() {
     let directory = tempfile::tempdir().unwrap();
     let running = start(config(directory.path(), "127.0.0.1:0")).await.unwrap();
     let many: String = (0..101).map(|i| format!("h{i}: x\r\n")).collect();
     let long = "x".repeat(66_000);
-    for (request, status, code) in [
-        ("HELO duly\r\n\r\n".to_owned(), 400, "invalid_argument"),
-        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "invalid_argument"),
-        ("GET / HTTP/7.0\r\n\r\n".to_owned(), 400, "invalid_argument"),
-        (format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n"), 413, "request_too_large"),
-        (format!("GET / HTTP/1.1\r\n{many}\r\n"), 413, "request_too_large"),
-        (format!("GET / HTTP/1.1\r\nx: {long}\r\n\r\n"), 413, "request_too_large"),
+    for (request, statuses) in [
+        ("HELO duly\r\n\r\n".to_owned(), &[400][..]),
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), &[400]),
+        ("GET / HTTP/7.0\r\n\r\n".to_owned(), &[400]),
+        // 414 if the whole head comes with one read.
+        (format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n"), &[414, 431]),
+        (format!("GET / HTTP/1.1\r\n{many}\r\n"), &[431]),
+        (format!("GET / HTTP/1.1\r\nx: {long}\r\n\r\n"), &[431]),
     ] {
         let mut stream = TcpStream::connect(running.addr()).await.unwrap();
+        // It reads to the end, so the connection was closed.
         let answer = exchange(&mut stream, &request).await;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let shown = &request[..request.len().min(40)];
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {head}");
-        assert!(head.contains("content-type: application/problem+json"), "{shown}: {head}");
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(problem["code"], code, "{shown}");
-        assert_eq!(problem["status"], status, "{shown}");
-        assert!(problem["detail"].as_str().unwrap().contains(": "), "says what to do: {problem}");
+        let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        assert!(status.is_some_and(|it: u16| statuses.contains(&it)), "{shown}: {answer}");
     }
     running.stop().await.unwrap();
 }

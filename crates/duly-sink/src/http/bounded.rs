@@ -6,7 +6,7 @@
 //! connection, whatever it would have meant. Over HTTP/2 exchanges share what they were granted.
 
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -18,16 +18,9 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a reader gets after the last granted byte.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is too long")]
 pub(super) struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the answer is too long")
-    }
-}
-
-impl std::error::Error for TooLong {}
 
 /// The bytes that may still be read.
 #[derive(Debug, Clone, Default)]

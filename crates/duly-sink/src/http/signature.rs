@@ -8,8 +8,6 @@
 //!
 //! The tests hold both to the `standardwebhooks` crate.
 
-use std::fmt;
-
 use ::http::HeaderMap;
 use data_encoding::BASE64;
 use duly_core::{Timestamp, namespace::SigningSecret};
@@ -80,7 +78,7 @@ pub enum Wrong {
     /// The signatures were made with other secrets, or of other bytes.
     #[error(
         "none of the {found} signature(s) was made with {}: the namespace has other signing_secrets, \
-         or the body or a webhook header was changed on the way", Known(*.secrets)
+         or the body or a webhook header was changed on the way", given(*.secrets)
     )]
     NotMade {
         /// Signatures of version 1 in the header.
@@ -90,15 +88,10 @@ pub enum Wrong {
     },
 }
 
-/// How many secrets a receiver knows, in words.
-struct Known(usize);
-
-impl fmt::Display for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("the secret given here"),
-            n => write!(f, "one of the {n} secrets given here"),
-        }
+fn given(secrets: usize) -> String {
+    match secrets {
+        1 => "the secret given here".to_owned(),
+        n => format!("one of the {n} secrets given here"),
     }
 }
 

@@ -43,13 +43,8 @@ impl Tls {
             tracing::warn!(%reason, "no trusted certificates: https receivers will fail");
         }
         if let Some(path) = &files.ca {
-            let wrong = |reason: String| Error::File {
-                what: "file of authorities",
-                key: "webhook.ca_file",
-                path: path.clone(),
-                reason,
-            };
-            for certificate in certificates(path).map_err(wrong)? {
+            let wrong = unusable("file of authorities", "webhook.ca_file", path);
+            for certificate in certificates(path).map_err(&wrong)? {
                 roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
             }
         }
@@ -61,18 +56,9 @@ impl Tls {
         let mut config = match &files.client {
             None => builder.with_no_client_auth(),
             Some(ClientFiles { certificate, key }) => {
-                let wrong_certificate = |reason: String| Error::File {
-                    what: "client certificate",
-                    key: "webhook.client_certificate_file",
-                    path: certificate.clone(),
-                    reason,
-                };
-                let wrong_key = |reason: String| Error::File {
-                    what: "client key",
-                    key: "webhook.client_key_file",
-                    path: key.clone(),
-                    reason,
-                };
+                let file_key = "webhook.client_certificate_file";
+                let wrong_certificate = unusable("client certificate", file_key, certificate);
+                let wrong_key = unusable("client key", "webhook.client_key_file", key);
                 let chain = certificates(certificate).map_err(wrong_certificate)?;
                 let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
                     wrong_key(format!("no private key can be read from it: {error}"))
@@ -134,6 +120,11 @@ fn explain(error: &io::Error) -> String {
         _ => "",
     };
     format!("TLS: {}{help}", failure::causes(error))
+}
+
+/// Returns what makes the error of a file that cannot be used, from the reason.
+fn unusable(what: &'static str, key: &'static str, path: &Path) -> impl Fn(String) -> Error {
+    move |reason| Error::File { what, key, path: path.to_owned(), reason }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

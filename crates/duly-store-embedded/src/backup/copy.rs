@@ -83,7 +83,7 @@ impl<'a> Copying<'a> {
     pub(super) fn expect<'n>(
         &mut self,
         names: impl Iterator<Item = &'n String>,
-    ) -> Result<(), disk::Error> {
+    ) -> disk::Result<()> {
         for name in names {
             self.so_far.bytes_total += self.source.open(name)?.len()?;
         }

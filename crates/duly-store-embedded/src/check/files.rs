@@ -13,7 +13,7 @@ use crate::{
         segment_name,
     },
     numbered::damaged,
-    open::OpenError,
+    open::Result,
     runs,
 };
 
@@ -30,7 +30,7 @@ const CHECKPOINT: &str = "while the other checkpoint is whole the store opens, a
 
 impl Check<'_> {
     /// Reads every checkpoint to its end.
-    pub(super) fn checkpoints(&mut self) -> Result<(), OpenError> {
+    pub(super) fn checkpoints(&mut self) -> Result<()> {
         let mut numbers = self.listed(checkpoint::FILES.list(self.disk.as_ref()))?;
         numbers.reverse();
         let names = numbers.iter().map(|number| checkpoint::FILES.name(*number));
@@ -50,14 +50,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn checkpoint(&self, number: u64) -> Result<u64, OpenError> {
+    fn checkpoint(&self, number: u64) -> Result<u64> {
         let mut reader = Reader::open(self.disk.as_ref(), number, &self.manifest)?;
         while reader.next_checked()?.is_some() {}
         Ok(reader.end().entries)
     }
 
     /// Reads every run and every segment to its end, and tells the state of each record.
-    pub(super) fn data_files(&mut self) -> Result<(), OpenError> {
+    pub(super) fn data_files(&mut self) -> Result<()> {
         let runs = self.listed(runs::FILES.list(self.disk.as_ref()))?;
         let segments = self.listed(recovery::all_sequences(self.disk.as_ref()))?;
         let ids = runs.iter().map(|id| FileId::Run(*id));
@@ -84,7 +84,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn run(&mut self, id: u64) -> Result<(), OpenError> {
+    fn run(&mut self, id: u64) -> Result<()> {
         let file = FileId::Run(id);
         let bytes = self.length(&file.name());
         let live = self.live(file);
@@ -118,7 +118,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn segment(&mut self, sequence: u64) -> Result<Option<Alone>, OpenError> {
+    fn segment(&mut self, sequence: u64) -> Result<Option<Alone>> {
         let file = FileId::Segment(sequence);
         let (bytes, live) = (self.length(&file.name()), self.live(file));
         let mut met = Met::new(file, self.state.as_mut());
@@ -152,11 +152,7 @@ impl Check<'_> {
     }
 
     /// Takes over what was met in a file.
-    fn took(
-        &mut self,
-        file: FileId,
-        (counts, wrong): (Counts, Vec<runs::Wrong>),
-    ) -> Result<(), OpenError> {
+    fn took(&mut self, file: FileId, (counts, wrong): (Counts, Vec<runs::Wrong>)) -> Result<()> {
         self.report.records.add(&counts);
         for (offset, what) in wrong {
             let means = "a timer may fire at the wrong time: restore a backup";
@@ -170,10 +166,7 @@ impl Check<'_> {
     }
 
     /// What a directory has; a name in it that Duly does not give is a finding.
-    pub(super) fn listed(
-        &mut self,
-        listed: Result<Vec<u64>, OpenError>,
-    ) -> Result<Vec<u64>, OpenError> {
+    pub(super) fn listed(&mut self, listed: Result<Vec<u64>>) -> Result<Vec<u64>> {
         match listed {
             Ok(numbers) => Ok(numbers),
             Err(error) => {

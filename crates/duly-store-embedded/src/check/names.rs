@@ -6,7 +6,7 @@ use crate::{
     files::FileId,
     journal::{self, recovery},
     manifest,
-    open::OpenError,
+    open::Result,
     runs,
 };
 
@@ -19,7 +19,7 @@ const UNNAMED: &str = "nothing needs it any more; the next start removes it";
 
 impl Check<'_> {
     /// Notes every name that is not needed.
-    pub(super) fn names(&mut self) -> Result<(), OpenError> {
+    pub(super) fn names(&mut self) -> Result<()> {
         for dir in ["", journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
             for name in self.disk.list(dir)? {
                 let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
@@ -32,7 +32,7 @@ impl Check<'_> {
     }
 
     /// Whole files that the state does not know.
-    fn unnamed(&mut self) -> Result<(), OpenError> {
+    fn unnamed(&mut self) -> Result<()> {
         let disk = self.disk.as_ref();
         let runs = runs::FILES.list(disk).unwrap_or_default();
         let segments = recovery::all_sequences(disk).unwrap_or_default();

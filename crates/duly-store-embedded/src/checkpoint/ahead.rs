@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     format::checkpoint::{Block, BlockHeader},
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 use super::Reader;
@@ -43,8 +43,8 @@ struct Whole {
 /// Hands over every block of a checkpoint before its end, in order.
 pub(crate) fn each_block(
     reader: Reader,
-    each: &mut dyn FnMut(Block<'_>, HowFar) -> Result<(), OpenError>,
-) -> Result<(), OpenError> {
+    each: &mut dyn FnMut(Block<'_>, HowFar) -> Result<()>,
+) -> Result<()> {
     let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
     thread::scope(|scope| {
         let reader = thread::Builder::new()
@@ -61,7 +61,7 @@ pub(crate) fn each_block(
     })
 }
 
-fn read(mut reader: Reader, sender: SyncSender<Whole>) -> Result<(), OpenError> {
+fn read(mut reader: Reader, sender: SyncSender<Whole>) -> Result<()> {
     while let Some((header, payload)) = reader.next_checked()? {
         let payload = payload.to_vec();
         let how_far = reader.how_far();

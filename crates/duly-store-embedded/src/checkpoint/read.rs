@@ -20,7 +20,7 @@ use crate::{
     journal::recovery::ReplayPoint,
     manifest::Manifest,
     numbered::{check_origin, damaged},
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 /// Bytes read at once, unless a block is longer. Tests cross the boundaries with small files.
@@ -48,11 +48,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Opens the checkpoint with this number and checks that it has its header and its end.
-    pub(crate) fn open(
-        disk: &dyn Disk,
-        number: u64,
-        manifest: &Manifest,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn open(disk: &dyn Disk, number: u64, manifest: &Manifest) -> Result<Self> {
         let name = FILES.name(number);
         let file = disk.open(&name)?;
         let seed = manifest.frame_seed();
@@ -93,7 +89,7 @@ impl Reader {
     }
 
     /// Where replay of the journal begins.
-    pub(crate) fn replay_point(&self) -> Result<ReplayPoint, OpenError> {
+    pub(crate) fn replay_point(&self) -> Result<ReplayPoint> {
         let epoch = u32::try_from(self.header.epoch)
             .map_err(|_| damaged(&self.name, 64, "the epoch is past its range"))?;
         let layout::ReplayPoint { sequence, offset, lsn } = self.header.replay;
@@ -112,7 +108,7 @@ impl Reader {
     /// The next block before the end; `None` when all were there. After an error there is nothing
     /// more to be had.
     #[cfg(test)]
-    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>, OpenError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
         let checked = self.next_checked()?;
         let decoded = checked.map(|(header, payload)| Block::decode(&header, payload));
         Ok(decoded.map(|block| block.expect("it was decoded before")))
@@ -120,7 +116,7 @@ impl Reader {
 
     /// As its header and its payload the next block before the end, looked at as a whole and counted;
     /// `None` when all were there and add up. After an error there is nothing more to be had.
-    pub(crate) fn next_checked(&mut self) -> Result<Option<(BlockHeader, &[u8])>, OpenError> {
+    pub(crate) fn next_checked(&mut self) -> Result<Option<(BlockHeader, &[u8])>> {
         if self.at == self.end_at {
             self.check_seen()?;
             return Ok(None);
@@ -147,7 +143,7 @@ impl Reader {
         Ok(Some((header, payload)))
     }
 
-    fn check_seen(&self) -> Result<(), OpenError> {
+    fn check_seen(&self) -> Result<()> {
         let End { blocks, namespaces, entries, highest_namespace } = self.seen;
         let counted = (blocks, namespaces, entries);
         if counted != (self.end.blocks, self.end.namespaces, self.end.entries)
@@ -167,7 +163,7 @@ impl Reader {
 
     /// Makes the window hold so many bytes from the next block on; they must end where
     /// the end block begins, or before.
-    fn fill(&mut self, bytes: u64) -> Result<(), OpenError> {
+    fn fill(&mut self, bytes: u64) -> Result<()> {
         let there = self.rest().len();
         if there as u64 >= bytes {
             return Ok(());

@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::*;
+use crate::open::OpenError;
 use crate::{
     disk::{self, Fault, SimDisk},
     format::{
@@ -38,7 +39,7 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Writer, disk::Error> {
+fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Writer> {
     Writer::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
 }
 
@@ -76,7 +77,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
     ]
 }
 
-fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Finished, disk::Error> {
+fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Finished> {
     let mut writer = writer(disk, header, seed)?;
     for block in blocks(&entries(150)) {
         writer.block(&block)?;
@@ -84,12 +85,12 @@ fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Finished, d
     writer.finish(9)
 }
 
-fn write(disk: &SimDisk) -> Result<Finished, disk::Error> {
+fn write(disk: &SimDisk) -> disk::Result<Finished> {
     write_with(disk, &header(), manifest().frame_seed())
 }
 
 /// Reads it all; answers its end.
-fn read(disk: &SimDisk) -> Result<End, OpenError> {
+fn read(disk: &SimDisk) -> Result<End> {
     let mut reader = Reader::open(disk, NUMBER, &manifest())?;
     let mut at = 0;
     let gathered = entries(150);
@@ -104,7 +105,7 @@ fn read(disk: &SimDisk) -> Result<End, OpenError> {
 }
 
 /// Reads it all, whatever it holds.
-fn read_through(disk: &SimDisk) -> Result<(), OpenError> {
+fn read_through(disk: &SimDisk) -> Result<()> {
     let mut reader = Reader::open(disk, NUMBER, &manifest())?;
     while reader.next()?.is_some() {}
     Ok(())

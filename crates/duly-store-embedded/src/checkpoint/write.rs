@@ -40,7 +40,7 @@ impl Writer {
         header: &Header,
         seed: Seed,
         throttle: Throttle,
-    ) -> Result<Self, disk::Error> {
+    ) -> disk::Result<Self> {
         let name = FILES.temporary_name(header.number);
         let mut file = FreshFile::create(Arc::clone(&disk), name, throttle, Caching::Passed)?;
         file.append(&header.encode(seed))?;
@@ -52,7 +52,7 @@ impl Writer {
     ///
     /// # Panics
     /// When it is an end, which is [`Writer::finish`]'s, or longer than a block may be.
-    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), disk::Error> {
+    pub(crate) fn block(&mut self, block: &Block<'_>) -> disk::Result<()> {
         match block {
             Block::Namespace(namespace) => {
                 self.end.namespaces += 1;
@@ -66,7 +66,7 @@ impl Writer {
         self.append(block)
     }
 
-    fn append(&mut self, block: &Block<'_>) -> Result<(), disk::Error> {
+    fn append(&mut self, block: &Block<'_>) -> disk::Result<()> {
         self.block.clear();
         block.encode(&mut self.block, self.seed);
         self.file.append(&self.block)
@@ -76,7 +76,7 @@ impl Writer {
     /// must be durable before. After an error of the directory's sync it may have its name.
     ///
     /// `highest_namespace` is the highest number that a namespace ever had.
-    pub(crate) fn finish(mut self, highest_namespace: u32) -> Result<Finished, disk::Error> {
+    pub(crate) fn finish(mut self, highest_namespace: u32) -> disk::Result<Finished> {
         self.end.highest_namespace = self.end.highest_namespace.max(highest_namespace);
         let end = self.end;
         self.append(&Block::End(end))?;

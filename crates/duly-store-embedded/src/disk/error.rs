@@ -68,6 +68,9 @@ impl fmt::Display for Operation {
     }
 }
 
+/// The result of an operation of a disk.
+pub type Result<T> = std::result::Result<T, Error>;
+
 /// Why a disk refused or failed. `name` is the file or directory as a message should show it: with
 /// the data directory in front where the disk knows one.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::{self, FILES, Finished, Writer},
     disk::{self, Disk, room},
     format::{self, checkpoint as layout},
-    open::OpenError,
+    open::Result,
 };
 
 use super::{Engine, backoff::Backoff};
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// The writer comes back from the background.
-    fn writer_back(&mut self, number: u64, writer: Result<Box<Writer>, disk::Error>) {
+    fn writer_back(&mut self, number: u64, writer: disk::Result<Box<Writer>>) {
         let taking = self.checkpoints.taking.as_mut().filter(|taking| taking.number == number);
         match (taking, writer) {
             (Some(taking), Ok(writer)) => taking.writer = Some(writer),
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    fn checkpoint_taken(&mut self, kept: Kept, finished: Result<Finished, disk::Error>) {
+    fn checkpoint_taken(&mut self, kept: Kept, finished: disk::Result<Finished>) {
         match finished {
             Ok(Finished { bytes, end }) => {
                 tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
@@ -315,7 +315,7 @@ impl Engine {
 
 /// Removes the checkpoints that are not kept: the oldest, and what could not be removed before or
 /// got its name although it was given up.
-fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<(), OpenError> {
+fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let newest = kept.iter().max().copied().unwrap_or(0);
     let others = checkpoint::list(disk)?;
     let mut nameless = Vec::new();

@@ -18,10 +18,10 @@
 
 use std::collections::VecDeque;
 
-use duly_core::{Incarnation, Invalid, State, TimerId, Timestamp};
+use duly_core::{Incarnation, State, TimerId, Timestamp};
 use duly_store::{
     Error, ListRequest, Page, Result, TimerView,
-    query::{ListState, PAGE_MAX, Position},
+    query::{ListState, Position},
 };
 
 use crate::{
@@ -151,10 +151,7 @@ impl Source {
 impl Listing {
     /// Begins a list.
     pub(crate) fn new(engine: &Engine, request: ListRequest) -> Result<Self> {
-        if !(1..=PAGE_MAX).contains(&request.limit) {
-            let allowed = format!("an integer from 1 to {PAGE_MAX}");
-            return Err(Invalid::new("limit", request.limit, allowed).into());
-        }
+        request.check()?;
         let name = request.namespace.as_str();
         let number = engine
             .namespaces
@@ -387,18 +384,10 @@ impl Listing {
     }
 
     fn admits(&self, view: &TimerView) -> bool {
-        let request = &self.request;
         let position = Position::of(view);
-        let tagged =
-            |tag: &String| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
-        request.state.admits(view.state)
+        self.request.admits(view)
             && self.may_fit(view.due_at().unix_ms())
-            && request.after.as_ref().is_none_or(|after| position > *after)
-            && request
-                .id_prefix
-                .as_ref()
-                .is_none_or(|prefix| view.id().as_str().starts_with(prefix.as_str()))
-            && request.tag.as_ref().is_none_or(tagged)
+            && self.request.after.as_ref().is_none_or(|after| position > *after)
     }
 
     fn begin_page(&mut self) -> Stage {

@@ -55,7 +55,7 @@ impl Engine {
         );
     }
 
-    fn reclaimed(&mut self, gone: &[(u16, FileId)], removed: Result<Vec<u16>, disk::Error>) {
+    fn reclaimed(&mut self, gone: &[(u16, FileId)], removed: disk::Result<Vec<u16>>) {
         self.checkpoints.is_reclaiming = false;
         let nameless = match removed {
             Ok(nameless) => nameless,
@@ -82,7 +82,7 @@ fn remove(
     naming: &Naming,
     gone: &[(u16, FileId)],
     segment_bytes: u64,
-) -> Result<Vec<u16>, disk::Error> {
+) -> disk::Result<Vec<u16>> {
     let mut nameless = Vec::new();
     for (slot, id) in gone {
         let name = id.name();

@@ -321,7 +321,7 @@ impl Engine {
                 job.buffers.part = source.part(from, std::mem::take(&mut job.buffers.part))?;
                 Ok(job)
             },
-            move |engine, read: Result<Job, disk::Error>| match read {
+            move |engine, read: disk::Result<Job>| match read {
                 Ok(job) => {
                     engine.rewriter.state = State::Judging { job, slot, next: 0 };
                     engine.busy = true;

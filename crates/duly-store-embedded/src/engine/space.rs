@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// The spare was made, or could not be.
-    pub(crate) fn spare_made(&mut self, made: Result<(), disk::Error>) {
+    pub(crate) fn spare_made(&mut self, made: disk::Result<()>) {
         self.space.spare_failed = match made {
             Ok(()) => false,
             Err(error) => {

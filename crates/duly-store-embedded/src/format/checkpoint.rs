@@ -103,22 +103,14 @@ impl Header {
         }
         writer.u64(self.retry_due_max_ms);
         writer.u64(self.steady_ms);
-        let crc = seed.crc_around(&bytes, HEADER_CRC_AT);
-        bytes[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        seed.seal(&mut bytes, HEADER_CRC_AT);
         bytes
     }
 
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
-        let bytes =
-            bytes.get(..HEADER_BYTES as usize).ok_or(DecodeError::Truncated(bytes.len()))?;
-        let mut reader = Reader::new(bytes);
-        if &reader.array()? != MAGIC {
-            return Err(DecodeError::Impossible("another magic".into()));
-        }
-        let (version, crc, store) = (reader.u32()?, reader.u32()?, reader.u128()?);
-        if seed.crc_around(bytes, HEADER_CRC_AT) != crc {
-            return Err(DecodeError::Checksum);
-        }
+        let bytes = seed.checked(bytes, HEADER_BYTES, MAGIC, HEADER_CRC_AT)?;
+        let mut reader = Reader::new(&bytes[MAGIC.len()..]);
+        let (version, _crc, store) = (reader.u32()?, reader.u32()?, reader.u128()?);
         Ok(Self {
             version,
             store,

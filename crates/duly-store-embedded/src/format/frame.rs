@@ -31,7 +31,10 @@
 //! without it a payload could hold whole frames, which would be believed where a torn frame, or a
 //! frame that was cut off earlier, leaves that payload behind the end of the journal.
 
-use super::fields::{Reader, Writer};
+use super::{
+    DecodeError,
+    fields::{Reader, Writer},
+};
 
 /// "DLYf".
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"DLYf");
@@ -57,6 +60,31 @@ impl Seed {
     /// Over a header without the checksum in it, which is the `u32` at `crc_at`.
     pub(super) fn crc_around(self, header: &[u8], crc_at: usize) -> u32 {
         crc32c::crc32c_append(self.crc(&header[..crc_at]), &header[crc_at + 4..])
+    }
+
+    /// Writes the checksum of a header into it.
+    pub(super) fn seal(self, header: &mut [u8], crc_at: usize) {
+        let crc = self.crc_around(header, crc_at);
+        header[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Returns a header or trailer of so many bytes, if it begins with this magic and is intact.
+    pub(super) fn checked<'a>(
+        self,
+        bytes: &'a [u8],
+        count: u64,
+        magic: &[u8; 8],
+        crc_at: usize,
+    ) -> Result<&'a [u8], DecodeError> {
+        let count = usize::try_from(count).expect("headers and trailers have less than 100 bytes");
+        let bytes = bytes.get(..count).ok_or(DecodeError::Truncated(bytes.len()))?;
+        if !bytes.starts_with(magic) {
+            return Err(DecodeError::Impossible("another magic".into()));
+        }
+        if bytes[crc_at..crc_at + 4] != self.crc_around(bytes, crc_at).to_le_bytes() {
+            return Err(DecodeError::Checksum);
+        }
+        Ok(bytes)
     }
 }
 
@@ -160,8 +188,7 @@ pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
 
 /// Puts the checksum of a header right.
 pub(super) fn seal_header(header: &mut [u8], seed: Seed) {
-    let crc = seed.crc_around(&header[..HEADER_BYTES], HEADER_CRC_AT);
-    header[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+    seed.seal(&mut header[..HEADER_BYTES], HEADER_CRC_AT);
 }
 
 /// Whether bytes look like a damaged frame of this number. Only one of the two fields that are looked

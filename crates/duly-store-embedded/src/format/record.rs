@@ -45,8 +45,7 @@ fn code_of(cause: Cause) -> u8 {
 }
 
 pub(crate) fn cause_of(code: u8) -> Result<Cause, DecodeError> {
-    let cause = usize::from(code).checked_sub(1).and_then(|index| CAUSES.get(index));
-    cause.copied().ok_or(DecodeError::Unknown { what: "cause", value: u64::from(code) })
+    timer::from_code(&CAUSES, code, "cause")
 }
 
 /// One record. `namespace` numbers stand beside it, see [`Decoded`].

@@ -22,6 +22,7 @@ use super::{
     ALIGN, DecodeError,
     fields::{Reader, Writer},
     frame::Seed,
+    timer::from_code,
 };
 
 mod directory;
@@ -70,10 +71,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        [Self::Pending, Self::Tombstones, Self::DeadLetters]
-            .into_iter()
-            .find(|kind| *kind as u8 == value)
-            .ok_or(DecodeError::Unknown { what: "kind of run", value: u64::from(value) })
+        from_code(&[Self::Pending, Self::Tombstones, Self::DeadLetters], value, "kind of run")
     }
 }
 
@@ -98,12 +96,12 @@ impl Header {
         writer.u64(self.kind as u64);
         writer.u64(self.created_at_ms);
         writer.u64(0);
-        seal(&mut bytes, seed, HEADER_CRC_AT);
+        seed.seal(&mut bytes, HEADER_CRC_AT);
         bytes
     }
 
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
-        let bytes = checked(bytes, HEADER_BYTES, MAGIC, seed, HEADER_CRC_AT)?;
+        let bytes = seed.checked(bytes, HEADER_BYTES, MAGIC, HEADER_CRC_AT)?;
         let mut reader = Reader::new(&bytes[MAGIC.len()..]);
         let (version, _crc, store, id) =
             (reader.u32()?, reader.u32()?, reader.u128()?, reader.u64()?);
@@ -152,13 +150,13 @@ impl Trailer {
         ] {
             writer.u64(number);
         }
-        seal(&mut bytes, seed, TRAILER_CRC_AT);
+        seed.seal(&mut bytes, TRAILER_CRC_AT);
         bytes
     }
 
     /// Reads the trailer of a file of `length` bytes and checks that it describes one.
     pub(crate) fn read(bytes: &[u8], seed: Seed, length: u64) -> Result<Self, DecodeError> {
-        let bytes = checked(bytes, TRAILER_BYTES, TRAILER_MAGIC, seed, TRAILER_CRC_AT)?;
+        let bytes = seed.checked(bytes, TRAILER_BYTES, TRAILER_MAGIC, TRAILER_CRC_AT)?;
         let mut reader = Reader::new(&bytes[TRAILER_MAGIC.len() + 4..]);
         let trailer = Self {
             directory_crc: reader.u32()?,
@@ -200,28 +198,4 @@ impl Trailer {
         }
         (self.time_min_ms > self.time_max_ms).then_some("the earliest time is behind the latest")
     }
-}
-
-/// The first `count` bytes, if magic and checksum are right.
-fn checked<'a>(
-    bytes: &'a [u8],
-    count: u64,
-    magic: &[u8; 8],
-    seed: Seed,
-    crc_at: usize,
-) -> Result<&'a [u8], DecodeError> {
-    let count = usize::try_from(count).expect("headers and trailers have 64 bytes");
-    let bytes = bytes.get(..count).ok_or(DecodeError::Truncated(bytes.len()))?;
-    if &bytes[..magic.len()] != magic {
-        return Err(DecodeError::Impossible("another magic".into()));
-    }
-    if bytes[crc_at..crc_at + 4] != seed.crc_around(bytes, crc_at).to_le_bytes() {
-        return Err(DecodeError::Checksum);
-    }
-    Ok(bytes)
-}
-
-fn seal(bytes: &mut [u8], seed: Seed, crc_at: usize) {
-    let crc = seed.crc_around(bytes, crc_at);
-    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
 }

@@ -53,7 +53,7 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
     w.text(timer.id.as_str());
     if let Some(payload) = &timer.payload {
         w.field(PAYLOAD, |w| {
-            w.u8(form_code(payload.form));
+            w.u8(code_in(&FORMS, &payload.form));
             w.0.extend_from_slice(&payload.bytes);
         });
     }
@@ -108,36 +108,19 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
     let (revision, occurrence) = (r.u32()?, r.u32()?);
     let (attempts, budget_from) = (r.u32()?, r.u32()?);
     let flags = r.u8()?;
+    let id = TimerId::new(r.text()?)?;
     let mut timer = Timer {
-        id: TimerId::new(r.text()?)?,
-        due_at,
-        created_at,
-        updated_at: created_at,
         revision,
-        incarnation,
         occurrence,
-        payload: None,
-        headers: Headers::default(),
-        tags: Tags::default(),
-        slot_key: None,
-        destination: None,
-        retry: None,
-        expire_after: None,
-        trace_parent: None,
-        request_hash,
         attempts,
         budget_from,
-        next_attempt_at: None,
-        fired_at: None,
         maybe_delivered: flags & MAYBE_DELIVERED != 0,
-        history: Vec::new(),
-        last_settled: None,
-        dead_letter: None,
+        ..Timer::bare(id, due_at, created_at, incarnation, request_hash)
     };
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             PAYLOAD => {
-                let form = form_from(field.u8()?)?;
+                let form = from_code(&FORMS, field.u8()?, "payload form")?;
                 let bytes = Bytes::copy_from_slice(field.rest());
                 timer.payload = Some(Payload { form, bytes });
             }
@@ -193,14 +176,6 @@ pub(crate) fn from_code<T: Copy>(
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 pub(crate) const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
-
-fn form_code(form: Form) -> u8 {
-    code_in(&FORMS, &form)
-}
-
-fn form_from(code: u8) -> Result<Form, DecodeError> {
-    from_code(&FORMS, code, "payload form")
-}
 
 pub(super) fn encode_headers(w: &mut Writer<'_>, headers: &Headers) {
     for (name, value) in headers.iter() {

@@ -18,7 +18,7 @@ use crate::{
     },
     index::Location,
     manifest::Manifest,
-    open::OpenError,
+    open::Result,
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn id_of(record: &Record) -> Option<&str> {
 }
 
 /// Reads a disk as opening and checking do: record by record and skimmed, with the same findings.
-pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread, OpenError> {
+pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
     let mut records = Vec::new();
     let mut each = |location, decoded| {
         records.push((location, decoded));
@@ -120,7 +120,7 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread, Open
         assert_eq!((replayed.location, replayed.namespace), (*location, *namespace));
         assert_eq!(replayed.effect, Effect::of(manifest.hash_key, *namespace, record));
     }
-    let answer = |read: &Result<_, OpenError>| match read {
+    let answer = |read: &Result<_>| match read {
         Ok(found) => text_of(found),
         Err(error) => error.to_string(),
     };

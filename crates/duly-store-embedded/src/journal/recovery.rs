@@ -67,7 +67,7 @@ impl FoundSegment {
     /// even stay there, shown to every reader and written by no later sync, so what may be
     /// concerned is written again first. What is cut off becomes zeros, or the rest of it would look
     /// like another cut behind the next frame.
-    pub(crate) fn make_durable(&self) -> Result<(), disk::Error> {
+    pub(crate) fn make_durable(&self) -> disk::Result<()> {
         let zeros = vec![0; CUT_BYTES];
         for from in (self.end..self.cut_until).step_by(CUT_BYTES) {
             let count = usize::try_from(self.cut_until - from).unwrap_or(CUT_BYTES).min(CUT_BYTES);

@@ -105,7 +105,7 @@ pub(crate) fn write_spare(
     naming: &Naming,
     segment_bytes: u64,
     pace: &mut SparePace,
-) -> Result<(), disk::Error> {
+) -> disk::Result<()> {
     if spare_bytes(disk)? == segment_bytes {
         return Ok(());
     }
@@ -128,7 +128,7 @@ pub(crate) fn write_spare(
 /// Prepares a segment with this header under [`NEXT_TEMPORARY`], durable: the spare, a recycled segment,
 /// or a new file where neither can be had. It gets its name last, so that a roll that fails before
 /// leaves no segment behind.
-pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> Result<(), disk::Error> {
+pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> disk::Result<()> {
     let taken = take_spare(disk, header.length)
         .and_then(|is_taken| Ok(is_taken || take_recycled(disk, header.length, NEXT_TEMPORARY)?));
     let is_taken = taken.unwrap_or_else(|error| {
@@ -150,7 +150,7 @@ pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> Result<(), d
 
 /// Takes the spare out of everybody's reach, since another thread puts it there; returns whether there
 /// is one of this length.
-fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<bool, disk::Error> {
+fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> disk::Result<bool> {
     let is_there = spare_bytes(disk)? == segment_bytes;
     if is_there {
         disk.rename(SPARE, NEXT_TEMPORARY)?;
@@ -166,7 +166,7 @@ pub(crate) fn recycle(
     naming: &Naming,
     name: &str,
     segment_bytes: u64,
-) -> Result<bool, disk::Error> {
+) -> disk::Result<bool> {
     let is_full = recycled(disk)?.len() >= RECYCLED_MAX;
     if is_full || length_of(disk, name)? != segment_bytes || disk.is_shared(name)? {
         return Ok(false);
@@ -181,14 +181,14 @@ pub(crate) fn recycle(
 }
 
 /// Names of segments that wait to be a spare.
-fn recycled(disk: &dyn Disk) -> Result<Vec<String>, disk::Error> {
+fn recycled(disk: &dyn Disk) -> disk::Result<Vec<String>> {
     let names = disk.list(DIR)?.into_iter().filter(|name| name.ends_with(RECYCLED_SUFFIX));
     Ok(names.map(|name| format!("{DIR}/{name}")).collect())
 }
 
 /// Gives a recycled segment of this length another name, if one waits. Two threads may want the
 /// same: who comes second takes the next.
-fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> Result<bool, disk::Error> {
+fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> disk::Result<bool> {
     for name in recycled(disk)? {
         let taken = if length_of(disk, &name)? == segment_bytes {
             disk.rename(&name, to).map(|()| true)
@@ -206,12 +206,12 @@ fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> Result<bool, 
 }
 
 /// Length of the spare; 0 when there is none.
-fn spare_bytes(disk: &dyn Disk) -> Result<u64, disk::Error> {
+fn spare_bytes(disk: &dyn Disk) -> disk::Result<u64> {
     length_of(disk, SPARE)
 }
 
 /// Length of a file; 0 when there is none.
-fn length_of(disk: &dyn Disk, name: &str) -> Result<u64, disk::Error> {
+fn length_of(disk: &dyn Disk, name: &str) -> disk::Result<u64> {
     match disk.open(name) {
         Ok(file) => file.len(),
         Err(error) if error.is_not_found() => Ok(0),
@@ -220,7 +220,7 @@ fn length_of(disk: &dyn Disk, name: &str) -> Result<u64, disk::Error> {
 }
 
 /// Makes a file whose room is reserved and syncs it.
-fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::Error> {
+fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> disk::Result<()> {
     let file = create(disk, name)?;
     file.reserve(segment_bytes).and_then(|()| file.sync_all()).inspect_err(|_| {
         // Half a segment is of no use; leaving it would keep the disk full.
@@ -228,7 +228,7 @@ fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::
     })
 }
 
-fn create(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>, disk::Error> {
+fn create(disk: &dyn Disk, name: &str) -> disk::Result<Arc<dyn File>> {
     match disk.remove(name) {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}
@@ -237,11 +237,7 @@ fn create(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>, disk::Error> {
 }
 
 /// Fills a file with zeros and syncs it, at the end and in between.
-fn write_zeros(
-    disk: &dyn Disk,
-    segment_bytes: u64,
-    pace: &mut SparePace,
-) -> Result<Go, disk::Error> {
+fn write_zeros(disk: &dyn Disk, segment_bytes: u64, pace: &mut SparePace) -> disk::Result<Go> {
     let file = disk.open(SPARE_TEMPORARY)?;
     let part = usize::try_from(segment_bytes.min(PART_BYTES)).expect("a part fits memory");
     let zeros = vec![0; part];

@@ -210,7 +210,7 @@ fn a_damaged_record_is_noticed_when_it_is_read() {
 
 /// Appends, commits, syncs, rolls: ids by the frame they were in, and how many frames a sync
 /// promised.
-fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> Result<(), disk::Error> {
+fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> disk::Result<()> {
     for (n, (what, payload_bytes)) in steps.iter().enumerate() {
         let record = pending(&n.to_string(), *payload_bytes);
         if matches!(fixture.journal.append(NAMESPACE, &record), Err(AppendError::Full)) {

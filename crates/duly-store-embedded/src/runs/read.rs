@@ -12,7 +12,7 @@ use crate::{
     },
     manifest::Manifest,
     numbered::{check_origin, damaged},
-    open::OpenError,
+    open::Result,
 };
 
 /// An open run.
@@ -38,7 +38,7 @@ pub(crate) struct Run {
 }
 
 /// Opens the run with this id.
-pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run, OpenError> {
+pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run> {
     let name = FILES.name(id);
     let file = disk.open(&name)?;
     let seed = manifest.frame_seed();
@@ -82,7 +82,7 @@ pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run,
     })
 }
 
-fn read(file: &dyn File, offset: u64, count: u64) -> Result<Vec<u8>, OpenError> {
+fn read(file: &dyn File, offset: u64, count: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(count).expect("a run has at most 256 MiB")];
     file.read_exact_at(offset, &mut bytes)?;
     Ok(bytes)

@@ -10,7 +10,7 @@ use crate::{
         run::{Group, HOUR_MS, Header, Kind},
     },
     journal::fixture::{id_of, manifest, pending},
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 const ID: u64 = 7;
@@ -28,7 +28,7 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Writer, disk::Error> {
+fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Writer> {
     Writer::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
 }
 
@@ -47,7 +47,7 @@ fn records() -> Vec<(u32, u64, Vec<u8>)> {
     times.map(|(namespace, time, n)| (namespace, time, encoded(&format!("t{n}"), 150))).collect()
 }
 
-fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Finished, disk::Error> {
+fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Finished> {
     let mut writer = writer(disk, header, seed)?;
     for (namespace, time_ms, record) in records() {
         assert!(matches!(writer.push(namespace, time_ms, &record)?, Pushed::At(_)));
@@ -57,11 +57,11 @@ fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> Result<Finished, d
     Ok(finished)
 }
 
-fn write(disk: &SimDisk) -> Result<Finished, disk::Error> {
+fn write(disk: &SimDisk) -> disk::Result<Finished> {
     write_with(disk, &header(), manifest().frame_seed())
 }
 
-fn opened(disk: &SimDisk) -> Result<Run, OpenError> {
+fn opened(disk: &SimDisk) -> Result<Run> {
     open(disk, ID, &manifest())
 }
 

@@ -26,10 +26,7 @@ use super::Run;
 pub(crate) type Wrong = (u64, String);
 
 /// Hands over each record with the byte where it stands; answers what is wrong.
-pub(crate) fn walk(
-    run: &Run,
-    each: &mut dyn FnMut(u64, Decoded),
-) -> Result<Vec<Wrong>, disk::Error> {
+pub(crate) fn walk(run: &Run, each: &mut dyn FnMut(u64, Decoded)) -> disk::Result<Vec<Wrong>> {
     let length = usize::try_from(run.records_end).expect("a run has at most 256 MiB");
     let mut bytes = vec![0; length];
     run.file.read_exact_at(0, &mut bytes)?;

@@ -54,7 +54,7 @@ impl Writer {
         header: &Header,
         seed: Seed,
         throttle: Throttle,
-    ) -> Result<Self, disk::Error> {
+    ) -> disk::Result<Self> {
         let name = FILES.temporary_name(header.id);
         let mut file = FreshFile::create(disk, name, throttle, Caching::Kept)?;
         file.append(&header.encode(seed))?;
@@ -95,7 +95,7 @@ impl Writer {
         namespace: u32,
         time_ms: u64,
         record: &[u8],
-    ) -> Result<Pushed, disk::Error> {
+    ) -> disk::Result<Pushed> {
         assert!(
             !record.is_empty() && (record.len() as u64).is_multiple_of(ALIGN),
             "a record of {} bytes is not padded",
@@ -136,7 +136,7 @@ impl Writer {
 
     /// Appends directory and trailer and makes it all durable. The run still has its temporary
     /// name; [`super::publish`] gives it its own.
-    pub(crate) fn finish(mut self) -> Result<Finished, disk::Error> {
+    pub(crate) fn finish(mut self) -> disk::Result<Finished> {
         let (directory, directory_crc) = self.directory.encode(self.seed);
         let trailer = Trailer {
             directory_crc,

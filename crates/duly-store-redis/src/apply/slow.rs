@@ -142,15 +142,12 @@ impl Deployment {
 fn wanted(command: &Command) -> Wanted<'_> {
     let operation = &command.operation;
     let mut wanted = Wanted {
-        space: Space::Named(&command.namespace),
-        id: operation.id(),
-        letter: None,
-        firing: None,
         payload_bytes_max: match command.answer {
             Answer::Whole => u64::MAX,
             Answer::Within(bytes_max) => bytes_max,
             Answer::Brief => 0,
         },
+        ..Wanted::bare(Space::Named(&command.namespace), operation.id())
     };
     match operation {
         Operation::Import { timer } => {

@@ -68,11 +68,7 @@ impl Deployment {
         let arguments = vec![b"page".to_vec(), after, digits(PAGE)];
         let mut reply = self.ask(shard, Script::Idle, arguments).await?;
         let (_now, last) = (reply.time()?, reply.maybe_name()?);
-        let mut namespaces = Vec::new();
-        while !reply.is_done() {
-            namespaces.push((reply.name()?, reply.text()?));
-        }
-        Ok((last, namespaces))
+        Ok((last, reply.rest(|reply| Ok((reply.name()?, reply.text()?)))?))
     }
 
     /// Asks all shards what they hold under these numbers. Returns the uses of each that no shard holds anything

@@ -108,10 +108,6 @@ impl Deployment {
     ) -> Result<Vec<(NamespaceName, String)>> {
         let after = after.map_or_else(Vec::new, |after| after.as_str().into());
         let mut reply = self.ask(shard, Script::Numbers, vec![after, digits(PAGE)]).await?;
-        let mut numbers = Vec::new();
-        while !reply.is_done() {
-            numbers.push((reply.name()?, reply.text()?));
-        }
-        Ok(numbers)
+        reply.rest(|reply| Ok((reply.name()?, reply.text()?)))
     }
 }

@@ -5,7 +5,7 @@
 //! names it. The timers under the others are given up: their end is recorded first, like that of any
 //! namespace, and they are removed after that.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use duly_core::{Invalid, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result, namespaces::Repaired};
@@ -140,12 +140,7 @@ impl Deployment {
         let changed = || unavailable("the namespace changed while it was repaired; repeat it");
         let lost = self.control_of(kept.latest.1, name).await?.1;
         let lost = lost.filter(|lost| lost.num == kept.num).ok_or_else(changed)?;
-        let next = Next {
-            settings: Arc::clone(&lost.settings),
-            paused: lost.paused,
-            resumes_at: lost.resumes_at,
-            origin: Origin::Explicit,
-        };
+        let next = Next::of(&lost, Origin::Explicit);
         let home = self.home(name);
         let write = Write::Restored { lost: &lost, above };
         let restored = self.put_at_home(home, name, None, &next, write).await?;

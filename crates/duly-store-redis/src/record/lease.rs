@@ -31,6 +31,11 @@ pub(crate) enum Holder {
 }
 
 impl Lease {
+    /// Reads a field that may be absent, and then is empty.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>> {
+        (!bytes.is_empty()).then(|| Self::unpack(bytes)).transpose()
+    }
+
     pub(crate) fn unpack(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader(bytes);
         let nonce = r.u64()?;

@@ -3,7 +3,8 @@
 use duly_core::{
     Destination, Millis, RetryPolicy, Schedule, Timestamp,
     destination::HttpDestination,
-    schedule::{SlotKey, When},
+    headers::Headers,
+    schedule::{SlotKey, Tags, When},
     timer::Wait,
     tombstone::Ended,
 };

@@ -60,7 +60,10 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
         panic!("a quota is exceeded: {refusal:?}");
     };
     let reason = refusal.to_string();
-    assert!(reason.ends_with("or raise limits.namespace.max_pending"), "it names the limit: {reason}");
+    assert!(
+        reason.ends_with("or raise limits.namespace.max_pending"),
+        "it names the limit: {reason}"
+    );
     let outcomes = scene.apply_all(vec![make("a", 60), make("a", 70)]).await;
     assert!(matches!(outcomes[0], Outcome::Existing(_)), "{:?}", outcomes[0]);
     assert!(matches!(outcomes[1], Outcome::Replaced(_)), "{:?}", outcomes[1]);

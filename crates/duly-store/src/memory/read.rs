@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{Invalid, State as TimerState, Timer, destination::LaneKey};
+use duly_core::{State as TimerState, Timer, destination::LaneKey};
 
 use super::{clock::Now, space::Space, state::State};
 use crate::{
-    Error, Forecast, ForecastRequest, Health, ListRequest, Page, Result, Stats, TimerView,
-    query::{LaneStats, ListState, PAGE_MAX, Position},
+    Forecast, ForecastRequest, Health, ListRequest, Page, Result, Stats, TimerView,
+    query::{LaneStats, ListState, Position},
 };
 
 /// Bytes that a pending timer takes besides its id, payload and headers: an estimate.
@@ -15,10 +15,7 @@ const RECORD_BYTES: u64 = 128;
 
 impl Space {
     pub(super) fn list(&self, request: &ListRequest, now: Now) -> Result<Page> {
-        if !(1..=PAGE_MAX).contains(&request.limit) {
-            let allowed = format!("an integer from 1 to {PAGE_MAX}");
-            return Err(Error::Invalid(Invalid::new("limit", request.limit, allowed)));
-        }
+        request.check()?;
         let mut found: Vec<(Position, TimerView)> = self
             .candidates(request.state, now)
             .into_iter()
@@ -145,18 +142,16 @@ impl State {
     }
 }
 
-/// Whether a view passes the filters of a list. Tombstones have no tags.
+/// Returns `true` for a view that passes the filters of a list. Not [`ListRequest::admits`]: this store
+/// is what the others are compared with.
 fn matches(view: &TimerView, request: &ListRequest) -> bool {
     let due_at = view.due_at();
     let prefix = request.id_prefix.as_deref().unwrap_or("");
-    let tagged = request
-        .tag
-        .as_ref()
-        .is_none_or(|tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag)));
+    let has = |tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
     request.due_from.is_none_or(|from| due_at >= from)
         && request.due_to.is_none_or(|to| due_at < to)
         && view.id().as_str().starts_with(prefix)
-        && tagged
+        && request.tag.as_ref().is_none_or(has)
 }
 
 fn record_bytes(timer: &Timer) -> u64 {

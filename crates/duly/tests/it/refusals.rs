@@ -143,7 +143,8 @@ fn set_up(url: &str, namespace: &str, limits: &Value, state: &str) {
 fn over_http(url: &str, namespace: &str, call: Call) -> Value {
     let base = format!("/v1/namespaces/{namespace}");
     let timer = format!("{base}/timers/t");
-    let delay = |delay: Duration| format!("{}s", delay.as_secs());
+    // As Duly writes it: a refusal repeats what a caller of HTTP wrote, and protobuf has no spelling.
+    let delay = |delay: Duration| json!(Schedule::after(delay).delay);
     match call {
         Call::Schedule(after, bytes) => {
             let body = json!({"id": "t", "delay": delay(after), "payload_text": "x".repeat(bytes)});

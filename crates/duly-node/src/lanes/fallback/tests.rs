@@ -1,6 +1,6 @@
 use super::*;
 use crate::lanes::{
-    Kind,
+    Reception,
     breaker::{FAILURES, PROBES},
     tests::options,
 };
@@ -14,8 +14,7 @@ fn name(name: &str) -> NamespaceName {
 }
 
 fn report(lanes: &mut Lanes, namespace: &NamespaceName, pass: Pass, reception: Reception) {
-    let permit = Permit { kind: Kind::First, pass, to: Receiver::Fallback, bytes: 0 };
-    lanes.report_of_fallback(namespace, permit, reception, at(0));
+    lanes.fallbacks.change(namespace, |breaker| breaker.report(pass, reception, at(0)));
 }
 
 /// Opens the fallback's breaker and closes it again; answers how an attempt passed that began

@@ -260,8 +260,11 @@ fn complaints(page: &str) -> Vec<String> {
         let words: Vec<&str> = past.split([' ', ',', ';', '(', ')']).collect();
         for (status, code) in words.iter().zip(words.iter().skip(1)) {
             let Ok(status) = status.parse::<u16>() else { continue };
-            let code = Code::ALL.into_iter().find(|known| *code == format!("`{}`", known.as_str()));
-            let fits = code.is_some_and(|code| code.http_status() == status);
+            let known =
+                Code::ALL.into_iter().find(|known| *code == format!("`{}`", known.as_str()));
+            let fits = known.is_some_and(|known| known.http_status() == status);
+            // The HTTP library refuses a head that is too long, without a body that could have a code.
+            let fits = fits || (status == 431 && *code == "without");
             expect(&name, fits, format!("{status} is not followed by its code"));
         }
     }

@@ -64,7 +64,7 @@ impl Piece {
         Some(bytes)
     }
 
-    pub(super) fn write(&self, writer: &mut Writer) -> Result<(), disk::Error> {
+    pub(super) fn write(&self, writer: &mut Writer) -> disk::Result<()> {
         match self {
             Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
             Self::Entries { namespace, which, bytes } => {

@@ -80,11 +80,7 @@ pub(super) struct Source {
 impl Source {
     /// Reads a part, into the memory of one that is done with. Records that cannot be read are left
     /// out: they stay where they are.
-    pub(super) fn part(
-        &self,
-        from: Option<Mark>,
-        spent: Gathered,
-    ) -> Result<Gathered, disk::Error> {
+    pub(super) fn part(&self, from: Option<Mark>, spent: Gathered) -> disk::Result<Gathered> {
         let mut into = spent;
         into.clear();
         let begin = match from {
@@ -102,7 +98,7 @@ impl Source {
     }
 
     /// Where the first part begins; `None` if the file is not what it should be.
-    fn begin(&self) -> Result<Option<Mark>, disk::Error> {
+    fn begin(&self) -> disk::Result<Option<Mark>> {
         Ok(match self.id {
             FileId::Segment(_) => {
                 let header = segment::Header::read(&self.read(0, segment::HEADER_BYTES)?);
@@ -114,7 +110,7 @@ impl Source {
     }
 
     /// Where the stretches of a run begin, and where the last one ends.
-    fn bounds(&self) -> Result<Option<VecDeque<u64>>, disk::Error> {
+    fn bounds(&self) -> disk::Result<Option<VecDeque<u64>>> {
         let at = self.length.saturating_sub(run::TRAILER_BYTES);
         let trailer = self.read(at, run::TRAILER_BYTES)?;
         let Ok(trailer) = run::Trailer::read(&trailer, self.seed, self.length) else {
@@ -128,20 +124,20 @@ impl Source {
         }))
     }
 
-    fn read(&self, at: u64, count: u64) -> Result<Vec<u8>, disk::Error> {
+    fn read(&self, at: u64, count: u64) -> disk::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_into(&mut bytes, at, count)?;
         Ok(bytes)
     }
 
-    fn read_into(&self, bytes: &mut Vec<u8>, at: u64, count: u64) -> Result<(), disk::Error> {
+    fn read_into(&self, bytes: &mut Vec<u8>, at: u64, count: u64) -> disk::Result<()> {
         bytes.resize(memory(count.min(self.length.saturating_sub(at))), 0);
         self.file.read_exact_at(at, bytes)
     }
 
     /// The frames of a segment, up to the first that is not the next one: behind it may be what an
     /// earlier life of the file left.
-    fn frames(&self, from: Frames, into: &mut Gathered) -> Result<(), disk::Error> {
+    fn frames(&self, from: Frames, into: &mut Gathered) -> disk::Result<()> {
         let Gathered { bytes, candidates, next, .. } = into;
         self.read_into(bytes, from.at, PART_BYTES)?;
         let mut mark = from;
@@ -185,7 +181,7 @@ impl Source {
     }
 
     /// The next stretches of a run, at least one.
-    fn records(&self, mut bounds: VecDeque<u64>, into: &mut Gathered) -> Result<(), disk::Error> {
+    fn records(&self, mut bounds: VecDeque<u64>, into: &mut Gathered) -> disk::Result<()> {
         let Some(begin) = bounds.pop_front() else {
             return Ok(());
         };

@@ -9,7 +9,7 @@ use crate::{
     disk::{self, Disk},
     format::{self, run},
     manifest::Manifest,
-    open::OpenError,
+    open::Result,
     runs::{self, Pushed, Run},
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Written {
 }
 
 /// Writes the survivors of a job into runs; all of them, or none is left.
-pub(super) fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written, OpenError> {
+pub(super) fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written> {
     let mut written = Written { ids: Vec::new(), runs: Vec::new(), buffers: job.buffers };
     match write_all(disk, make, &mut written) {
         Ok(()) => Ok(written),
@@ -46,7 +46,7 @@ pub(super) fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Writt
     }
 }
 
-fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result<(), OpenError> {
+fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result<()> {
     let Make { first_run, manifest, pace, now_ms, chunk_bytes } = make;
     let Buffers { survivors, bytes, moves, .. } = &mut written.buffers;
     survivors.sort_unstable_by_key(|survivor| {
@@ -95,7 +95,7 @@ fn finish(
     disk: &Arc<dyn Disk>,
     writer: Option<(run::Kind, runs::Writer)>,
     ids: &[u64],
-) -> Result<(), disk::Error> {
+) -> disk::Result<()> {
     if let (Some((_, writer)), Some(id)) = (writer, ids.last()) {
         writer.finish()?;
         runs::publish(disk.as_ref(), *id)?;

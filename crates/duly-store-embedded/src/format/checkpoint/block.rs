@@ -78,8 +78,7 @@ impl<'a> Block<'a> {
         block[..4].copy_from_slice(&kind.to_le_bytes());
         block[4..8].copy_from_slice(&length.to_le_bytes());
         block[8..12].copy_from_slice(&count.to_le_bytes());
-        let crc = seed.crc_around(block, BLOCK_CRC_AT);
-        block[BLOCK_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        seed.seal(block, BLOCK_CRC_AT);
         let padded_bytes = align_up(block.len() as u64);
         out.resize(start + usize::try_from(padded_bytes).expect("little more than 4 MiB"), 0);
     }

@@ -13,6 +13,7 @@ use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
     DecodeError,
     fields::{Reader, Writer},
+    timer::from_code,
 };
 
 /// Bytes of an entry.
@@ -31,10 +32,8 @@ pub(crate) enum Which {
 
 impl Which {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer]
-            .into_iter()
-            .find(|which| *which as u8 == value)
-            .ok_or(DecodeError::Unknown { what: "index", value: u64::from(value) })
+        let all = [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer];
+        from_code(&all, value, "index")
     }
 }
 

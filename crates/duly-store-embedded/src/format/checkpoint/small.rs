@@ -17,6 +17,7 @@ use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
     DecodeError,
     fields::{Reader, Writer},
+    timer::from_code,
 };
 
 const LEASE_BYTES: usize = 57;
@@ -154,13 +155,7 @@ pub(super) fn decode_files(
     each(reader, count, FILE_BYTES, |reader| {
         let slot = reader.u16()?;
         let [kind, _reserved @ ..] = reader.array::<6>()?;
-        let kind = match kind {
-            1 => FileKind::Segment,
-            2 => FileKind::Run,
-            other => {
-                return Err(DecodeError::Unknown { what: "kind of file", value: other.into() });
-            }
-        };
+        let kind = from_code(&[FileKind::Segment, FileKind::Run], kind, "kind of file")?;
         Ok(FileSlot { slot, kind, number: reader.u64()? })
     })
 }

@@ -110,7 +110,7 @@ fn an_unknown_kind_is_refused() {
     let mut bytes = HEADER.encode(seed());
     for kind in [0, 4, 255] {
         bytes[40] = kind;
-        seal(&mut bytes, seed(), HEADER_CRC_AT);
+        seed().seal(&mut bytes, HEADER_CRC_AT);
         let expected = DecodeError::Unknown { what: "kind of run", value: u64::from(kind) };
         assert_eq!(Header::read(&bytes, seed()), Err(expected));
     }

@@ -22,8 +22,8 @@ fn the_codes_of_enumerations_are_frozen() {
         assert_eq!(reason.as_str(), *name, "death reason {code}");
     }
     let check = |codes: [u8; 2], expected: [u8; 2]| assert_eq!(codes, expected);
-    check([form_code(Form::Json), form_code(Form::Text)], [1, 2]);
-    check([form_code(Form::Binary), code_in(&METHODS, &Method::Post)], [3, 1]);
+    check([code_in(&FORMS, &Form::Json), code_in(&FORMS, &Form::Text)], [1, 2]);
+    check([code_in(&FORMS, &Form::Binary), code_in(&METHODS, &Method::Post)], [3, 1]);
     check([code_in(&METHODS, &Method::Put), code_in(&METHODS, &Method::Patch)], [2, 3]);
     check([code_in(&VERDICTS, &Verdict::Ack), code_in(&VERDICTS, &Verdict::Retry)], [1, 2]);
     check([code_in(&VERDICTS, &Verdict::Dead), code_in(&VERDICTS, &Verdict::Release)], [3, 4]);

@@ -9,7 +9,7 @@ use crate::{
     format::record::{self, Decoded},
     journal::segment_name,
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 use super::{
@@ -39,7 +39,7 @@ pub(crate) fn read_alone(
     manifest: &Manifest,
     sequence: u64,
     each: &mut dyn FnMut(u64, Decoded),
-) -> Result<Option<Alone>, OpenError> {
+) -> Result<Option<Alone>> {
     let name = segment_name(sequence);
     let file = disk.open(&name)?;
     let length = file.len()?;
@@ -83,7 +83,7 @@ impl Alone {
         scan: &mut Scan<'_>,
         frame: Frame,
         each: &mut dyn FnMut(u64, Decoded),
-    ) -> Result<(), OpenError> {
+    ) -> Result<()> {
         let Frame { start, header } = frame;
         let bytes = scan.bytes_of(frame)?;
         let damage = &mut self.damage;

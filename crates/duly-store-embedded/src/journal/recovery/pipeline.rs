@@ -24,7 +24,7 @@ use crate::{
     effect::{Effect, Skimmed},
     index::Location,
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 use super::{
@@ -62,9 +62,9 @@ pub(crate) fn recover(
     disk: &dyn Disk,
     manifest: &Manifest,
     from: Option<ReplayPoint>,
-    each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<(), OpenError>,
+    each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Found, OpenError> {
+) -> Result<Found> {
     let (sender, receiver) = sync_channel(BATCHES_AHEAD);
     thread::scope(|scope| {
         let reader = thread::Builder::new()
@@ -82,9 +82,9 @@ pub(crate) fn recover(
 /// that is what stops the reader.
 fn consume(
     receiver: Receiver<HeartbeatReply>,
-    each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<(), OpenError>,
+    each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(), OpenError> {
+) -> Result<()> {
     for heard in receiver {
         match heard {
             HeartbeatReply::Batch(batch) => each_batch(batch)?,

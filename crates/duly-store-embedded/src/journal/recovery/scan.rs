@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::{
     disk::File,
     format::{ALIGN, frame, segment},
-    open::OpenError,
+    open::Result,
 };
 
 /// Bytes that are read at once, unless a frame is longer.
@@ -23,7 +23,7 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// The bytes from `from` on, cut at the end of the file.
-    fn slice(&mut self, from: u64, bytes: u64) -> Result<&[u8], OpenError> {
+    fn slice(&mut self, from: u64, bytes: u64) -> Result<&[u8]> {
         let until = from.saturating_add(bytes).min(self.length);
         let from = from.min(until);
         if from < self.start || until > self.start + self.bytes.len() as u64 {
@@ -84,12 +84,12 @@ impl<'a> Scan<'a> {
     }
 
     /// The segment's header, if it is valid.
-    pub(super) fn segment_header(&mut self) -> Result<Option<segment::Header>, OpenError> {
+    pub(super) fn segment_header(&mut self) -> Result<Option<segment::Header>> {
         Ok(segment::Header::read(self.window.slice(0, segment::HEADER_BYTES)?))
     }
 
     /// The next frame in order, or `None` where there is none.
-    pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, OpenError> {
+    pub(super) fn next_frame(&mut self) -> Result<Option<Frame>> {
         let (lsn, epoch) = (self.lsn, self.epoch);
         let follows = |header: &frame::Header| header.lsn == lsn && header.epoch >= epoch;
         let Some(frame) = self.frame_at(self.at, follows)? else {
@@ -113,7 +113,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The bytes of a frame, header included.
-    pub(super) fn bytes_of(&mut self, frame: Frame) -> Result<&[u8], OpenError> {
+    pub(super) fn bytes_of(&mut self, frame: Frame) -> Result<&[u8]> {
         self.window.slice(frame.start, frame.header.frame_bytes())
     }
 
@@ -127,16 +127,13 @@ impl<'a> Scan<'a> {
     pub(super) fn later_frame(
         &mut self,
         wanted: impl Fn(&frame::Header) -> bool,
-    ) -> Result<Option<Frame>, OpenError> {
+    ) -> Result<Option<Frame>> {
         let (lsn, epoch) = (self.lsn, self.epoch);
         self.frame_behind(|header| header.lsn >= lsn && header.epoch >= epoch && wanted(header))
     }
 
     /// The first valid frame behind the last one, of whichever life, that `wanted` asks for.
-    fn frame_behind(
-        &mut self,
-        wanted: impl Fn(&frame::Header) -> bool,
-    ) -> Result<Option<Frame>, OpenError> {
+    fn frame_behind(&mut self, wanted: impl Fn(&frame::Header) -> bool) -> Result<Option<Frame>> {
         let magic = frame::MAGIC.to_le_bytes();
         let mut from = self.at;
         while from < self.window.length {
@@ -158,7 +155,7 @@ impl<'a> Scan<'a> {
     /// Returns the end of the bytes that stand where the next frame would and are no whole frame:
     /// neither zeros nor what the file held before it became this segment. Where it was another one
     /// before, nobody can tell where they end: then it is where they begin.
-    pub(super) fn leftovers_until(&mut self) -> Result<Option<u64>, OpenError> {
+    pub(super) fn leftovers_until(&mut self) -> Result<Option<u64>> {
         let (at, lsn) = (self.at, self.lsn);
         let next = self.window.slice(at, frame::HEADER_BYTES as u64)?;
         if next.iter().all(|byte| *byte == 0) {
@@ -183,7 +180,7 @@ impl<'a> Scan<'a> {
         &mut self,
         start: u64,
         wanted: impl Fn(&frame::Header) -> bool,
-    ) -> Result<Option<Frame>, OpenError> {
+    ) -> Result<Option<Frame>> {
         let seed = self.seed;
         let header = self.window.slice(start, frame::HEADER_BYTES as u64)?;
         let Some(header) = frame::Header::read(header, seed).filter(wanted) else {

@@ -12,7 +12,7 @@ use crate::{
     index::Location,
     journal::{DIR, segment_name},
     manifest::{self, Manifest},
-    open::OpenError,
+    open::{OpenError, Result},
 };
 
 use super::{
@@ -264,7 +264,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    fn check_epoch(&self, name: &str) -> Result<(), OpenError> {
+    fn check_epoch(&self, name: &str) -> Result<()> {
         let (epoch, known) = (self.epoch, self.manifest.epoch);
         if u64::from(epoch) <= known {
             return Ok(());

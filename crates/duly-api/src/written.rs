@@ -1,0 +1,106 @@
+//! Values that their sender writes as text or as a number, and protobuf as a message of its own.
+
+/// Gives a type its two forms: text or a number in JSON, the bytes of `$message` in protobuf.
+///
+/// `$inner` returns the message; `$allowed` says what JSON takes.
+macro_rules! written {
+    ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path) => {
+        impl $name {
+            /// Returns the value as it is in a query: a number, or text.
+            pub fn of_query(text: &str) -> Self {
+                text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$variant(<$message>::default())
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::Text(text) => f.write_str(text),
+                    Self::Bare(number) => number.fmt(f),
+                    Self::$variant(message) => match self.check("") {
+                        Ok(value) => value.fmt(f),
+                        Err(_) => message.fmt(f),
+                    },
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    Self::Bare(number) => serializer.serialize_i128(*number),
+                    other => serializer.collect_str(other),
+                }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Visitor;
+
+                impl serde::de::Visitor<'_> for Visitor {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($allowed)
+                    }
+
+                    fn visit_str<E>(self, text: &str) -> Result<$name, E> {
+                        Ok($name::Text(text.to_owned()))
+                    }
+
+                    fn visit_u64<E>(self, number: u64) -> Result<$name, E> {
+                        Ok($name::Bare(i128::from(number)))
+                    }
+
+                    fn visit_i64<E>(self, number: i64) -> Result<$name, E> {
+                        Ok($name::Bare(i128::from(number)))
+                    }
+                }
+
+                from.deserialize_any(Visitor)
+            }
+        }
+
+        impl prost::Message for $name {
+            fn encode_raw(&self, buffer: &mut impl bytes::BufMut) {
+                self.$inner().encode_raw(buffer);
+            }
+
+            fn merge_field(
+                &mut self,
+                tag: u32,
+                wire_type: prost::encoding::WireType,
+                buffer: &mut impl bytes::Buf,
+                context: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                let mut message = self.$inner();
+                message.merge_field(tag, wire_type, buffer, context)?;
+                *self = Self::$variant(message);
+                Ok(())
+            }
+
+            fn encoded_len(&self) -> usize {
+                self.$inner().encoded_len()
+            }
+
+            fn clear(&mut self) {
+                *self = Self::default();
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                $schema()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {}
+    };
+}
