@@ -36,7 +36,7 @@ impl Invalid {
         }
     }
 
-    /// A refusal that shows `seen` as it is, not in quotes: it is nobody's text.
+    /// Returns a refusal that shows `seen` without quotes, because no caller wrote it.
     pub fn plain(
         field: impl Into<String>,
         seen: impl Into<String>,
