@@ -241,7 +241,7 @@ impl MovedTimer {
         timer.updated_at = self.updated_at.check("updated_at")?;
         timer.revision = within("revision", self.revision, 1, u32::MAX)?;
         timer.occurrence = self.occurrence;
-        timer.trace_parent = self.trace_parent;
+        timer.spec.trace_parent = self.trace_parent;
         timer.attempts = within("attempts", self.attempts, 0, ATTEMPTS_MAX)?;
         timer.budget_from =
             within("budget_from", self.budget_from.unwrap_or(0), 0, timer.attempts)?;
@@ -258,12 +258,13 @@ impl MovedTimer {
 
 impl From<&StoredTimer> for MovedTimer {
     fn from(timer: &StoredTimer) -> Self {
-        let payload = timer.payload.as_ref();
+        let spec = &timer.spec;
+        let payload = spec.payload.as_ref();
         let in_lines = payload.filter(|payload| has_lines(payload));
         let forms = Forms::of(payload.filter(|_| in_lines.is_none()));
         let text = |payload: &Payload| String::from_utf8_lossy(&payload.bytes).into_owned();
-        let tags = timer.tags.as_slice();
-        let destination = timer.destination.as_ref();
+        let tags = spec.tags.as_slice();
+        let destination = spec.destination.as_ref();
         let history = timer.history.iter().map(Attempt::from);
         Self {
             id: timer.id.as_str().to_owned(),
@@ -278,13 +279,13 @@ impl From<&StoredTimer> for MovedTimer {
             payload_json: in_lines.map(text),
             payload_text: forms.text,
             payload_base64: forms.base64,
-            headers: headers::shown(&timer.headers),
+            headers: headers::shown(&spec.headers),
             tags: (!tags.is_empty()).then(|| tags.to_vec()),
-            slot_key: timer.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+            slot_key: spec.slot_key.as_ref().map(|key| key.as_str().to_owned()),
             destination: destination.map(|it| Destination::shown(it, Credentials::Whole)),
-            retry: timer.retry.as_ref().map(Retry::from),
-            expire_after: timer.expire_after.map(Duration::from),
-            trace_parent: timer.trace_parent.clone(),
+            retry: spec.retry.as_ref().map(Retry::from),
+            expire_after: spec.expire_after.map(Duration::from),
+            trace_parent: spec.trace_parent.clone(),
             attempts: timer.attempts,
             budget_from: (timer.budget_from > 0).then_some(timer.budget_from),
             next_attempt_at: timer.next_attempt_at.map(Time::from),
@@ -306,7 +307,7 @@ fn has_lines(payload: &Payload) -> bool {
 
 /// Refuses a timer whose parts contradict each other.
 fn is_whole(timer: &StoredTimer) -> Result<(), Invalid> {
-    if let Some(text) = timer.trace_parent.as_ref().filter(|text| !trace::is_proper(text)) {
+    if let Some(text) = timer.spec.trace_parent.as_ref().filter(|text| !trace::is_proper(text)) {
         return Err(Invalid::new("trace_parent", text, trace::ALLOWED));
     }
     match (timer.dead_letter, timer.next_attempt_at) {

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    Invalid, Schedule as Checked, TimerId,
+    Invalid, Schedule as Checked, TimerId, TimerSpec,
     schedule::{Change, IfExists as CheckedIfExists, Patch, SlotKey, Tags, When},
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -193,9 +193,7 @@ impl Schedule {
             Forms { json: self.payload, text: self.payload_text, base64: self.payload_base64 };
         let if_exists = IfExists::known("if_exists", self.if_exists)?;
         let slot_key = self.slot_key.map(SlotKey::new).transpose();
-        let schedule = Checked {
-            id,
-            when,
+        let spec = TimerSpec {
             payload: forms.check(source)?,
             headers: headers::check(self.headers)?,
             tags: check_tags(self.tags)?,
@@ -205,6 +203,7 @@ impl Schedule {
             expire_after: self.expire_after.map(|it| it.check("expire_after")).transpose()?,
             trace_parent: None,
         };
+        let schedule = Checked { id, when, spec };
         Ok((schedule, if_exists.and_then(IfExists::to_core).unwrap_or_default()))
     }
 }

@@ -8,7 +8,7 @@ use duly_core::{Invalid, Timestamp, time::ALLOWED};
 use crate::schema;
 
 /// Nanoseconds of a millisecond.
-pub(crate) const NS_PER_MS: i128 = 1_000_000;
+const NS_PER_MS: i32 = 1_000_000;
 
 /// A time as its sender wrote it; [`Time::check`] knows its field and returns the value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,8 +58,8 @@ impl Time {
 
 /// Returns whole milliseconds, rounded up.
 pub(crate) fn ms(seconds: i64, nanos: i32) -> i128 {
-    let whole = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    whole.div_euclid(NS_PER_MS) + i128::from(whole.rem_euclid(NS_PER_MS) != 0)
+    let part = nanos.div_euclid(NS_PER_MS) + i32::from(nanos.rem_euclid(NS_PER_MS) != 0);
+    i128::from(seconds) * 1_000 + i128::from(part)
 }
 
 /// Returns seconds and nanoseconds. A number of milliseconds has few enough seconds for both.

@@ -262,19 +262,20 @@ impl Timer {
     }
 
     fn describe(&mut self, namespace: &NamespaceName, timer: &StoredTimer) {
-        let forms = Forms::of(timer.payload.as_ref());
+        let spec = &timer.spec;
+        let forms = Forms::of(spec.payload.as_ref());
         self.payload = forms.json;
         self.payload_text = forms.text;
         self.payload_base64 = forms.base64;
         self.occurrence = Some(timer.occurrence);
         self.delivery_id = Some(timer.delivery_id(namespace.as_str()).to_string());
-        self.headers = headers::shown(&timer.headers);
-        self.tags = timer.tags.as_slice().to_vec();
-        self.slot_key = timer.slot_key.as_ref().map(|key| key.as_str().to_owned());
-        let destination = timer.destination.as_ref();
+        self.headers = headers::shown(&spec.headers);
+        self.tags = spec.tags.as_slice().to_vec();
+        self.slot_key = spec.slot_key.as_ref().map(|key| key.as_str().to_owned());
+        let destination = spec.destination.as_ref();
         self.destination = destination.map(|it| Destination::shown(it, Credentials::Redacted));
-        self.retry = timer.retry.as_ref().map(Retry::from);
-        self.expire_after = timer.expire_after.map(Duration::from);
+        self.retry = spec.retry.as_ref().map(Retry::from);
+        self.expire_after = spec.expire_after.map(Duration::from);
         self.created_at = Some(timer.created_at.into());
         self.updated_at = Some(timer.updated_at.into());
         self.next_attempt_at = timer.next_attempt_at.map(Time::from);

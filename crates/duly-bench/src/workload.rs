@@ -69,7 +69,7 @@ impl Workload {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let start = mix(u64::from(n)) as usize % POOL_BYTES;
         let bytes = self.pool.slice(start..start + self.payload_bytes);
-        schedule.payload = Some(Payload { form: Form::Binary, bytes });
+        schedule.spec.payload = Some(Payload { form: Form::Binary, bytes });
         let schedule = Box::new(schedule);
         self.command(n, Operation::Schedule { schedule, if_exists: IfExists::Fail })
     }

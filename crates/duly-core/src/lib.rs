@@ -58,7 +58,7 @@ pub use namespace::Settings;
 pub use payload::Payload;
 pub use refusal::Refusal;
 pub use retry::RetryPolicy;
-pub use schedule::Schedule;
+pub use schedule::{Schedule, TimerSpec};
 pub use time::Timestamp;
 pub use timer::Timer;
 pub use tombstone::Tombstone;

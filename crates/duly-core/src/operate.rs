@@ -132,7 +132,7 @@ impl Context<'_> {
 
     /// Checks the values of a timer that comes from another store.
     fn check_brought(&self, timer: &Timer) -> Result<(), Refusal> {
-        self.check_values(timer.payload_bytes(), Some(When::At(timer.due_at)))
+        self.check_values(timer.spec.payload_bytes(), Some(When::At(timer.due_at)))
     }
 
     /// The decision to write, if the quotas allow it.

@@ -6,7 +6,12 @@
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::{Destination, RetryPolicy, Schedule, headers::Headers, payload::Form, schedule::When};
+use crate::{
+    Destination, RetryPolicy, Schedule,
+    headers::Headers,
+    payload::Form,
+    schedule::{TimerSpec, When},
+};
 
 /// Hash of a request as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,7 +25,18 @@ impl RequestHash {
             When::At(due_at) => feed.number(b'a', due_at.unix_ms()),
             When::After(delay) => feed.number(b'd', delay.ms()),
         }
-        if let Some(payload) = &schedule.payload {
+        // Each field is named here, so that a new one is not forgotten.
+        let TimerSpec {
+            payload,
+            headers,
+            tags,
+            slot_key,
+            destination,
+            retry,
+            expire_after,
+            trace_parent: _,
+        } = &schedule.spec;
+        if let Some(payload) = payload {
             let tag = match payload.form {
                 Form::Json => b'j',
                 Form::Text => b't',
@@ -28,20 +44,20 @@ impl RequestHash {
             };
             feed.bytes(tag, &payload.bytes);
         }
-        feed.headers(&schedule.headers);
-        for tag in schedule.tags.as_slice() {
+        feed.headers(headers);
+        for tag in tags.as_slice() {
             feed.bytes(b'g', tag.as_bytes());
         }
-        if let Some(key) = &schedule.slot_key {
+        if let Some(key) = slot_key {
             feed.bytes(b's', key.as_str().as_bytes());
         }
-        if let Some(destination) = &schedule.destination {
+        if let Some(destination) = destination {
             feed.destination(destination);
         }
-        if let Some(retry) = &schedule.retry {
+        if let Some(retry) = retry {
             feed.retry(retry);
         }
-        if let Some(expire_after) = schedule.expire_after {
+        if let Some(expire_after) = expire_after {
             feed.number(b'x', expire_after.ms());
         }
         Self(feed.0.digest128())
@@ -117,14 +133,14 @@ mod tests {
         };
         differs(|s| s.when = When::After(Millis::from_secs(2)));
         differs(|s| s.when = When::At(Timestamp::from_unix_ms(1_000).unwrap()));
-        differs(|s| s.payload = Some(Payload { form: Form::Text, bytes: "x".into() }));
-        differs(|s| s.headers = Headers::new([("a".into(), "b".into())]).unwrap());
-        differs(|s| s.tags = Tags::new(vec!["t".into()]).unwrap());
-        differs(|s| s.destination = Some(Destination::Pull));
-        differs(|s| s.retry = Some(RetryPolicy::default()));
-        differs(|s| s.expire_after = Some(Millis::ZERO));
+        differs(|s| s.spec.payload = Some(Payload { form: Form::Text, bytes: "x".into() }));
+        differs(|s| s.spec.headers = Headers::new([("a".into(), "b".into())]).unwrap());
+        differs(|s| s.spec.tags = Tags::new(vec!["t".into()]).unwrap());
+        differs(|s| s.spec.destination = Some(Destination::Pull));
+        differs(|s| s.spec.retry = Some(RetryPolicy::default()));
+        differs(|s| s.spec.expire_after = Some(Millis::ZERO));
         let mut traced = base();
-        traced.trace_parent = Some("00-1-2-00".into());
+        traced.spec.trace_parent = Some("00-1-2-00".into());
         assert_eq!(RequestHash::of(&traced), hash);
     }
 

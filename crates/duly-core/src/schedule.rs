@@ -60,7 +60,15 @@ pub struct Schedule {
     pub id: TimerId,
     /// When it is due.
     pub when: When,
-    /// What is delivered.
+    /// All that the timer takes over as it is.
+    pub spec: TimerSpec,
+}
+
+/// The fields of a timer that its caller chooses and that say nothing of its id and due time: a schedule
+/// gives them, the timer keeps them, and a change replaces them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TimerSpec {
+    /// The payload that is delivered.
     pub payload: Option<Payload>,
     /// Headers that travel with it.
     pub headers: Headers,
@@ -68,9 +76,9 @@ pub struct Schedule {
     pub tags: Tags,
     /// Key by which a broker partitions; never places the timer.
     pub slot_key: Option<SlotKey>,
-    /// Where it goes; the namespace's destination when absent.
+    /// Its own destination; the namespace's when absent.
     pub destination: Option<Destination>,
-    /// Its retry policy; the namespace's when absent.
+    /// Its own retry policy; the namespace's when absent.
     pub retry: Option<RetryPolicy>,
     /// Later than this after due it becomes a dead letter.
     pub expire_after: Option<Millis>,
@@ -79,25 +87,22 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns a schedule with an id and a time and nothing else.
+    pub fn new(id: TimerId, when: When) -> Self {
+        Self { id, when, spec: TimerSpec::default() }
+    }
+}
+
+impl TimerSpec {
     /// Returns the bytes of its payload.
     pub fn payload_bytes(&self) -> u64 {
         self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
     }
 
-    /// A schedule with an id and a time and nothing else.
-    pub fn new(id: TimerId, when: When) -> Self {
-        Self {
-            id,
-            when,
-            payload: None,
-            headers: Headers::default(),
-            tags: Tags::default(),
-            slot_key: None,
-            destination: None,
-            retry: None,
-            expire_after: None,
-            trace_parent: None,
-        }
+    /// Returns the bytes of its payload and headers.
+    pub fn content_bytes(&self) -> u64 {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.payload_bytes() + headers.sum::<usize>() as u64
     }
 }
 

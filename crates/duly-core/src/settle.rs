@@ -240,7 +240,7 @@ fn fail(
     context: &Context<'_>,
 ) -> (Next, Effect) {
     let wall = context.now.wall;
-    let policy = timer.retry.clone();
+    let policy = timer.spec.retry.clone();
     let policy = policy.as_ref().unwrap_or(&context.settings.retry);
     let seed = timer.delivery_id(context.namespace.as_str()).seed();
     let next = timer.attempt_failed(ended, wait, policy, seed, since);

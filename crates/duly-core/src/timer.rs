@@ -5,12 +5,8 @@
 //! occurrence, attempts and history mean the same everywhere.
 
 use crate::{
-    DeliveryId, Destination, Incarnation, Millis, Payload, RetryPolicy, Schedule, State, TimerId,
-    Timestamp,
-    headers::Headers,
-    invalid::Invalid,
-    request_hash::RequestHash,
-    schedule::{Patch, SlotKey, Tags},
+    DeliveryId, Incarnation, Schedule, State, TimerId, TimerSpec, Timestamp, invalid::Invalid,
+    request_hash::RequestHash, schedule::Patch,
 };
 
 mod attempt;
@@ -40,22 +36,8 @@ pub struct Timer {
     pub incarnation: Incarnation,
     /// Which firing this is.
     pub occurrence: u32,
-    /// What is delivered.
-    pub payload: Option<Payload>,
-    /// Headers that travel with it.
-    pub headers: Headers,
-    /// Tags to find it by.
-    pub tags: Tags,
-    /// Key by which a broker partitions.
-    pub slot_key: Option<SlotKey>,
-    /// Its own destination.
-    pub destination: Option<Destination>,
-    /// Its own retry policy.
-    pub retry: Option<RetryPolicy>,
-    /// Later than this after due it becomes a dead letter.
-    pub expire_after: Option<Millis>,
-    /// W3C trace context of the call that scheduled it.
-    pub trace_parent: Option<String>,
+    /// What its caller asked for, besides id and due time.
+    pub spec: TimerSpec,
     /// Hash of the request that made it.
     pub request_hash: RequestHash,
     /// Attempts of this occurrence that have ended.
@@ -77,11 +59,6 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Returns the bytes of its payload.
-    pub fn payload_bytes(&self) -> u64 {
-        self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
-    }
-
     /// A new timer, made at `now`.
     ///
     /// # Errors
@@ -94,14 +71,7 @@ impl Timer {
         let request_hash = RequestHash::of(&schedule);
         let due_at = schedule.when.due_at(now)?;
         Ok(Self {
-            payload: schedule.payload,
-            headers: schedule.headers,
-            tags: schedule.tags,
-            slot_key: schedule.slot_key,
-            destination: schedule.destination,
-            retry: schedule.retry,
-            expire_after: schedule.expire_after,
-            trace_parent: schedule.trace_parent,
+            spec: schedule.spec,
             ..Self::bare(schedule.id, due_at, now, incarnation, request_hash)
         })
     }
@@ -122,14 +92,7 @@ impl Timer {
             revision: 1,
             incarnation,
             occurrence: 0,
-            payload: None,
-            headers: Headers::default(),
-            tags: Tags::default(),
-            slot_key: None,
-            destination: None,
-            retry: None,
-            expire_after: None,
-            trace_parent: None,
+            spec: TimerSpec::default(),
             request_hash,
             attempts: 0,
             budget_from: 0,
@@ -171,11 +134,11 @@ impl Timer {
         if let Some(due_at) = due_at {
             self.due_at = due_at;
         }
-        patch.payload.write_to_option(&mut self.payload);
-        patch.headers.write_to(&mut self.headers);
-        patch.tags.write_to(&mut self.tags);
-        patch.destination.write_to_option(&mut self.destination);
-        patch.retry.write_to_option(&mut self.retry);
+        patch.payload.write_to_option(&mut self.spec.payload);
+        patch.headers.write_to(&mut self.spec.headers);
+        patch.tags.write_to(&mut self.spec.tags);
+        patch.destination.write_to_option(&mut self.spec.destination);
+        patch.retry.write_to_option(&mut self.spec.retry);
         if other_firing && self.next_attempt_at.is_some() {
             self.begin_occurrence();
         }
@@ -199,7 +162,7 @@ impl Timer {
         self.dead_letter = None;
         self.budget_from = self.attempts;
         self.next_attempt_at = Some(at);
-        self.expire_after = None;
+        self.spec.expire_after = None;
     }
 
     /// When it may be claimed: the due time, or the time of the next attempt.
@@ -224,12 +187,6 @@ impl Timer {
         }
     }
 
-    /// Returns the bytes of its payload and headers.
-    pub fn content_bytes(&self) -> u64 {
-        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
-        self.payload_bytes() + headers.sum::<usize>() as u64
-    }
-
     /// Returns `true` if `expire_after` has passed: strictly later than that after due.
     pub fn is_expired(&self, wall: Timestamp) -> bool {
         self.expires_at().is_some_and(|expires_at| wall > expires_at)
@@ -237,7 +194,7 @@ impl Timer {
 
     /// When it expires, if it does.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.expire_after.map(|after| self.due_at.saturating_add(after))
+        self.spec.expire_after.map(|after| self.due_at.saturating_add(after))
     }
 
     /// The delivery id of its present occurrence.

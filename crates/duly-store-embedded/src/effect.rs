@@ -193,7 +193,7 @@ impl Pending {
             cause,
             claimable: claimable(due_ms, timer.next_attempt_at),
             due_ms,
-            lane: LaneOf::of(timer.destination.as_ref()),
+            lane: LaneOf::of(timer.spec.destination.as_ref()),
             expires_ms: timer.expires_at().map(expired_from),
         }
     }

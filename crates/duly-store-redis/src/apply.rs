@@ -88,9 +88,9 @@ impl Schedules {
         self.each.push(packed.record[..record::TIMES.start].to_vec());
         self.each.push(packed.record[record::TIMES.end..].to_vec());
         let origin = origin_of(record);
-        if origin.is_some() || packed.payload.is_some() || schedule.expire_after.is_some() {
-            let bytes = schedule.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-            let expires = schedule.expire_after.map(|after| digits(after.ms()));
+        if origin.is_some() || packed.payload.is_some() || schedule.spec.expire_after.is_some() {
+            let bytes = schedule.spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+            let expires = schedule.spec.expire_after.map(|after| digits(after.ms()));
             self.more.push(digits(self.count));
             self.more.push(origin.unwrap_or_default().into_bytes());
             self.more.push(packed.payload.unwrap_or_default());

@@ -231,7 +231,7 @@ impl Deployment {
         for ((i, _, mut record), payload) in larger.into_iter().zip(payloads) {
             let own = payload.map(|payload| record.attach(&payload.into())).transpose()?;
             if own == Some(true) {
-                claiming.claimed.firings[i].payload = record.timer.payload;
+                claiming.claimed.firings[i].payload = record.timer.spec.payload;
             } else {
                 lost.push(i);
             }
@@ -286,7 +286,7 @@ impl Claiming<'_> {
             id: id.clone(),
         };
         let missing = record.apart.as_ref().filter(|_| record.lacks_payload());
-        let bytes = timer.content_bytes() + missing.map_or(0, |apart| apart.bytes);
+        let bytes = timer.spec.content_bytes() + missing.map_or(0, |apart| apart.bytes);
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let leased_until = match self.request.owner {
             Owner::Node(_) => None,

@@ -94,7 +94,7 @@ impl Deployment {
                         let Some(now) = now.filter(|now| request.admits(now)) else { continue };
                         view = now;
                     } else if let Body::Whole(timer) = &mut view.body {
-                        timer.payload = record.timer.payload;
+                        timer.spec.payload = record.timer.spec.payload;
                     }
                 }
                 left = left.saturating_sub(view.memory_bytes());

@@ -105,7 +105,7 @@ impl Record {
     /// Packs it. A large payload that lies nowhere yet gets `version`.
     pub(crate) fn pack(&self, version: [u8; 8]) -> Packed {
         let timer = &self.timer;
-        let large = timer.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
+        let large = timer.spec.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
         let fresh = large.filter(|_| self.apart.is_none()).map(|payload| {
             let (form, bytes) = (payload.form, payload.bytes.len() as u64);
             let block = lz4::compressed(&payload.bytes);
@@ -114,12 +114,12 @@ impl Record {
         });
         let (fresh, payload) = fresh.unzip();
         let apart = self.apart.as_ref().or(fresh.as_ref());
-        let payload_bytes = match (apart, &timer.payload) {
+        let payload_bytes = match (apart, &timer.spec.payload) {
             (Some(apart), _) => apart.bytes,
             (None, Some(payload)) => payload.bytes.len() as u64,
             (None, None) => 0,
         };
-        let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
+        let headers = timer.spec.headers.iter().map(|(name, value)| name.len() + value.len());
         let size = payload_bytes + headers.sum::<usize>() as u64;
 
         let mut w = Writer::default();
@@ -127,7 +127,7 @@ impl Record {
         w.u8(FORMAT);
         w.u8(flag(timer.next_attempt_at.is_some(), RETRY)
             | flag(apart.is_some(), APART)
-            | flag(timer.expire_after.is_some(), MAY_EXPIRE));
+            | flag(timer.spec.expire_after.is_some(), MAY_EXPIRE));
         w.u8(self.lane);
         w.raw(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
         w.raw(&[0; 2]);
@@ -136,7 +136,7 @@ impl Record {
         encode_core(&mut w, timer);
         let core = u16::try_from(w.0.len()).expect("16 attempts with 1 KiB each are the most");
         w.0[7..9].copy_from_slice(&core.to_be_bytes());
-        content::encode(&mut w, timer, apart);
+        content::encode(&mut w, &timer.spec, apart);
         Packed { record: w.0, payload }
     }
 
@@ -145,7 +145,7 @@ impl Record {
         let mut r = Reader(bytes);
         let (mut timer, lane, core) = decode_head(&mut r, id)?;
         let mut content = Reader(bytes.get(core..).ok_or(Unreadable::Short)?);
-        let apart = content::decode(&mut content, &mut timer)?;
+        let apart = content::decode(&mut content, &mut timer.spec)?;
         Ok(Self { timer, apart, lane })
     }
 
@@ -158,14 +158,14 @@ impl Record {
                 true => lz4::decompressed(&stored[8..], apart.bytes)?,
                 false => stored.slice(8..),
             };
-            self.timer.payload = Some(Payload { form: apart.form, bytes });
+            self.timer.spec.payload = Some(Payload { form: apart.form, bytes });
         }
         Ok(own)
     }
 
     /// Whether the payload lies apart and is not at hand.
     pub(crate) const fn lacks_payload(&self) -> bool {
-        self.apart.is_some() && self.timer.payload.is_none()
+        self.apart.is_some() && self.timer.spec.payload.is_none()
     }
 }
 

@@ -218,12 +218,12 @@ impl Firing {
             claimable_since: timer.claimable_since(claimable_at),
             leased_until,
             lane: lane.key.clone(),
-            destination: timer.destination.unwrap_or_else(|| settings.destination.clone()),
+            destination: timer.spec.destination.unwrap_or_else(|| settings.destination.clone()),
             id: timer.id,
-            headers: timer.headers,
-            payload: timer.payload,
-            slot_key: timer.slot_key,
-            trace_parent: timer.trace_parent,
+            headers: timer.spec.headers,
+            payload: timer.spec.payload,
+            slot_key: timer.spec.slot_key,
+            trace_parent: timer.spec.trace_parent,
             settings,
         }
     }

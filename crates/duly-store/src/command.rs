@@ -132,8 +132,8 @@ impl Outcome {
             | Self::Unchanged(view) = &mut self
             && let Body::Whole(timer) = &mut Arc::make_mut(view).body
         {
-            timer.payload = None;
-            timer.headers = duly_core::headers::Headers::default();
+            timer.spec.payload = None;
+            timer.spec.headers = duly_core::headers::Headers::default();
         }
         self
     }

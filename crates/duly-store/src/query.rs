@@ -77,7 +77,7 @@ impl ListRequest {
     pub fn admits(&self, view: &TimerView) -> bool {
         let due_at = view.due_at();
         let prefix = self.id_prefix.as_deref().unwrap_or("");
-        let has = |tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
+        let has = |tag| view.timer().is_some_and(|timer| timer.spec.tags.as_slice().contains(tag));
         self.state.admits(view.state)
             && self.due_from.is_none_or(|from| due_at >= from)
             && self.due_to.is_none_or(|to| due_at < to)

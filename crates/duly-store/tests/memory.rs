@@ -28,18 +28,18 @@ fn timer(payload_bytes: usize, hangs_on: usize) -> Timer {
         Schedule::new(TimerId::new("an-id-of-usual-length").expect("an id"), When::At(due_at));
     if payload_bytes > 0 {
         let bytes = vec![b'x'; payload_bytes].into();
-        schedule.payload = Some(Payload { form: Form::Text, bytes });
+        schedule.spec.payload = Some(Payload { form: Form::Text, bytes });
     }
     let pairs = (0..hangs_on).map(|i| (format!("x-header-{i}"), "some value of it".repeat(2)));
-    schedule.headers = Headers::from_stored(pairs.clone().collect());
+    schedule.spec.headers = Headers::from_stored(pairs.clone().collect());
     if hangs_on > 0 {
-        schedule.tags =
+        schedule.spec.tags =
             Tags::new((0..hangs_on).map(|i| format!("tag-{i}")).collect()).expect("tags");
-        schedule.slot_key = Some(SlotKey::new("x".repeat(100)).expect("a key"));
-        schedule.retry = Some(RetryPolicy::Delays(vec![duly_core::Millis::from_secs(1); 20]));
+        schedule.spec.slot_key = Some(SlotKey::new("x".repeat(100)).expect("a key"));
+        schedule.spec.retry = Some(RetryPolicy::Delays(vec![duly_core::Millis::from_secs(1); 20]));
         let mut http = HttpDestination::new("https://example.com/a/path").expect("a receiver");
         http.headers = Headers::from_stored(pairs.collect());
-        schedule.destination = Some(Destination::Http(http));
+        schedule.spec.destination = Some(Destination::Http(http));
     }
     let mut timer = Timer::new(schedule, Timestamp::MIN, Incarnation(1)).expect("a timer");
     timer.history = (0..hangs_on)

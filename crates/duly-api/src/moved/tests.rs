@@ -101,14 +101,14 @@ fn asked() -> impl Strategy<Value = Schedule> {
     (id, time(), option::of(payload()), headers(), labels, rest, trace).prop_map(
         |(id, due_at, payload, headers, (tags, slot_key), (destination, retry, after), trace)| {
             let mut schedule = Schedule::new(id, When::At(due_at));
-            schedule.payload = payload;
-            schedule.headers = headers;
-            schedule.tags = Tags::new(tags).expect("such tags are allowed");
-            schedule.slot_key =
+            schedule.spec.payload = payload;
+            schedule.spec.headers = headers;
+            schedule.spec.tags = Tags::new(tags).expect("such tags are allowed");
+            schedule.spec.slot_key =
                 slot_key.map(|key| SlotKey::new(key).expect("such a key is allowed"));
-            (schedule.destination, schedule.retry) = (destination, retry);
-            schedule.expire_after = after.map(Millis::from_ms);
-            schedule.trace_parent = trace;
+            (schedule.spec.destination, schedule.spec.retry) = (destination, retry);
+            schedule.spec.expire_after = after.map(Millis::from_ms);
+            schedule.spec.trace_parent = trace;
             schedule
         },
     )
@@ -214,8 +214,10 @@ fn headers_that_callers_could_choose_once_do_not_stop_an_import() {
     body["headers"] = once.clone();
     body["destination"] = json!({"http": {"url": "http://a/", "headers": once}});
     let came = taken(body.to_string().as_bytes());
-    assert_eq!(came.headers.iter().collect::<Vec<_>>(), [("x-own", "a")]);
-    let Some(duly_core::Destination::Http(http)) = came.destination else { panic!("a webhook") };
+    assert_eq!(came.spec.headers.iter().collect::<Vec<_>>(), [("x-own", "a")]);
+    let Some(duly_core::Destination::Http(http)) = came.spec.destination else {
+        panic!("a webhook")
+    };
     assert_eq!(http.headers.iter().collect::<Vec<_>>(), [("x-own", "a")]);
 }
 
@@ -278,12 +280,12 @@ fn what_contradicts_itself_is_refused_with_its_field() {
 
 /// The message that asks for a schedule.
 fn message(of: &Schedule) -> crate::Schedule {
-    let forms = Forms::of(of.payload.as_ref());
+    let forms = Forms::of(of.spec.payload.as_ref());
     let (due_at, delay) = match of.when {
         When::At(at) => (Some(at.into()), None),
         When::After(delay) => (None, Some(delay.into())),
     };
-    let destination = of.destination.as_ref();
+    let destination = of.spec.destination.as_ref();
     crate::Schedule {
         id: Some(of.id.as_str().to_owned()),
         due_at,
@@ -291,12 +293,12 @@ fn message(of: &Schedule) -> crate::Schedule {
         payload: forms.json,
         payload_text: forms.text,
         payload_base64: forms.base64,
-        headers: crate::headers::shown(&of.headers),
-        tags: of.tags.as_slice().to_vec(),
-        slot_key: of.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+        headers: crate::headers::shown(&of.spec.headers),
+        tags: of.spec.tags.as_slice().to_vec(),
+        slot_key: of.spec.slot_key.as_ref().map(|key| key.as_str().to_owned()),
         destination: destination.map(|it| crate::Destination::shown(it, Credentials::Whole)),
-        retry: of.retry.as_ref().map(crate::Retry::from),
-        expire_after: of.expire_after.map(crate::Duration::from),
+        retry: of.spec.retry.as_ref().map(crate::Retry::from),
+        expire_after: of.spec.expire_after.map(crate::Duration::from),
         if_exists: crate::IfExists::Keep.into(),
     }
 }
@@ -320,7 +322,7 @@ where
 proptest! {
     #[test]
     fn a_schedule_is_the_same_in_json_and_protobuf(mut schedule in asked()) {
-        schedule.trace_parent = None;
+        schedule.spec.trace_parent = None;
         let sent = message(&schedule);
         let checked = |message: crate::Schedule, source| {
             let checked = message.check(source, || unreachable!("it has an id"));

@@ -25,7 +25,7 @@ pub fn schedule(
         _ => Request::Other(if_exists),
     };
     let (wall, incarnation) = (context.now.wall, context.incarnation());
-    let given = (schedule.payload_bytes(), Some(schedule.when));
+    let given = (schedule.spec.payload_bytes(), Some(schedule.when));
     let (cause, pending, reply, timer) =
         match (transition(state_of(known.as_ref()), Event::Schedule(request)), known) {
             (Transition::Existing, Some(view)) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    DeliveryId, Millis, Payload, Schedule, State, Tombstone,
+    DeliveryId, Millis, Payload, Schedule, State, TimerSpec, Tombstone,
     payload::Form,
     refusal::Limit,
     schedule::{Change, IfExists, Patch, Tags},
@@ -51,7 +51,11 @@ fn payload() -> Payload {
 
 /// The request that made the timer of the table; another one is due at another time.
 fn request(when: When) -> Schedule {
-    Schedule { payload: Some(payload()), ..Schedule::new(id(), when) }
+    Schedule {
+        id: id(),
+        when,
+        spec: TimerSpec { payload: Some(payload()), ..TimerSpec::default() },
+    }
 }
 
 fn own_request() -> Schedule {
@@ -130,7 +134,8 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
     match (group, variant) {
         ("schedule", "same") => (schedule(Box::new(own_request()), IfExists::Fail), None),
         ("schedule", "empty") => {
-            let asked = Schedule { payload: None, ..other_request() };
+            let mut asked = other_request();
+            asked.spec.payload = None;
             (schedule(Box::new(asked), IfExists::Fail), None)
         }
         ("schedule", if_exists) => {

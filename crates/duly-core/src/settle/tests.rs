@@ -17,7 +17,7 @@ fn at(ms: u64) -> Timestamp {
 fn leased(attempts: u32, expire_after: Option<u64>) -> Box<Timer> {
     let id = TimerId::new("a").unwrap();
     let mut schedule = Schedule::new(id, When::At(at(NOW_MS - 1_000)));
-    schedule.expire_after = expire_after.map(Millis::from_ms);
+    schedule.spec.expire_after = expire_after.map(Millis::from_ms);
     let mut timer = Timer::new(schedule, at(NOW_MS - 2_000), Incarnation(7)).unwrap();
     timer.attempts = attempts;
     Box::new(timer)

@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
+    RetryPolicy,
     retry::Exponential,
-    schedule::{Change, When},
+    schedule::{Change, Tags, When},
 };
 
 fn at(ms: u64) -> Timestamp {

@@ -6,7 +6,8 @@
 use std::mem::size_of;
 
 use crate::{
-    Destination, NamespaceName, RetryPolicy, Timer, Tombstone, headers::Headers, timer::Attempt,
+    Destination, NamespaceName, RetryPolicy, Timer, TimerSpec, Tombstone, headers::Headers,
+    timer::Attempt,
 };
 
 use super::{Body, TimerView};
@@ -49,16 +50,29 @@ fn of_view(namespace: &NamespaceName, body: usize) -> u64 {
 }
 
 fn of_timer(timer: &Timer) -> usize {
-    let tags = timer.tags.as_slice();
-    timer.id.as_str().len()
-        + timer.payload.as_ref().map_or(0, |payload| payload.bytes.len())
-        + of_headers(&timer.headers)
-        + tags.iter().map(|tag| size_of::<String>() + tag.len()).sum::<usize>()
-        + timer.slot_key.as_ref().map_or(0, |key| key.as_str().len())
-        + timer.destination.as_ref().map_or(0, of_destination)
-        + timer.retry.as_ref().map_or(0, of_retry)
-        + timer.trace_parent.as_ref().map_or(0, String::len)
-        + of_history(&timer.history)
+    timer.id.as_str().len() + of_spec(&timer.spec) + of_history(&timer.history)
+}
+
+fn of_spec(spec: &TimerSpec) -> usize {
+    // Each field is named here, so that a new one is not forgotten.
+    let TimerSpec {
+        payload,
+        headers,
+        tags,
+        slot_key,
+        destination,
+        retry,
+        expire_after: _,
+        trace_parent,
+    } = spec;
+    let tags = tags.as_slice().iter();
+    payload.as_ref().map_or(0, |payload| payload.bytes.len())
+        + of_headers(headers)
+        + tags.map(|tag| size_of::<String>() + tag.len()).sum::<usize>()
+        + slot_key.as_ref().map_or(0, |key| key.as_str().len())
+        + destination.as_ref().map_or(0, of_destination)
+        + retry.as_ref().map_or(0, of_retry)
+        + trace_parent.as_ref().map_or(0, String::len)
 }
 
 fn of_tombstone(tombstone: &Tombstone) -> usize {

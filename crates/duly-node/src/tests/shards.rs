@@ -64,7 +64,7 @@ impl Busy {
                     let id = TimerId::new(&format!("t{number}s{shard}")).unwrap();
                     let delay = ms(50 + number * 7_919 % 10);
                     let mut schedule = Schedule::new(id, When::After(delay));
-                    schedule.destination = Some(destination.clone());
+                    schedule.spec.destination = Some(destination.clone());
                     self.apply(ShardId(shard), schedule).await;
                     number += 1;
                 }

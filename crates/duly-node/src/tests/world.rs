@@ -179,15 +179,15 @@ impl World {
     /// Schedules a timer whose payload has so many bytes.
     pub(super) async fn schedule_bytes(&self, id: &str, delay: Millis, url: &str, bytes: usize) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
-        schedule.destination = Some(Destination::Http(HttpDestination::new(url).unwrap()));
-        schedule.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
+        schedule.spec.destination = Some(Destination::Http(HttpDestination::new(url).unwrap()));
+        schedule.spec.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
         self.apply(schedule).await;
     }
 
     /// Schedules a timer for consumers, due at once, whose payload has so many bytes.
     pub(super) async fn schedule_pull_bytes(&self, id: &str, bytes: usize) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(Millis::ZERO));
-        schedule.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
+        schedule.spec.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
         self.apply(schedule).await;
     }
 
@@ -212,7 +212,7 @@ impl World {
 
     async fn schedule_to(&self, id: &str, delay: Millis, destination: Destination) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
-        schedule.destination = Some(destination);
+        schedule.spec.destination = Some(destination);
         self.apply(schedule).await;
     }
 

@@ -97,7 +97,7 @@ pub(crate) fn command(
     let mut operation = message.check(source, || app.make_id())?;
     app.check_operation(&operation)?;
     if let Operation::Schedule { schedule, .. } = &mut operation {
-        schedule.trace_parent = trace_parent.map(str::to_owned);
+        schedule.spec.trace_parent = trace_parent.map(str::to_owned);
     }
     let sent = Sent { asked: Asked::by(&operation), when };
     Ok((Command { namespace: namespace.clone(), operation, answer }, sent))

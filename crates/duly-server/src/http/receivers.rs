@@ -21,7 +21,7 @@ impl App {
     /// # Errors
     /// When it cannot be reached by the rules of this server.
     pub(super) fn check_schedule(&self, schedule: &Schedule) -> Result<(), Invalid> {
-        schedule.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+        schedule.spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
     }
 
     /// Checks the receiver of a change.
@@ -48,7 +48,7 @@ impl App {
                 self.check_patch(patch).map_err(|invalid| invalid.within("reschedule"))
             }
             Operation::Import { timer } => {
-                timer.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+                timer.spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
             }
             _ => Ok(()),
         }

@@ -36,7 +36,7 @@ impl StandIn for Large {
             page.examined = page.timers.len() as u64;
             let last = page.timers.last().map(Position::of);
             page.timers.retain(|view| {
-                let tags = view.timer().map(|timer| timer.tags.as_slice()).unwrap_or_default();
+                let tags = view.timer().map(|timer| timer.spec.tags.as_slice()).unwrap_or_default();
                 tag.as_ref().is_none_or(|tag| tags.contains(tag))
                     && id_prefix.as_ref().is_none_or(|it| view.id().as_str().starts_with(it))
             });

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use duly_core::{
-    State, Timer, Timestamp,
-    headers::Headers,
+    State, Timer, TimerSpec, Timestamp,
     lifecycle::{Event, Transition, transition},
 };
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
@@ -158,7 +157,7 @@ impl Engine {
             self.hold_back_retry(key, entry);
             return Ok(Taken::Passed);
         }
-        let bytes = timer.content_bytes();
+        let bytes = timer.spec.content_bytes();
         if room.granted && bytes > room.bytes {
             return Ok(Taken::NoRoom);
         }
@@ -336,16 +335,6 @@ fn timer_of(decoded: Decoded) -> Result<Box<Timer>, ReadError> {
 
 /// The timer without what its end does not need.
 fn head_of(timer: &Timer) -> Timer {
-    Timer {
-        id: timer.id.clone(),
-        history: timer.history.clone(),
-        payload: None,
-        headers: Headers::default(),
-        tags: duly_core::schedule::Tags::default(),
-        slot_key: None,
-        destination: None,
-        retry: None,
-        trace_parent: None,
-        ..*timer
-    }
+    let spec = TimerSpec { expire_after: timer.spec.expire_after, ..TimerSpec::default() };
+    Timer { id: timer.id.clone(), history: timer.history.clone(), spec, ..*timer }
 }

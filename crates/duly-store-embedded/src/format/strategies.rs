@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly_core::{
     Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings, Timer,
-    TimerId, Timestamp, Tombstone,
+    TimerId, TimerSpec, Timestamp, Tombstone,
     destination::{HttpDestination, Method},
     headers::Headers,
     limits::Limits,
@@ -162,14 +162,6 @@ pub(crate) fn timer() -> impl Strategy<Value = Timer> {
             revision,
             incarnation: Incarnation(incarnation),
             occurrence,
-            payload,
-            headers,
-            tags,
-            slot_key,
-            destination,
-            retry,
-            expire_after,
-            trace_parent: trace,
             request_hash: RequestHash(hash),
             attempts,
             budget_from,
@@ -179,6 +171,16 @@ pub(crate) fn timer() -> impl Strategy<Value = Timer> {
             history,
             last_settled,
             dead_letter,
+            spec: TimerSpec {
+                payload,
+                headers,
+                tags,
+                slot_key,
+                destination,
+                retry,
+                expire_after,
+                trace_parent: trace,
+            },
         }
     })
 }

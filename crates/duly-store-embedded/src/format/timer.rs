@@ -51,31 +51,32 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
     w.u32(timer.budget_from);
     w.u8(if timer.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(timer.id.as_str());
-    if let Some(payload) = &timer.payload {
+    let spec = &timer.spec;
+    if let Some(payload) = &spec.payload {
         w.field(PAYLOAD, |w| {
             w.u8(code_in(&FORMS, &payload.form));
             w.0.extend_from_slice(&payload.bytes);
         });
     }
-    if !timer.headers.is_empty() {
-        w.field(HEADERS, |w| encode_headers(w, &timer.headers));
+    if !spec.headers.is_empty() {
+        w.field(HEADERS, |w| encode_headers(w, &spec.headers));
     }
-    if !timer.tags.is_empty() {
-        w.field(TAGS, |w| timer.tags.as_slice().iter().for_each(|tag| w.text(tag)));
+    if !spec.tags.is_empty() {
+        w.field(TAGS, |w| spec.tags.as_slice().iter().for_each(|tag| w.text(tag)));
     }
-    if let Some(key) = &timer.slot_key {
+    if let Some(key) = &spec.slot_key {
         w.field(SLOT_KEY, |w| w.0.extend_from_slice(key.as_str().as_bytes()));
     }
-    if let Some(destination) = &timer.destination {
+    if let Some(destination) = &spec.destination {
         w.field(DESTINATION, |w| encode_destination(w, destination));
     }
-    if let Some(retry) = &timer.retry {
+    if let Some(retry) = &spec.retry {
         w.field(RETRY, |w| encode_retry(w, retry));
     }
-    if let Some(after) = timer.expire_after {
+    if let Some(after) = spec.expire_after {
         w.field(EXPIRE_AFTER, |w| w.u64(after.ms()));
     }
-    if let Some(trace) = &timer.trace_parent {
+    if let Some(trace) = &spec.trace_parent {
         w.field(TRACE_PARENT, |w| w.0.extend_from_slice(trace.as_bytes()));
     }
     if timer.updated_at != timer.created_at {
@@ -117,20 +118,21 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
         maybe_delivered: flags & MAYBE_DELIVERED != 0,
         ..Timer::bare(id, due_at, created_at, incarnation, request_hash)
     };
+    let spec = &mut timer.spec;
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             PAYLOAD => {
                 let form = from_code(&FORMS, field.u8()?, "payload form")?;
                 let bytes = Bytes::copy_from_slice(field.rest());
-                timer.payload = Some(Payload { form, bytes });
+                spec.payload = Some(Payload { form, bytes });
             }
-            HEADERS => timer.headers = decode_headers(&mut field)?,
-            TAGS => timer.tags = decode_tags(&mut field)?,
-            SLOT_KEY => timer.slot_key = Some(SlotKey::from_stored(utf8(field.rest())?)),
-            DESTINATION => timer.destination = Some(decode_destination(&mut field)?),
-            RETRY => timer.retry = Some(decode_retry(&mut field)?),
-            EXPIRE_AFTER => timer.expire_after = Some(field.millis()?),
-            TRACE_PARENT => timer.trace_parent = Some(utf8(field.rest())?),
+            HEADERS => spec.headers = decode_headers(&mut field)?,
+            TAGS => spec.tags = decode_tags(&mut field)?,
+            SLOT_KEY => spec.slot_key = Some(SlotKey::from_stored(utf8(field.rest())?)),
+            DESTINATION => spec.destination = Some(decode_destination(&mut field)?),
+            RETRY => spec.retry = Some(decode_retry(&mut field)?),
+            EXPIRE_AFTER => spec.expire_after = Some(field.millis()?),
+            TRACE_PARENT => spec.trace_parent = Some(utf8(field.rest())?),
             UPDATED_AT => timer.updated_at = field.time()?,
             NEXT_ATTEMPT_AT => timer.next_attempt_at = Some(field.time()?),
             FIRED_AT => timer.fired_at = Some(field.time()?),

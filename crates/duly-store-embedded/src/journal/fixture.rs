@@ -73,7 +73,7 @@ pub(crate) fn pending_with(id: &str, payload: Vec<u8>) -> Record {
     let due_at = Timestamp::saturating_from_unix_ms(1_900_000_060_000);
     let mut schedule = Schedule::new(id, When::At(due_at));
     if !payload.is_empty() {
-        schedule.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
+        schedule.spec.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
     }
     let now = Timestamp::saturating_from_unix_ms(1_900_000_000_000);
     let timer = Timer::new(schedule, now, Incarnation(7)).expect("before 2200");

@@ -117,7 +117,7 @@ fn p3_nothing_expires_by_a_clock_that_is_held() {
     let scene = Scene::new(OnClockJump::Hold);
     let operation = match schedule("brief", 1_000, 10) {
         duly_store::Operation::Schedule { mut schedule, if_exists } => {
-            schedule.expire_after = Some(Millis::from_secs(10));
+            schedule.spec.expire_after = Some(Millis::from_secs(10));
             duly_store::Operation::Schedule { schedule, if_exists }
         }
         other => panic!("expected a schedule, got {other:?}"),

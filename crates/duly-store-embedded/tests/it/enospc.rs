@@ -39,7 +39,7 @@ fn known(store: &dyn Store) -> All {
     let mut all = All::new();
     for (key, view) in Snapshot::of(store).timers {
         let payload = match &view.body {
-            Body::Whole(timer) => timer.payload.as_ref().map(|payload| payload.bytes.to_vec()),
+            Body::Whole(timer) => timer.spec.payload.as_ref().map(|payload| payload.bytes.to_vec()),
             Body::Tombstone(_) => None,
         };
         let one = (view.state, view.due_at(), view.revision(), payload);
@@ -117,7 +117,7 @@ fn is_as_answered(before: &All, after: &All, step: &Step, answer: &Answer, what:
                 assert!(old == new, "{what}: {key:?} was refused and changed");
             }
             (Call::Schedule { schedule, .. }, Outcome::Created(_) | Outcome::Replaced(_)) => {
-                let payload = schedule.payload.as_ref().map(|payload| payload.bytes.to_vec());
+                let payload = schedule.spec.payload.as_ref().map(|payload| payload.bytes.to_vec());
                 let has_it = |views: &Vec<Known>| {
                     views.iter().any(|view| view.0 != State::Dead && view.3 == payload)
                 };

@@ -111,7 +111,7 @@ impl Scene {
             let Body::Whole(timer) = &view.body else {
                 panic!("{short} is a tombstone");
             };
-            let found = timer.payload.as_ref().expect("every one has a payload");
+            let found = timer.spec.payload.as_ref().expect("every one has a payload");
             assert!(*found == self.timers[id], "{short}: its bytes changed");
         }
     }

@@ -138,7 +138,7 @@ impl Snapshot {
 fn without_payload(view: &TimerView) -> TimerView {
     let mut view = view.clone();
     if let Body::Whole(timer) = &mut view.body {
-        timer.payload = None;
+        timer.spec.payload = None;
     }
     view
 }

@@ -206,7 +206,7 @@ pub(crate) fn put_timer(
     if_exists: IfExists,
 ) -> Operation {
     let mut schedule = Schedule::new(timer_id(id), at(after_ms));
-    schedule.payload = Some(payload);
+    schedule.spec.payload = Some(payload);
     Operation::Schedule { schedule: Box::new(schedule), if_exists }
 }
 

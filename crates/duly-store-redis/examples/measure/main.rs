@@ -285,7 +285,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
                 let id = TimerId::new(&name_of(i)).expect("an id");
                 let after = Millis::from_ms(3_600_000 + i as u64 * 37);
                 let mut schedule = Schedule::new(id, When::After(after));
-                schedule.payload = Some(Payload { form: Form::Json, bytes });
+                schedule.spec.payload = Some(Payload { form: Form::Json, bytes });
                 let operation =
                     Operation::Schedule { schedule: Box::new(schedule), if_exists: IfExists::Fail };
                 Command { namespace: namespace.clone(), operation, answer: Answer::Brief }

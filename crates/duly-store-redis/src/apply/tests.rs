@@ -125,9 +125,9 @@ impl World {
         };
         let mut schedule = Schedule::new(id(random.random_range(0..5)), when);
         let bytes = [0, 10, 4_096, 4_097, 6_000][random.random_range(0..5)];
-        schedule.payload =
+        schedule.spec.payload =
             (bytes > 0).then(|| Payload { form: Form::Text, bytes: "x".repeat(bytes).into() });
-        schedule.destination = match random.random_range(0..3) {
+        schedule.spec.destination = match random.random_range(0..3) {
             0 => None,
             1 => Some(Destination::Pull),
             _ => {
@@ -135,7 +135,7 @@ impl World {
                 Some(Destination::Http(HttpDestination::new(&url).expect("a URL")))
             }
         };
-        schedule.expire_after =
+        schedule.spec.expire_after =
             random.random_bool(0.2).then_some(Millis::from_secs(200 * 366 * 86_400));
         let if_exists = [IfExists::Fail, IfExists::Keep, IfExists::Replace];
         let if_exists = if_exists[random.random_range(0..3)];

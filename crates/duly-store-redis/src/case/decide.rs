@@ -34,7 +34,7 @@ const PULL: u8 = 1;
 impl Record {
     /// A record of a timer in the lane of its destination; the number of an origin's lane the scripts work out.
     pub(crate) fn of(timer: Timer) -> Self {
-        let lane = if timer.destination.is_none() { FOLLOW } else { PULL };
+        let lane = if timer.spec.destination.is_none() { FOLLOW } else { PULL };
         Self::new(timer, lane)
     }
 }
@@ -217,7 +217,7 @@ fn counts_of(effect: &Effect) -> Vec<&'static str> {
 
 /// The origin that a record's own destination names.
 pub(crate) fn origin_of(record: &Record) -> Option<String> {
-    match &record.timer.destination {
+    match &record.timer.spec.destination {
         Some(Destination::Http(http)) => Some(http.origin()),
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    Destination, Millis, Payload, RetryPolicy, Timer,
+    Destination, Millis, Payload, RetryPolicy, TimerSpec,
     destination::{HttpDestination, Method},
     headers::Headers,
     payload::Form,
@@ -33,8 +33,8 @@ const COMPRESSED: u8 = 1 << 7;
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 
-pub(super) fn encode(w: &mut Writer, timer: &Timer, apart: Option<&Apart>) {
-    match (apart, &timer.payload) {
+pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&Apart>) {
+    match (apart, &spec.payload) {
         (Some(apart), _) => w.field(APART, |w| {
             encode_form(w, apart.form, apart.compressed);
             w.raw(&apart.version);
@@ -52,30 +52,30 @@ pub(super) fn encode(w: &mut Writer, timer: &Timer, apart: Option<&Apart>) {
         }),
         (None, None) => {}
     }
-    if !timer.headers.is_empty() {
-        w.field(HEADERS, |w| encode_headers(w, &timer.headers));
+    if !spec.headers.is_empty() {
+        w.field(HEADERS, |w| encode_headers(w, &spec.headers));
     }
-    if !timer.tags.is_empty() {
-        w.field(TAGS, |w| timer.tags.as_slice().iter().for_each(|tag| w.text(tag)));
+    if !spec.tags.is_empty() {
+        w.field(TAGS, |w| spec.tags.as_slice().iter().for_each(|tag| w.text(tag)));
     }
-    if let Some(key) = &timer.slot_key {
+    if let Some(key) = &spec.slot_key {
         w.field(SLOT_KEY, |w| w.raw(key.as_str().as_bytes()));
     }
-    if let Some(destination) = &timer.destination {
+    if let Some(destination) = &spec.destination {
         w.field(DESTINATION, |w| encode_destination(w, destination));
     }
-    if let Some(retry) = &timer.retry {
+    if let Some(retry) = &spec.retry {
         w.field(RETRY, |w| encode_retry(w, retry));
     }
-    if let Some(after) = timer.expire_after {
+    if let Some(after) = spec.expire_after {
         w.field(EXPIRE_AFTER, |w| w.number(after.ms()));
     }
-    if let Some(trace) = &timer.trace_parent {
+    if let Some(trace) = &spec.trace_parent {
         w.field(TRACE_PARENT, |w| w.raw(trace.as_bytes()));
     }
 }
 
-pub(super) fn decode(r: &mut Reader<'_>, timer: &mut Timer) -> Result<Option<Apart>> {
+pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<Apart>> {
     let mut apart = None;
     while let Some((tag, mut field)) = r.field()? {
         match tag {
@@ -87,26 +87,26 @@ pub(super) fn decode(r: &mut Reader<'_>, timer: &mut Timer) -> Result<Option<Apa
                 } else {
                     Bytes::copy_from_slice(field.rest())
                 };
-                timer.payload = Some(Payload { form, bytes });
+                spec.payload = Some(Payload { form, bytes });
             }
             APART => {
                 let (form, compressed) = decode_form(&mut field)?;
                 let (version, bytes) = (field.array()?, field.number()?);
                 apart = Some(Apart { form, version, bytes, compressed });
             }
-            HEADERS => timer.headers = decode_headers(&mut field)?,
+            HEADERS => spec.headers = decode_headers(&mut field)?,
             TAGS => {
                 let mut tags = Vec::new();
                 while !field.is_done() {
                     tags.push(field.text()?.to_owned());
                 }
-                timer.tags = Tags::from_stored(tags);
+                spec.tags = Tags::from_stored(tags);
             }
-            SLOT_KEY => timer.slot_key = Some(SlotKey::from_stored(field.rest_text()?)),
-            DESTINATION => timer.destination = Some(decode_destination(&mut field)?),
-            RETRY => timer.retry = Some(decode_retry(&mut field)?),
-            EXPIRE_AFTER => timer.expire_after = Some(field.millis()?),
-            TRACE_PARENT => timer.trace_parent = Some(field.rest_text()?),
+            SLOT_KEY => spec.slot_key = Some(SlotKey::from_stored(field.rest_text()?)),
+            DESTINATION => spec.destination = Some(decode_destination(&mut field)?),
+            RETRY => spec.retry = Some(decode_retry(&mut field)?),
+            EXPIRE_AFTER => spec.expire_after = Some(field.millis()?),
+            TRACE_PARENT => spec.trace_parent = Some(field.rest_text()?),
             other => return Err(unknown_field(other)),
         }
     }

@@ -19,15 +19,15 @@ fn id() -> TimerId {
 /// A timer with as much on it as there can be.
 fn full() -> Timer {
     let mut schedule = Schedule::new(id(), When::At(Timestamp::MAX));
-    schedule.payload = Some(Payload { form: Form::Binary, bytes: vec![0, 255, b'\n'].into() });
-    schedule.headers = Headers::new([("x-a".to_owned(), "1".to_owned())]).unwrap();
-    schedule.tags = Tags::new(vec!["red".to_owned(), "é".to_owned()]).unwrap();
-    schedule.slot_key = Some(SlotKey::new("k".to_owned()).unwrap());
-    schedule.destination =
+    schedule.spec.payload = Some(Payload { form: Form::Binary, bytes: vec![0, 255, b'\n'].into() });
+    schedule.spec.headers = Headers::new([("x-a".to_owned(), "1".to_owned())]).unwrap();
+    schedule.spec.tags = Tags::new(vec!["red".to_owned(), "é".to_owned()]).unwrap();
+    schedule.spec.slot_key = Some(SlotKey::new("k".to_owned()).unwrap());
+    schedule.spec.destination =
         Some(Destination::Http(HttpDestination::new("https://h.example/x?y").unwrap()));
-    schedule.retry = Some(RetryPolicy::Delays(vec![Millis::from_ms(5), Millis::ZERO]));
-    schedule.expire_after = Some(Millis::from_secs(9));
-    schedule.trace_parent = Some("00-1-2-01".to_owned());
+    schedule.spec.retry = Some(RetryPolicy::Delays(vec![Millis::from_ms(5), Millis::ZERO]));
+    schedule.spec.expire_after = Some(Millis::from_secs(9));
+    schedule.spec.trace_parent = Some("00-1-2-01".to_owned());
     Timer::new(schedule, Timestamp::saturating_from_unix_ms(7), Incarnation(u64::MAX)).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn a_timer_that_nothing_has_happened_to_takes_47_bytes() {
 fn p11_a_large_payload_lies_apart_and_belongs_to_its_record_alone() {
     let mut timer = full();
     let bytes = noise(INLINE_MAX + 1);
-    timer.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
+    timer.spec.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
     let packed = Record::new(timer.clone(), 1).pack([7; 8]);
     assert!(packed.record.len() < 500);
     let mut record = Record::unpack(id(), &packed.record).unwrap();
@@ -91,7 +91,7 @@ fn noise(count: usize) -> Vec<u8> {
 
 fn carrying(payload: Vec<u8>) -> Record {
     let mut timer = full();
-    timer.payload = Some(Payload { form: Form::Json, bytes: payload.into() });
+    timer.spec.payload = Some(Payload { form: Form::Json, bytes: payload.into() });
     Record::new(timer, 3)
 }
 

@@ -173,7 +173,7 @@ async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
     let large = Payload { form: Form::Text, bytes: "x".repeat(100_000).into() };
     let mut operation = schedule_op("a", Millis::ZERO);
     if let Operation::Schedule { schedule, .. } = &mut operation {
-        schedule.payload = Some(large.clone());
+        schedule.spec.payload = Some(large.clone());
     }
     apply(&store, operation).await.expect("it is answered");
     let moving = Move::of_the_only_shard(&cluster);

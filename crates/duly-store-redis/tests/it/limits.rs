@@ -136,7 +136,7 @@ async fn p10_what_the_clock_has_ended_in_other_shards_makes_room() {
     let (_server, store) = store(at_most(20)).await;
     for i in 0..20 {
         let mut timer = Schedule::new(id(&format!("t{i}")), When::After(Millis::ZERO));
-        timer.expire_after = Some(Millis::from_secs(1));
+        timer.spec.expire_after = Some(Millis::from_secs(1));
         let schedule = Box::new(timer);
         let operation = Operation::Schedule { schedule, if_exists: IfExists::Keep };
         let outcome = apply(&store, operation).await;

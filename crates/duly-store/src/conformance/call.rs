@@ -39,7 +39,7 @@ pub(super) async fn p10_a_call_of_too_many_items_does_nothing(harness: &dyn Harn
 pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(secs(60)));
-    asked.payload = Some(text("a long story"));
+    asked.spec.payload = Some(text("a long story"));
     let schedule = schedule_op(asked, IfExists::Fail);
     for answer in [Answer::Brief, Answer::Whole] {
         let commands = vec![command(&scene, schedule.clone(), answer)];
@@ -48,11 +48,14 @@ pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harn
             panic!("expected the timer");
         };
         let Body::Whole(shown) = &view.body else { panic!("a pending timer is whole") };
-        assert_eq!(shown.payload.is_some(), answer == Answer::Whole);
+        assert_eq!(shown.spec.payload.is_some(), answer == Answer::Whole);
         assert_eq!((shown.id.as_str(), shown.revision), ("a", 1));
     }
     let kept = scene.view("a").await;
-    assert!(kept.timer().is_some_and(|timer| timer.payload.is_some()), "only the answer is brief");
+    assert!(
+        kept.timer().is_some_and(|timer| timer.spec.payload.is_some()),
+        "only the answer is brief"
+    );
     Ran::Whole
 }
 

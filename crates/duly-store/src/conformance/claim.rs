@@ -132,7 +132,7 @@ pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ra
     other.create_in("pull", Millis::ZERO).await;
     for (text, destination) in [("one", &one), ("two", &two)] {
         let mut asked = timer(text, scene.at(Millis::ZERO));
-        asked.destination = Some(destination.clone());
+        asked.spec.destination = Some(destination.clone());
         scene.create(asked).await;
     }
     let claimed = scene.claim_as(scene.request(vec![one.lane_key()])).await;
@@ -192,7 +192,7 @@ pub(super) async fn p10_a_claim_keeps_to_its_number_and_bytes(harness: &dyn Harn
     let scene = Scene::new(harness).await;
     for i in 0..6 {
         let mut asked = timer(&format!("t{i}"), scene.at(ms(i)));
-        asked.payload = Some(text("x".repeat(1_000)));
+        asked.spec.payload = Some(text("x".repeat(1_000)));
         scene.create(asked).await;
     }
     scene.advance(secs(1)).await;
@@ -218,7 +218,7 @@ pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn 
     for (i, text) in ["t0", "t1", "t2", "t3", "t4"].into_iter().enumerate() {
         let mut asked = timer(text, scene.at(ms(i as u64)));
         // Those that say where they go and those that follow their namespace wait apart.
-        asked.destination = (i % 2 == 0).then_some(Destination::Pull);
+        asked.spec.destination = (i % 2 == 0).then_some(Destination::Pull);
         scene.create(asked).await;
     }
     scene.advance(ms(4)).await;
@@ -308,7 +308,7 @@ pub(super) async fn p9_ready_names_lanes_with_something_claimable(harness: &dyn 
     let ready = scene.ready(None, 100).await;
     assert!(ready.lanes.is_empty() && ready.cursor.is_none());
     let mut asked = timer("hook", scene.at(Millis::ZERO));
-    asked.destination = Some(origin.clone());
+    asked.spec.destination = Some(origin.clone());
     scene.create(asked).await;
     other.create_in("a", Millis::ZERO).await;
     scene.create_in("b", Millis::ZERO).await;

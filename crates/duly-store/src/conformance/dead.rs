@@ -16,14 +16,14 @@ use crate::{
 pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
-    asked.payload = Some(text("precious"));
+    asked.spec.payload = Some(text("precious"));
     scene.create(asked).await;
     scene.settled(&scene.claim_one().await, dead()).await;
     let died_at = scene.now();
     scene.advance(secs(400 * 86_400)).await;
     let view = scene.view("a").await;
     let letter = view.timer().expect("a dead letter is whole");
-    assert_eq!((view.state, &letter.payload), (State::Dead, &Some(text("precious"))));
+    assert_eq!((view.state, &letter.spec.payload), (State::Dead, &Some(text("precious"))));
     let dead_letter = letter.dead_letter.expect("it says when and why");
     assert_eq!((dead_letter.at, dead_letter.reason.as_str()), (died_at, "rejected"));
     assert_eq!(letter.last_error(), Some("never again"));
@@ -41,7 +41,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
     scene.bring("running", State::InFlight).await;
     scene.bring("later", State::Scheduled).await;
     let mut asked = timer("due", scene.at(Millis::ZERO));
-    asked.payload = Some(text("precious"));
+    asked.spec.payload = Some(text("precious"));
     scene.create(asked).await;
     let moment = scene.now();
     scene.advance(ms(10)).await;
@@ -71,7 +71,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
         assert!(matches!(again, Outcome::Unchanged(_)), "{again:?}");
     }
     let kept = scene.view("due").await;
-    assert_eq!(kept.timer().and_then(|timer| timer.payload.clone()), Some(text("precious")));
+    assert_eq!(kept.timer().and_then(|timer| timer.spec.payload.clone()), Some(text("precious")));
 
     // The limit of dead letters holds, and what does not fit stays what it is.
     let refusal = refused(
@@ -154,7 +154,7 @@ pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) 
     let (_, first) = scene.bring("a", State::Dead).await;
     let delivery_id = first.expect("it was leased").delivery_id;
     let mut asked = timer("a", scene.at(secs(10)));
-    asked.payload = Some(text("second life"));
+    asked.spec.payload = Some(text("second life"));
     let outcome = scene.apply(schedule_op(asked, IfExists::Replace)).await;
     let Outcome::Created(view) = outcome else {
         panic!("expected a new timer, got {outcome:?}");
@@ -184,7 +184,7 @@ pub(super) async fn p3_the_latest_letter_of_an_id_is_meant(harness: &dyn Harness
     let mut deliveries = Vec::new();
     for round in 0..3 {
         let mut asked = timer("a", scene.at(Millis::ZERO));
-        asked.payload = Some(text(format!("round {round}")));
+        asked.spec.payload = Some(text(format!("round {round}")));
         scene.apply(schedule_op(asked, IfExists::Replace)).await;
         let firing = scene.claim_one().await;
         scene.settled(&firing, dead()).await;
@@ -206,7 +206,7 @@ pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dy
     let scene = Scene::new(harness).await;
     for (text, expire_after) in [("a", secs(60)), ("b", secs(90))] {
         let mut asked = timer(text, scene.at(secs(10)));
-        asked.expire_after = Some(expire_after);
+        asked.spec.expire_after = Some(expire_after);
         scene.create(asked).await;
     }
     scene.advance(secs(70)).await;
@@ -232,7 +232,7 @@ pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dy
 pub(super) async fn p3_expiry_does_not_touch_a_running_attempt(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
-    asked.expire_after = Some(secs(5));
+    asked.spec.expire_after = Some(secs(5));
     scene.create(asked).await;
     let firing = scene.claim_one().await;
     scene.advance(secs(10)).await;

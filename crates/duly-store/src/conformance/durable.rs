@@ -55,7 +55,7 @@ pub(super) async fn p1_timers_in_every_state_are_there_after_a_kill(harness: &dy
 pub(super) async fn p1_p2_t1_timers_fire_at_their_time_after_a_kill(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(secs(60)));
-    asked.payload = Some(text("hello"));
+    asked.spec.payload = Some(text("hello"));
     let made = scene.create(asked.clone()).await;
     restart!(scene, Restart::Kill);
     let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
@@ -96,7 +96,7 @@ pub(super) async fn p1_p5_a_change_stays_after_a_kill(harness: &dyn Harness) -> 
     scene.patch("later", to(300)).await;
     scene.patch("sooner", to(10)).await;
     let mut asked = timer("replaced", scene.at(secs(200)));
-    asked.payload = Some(text("new"));
+    asked.spec.payload = Some(text("new"));
     scene.apply(schedule_op(asked, IfExists::Replace)).await;
     scene.apply(fire_op("fired")).await;
     restart!(scene, Restart::Kill);
@@ -263,7 +263,7 @@ pub(super) async fn p1_what_expired_or_ended_while_it_was_away(harness: &dyn Har
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
     scene.bring("tombstone", State::Finished).await;
     let mut asked = timer("late", scene.at(secs(5)));
-    asked.expire_after = Some(secs(50));
+    asked.spec.expire_after = Some(secs(50));
     scene.create(asked).await;
     scene.create_in("due", secs(50)).await;
     restart!(scene, Restart::Kill);
@@ -307,7 +307,7 @@ pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) ->
     let count = crate::claim::ORIGINS_MAX + 2;
     let operations = (0..count).map(|i| {
         let mut asked = timer(&format!("t{i:03}"), scene.at(Millis::ZERO));
-        asked.destination = Some(origin(i));
+        asked.spec.destination = Some(origin(i));
         schedule_op(asked, IfExists::Fail)
     });
     scene.apply_all(operations.collect()).await;

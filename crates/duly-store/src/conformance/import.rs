@@ -18,7 +18,7 @@ const INCARNATION: Incarnation = Incarnation(0x5eed_0000_0000_0001);
 fn tried(scene: &Scene<'_>, name: &str, again_in: Millis) -> Timer {
     let long_ago = Timestamp::saturating_from_unix_ms(scene.now().unix_ms() - 100_000);
     let mut schedule: Schedule = timer(name, duly_core::schedule::When::At(long_ago));
-    schedule.payload = Some(text("precious"));
+    schedule.spec.payload = Some(text("precious"));
     let mut timer = Timer::new(schedule, long_ago, INCARNATION).expect("long ago is allowed");
     timer.revision = 3;
     timer.occurrence = 2;
@@ -190,7 +190,7 @@ pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> 
     let far = waiting(&scene, "far", secs(101));
     assert_eq!(code(scene.apply(import(&far)).await), "invalid_argument");
     let mut large = waiting(&scene, "large", secs(1));
-    large.payload = Some(text("a".repeat(11)));
+    large.spec.payload = Some(text("a".repeat(11)));
     assert_eq!(code(scene.apply(import(&large)).await), "payload_too_large");
     created(scene.apply(import(&letter(&scene, "dead"))).await);
     let refusal = refused(scene.apply(import(&letter(&scene, "dead too"))).await);

@@ -32,16 +32,16 @@ pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness
         let payload = Payload { form, bytes: Bytes::from(bytes) };
         let id = format!("t{i}");
         let mut asked = timer(&id, scene.at(Millis::ZERO));
-        asked.payload = Some(payload.clone());
+        asked.spec.payload = Some(payload.clone());
         scene.create(asked).await;
         let read = scene.view(&id).await;
-        let read = read.timer().and_then(|timer| timer.payload.clone());
+        let read = read.timer().and_then(|timer| timer.spec.payload.clone());
         assert_eq!(read.as_ref(), Some(&payload), "{id} when read");
         let firing = scene.claim_one().await;
         assert_eq!(firing.payload.as_ref(), Some(&payload), "{id} when fired");
         scene.settled(&firing, dead()).await;
         let read = scene.view(&id).await;
-        let read = read.timer().and_then(|timer| timer.payload.clone());
+        let read = read.timer().and_then(|timer| timer.spec.payload.clone());
         assert_eq!(read, Some(payload), "{id} as a dead letter");
     }
     scene.create_in("none", Millis::ZERO).await;
@@ -65,16 +65,20 @@ pub(super) async fn p11_headers_in_order_and_everything_that_travels(harness: &d
     http.headers = Headers::new([("x-key".to_owned(), "k".to_owned())]).expect("a header");
     let destination = Destination::Http(http);
     let mut asked = timer("a", scene.at(Millis::ZERO));
-    asked.headers = headers.clone();
-    asked.destination = Some(destination.clone());
-    asked.slot_key = Some(SlotKey::new("customer/é 7".to_owned()).expect("a key"));
-    asked.trace_parent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    asked.spec.headers = headers.clone();
+    asked.spec.destination = Some(destination.clone());
+    asked.spec.slot_key = Some(SlotKey::new("customer/é 7".to_owned()).expect("a key"));
+    asked.spec.trace_parent =
+        Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     scene.create(asked.clone()).await;
     let claimed = scene.claim_as(scene.request(vec![destination.lane_key()])).await;
     let firing = &claimed.firings[0];
     assert_eq!(firing.headers, headers);
     assert_eq!(firing.destination, destination);
-    assert_eq!((&firing.slot_key, &firing.trace_parent), (&asked.slot_key, &asked.trace_parent));
+    assert_eq!(
+        (&firing.slot_key, &firing.trace_parent),
+        (&asked.spec.slot_key, &asked.spec.trace_parent)
+    );
     Ran::Whole
 }
 
@@ -138,14 +142,14 @@ pub(super) async fn p11_a_changed_payload_is_the_one_that_comes(harness: &dyn Ha
         bytes: Bytes::from(vec![byte; bytes]),
     };
     let mut asked = timer("a", scene.at(secs(1)));
-    asked.payload = Some(payload(1, 10));
+    asked.spec.payload = Some(payload(1, 10));
     scene.create(asked).await;
     scene.create_in("b", secs(1)).await;
     for (byte, bytes) in [(2, 50_000), (3, 1), (4, 0), (5, 4_096)] {
         let patch = Patch { payload: Change::Set(payload(byte, bytes)), ..Patch::default() };
         scene.patch("a", patch).await;
         let read = scene.view("a").await;
-        let read = read.timer().and_then(|timer| timer.payload.clone());
+        let read = read.timer().and_then(|timer| timer.spec.payload.clone());
         assert_eq!(read, Some(payload(byte, bytes)));
     }
     scene.apply(cancel_op("b")).await;

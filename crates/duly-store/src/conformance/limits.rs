@@ -25,7 +25,7 @@ pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(harness: &dyn
     let scene = Scene::with(harness, limited(|limits| limits.max_payload_bytes = 100)).await;
     let with = |id: &str, bytes: usize| {
         let mut asked = timer(id, scene.at(secs(60)));
-        asked.payload = Some(text("x".repeat(bytes)));
+        asked.spec.payload = Some(text("x".repeat(bytes)));
         schedule_op(asked, IfExists::Replace)
     };
     let outcome = scene.apply(with("a", 100)).await;
@@ -173,7 +173,7 @@ pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
     let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
     let operations = (0..ORIGINS_MAX + 3).map(|i| {
         let mut asked = timer(&format!("t{i:03}"), scene.at(Millis::ZERO));
-        asked.destination = Some(origin(i));
+        asked.spec.destination = Some(origin(i));
         schedule_op(asked, IfExists::Fail)
     });
     let outcomes = scene.apply_all(operations.collect()).await;
@@ -201,7 +201,7 @@ pub(super) async fn p10_a_refused_item_leaves_no_trace(harness: &dyn Harness) ->
     let before = scene.stats().await;
     for i in 0..50 {
         let mut asked = timer(&format!("t{i}"), When::At(Timestamp::MAX));
-        asked.destination = Some(http(&format!("http://h{i}.example/")));
+        asked.spec.destination = Some(http(&format!("http://h{i}.example/")));
         let outcome = scene.apply(schedule_op(asked, IfExists::Fail)).await;
         assert_eq!(code(outcome), "resource_exhausted");
     }

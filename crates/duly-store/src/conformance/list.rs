@@ -59,7 +59,7 @@ pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness)
         } else {
             vec!["all".to_owned()]
         };
-        asked.tags = Tags::new(tags).expect("short tags");
+        asked.spec.tags = Tags::new(tags).expect("short tags");
         scene.create(asked).await;
     }
     let base = || scene.list_request(ListState::Pending);
@@ -121,7 +121,7 @@ pub(super) async fn t22_every_dead_letter_of_an_id_is_listed(harness: &dyn Harne
     let mut expected = Vec::new();
     for round in 0..5 {
         let mut asked = timer("a", when);
-        asked.payload = Some(text(format!("round {round}")));
+        asked.spec.payload = Some(text(format!("round {round}")));
         scene.apply(schedule_op(asked, IfExists::Replace)).await;
         let firing = scene.claim_one().await;
         scene.settled(&firing, dead()).await;
@@ -181,7 +181,7 @@ pub(super) async fn p10_a_page_takes_no_more_memory_than_it_may(harness: &dyn Ha
     let payload_bytes = 100 << 10;
     for i in 0..30 {
         let mut asked = timer(&format!("t-{i:02}"), scene.at(secs(60 + i)));
-        asked.payload = Some(text("x".repeat(payload_bytes)));
+        asked.spec.payload = Some(text("x".repeat(payload_bytes)));
         scene.create(asked).await;
     }
     let expected: Vec<_> = (0..30).map(|i| format!("t-{i:02}")).collect();
@@ -207,7 +207,7 @@ pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harn
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let mut asked = timer("large", scene.at(secs(60)));
-    asked.payload = Some(text("x".repeat(100 << 10)));
+    asked.spec.payload = Some(text("x".repeat(100 << 10)));
     scene.create_in("small", secs(50)).await;
     let same = scene.create(asked.clone()).await;
     assert_eq!(scene.view("large").await.memory_bytes(), same.memory_bytes());
@@ -244,7 +244,7 @@ pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harn
         assert_eq!(scene.view("large").await, before, "nothing has changed");
         let done = apply(bytes).await.expect("it is answered").remove(0);
         let (Outcome::Existing(view) | Outcome::Changed(view)) = done else { panic!("{done:?}") };
-        let payload = view.timer().and_then(|timer| timer.payload.as_ref());
+        let payload = view.timer().and_then(|timer| timer.spec.payload.as_ref());
         assert!(payload.is_some(), "the answer is whole");
     }
     Ran::Whole

@@ -108,7 +108,7 @@ pub(super) async fn p7_an_id_used_again_has_another_delivery_id(harness: &dyn Ha
     let mut seen = std::collections::BTreeSet::new();
     for round in 0..3 {
         let mut asked = timer("a", scene.at(Millis::ZERO));
-        asked.payload = Some(text(format!("round {round}")));
+        asked.spec.payload = Some(text(format!("round {round}")));
         let outcome = scene.apply(schedule_op(asked, IfExists::Replace)).await;
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
         let firing = scene.claim_one().await;

@@ -72,17 +72,17 @@ pub(super) async fn p5_each_field_replaces_resets_or_stays(harness: &dyn Harness
     let scene = Scene::new(harness).await;
     let tags = Tags::new(vec!["red".into()]).expect("a short tag");
     let mut asked = timer("a", scene.at(secs(10)));
-    asked.payload = Some(text("old"));
-    asked.tags = tags.clone();
-    asked.destination = Some(http("http://one.example/"));
+    asked.spec.payload = Some(text("old"));
+    asked.spec.tags = tags.clone();
+    asked.spec.destination = Some(http("http://one.example/"));
     scene.create(asked).await;
     scene.advance(secs(1)).await;
     let patch =
         Patch { payload: Change::Set(text("new")), destination: Change::Reset, ..Patch::default() };
     let view = scene.patch("a", patch).await;
     let changed = view.timer().expect("a pending timer is whole");
-    assert_eq!((&changed.payload, &changed.destination), (&Some(text("new")), &None));
-    assert_eq!((&changed.tags, changed.revision), (&tags, 2));
+    assert_eq!((&changed.spec.payload, &changed.spec.destination), (&Some(text("new")), &None));
+    assert_eq!((&changed.spec.tags, changed.revision), (&tags, 2));
     assert_eq!((changed.updated_at, changed.occurrence), (scene.now(), 0));
     scene.advance(secs(9)).await;
     let firing = scene.claim_one().await;
@@ -129,7 +129,7 @@ pub(super) async fn p5_the_revision_is_checked_before_the_state(harness: &dyn Ha
 pub(super) async fn p5_a_new_destination_is_a_new_lane(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
-    asked.destination = Some(http("http://one.example/x"));
+    asked.spec.destination = Some(http("http://one.example/x"));
     scene.create(asked).await;
     let (one, two) =
         (http("http://one.example/").lane_key(), http("http://two.example/").lane_key());

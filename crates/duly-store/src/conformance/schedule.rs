@@ -2,7 +2,7 @@
 //! timer looks like.
 
 use duly_core::{
-    Schedule, State,
+    State, TimerSpec,
     schedule::{IfExists, Tags},
 };
 
@@ -32,7 +32,7 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
         let (same, _) = scene.bring("a", state).await;
         let before = scene.view("a").await;
         let mut other = same.clone();
-        other.payload = Some(text("another"));
+        other.spec.payload = Some(text("another"));
         let (schedule, if_exists) = match column {
             "same" => (same, IfExists::Fail),
             "fail" => (other, IfExists::Fail),
@@ -42,7 +42,7 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
         let outcome = scene.apply(schedule_op(schedule, if_exists)).await;
         assert_eq!(word(outcome), expected, "{state}, {column}");
         let after = scene.view("a").await;
-        let payload = after.timer().and_then(|timer| timer.payload.clone());
+        let payload = after.timer().and_then(|timer| timer.spec.payload.clone());
         if matches!(expected, "created" | "replaced") {
             assert!(after.state.is_pending(), "{state}, {column}: the new timer lives");
             assert_eq!(payload.is_some(), column != "same", "{state}, {column}");
@@ -121,7 +121,7 @@ pub(super) async fn p6_replace_counts_the_revision_and_is_another_incarnation(
     scene.create_in("a", secs(60)).await;
     let old = scene.view("a").await;
     let mut schedule = timer("a", scene.at(secs(30)));
-    schedule.payload = Some(text("new"));
+    schedule.spec.payload = Some(text("new"));
     let outcome = scene.apply(schedule_op(schedule, IfExists::Replace)).await;
     let Outcome::Replaced(new) = outcome else {
         panic!("expected a replaced timer, got {outcome:?}");
@@ -164,20 +164,24 @@ pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
 pub(super) async fn p6_a_new_timer_says_what_was_asked(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let now = scene.now();
-    let asked = Schedule {
+    let mut asked = timer("a", scene.at(secs(60)));
+    asked.spec = TimerSpec {
         payload: Some(text("hello")),
         tags: Tags::new(vec!["red".into(), "blue".into()]).expect("two short tags"),
         destination: Some(http("http://example.com/hook")),
         expire_after: Some(secs(600)),
-        ..timer("a", scene.at(secs(60)))
+        ..TimerSpec::default()
     };
     let view = scene.create(asked.clone()).await;
     assert_eq!((view.state, view.attempts()), (State::Scheduled, 0));
     let made = view.timer().expect("a new timer is whole");
     assert_eq!((made.created_at, made.updated_at, made.revision), (now, now, 1));
     assert_eq!((made.occurrence, made.attempts, made.history.len()), (0, 0, 0));
-    assert_eq!((&made.payload, &made.tags), (&asked.payload, &asked.tags));
-    assert_eq!((&made.destination, made.expire_after), (&asked.destination, asked.expire_after));
+    assert_eq!((&made.spec.payload, &made.spec.tags), (&asked.spec.payload, &asked.spec.tags));
+    assert_eq!(
+        (&made.spec.destination, made.spec.expire_after),
+        (&asked.spec.destination, asked.spec.expire_after)
+    );
     assert_eq!(*view, scene.view("a").await, "reading it gives the same");
     Ran::Whole
 }

@@ -141,7 +141,7 @@ pub(super) async fn t28_lanes_are_counted_apart(harness: &dyn Harness) -> Ran {
     let origin = http("http://one.example/");
     for (text, after) in [("h1", 0), ("h2", 0), ("h3", 60)] {
         let mut asked = timer(text, scene.at(secs(after)));
-        asked.destination = Some(origin.clone());
+        asked.spec.destination = Some(origin.clone());
         scene.create(asked).await;
     }
     scene.create_in("p1", Millis::ZERO).await;

@@ -78,7 +78,7 @@ impl Space {
                     Cause::AttemptFailed => self.totals.failed += 1,
                     _ => {}
                 }
-                self.learn_origin(timer.destination.as_ref());
+                self.learn_origin(timer.spec.destination.as_ref());
                 self.tombstones.remove(&timer.id);
                 if cause == Cause::Redriven {
                     self.dead.remove(&timer.delivery_id(self.name.as_str()));

@@ -59,7 +59,7 @@ impl State {
                 let Some(space) = self.spaces.get_mut(&wanted.lane.namespace) else {
                     continue 'lanes;
                 };
-                let bytes = space.live[&id].timer.content_bytes();
+                let bytes = space.live[&id].timer.spec.content_bytes();
                 let fits = claimed.firings.is_empty() || bytes <= bytes_left;
                 if !fits || claimed.firings.len() >= request.total_max {
                     break 'lanes;

@@ -26,7 +26,7 @@ impl Space {
 
     /// The lane of a timer now.
     pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
-        match &timer.destination {
+        match &timer.spec.destination {
             None => self.settings.destination.lane_key(),
             Some(Destination::Pull) => LaneKey::Pull,
             Some(http @ Destination::Http(_)) => {

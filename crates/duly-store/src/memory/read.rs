@@ -147,7 +147,7 @@ impl State {
 fn matches(view: &TimerView, request: &ListRequest) -> bool {
     let due_at = view.due_at();
     let prefix = request.id_prefix.as_deref().unwrap_or("");
-    let has = |tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
+    let has = |tag| view.timer().is_some_and(|timer| timer.spec.tags.as_slice().contains(tag));
     request.due_from.is_none_or(|from| due_at >= from)
         && request.due_to.is_none_or(|to| due_at < to)
         && view.id().as_str().starts_with(prefix)
@@ -155,7 +155,8 @@ fn matches(view: &TimerView, request: &ListRequest) -> bool {
 }
 
 fn record_bytes(timer: &Timer) -> u64 {
-    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    let headers: usize = timer.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let payload = timer.spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    let headers: usize =
+        timer.spec.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     RECORD_BYTES + (timer.id.as_str().len() + payload + headers) as u64
 }

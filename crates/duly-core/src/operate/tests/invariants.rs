@@ -141,7 +141,11 @@ impl Place {
                 if cause != Cause::Imported {
                     let old = self.live.take().expect("only what lives dies");
                     prop_assert_eq!(delivery_of(&old), delivery_of(&timer), "P3: the same firing");
-                    prop_assert_eq!(old.payload, timer.payload.clone(), "P11: it stays whole");
+                    prop_assert_eq!(
+                        old.spec.payload,
+                        timer.spec.payload.clone(),
+                        "P11: it stays whole"
+                    );
                     self.held = None;
                 }
                 self.letters.push(*timer);
@@ -239,7 +243,7 @@ impl Place {
         match step {
             Step::Schedule { request: number, if_exists } => {
                 let mut asked = request(When::At(at(NOW_MS + u64::from(number))));
-                asked.expire_after = (number == 2).then_some(Millis::from_ms(1_000));
+                asked.spec.expire_after = (number == 2).then_some(Millis::from_ms(1_000));
                 Operation::Schedule { schedule: Box::new(asked), if_exists }
             }
             Step::ImportLetter(number) => {

@@ -45,7 +45,7 @@ pub(crate) async fn schedule_timer(
             Ok((schedule, if_exists, when))
         })
         .await?;
-    schedule.trace_parent = trace::parent(&headers);
+    schedule.spec.trace_parent = trace::parent(&headers);
     let command = Command {
         namespace,
         operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },

@@ -205,7 +205,7 @@ fn p3_what_expires_while_it_cannot_be_read_is_a_dead_letter_as_soon_as_it_can() 
         let due = When::After(Millis::from_secs(10));
         let expiring = |n: u32| {
             let mut schedule = Schedule::new(id(&format!("t{n}")), due);
-            schedule.expire_after = Some(Millis::from_secs(60));
+            schedule.spec.expire_after = Some(Millis::from_secs(60));
             schedule
         };
         let bad: Vec<Key> = (0..12).map(|n| bench.schedule(expiring(n))).collect();

@@ -60,7 +60,7 @@ fn name_of(n: usize) -> String {
 fn schedule(bench: &mut Bench, n: usize, after: Millis) {
     let id = TimerId::new(&name_of(n)).expect("a short id");
     let mut schedule = Schedule::new(id, When::After(after));
-    schedule.tags = Tags::new(vec![format!("tag{}", n % 2)]).expect("a short tag");
+    schedule.spec.tags = Tags::new(vec![format!("tag{}", n % 2)]).expect("a short tag");
     let schedule = Box::new(schedule);
     let operation = Operation::Schedule { schedule, if_exists: IfExists::Replace };
     bench.engine.apply(Command { namespace: shop(), operation, answer: Answer::Brief });

@@ -20,7 +20,8 @@ const SLACK: u64 = 2;
 
 fn large(n: usize) -> Schedule {
     let mut schedule = Schedule::new(id(&format!("large{n}")), When::After(Millis::ZERO));
-    schedule.payload = Some(Payload { form: Form::Text, bytes: "x".repeat(LARGE_BYTES).into() });
+    schedule.spec.payload =
+        Some(Payload { form: Form::Text, bytes: "x".repeat(LARGE_BYTES).into() });
     schedule
 }
 
@@ -129,7 +130,7 @@ fn firings_that_expire_together_expire_in_bounded_steps() {
     let mut bench = Bench::with_large_segments();
     for n in 0..LARGE {
         let mut schedule = large(n);
-        schedule.expire_after = Some(Millis::from_secs(10));
+        schedule.spec.expire_after = Some(Millis::from_secs(10));
         bench.make(schedule);
         bench.sync();
     }
@@ -195,7 +196,7 @@ fn small_records_are_bounded_by_their_number() {
     let count = 3 * PASS_RECORDS.max(SHARE_RECORDS) as u64;
     for n in 0..count {
         let mut schedule = Schedule::new(id(&format!("t{n}")), When::After(Millis::from_secs(5)));
-        schedule.expire_after = Some(Millis::from_secs(10));
+        schedule.spec.expire_after = Some(Millis::from_secs(10));
         bench.make(schedule);
     }
     bench.sync();
@@ -339,7 +340,7 @@ fn a_claim_of_many_lanes_with_empty_windows_looks_at_so_many_timers_and_no_lane_
         lanes.push(Lane { namespace: shop(), key: destination.lane_key() });
         for i in 0..timers {
             let mut schedule = Schedule::new(id(&format!("t{n}-{i}")), When::After(Millis::ZERO));
-            schedule.destination = Some(destination.clone());
+            schedule.spec.destination = Some(destination.clone());
             bench.make(schedule);
         }
     }

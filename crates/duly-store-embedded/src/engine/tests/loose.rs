@@ -171,8 +171,8 @@ impl Loose {
         let mut schedule = Schedule::new(id(timer), When::After(Millis::from_ms(after_ms)));
         self.made += 1;
         let bytes = format!("{:0bytes$}", self.made).into_bytes();
-        schedule.payload = Some(Payload { form: Form::Binary, bytes: bytes.into() });
-        schedule.destination = destination;
+        schedule.spec.payload = Some(Payload { form: Form::Binary, bytes: bytes.into() });
+        schedule.spec.destination = destination;
         let schedule = Box::new(schedule);
         self.apply(namespace, Operation::Schedule { schedule, if_exists: IfExists::Replace });
     }

@@ -74,7 +74,7 @@ impl Mover {
 
     pub(super) fn schedule(&mut self, text: &str, payload: Vec<u8>) {
         let mut schedule = Schedule::new(id(text), When::After(Millis::from_secs(86_400)));
-        schedule.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
+        schedule.spec.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
         let schedule = Box::new(schedule);
         self.apply(Operation::Schedule { schedule, if_exists: IfExists::Replace });
     }

@@ -25,7 +25,7 @@ impl Mover {
 
     fn payload_of(&self, text: &str) -> Vec<u8> {
         let timer = self.engine.load_timer(self.place_of(text)).expect("it can be read");
-        timer.payload.expect("it was made with one").bytes.to_vec()
+        timer.spec.payload.expect("it was made with one").bytes.to_vec()
     }
 }
 
@@ -130,7 +130,7 @@ fn p10_a_job_ends_with_the_file_that_fills_it() {
     for i in 0..16 {
         let mut schedule =
             Box::new(Schedule::new(id(&format!("t{i}")), When::After(Millis::from_secs(86_400))));
-        schedule.payload = Some(duly_core::Payload {
+        schedule.spec.payload = Some(duly_core::Payload {
             form: duly_core::payload::Form::Text,
             bytes: vec![b'x'; PAYLOAD].into(),
         });

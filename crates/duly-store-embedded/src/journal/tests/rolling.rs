@@ -55,7 +55,7 @@ fn run(disk: &SimDisk) -> bool {
         let id = TimerId::new(&n.to_string()).expect("an id");
         let mut schedule = Schedule::new(id.clone(), When::After(Millis::from_secs(60)));
         let bytes = vec![0; 30_000].into();
-        schedule.payload = Some(Payload { form: Form::Binary, bytes });
+        schedule.spec.payload = Some(Payload { form: Form::Binary, bytes });
         let schedule = Box::new(schedule);
         for operation in [
             Operation::Schedule { schedule, if_exists: IfExists::Fail },

@@ -117,31 +117,31 @@ fn whole(text: &mut String, namespace: &str, timer: &Timer) {
     line(text, format_args!("    request {:032x}", timer.request_hash.0));
     let (attempts, budget, unsure) = (timer.attempts, timer.budget_from, timer.maybe_delivered);
     line(text, format_args!("    attempts {attempts} from {budget} maybe delivered {unsure}"));
-    if let Some(payload) = &timer.payload {
+    if let Some(payload) = &timer.spec.payload {
         let begin = String::from_utf8_lossy(&payload.bytes[..payload.bytes.len().min(40)]);
         let (form, crc) = (payload.form, crc32c(&payload.bytes));
         let bytes = payload.bytes.len();
         line(text, format_args!("    payload {form:?} {bytes} bytes {crc:08x} {begin:?}"));
     }
-    if !timer.headers.is_empty() {
-        line(text, format_args!("    headers {:?}", timer.headers.iter().collect::<Vec<_>>()));
+    if !timer.spec.headers.is_empty() {
+        line(text, format_args!("    headers {:?}", timer.spec.headers.iter().collect::<Vec<_>>()));
     }
-    if !timer.tags.is_empty() {
-        line(text, format_args!("    tags {:?}", timer.tags.as_slice()));
+    if !timer.spec.tags.is_empty() {
+        line(text, format_args!("    tags {:?}", timer.spec.tags.as_slice()));
     }
-    if let Some(key) = &timer.slot_key {
+    if let Some(key) = &timer.spec.slot_key {
         line(text, format_args!("    slot key {:?}", key.as_str()));
     }
-    if let Some(own) = &timer.destination {
+    if let Some(own) = &timer.spec.destination {
         line(text, format_args!("    destination {}", destination(own)));
     }
-    if let Some(retry) = &timer.retry {
+    if let Some(retry) = &timer.spec.retry {
         line(text, format_args!("    retry {retry:?}"));
     }
-    if let Some(after) = timer.expire_after {
+    if let Some(after) = timer.spec.expire_after {
         line(text, format_args!("    expires after {}", after.ms()));
     }
-    if let Some(trace) = &timer.trace_parent {
+    if let Some(trace) = &timer.spec.trace_parent {
         line(text, format_args!("    trace {trace}"));
     }
     if let Some(at) = timer.next_attempt_at {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use duly_core::{
     Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings,
-    Timer, TimerId, Timestamp,
+    Timer, TimerId, TimerSpec, Timestamp,
     destination::{HttpDestination, LaneKey, Method},
     headers::Headers,
     limits::Limits,
@@ -80,7 +80,13 @@ fn http(url: &str) -> HttpDestination {
 /// Due in an hour, pulled.
 fn later(text: &str) -> Schedule {
     let mut schedule = Schedule::new(id(text), When::After(Millis::from_secs(3_600)));
-    schedule.destination = Some(Destination::Pull);
+    schedule.spec.destination = Some(Destination::Pull);
+    schedule
+}
+
+/// Gives a schedule more than an id and a time.
+fn with(mut schedule: Schedule, give: impl FnOnce(&mut TimerSpec)) -> Schedule {
+    give(&mut schedule.spec);
     schedule
 }
 
@@ -124,20 +130,22 @@ fn everything() -> Schedule {
     receiver.headers = headers(&[("x-own", "2")]);
     receiver.timeout = Millis::from_ms(1_500);
     Schedule {
-        payload: payload(Form::Json, "{ \"kept\" : \"as it is\",\"n\":1.0 }"),
-        headers: headers(&[("content-type", "application/json; v=2"), ("x-two", "b c")]),
-        tags: Tags::new(vec!["red".into(), "größe:42".into()]).expect("allowed tags"),
-        slot_key: Some(SlotKey::new("customer/77".into()).expect("an allowed key")),
-        destination: Some(Destination::Http(receiver)),
-        retry: Some(RetryPolicy::Exponential(Exponential {
-            max_attempts: 9,
-            min_backoff: Millis::from_ms(250),
-            max_backoff: Millis::from_secs(900),
-            multiplier: 1.75,
-            jitter: 0.125,
-        })),
-        expire_after: Some(Millis::from_secs(86_400)),
-        trace_parent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        spec: TimerSpec {
+            payload: payload(Form::Json, "{ \"kept\" : \"as it is\",\"n\":1.0 }"),
+            headers: headers(&[("content-type", "application/json; v=2"), ("x-two", "b c")]),
+            tags: Tags::new(vec!["red".into(), "größe:42".into()]).expect("allowed tags"),
+            slot_key: Some(SlotKey::new("customer/77".into()).expect("an allowed key")),
+            destination: Some(Destination::Http(receiver)),
+            retry: Some(RetryPolicy::Exponential(Exponential {
+                max_attempts: 9,
+                min_backoff: Millis::from_ms(250),
+                max_backoff: Millis::from_secs(900),
+                multiplier: 1.75,
+                jitter: 0.125,
+            })),
+            expire_after: Some(Millis::from_secs(86_400)),
+            trace_parent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        },
         ..later("everything")
     }
 }
@@ -199,18 +207,13 @@ impl Script<'_> {
     fn pending(&self) {
         self.schedule(later("plain"));
         self.schedule(everything());
-        self.schedule(Schedule { payload: payload(Form::Text, ""), ..later("empty payload") });
+        self.schedule(with(later("empty payload"), |it| it.payload = payload(Form::Text, "")));
         self.schedule(later("ünï/co%de: ☃"));
-        self.schedule(Schedule {
-            destination: None,
-            when: When::At(duly_core::Timestamp::saturating_from_unix_ms(1_930_000_000_001)),
-            ..later("to the namespace's receiver")
-        });
+        let at = duly_core::Timestamp::saturating_from_unix_ms(1_930_000_000_001);
+        self.schedule(Schedule::new(id("to the namespace's receiver"), When::At(at)));
         self.schedule(later("replaced"));
-        self.schedule(Schedule {
-            payload: payload(Form::Binary, "\u{0}\u{1}"),
-            ..later("replaced")
-        });
+        let binary = payload(Form::Binary, "\u{0}\u{1}");
+        self.schedule(with(later("replaced"), |it| it.payload = binary));
         self.schedule(later("moved"));
         let patch = Patch {
             when: Some(When::After(Millis::from_secs(7_200))),
@@ -257,11 +260,9 @@ impl Script<'_> {
         self.settle("dead twice", dead());
         self.schedule(later("dead twice"));
         self.settle("dead twice", dead());
-        self.schedule(Schedule {
-            when: When::After(Millis::from_secs(2)),
-            expire_after: Some(Millis::from_secs(1)),
-            ..later("expired")
-        });
+        let in_two_seconds =
+            Schedule { when: When::After(Millis::from_secs(2)), ..later("expired") };
+        self.schedule(with(in_two_seconds, |it| it.expire_after = Some(Millis::from_secs(1))));
     }
 
     /// As another store had them.
@@ -279,10 +280,10 @@ impl Script<'_> {
 
     fn more_segments(&self) {
         let large = || Payload { form: Form::Binary, bytes: vec![0xD0; 60_000].into() };
-        self.schedule(Schedule { payload: Some(large()), ..later("large") });
+        self.schedule(with(later("large"), |it| it.payload = Some(large())));
         self.schedule(later("in the second segment"));
         for text in ["filler", "another filler"] {
-            self.schedule(Schedule { payload: Some(large()), ..later(text) });
+            self.schedule(with(later(text), |it| it.payload = Some(large())));
             self.cancel(text);
         }
     }

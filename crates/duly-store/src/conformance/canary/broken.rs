@@ -90,10 +90,10 @@ impl Broken {
                 leased_until: Some(now),
                 lane: LaneKey::Pull,
                 destination: duly_core::Destination::Pull,
-                headers: timer.headers,
-                payload: timer.payload,
-                slot_key: timer.slot_key,
-                trace_parent: timer.trace_parent,
+                headers: timer.spec.headers,
+                payload: timer.spec.payload,
+                slot_key: timer.spec.slot_key,
+                trace_parent: timer.spec.trace_parent,
                 settings: Arc::default(),
             })
         });

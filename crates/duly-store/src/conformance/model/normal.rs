@@ -38,8 +38,9 @@ pub(super) fn view(view: &TimerView, now: Timestamp, known: &mut Known) -> Strin
 fn whole(timer: &Timer, now: Timestamp) -> String {
     let times = (timer.due_at, timer.created_at, timer.updated_at, timer.fired_at);
     let counts = (timer.revision, timer.occurrence, timer.attempts, timer.budget_from);
-    let content = (&timer.payload, &timer.headers, &timer.tags, &timer.destination);
-    let rules = (&timer.retry, timer.expire_after, timer.request_hash);
+    let content =
+        (&timer.spec.payload, &timer.spec.headers, &timer.spec.tags, &timer.spec.destination);
+    let rules = (&timer.spec.retry, timer.spec.expire_after, timer.request_hash);
     // A wait that is over says nothing more: when the end of a lease was noticed is the store's.
     let next = timer.next_attempt_at.map(|at| at.max(now));
     let dead_letter = timer.dead_letter.map(|dead_letter| dead_letter.reason);

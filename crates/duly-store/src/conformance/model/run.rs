@@ -1,7 +1,7 @@
 //! Carrying one operation out.
 
 use duly_core::{
-    Incarnation, Millis, NamespaceName, RetryPolicy, Schedule, Timer, TimerId,
+    Incarnation, Millis, NamespaceName, RetryPolicy, Schedule, Timer, TimerId, TimerSpec,
     schedule::{Patch, When},
     timer::{Attempt, AttemptOutcome, DeadLetterReason, Wait},
 };
@@ -87,12 +87,16 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
             if_exists,
         } => Operation::Schedule {
             schedule: Box::new(Schedule {
-                payload,
-                tags,
-                destination,
-                retry,
-                expire_after,
-                ..Schedule::new(id, when(harness, timing))
+                id,
+                when: when(harness, timing),
+                spec: TimerSpec {
+                    payload,
+                    tags,
+                    destination,
+                    retry,
+                    expire_after,
+                    ..TimerSpec::default()
+                },
             }),
             if_exists,
         },

@@ -43,7 +43,7 @@ fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, ste
         Step::Schedule { after_ms, expires } => {
             let due = When::After(Millis::from_ms(after_ms));
             let mut schedule = Schedule::new(name(keys.len()), due);
-            schedule.expire_after = expires.then_some(Millis::from_ms(3 * after_ms + 1));
+            schedule.spec.expire_after = expires.then_some(Millis::from_ms(3 * after_ms + 1));
             keys.push(bench.schedule(schedule));
         }
         Step::Spoil(mask) => {
