@@ -35,22 +35,25 @@ pub struct Batch<'a> {
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub struct Operation {
     /// Schedule a timer.
-    #[prost(message, optional, tag = "1")]
-    pub schedule: Option<Schedule>,
+    #[prost(message, optional, boxed, tag = "1")]
+    pub schedule: Option<Box<Schedule>>,
     /// Cancel a timer.
     #[prost(message, optional, tag = "2")]
     pub cancel: Option<Cancel>,
     /// Change a pending timer; `id` is required.
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, boxed, tag = "3")]
     #[serde(default, deserialize_with = "with_nulls")]
-    pub reschedule: Option<Reschedule>,
+    pub reschedule: Option<Box<Reschedule>>,
     /// Make a timer due now, or its next attempt.
     #[prost(message, optional, tag = "4")]
     pub fire: Option<Fire>,
 }
 
-fn with_nulls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reschedule>, D::Error> {
-    Ok(Option::<Nulls<Reschedule>>::deserialize(deserializer)?.map(Reschedule::from))
+fn with_nulls<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<Reschedule>>, D::Error> {
+    let change = Option::<Nulls<Reschedule>>::deserialize(deserializer)?;
+    Ok(change.map(|change| Box::new(change.into())))
 }
 
 impl From<Nulls<Self>> for Reschedule {
@@ -90,8 +93,8 @@ pub struct Fire {
 impl Operation {
     /// Returns the due time or delay as its caller wrote it, if it is text.
     pub fn when_text(&self) -> Option<&str> {
-        let schedule = self.schedule.as_ref().and_then(Schedule::when_text);
-        schedule.or_else(|| self.reschedule.as_ref().and_then(Reschedule::when_text))
+        let schedule = self.schedule.as_deref().and_then(Schedule::when_text);
+        schedule.or_else(|| self.reschedule.as_deref().and_then(Reschedule::when_text))
     }
 
     /// Returns the operation, checked; an error names the field below the operation's name.
@@ -183,7 +186,7 @@ pub struct CancelResponse {
     /// Attempts that were made.
     #[prost(uint32, tag = "1")]
     pub attempts: u32,
-    /// Whether one of them may have arrived.
+    /// `true`: one of them may have arrived.
     #[prost(bool, tag = "2")]
     pub maybe_delivered: bool,
     /// `true`: it had been cancelled before.

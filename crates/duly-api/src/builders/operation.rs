@@ -5,7 +5,7 @@ use crate::{Cancel, Fire, Operation, Reschedule, Schedule};
 impl Operation {
     /// Returns the operation that changes a pending timer.
     pub fn reschedule(id: impl Into<String>, change: Reschedule) -> Self {
-        let reschedule = Some(Reschedule { id: id.into(), ..change });
+        let reschedule = Some(Box::new(Reschedule { id: id.into(), ..change }));
         Self { reschedule, ..Self::default() }
     }
 
@@ -44,7 +44,7 @@ impl Operation {
 
 impl From<Schedule> for Operation {
     fn from(schedule: Schedule) -> Self {
-        Self { schedule: Some(schedule), ..Self::default() }
+        Self { schedule: Some(Box::new(schedule)), ..Self::default() }
     }
 }
 

@@ -34,7 +34,7 @@ impl Client {
         if operations.is_empty() {
             return Ok(Vec::new());
         }
-        operations.iter_mut().filter_map(|it| it.schedule.as_mut()).for_each(set_id);
+        operations.iter_mut().filter_map(|it| it.schedule.as_deref_mut()).for_each(set_id);
         let safety = safety_of(&operations);
         let request = v1::BatchRequest { namespace, operations: operations.clone() };
         let results = call!(self, timers.batch, request, safety)?.results;

@@ -117,11 +117,11 @@ impl Client {
         safety: Safety,
     ) -> Result<OperationResult> {
         let Operation { schedule, cancel, reschedule, fire } = operation;
-        let timer = if schedule.is_some() {
-            let request = v1::ScheduleRequest { namespace, schedule };
+        let timer = if let Some(schedule) = schedule {
+            let request = v1::ScheduleRequest { namespace, schedule: Some(*schedule) };
             call!(self, timers.schedule, request, safety)
-        } else if reschedule.is_some() {
-            let request = v1::RescheduleRequest { namespace, reschedule };
+        } else if let Some(reschedule) = reschedule {
+            let request = v1::RescheduleRequest { namespace, reschedule: Some(*reschedule) };
             call!(self, timers.reschedule, request, safety)
         } else if fire.is_some() {
             let request = v1::FireRequest { namespace, fire };

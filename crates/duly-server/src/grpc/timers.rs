@@ -144,7 +144,7 @@ impl Timers for Service {
         request: Request<v1::ScheduleRequest>,
     ) -> Result<Response<v1::Timer>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let schedule = Some(required("schedule", request.schedule)?);
+        let schedule = Some(Box::new(required("schedule", request.schedule)?));
         let operation = v1::Operation { schedule, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
@@ -163,7 +163,7 @@ impl Timers for Service {
         request: Request<v1::RescheduleRequest>,
     ) -> Result<Response<v1::Timer>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let reschedule = Some(required("reschedule", request.reschedule)?);
+        let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }

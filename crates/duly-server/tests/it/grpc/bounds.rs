@@ -64,7 +64,7 @@ async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
         let operations = (0..9).map(|_| {
             let payload_base64 = Some(payload.into());
             let schedule = v1::Schedule { id: None, payload_base64, ..named("t") };
-            v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
+            v1::Operation { schedule: Some(schedule.into()), ..v1::Operation::default() }
         });
         let operations = operations.collect();
         let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };

@@ -133,13 +133,13 @@ async fn an_operation_of_two_kinds_refuses_only_itself() {
     let cancel = Some(v1::Cancel { id: "t".into(), if_revision: None });
     let fire = Some(v1::Fire { id: "t".into() });
     let change = v1::Reschedule { delay: Some(lasting(1_000)), ..v1::Reschedule::default() };
-    let reschedule = Some(v1::Reschedule { id: "t".into(), ..change });
+    let reschedule = Some(v1::Reschedule { id: "t".into(), ..change }.into());
     let none = v1::Operation::default;
     let operations = vec![
-        v1::Operation { schedule: Some(named("u")), cancel: cancel.clone(), ..none() },
+        v1::Operation { schedule: Some(named("u").into()), cancel: cancel.clone(), ..none() },
         v1::Operation { cancel, fire: fire.clone(), ..none() },
         v1::Operation { reschedule, fire, ..none() },
-        v1::Operation { schedule: Some(named("v")), ..none() },
+        v1::Operation { schedule: Some(named("v").into()), ..none() },
     ];
     let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };
     let mut results = server.timers().batch(request).await.unwrap().into_inner().results;

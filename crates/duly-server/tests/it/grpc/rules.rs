@@ -39,11 +39,11 @@ async fn batch(server: &Server, operations: Vec<v1::Operation>) -> Vec<Option<St
 }
 
 fn scheduled(schedule: v1::Schedule) -> v1::Operation {
-    v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
+    v1::Operation { schedule: Some(schedule.into()), ..v1::Operation::default() }
 }
 
 fn rescheduled(reschedule: v1::Reschedule) -> v1::Operation {
-    v1::Operation { reschedule: Some(reschedule), ..v1::Operation::default() }
+    v1::Operation { reschedule: Some(reschedule.into()), ..v1::Operation::default() }
 }
 
 #[tokio::test]

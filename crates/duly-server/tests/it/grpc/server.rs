@@ -108,7 +108,7 @@ impl Server {
                 payload_base64: Some(payload.into()),
                 ..after(0)
             };
-            v1::Operation { schedule: Some(schedule), ..v1::Operation::default() }
+            v1::Operation { schedule: Some(schedule.into()), ..v1::Operation::default() }
         });
         let request =
             v1::BatchRequest { namespace: NAMESPACE.into(), operations: operations.collect() };

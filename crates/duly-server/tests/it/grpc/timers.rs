@@ -149,7 +149,7 @@ async fn p11_a_payload_is_the_same_over_both_and_in_the_form_it_was_given() {
 async fn each_operation_of_a_batch_has_its_own_result() {
     let server = Server::start().await;
     let none = v1::Operation::default;
-    let schedule = |schedule| v1::Operation { schedule: Some(schedule), ..none() };
+    let schedule = |it: v1::Schedule| v1::Operation { schedule: Some(it.into()), ..none() };
     let bad = v1::Schedule { tags: vec![String::new()], ..named("bad") };
     let change = v1::Reschedule {
         id: "t".into(),
@@ -159,7 +159,7 @@ async fn each_operation_of_a_batch_has_its_own_result() {
     let operations = vec![
         schedule(v1::Schedule { payload_base64: Some("x".into()), ..named("t") }),
         schedule(bad),
-        v1::Operation { reschedule: Some(change), ..none() },
+        v1::Operation { reschedule: Some(change.into()), ..none() },
         v1::Operation { fire: Some(v1::Fire { id: "nobody".into() }), ..none() },
         v1::Operation { cancel: Some(v1::Cancel { id: "t".into(), if_revision: None }), ..none() },
         none(),

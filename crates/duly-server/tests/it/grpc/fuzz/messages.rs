@@ -84,9 +84,9 @@ fn timers(namespace: String) -> Vec<Message> {
         ..reschedule()
     };
     let operations = vec![
-        v1::Operation { schedule: Some(schedule()), ..none() },
-        v1::Operation { schedule: Some(text), ..none() },
-        v1::Operation { reschedule: Some(bytes), ..none() },
+        v1::Operation { schedule: Some(schedule().into()), ..none() },
+        v1::Operation { schedule: Some(text.into()), ..none() },
+        v1::Operation { reschedule: Some(bytes.into()), ..none() },
         v1::Operation {
             cancel: Some(v1::Cancel { id: "none".into(), if_revision: None }),
             ..none()
