@@ -13,7 +13,7 @@ pub struct ClusterInfo {
     /// Shards of the store.
     #[prost(uint32, tag = "2")]
     pub shards: u32,
-    /// Whether it can work.
+    /// `true`: it can work.
     #[prost(bool, tag = "3")]
     pub ready: bool,
     /// Reasons why it cannot, a sentence each.
@@ -51,7 +51,7 @@ pub struct Node {
     /// Its member id, from its start to its end: 16 hexadecimal digits. A node that rejoins has a new one.
     #[prost(string, tag = "2")]
     pub member_id: String,
-    /// Whether it is the node that responds.
+    /// `true`: it is the node that responds.
     #[prost(bool, tag = "3")]
     pub this: bool,
     /// `active`; `joining`: no majority of the coordination shards has its heartbeat, so it begins nothing; or
@@ -66,7 +66,7 @@ pub struct Node {
     pub heartbeat_age_ms: u64,
 }
 
-/// Whether the service can work.
+/// The readiness of the service.
 #[skip_serializing_none]
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct Readiness {
@@ -80,7 +80,7 @@ pub struct Readiness {
     pub warnings: Vec<String>,
     /// Progress of the opening of the store; only while it is `recovering` and something is read.
     pub progress: Option<Recovery>,
-    /// When to ask again; only while it cannot work.
+    /// The time after which to ask again; only while it cannot work.
     pub retry_after_ms: Option<u64>,
 }
 

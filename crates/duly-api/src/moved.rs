@@ -49,7 +49,7 @@ pub struct Export {
 pub struct ExportedNamespace {
     /// Its name.
     pub name: String,
-    /// Whether claims are refused.
+    /// `true`: claims are refused.
     pub paused: bool,
     /// The time at which it resumes by itself, while it is paused.
     pub resumes_at: Option<Time>,
@@ -143,17 +143,17 @@ pub struct MovedTimer {
     /// The last 16 attempts, oldest first.
     #[schema(max_items = 16)]
     history: Option<Vec<Attempt>>,
-    /// When and why it was dead-lettered: it is a dead letter.
+    /// Time and reason of its dead-lettering: it is a dead letter.
     dead_letter: Option<DeadLetter>,
 }
 
-/// When and why a firing was dead-lettered.
+/// Time and reason of a firing's dead-lettering.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub struct DeadLetter {
-    /// When.
+    /// The time.
     at: Time,
-    /// Why.
+    /// The reason.
     #[serde(with = "Word::<DeadReason>")]
     #[schema(value_type = DeadReason)]
     reason: i32,

@@ -162,7 +162,7 @@ pub struct Namespace {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Whether claims are refused.
+    /// `true`: claims are refused.
     #[prost(bool, tag = "2")]
     pub paused: bool,
     /// The time at which it resumes by itself, while it is paused.
@@ -242,7 +242,7 @@ pub struct RepairNamespaceResponse {
     #[prost(message, optional, tag = "1")]
     #[schema(required = true, value_type = Namespace)]
     pub namespace: Option<Namespace>,
-    /// Whether its record was missing and is restored.
+    /// `true`: its record was missing and is restored.
     #[prost(bool, tag = "2")]
     pub restored: bool,
     /// Pending timers that were lost with the numbers that are not kept.

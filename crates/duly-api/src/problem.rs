@@ -64,7 +64,7 @@ pub struct Problem {
     /// Attempts so far.
     #[prost(uint32, optional, tag = "9")]
     pub attempts: Option<u32>,
-    /// Whether one of them may have arrived.
+    /// `true`: one of them may have arrived.
     #[prost(bool, optional, tag = "10")]
     pub maybe_delivered: Option<bool>,
     /// The revision that the request expected.

@@ -47,10 +47,10 @@ pub struct NamespaceStats {
     /// Earliest due time of the due and unclaimed timers.
     #[prost(message, optional, tag = "10")]
     pub oldest_due_at: Option<Time>,
-    /// Whether claims are refused.
+    /// `true`: claims are refused.
     #[prost(bool, tag = "11")]
     pub paused: bool,
-    /// Whether no claim is granted because there are `max_dead` dead letters.
+    /// `true`: no claim is granted, because there are `max_dead` dead letters.
     #[prost(bool, tag = "12")]
     pub dead_letters_full: bool,
     /// Lanes with pending timers.
@@ -120,7 +120,7 @@ pub struct PushLane {
     #[prost(string, tag = "7")]
     #[schema(required = false)]
     pub breaker: String,
-    /// Whether its firings go to the namespace's fallback now.
+    /// `true`: its firings go to the namespace's fallback now.
     #[prost(bool, tag = "8")]
     #[schema(required = false)]
     pub diverted: bool,

@@ -155,7 +155,7 @@ pub struct Attempt {
     #[prost(message, optional, tag = "2")]
     #[schema(required = true, value_type = Time)]
     pub at: Option<Time>,
-    /// How it ended.
+    /// Its outcome.
     #[prost(enumeration = "AttemptOutcome", tag = "3")]
     #[serde(with = "Word::<AttemptOutcome>")]
     #[schema(value_type = AttemptOutcome)]

@@ -10,31 +10,31 @@ pub struct SettleRequest {
     #[prost(message, optional, tag = "3")]
     pub lease: ::core::option::Option<crate::LeaseRequest>,
 }
-/// What a consumer says. The first one opens the stream and must have `open`; all may give credits
+/// A message of a consumer. The first one opens the stream and must have `open`; all may give credits
 /// and settle.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumeRequest {
-    /// What is consumed; in the first message only.
+    /// The subscription; in the first message only.
     #[prost(message, optional, tag = "1")]
     pub open: ::core::option::Option<ConsumeOpen>,
-    /// How many more firings may come. Credits add up, to at most 10,000.
+    /// The number of further firings that may come. Credits add up, to at most 10,000.
     #[prost(uint32, tag = "2")]
     pub credits: u32,
-    /// Verdicts, at most 10,000; answered together by one message with `settled`, in the order of the
+    /// Verdicts, at most 10,000; one message with `settled` has all their results, in the order of the
     /// requests.
     #[prost(message, repeated, tag = "3")]
     pub settlements: ::prost::alloc::vec::Vec<crate::Settlement>,
 }
-/// What is consumed.
+/// A subscription to the firings of a namespace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumeOpen {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
-    /// How long each lease is, 1s to 12h; default the namespace's.
+    /// Length of each lease, 1s to 12h; default the namespace's.
     #[prost(message, optional, tag = "2")]
     pub lease: ::core::option::Option<crate::Duration>,
 }
-/// What a consumer hears.
+/// A message to a consumer.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumeResponse {
     #[prost(oneof = "consume_response::Kind", tags = "1, 2, 3")]
@@ -47,7 +47,7 @@ pub mod consume_response {
         /// Firings, each against one credit.
         #[prost(message, tag = "1")]
         Firings(super::Firings),
-        /// What became of the settlements of one request.
+        /// Results of the settlements of one request.
         #[prost(message, tag = "2")]
         Settled(crate::SettleResponse),
         /// The server stops: no more firings come on this stream. What is still settled on it within the
@@ -73,7 +73,7 @@ pub struct ScheduleRequest {
     #[prost(message, optional, tag = "2")]
     pub schedule: ::core::option::Option<crate::Schedule>,
 }
-/// Which timer.
+/// A timer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetRequest {
     #[prost(string, tag = "1")]
@@ -105,7 +105,7 @@ pub struct FireRequest {
     #[prost(message, optional, tag = "2")]
     pub fire: ::core::option::Option<crate::Fire>,
 }
-/// Which timers to list.
+/// A request for a page of timers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListRequest {
     #[prost(string, tag = "1")]
@@ -128,10 +128,10 @@ pub struct ListRequest {
     /// Most timers of the page, 1 to 1000, default 100.
     #[prost(uint32, optional, tag = "7")]
     pub limit: ::core::option::Option<u32>,
-    /// Where to go on: the cursor of the page before, with the same filters.
+    /// The place to continue from: the cursor of the page before, with the same filters.
     #[prost(string, optional, tag = "8")]
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
-    /// Which fields the timers have.
+    /// The fields that the timers have.
     #[prost(enumeration = "crate::View", tag = "9")]
     pub view: i32,
 }
@@ -224,7 +224,7 @@ pub mod timers_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Schedule a timer. The same request again answers the existing timer, for as long as the timer
+        /// Schedules a timer. The same request again returns the existing timer, for as long as the timer
         /// or its tombstone lives.
         pub async fn schedule(
             &mut self,
@@ -244,7 +244,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Schedule"));
             self.inner.unary(req, path, codec).await
         }
-        /// One timer, its tombstone, or its latest dead letter.
+        /// Returns a timer, its tombstone, or its latest dead letter.
         pub async fn get(
             &mut self,
             request: impl tonic::IntoRequest<super::GetRequest>,
@@ -263,7 +263,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Get"));
             self.inner.unary(req, path, codec).await
         }
-        /// Change a pending timer.
+        /// Changes a pending timer.
         pub async fn reschedule(
             &mut self,
             request: impl tonic::IntoRequest<super::RescheduleRequest>,
@@ -284,7 +284,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Reschedule"));
             self.inner.unary(req, path, codec).await
         }
-        /// Cancel a timer. After the answer it is never delivered.
+        /// Cancels a timer. After the response it is never delivered.
         pub async fn cancel(
             &mut self,
             request: impl tonic::IntoRequest<super::CancelRequest>,
@@ -303,7 +303,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Cancel"));
             self.inner.unary(req, path, codec).await
         }
-        /// Make a timer due now, or its next attempt.
+        /// Makes a timer due now, or its next attempt.
         pub async fn fire(
             &mut self,
             request: impl tonic::IntoRequest<super::FireRequest>,
@@ -322,7 +322,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Fire"));
             self.inner.unary(req, path, codec).await
         }
-        /// Timers in order of (due time, id), page by page.
+        /// Returns a page of timers in order of (due time, id).
         pub async fn list(
             &mut self,
             request: impl tonic::IntoRequest<super::ListRequest>,
@@ -341,7 +341,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "List"));
             self.inner.unary(req, path, codec).await
         }
-        /// Up to 10,000 operations. One id's operations run in order; items are independent.
+        /// Runs up to 10,000 operations. Those of one id run in order; a refused one stops no other.
         pub async fn batch(
             &mut self,
             request: impl tonic::IntoRequest<super::BatchRequest>,
@@ -360,9 +360,9 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Batch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lease up to 10,000 due firings of the pull lane. Answers as soon as there is one, or after
-        /// `wait`. The claims of a caller that is gone before the answer is written return at once,
-        /// uncounted.
+        /// Leases up to 10,000 due firings of the pull lane. Returns as soon as there is one, or after
+        /// `wait`. The claims of a caller that disconnects before the response is written
+        /// return at once, and no attempt is counted.
         pub async fn lease(
             &mut self,
             request: impl tonic::IntoRequest<crate::LeaseRequest>,
@@ -381,7 +381,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Lease"));
             self.inner.unary(req, path, codec).await
         }
-        /// Up to 10,000 verdicts on leased firings.
+        /// Settles up to 10,000 leased firings.
         pub async fn settle(
             &mut self,
             request: impl tonic::IntoRequest<super::SettleRequest>,
@@ -400,8 +400,8 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Settle"));
             self.inner.unary(req, path, codec).await
         }
-        /// Firings as they become due, as many as the consumer has given credits for; verdicts go back on
-        /// the same stream.
+        /// Streams firings as they become due, as many as the consumer has given credits for; verdicts go back
+        /// on the same stream.
         pub async fn consume(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ConsumeRequest>,
@@ -423,9 +423,9 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Consume"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Cancel the pending timers that fit a filter, at most 10,000 a call. One with an attempt under way
-        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still carry a
-        /// cursor; go on until there is none.
+        /// Cancels the pending timers that match a filter, at most 10,000 a call. One with an attempt under way
+        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still return a
+        /// cursor; continue until there is none.
         pub async fn cancel_many(
             &mut self,
             request: impl tonic::IntoRequest<crate::CancelManyRequest>,
@@ -449,7 +449,8 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "CancelMany"));
             self.inner.unary(req, path, codec).await
         }
-        /// Send dead letters again. The delivery id stays, attempts go on counting, with a fresh budget.
+        /// Sends dead letters again, with the same delivery id and a new budget of attempts; attempts go on
+        /// counting.
         pub async fn redrive(
             &mut self,
             request: impl tonic::IntoRequest<crate::RedriveRequest>,
@@ -471,7 +472,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Redrive"));
             self.inner.unary(req, path, codec).await
         }
-        /// Drop dead letters for good.
+        /// Removes dead letters for good.
         pub async fn purge(
             &mut self,
             request: impl tonic::IntoRequest<crate::PurgeRequest>,
@@ -490,7 +491,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Purge"));
             self.inner.unary(req, path, codec).await
         }
-        /// Dead-letter what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// Dead-letters overdue timers: due and retrying ones become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
         pub async fn dead_letter_overdue(
             &mut self,
@@ -531,50 +532,50 @@ pub mod timers_server {
     /// Generated trait containing gRPC methods that should be implemented for use with TimersServer.
     #[async_trait]
     pub trait Timers: std::marker::Send + std::marker::Sync + 'static {
-        /// Schedule a timer. The same request again answers the existing timer, for as long as the timer
+        /// Schedules a timer. The same request again returns the existing timer, for as long as the timer
         /// or its tombstone lives.
         async fn schedule(
             &self,
             request: tonic::Request<super::ScheduleRequest>,
         ) -> std::result::Result<tonic::Response<crate::Timer>, tonic::Status>;
-        /// One timer, its tombstone, or its latest dead letter.
+        /// Returns a timer, its tombstone, or its latest dead letter.
         async fn get(
             &self,
             request: tonic::Request<super::GetRequest>,
         ) -> std::result::Result<tonic::Response<crate::Timer>, tonic::Status>;
-        /// Change a pending timer.
+        /// Changes a pending timer.
         async fn reschedule(
             &self,
             request: tonic::Request<super::RescheduleRequest>,
         ) -> std::result::Result<tonic::Response<crate::Timer>, tonic::Status>;
-        /// Cancel a timer. After the answer it is never delivered.
+        /// Cancels a timer. After the response it is never delivered.
         async fn cancel(
             &self,
             request: tonic::Request<super::CancelRequest>,
         ) -> std::result::Result<tonic::Response<crate::CancelResponse>, tonic::Status>;
-        /// Make a timer due now, or its next attempt.
+        /// Makes a timer due now, or its next attempt.
         async fn fire(
             &self,
             request: tonic::Request<super::FireRequest>,
         ) -> std::result::Result<tonic::Response<crate::Timer>, tonic::Status>;
-        /// Timers in order of (due time, id), page by page.
+        /// Returns a page of timers in order of (due time, id).
         async fn list(
             &self,
             request: tonic::Request<super::ListRequest>,
         ) -> std::result::Result<tonic::Response<crate::ListResponse>, tonic::Status>;
-        /// Up to 10,000 operations. One id's operations run in order; items are independent.
+        /// Runs up to 10,000 operations. Those of one id run in order; a refused one stops no other.
         async fn batch(
             &self,
             request: tonic::Request<super::BatchRequest>,
         ) -> std::result::Result<tonic::Response<crate::BatchResponse>, tonic::Status>;
-        /// Lease up to 10,000 due firings of the pull lane. Answers as soon as there is one, or after
-        /// `wait`. The claims of a caller that is gone before the answer is written return at once,
-        /// uncounted.
+        /// Leases up to 10,000 due firings of the pull lane. Returns as soon as there is one, or after
+        /// `wait`. The claims of a caller that disconnects before the response is written
+        /// return at once, and no attempt is counted.
         async fn lease(
             &self,
             request: tonic::Request<crate::LeaseRequest>,
         ) -> std::result::Result<tonic::Response<crate::LeaseResponse>, tonic::Status>;
-        /// Up to 10,000 verdicts on leased firings.
+        /// Settles up to 10,000 leased firings.
         async fn settle(
             &self,
             request: tonic::Request<super::SettleRequest>,
@@ -585,15 +586,15 @@ pub mod timers_server {
             >
             + std::marker::Send
             + 'static;
-        /// Firings as they become due, as many as the consumer has given credits for; verdicts go back on
-        /// the same stream.
+        /// Streams firings as they become due, as many as the consumer has given credits for; verdicts go back
+        /// on the same stream.
         async fn consume(
             &self,
             request: tonic::Request<tonic::Streaming<super::ConsumeRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ConsumeStream>, tonic::Status>;
-        /// Cancel the pending timers that fit a filter, at most 10,000 a call. One with an attempt under way
-        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still carry a
-        /// cursor; go on until there is none.
+        /// Cancels the pending timers that match a filter, at most 10,000 a call. One with an attempt under way
+        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still return a
+        /// cursor; continue until there is none.
         async fn cancel_many(
             &self,
             request: tonic::Request<crate::CancelManyRequest>,
@@ -601,17 +602,18 @@ pub mod timers_server {
             tonic::Response<crate::CancelManyResponse>,
             tonic::Status,
         >;
-        /// Send dead letters again. The delivery id stays, attempts go on counting, with a fresh budget.
+        /// Sends dead letters again, with the same delivery id and a new budget of attempts; attempts go on
+        /// counting.
         async fn redrive(
             &self,
             request: tonic::Request<crate::RedriveRequest>,
         ) -> std::result::Result<tonic::Response<crate::RedriveResponse>, tonic::Status>;
-        /// Drop dead letters for good.
+        /// Removes dead letters for good.
         async fn purge(
             &self,
             request: tonic::Request<crate::PurgeRequest>,
         ) -> std::result::Result<tonic::Response<crate::PurgeResponse>, tonic::Status>;
-        /// Dead-letter what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// Dead-letters overdue timers: due and retrying ones become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
         async fn dead_letter_overdue(
             &self,
@@ -1375,23 +1377,23 @@ pub struct PatchNamespaceRequest {
     #[prost(enumeration = "crate::NamespaceField", repeated, tag = "3")]
     pub reset: ::prost::alloc::vec::Vec<i32>,
 }
-/// Which namespace.
+/// A namespace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetNamespaceRequest {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
 }
-/// Which namespaces.
+/// A request for a page of namespaces.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListNamespacesRequest {
     /// Most namespaces of the page, 1 to 1000, default 100.
     #[prost(uint32, optional, tag = "1")]
     pub limit: ::core::option::Option<u32>,
-    /// Where to go on: the cursor of the page before.
+    /// The place to continue from: the cursor of the page before.
     #[prost(string, optional, tag = "2")]
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
 }
-/// Which namespace to end.
+/// A namespace to delete.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteNamespaceRequest {
     #[prost(string, tag = "1")]
@@ -1403,29 +1405,29 @@ pub struct DeleteNamespaceRequest {
 /// It is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteNamespaceResponse {}
-/// Which namespace.
+/// A namespace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PauseRequest {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
 }
-/// Which namespace to repair.
+/// A namespace to repair.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RepairNamespaceRequest {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
-    /// Where the shards hold it under several numbers, the one under which it is kept: the timers under
-    /// the others are given up.
+    /// The number that is kept, where the shards hold it under several: timers under the others are
+    /// lost.
     #[prost(string, optional, tag = "2")]
     pub keep: ::core::option::Option<::prost::alloc::string::String>,
 }
-/// Which namespace.
+/// A namespace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatsRequest {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
 }
-/// Which forecast.
+/// A request for a forecast.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForecastRequest {
     #[prost(string, tag = "1")]
@@ -1433,7 +1435,7 @@ pub struct ForecastRequest {
     /// Length of a bucket, 1s to 366d, default 1m.
     #[prost(message, optional, tag = "2")]
     pub bucket: ::core::option::Option<crate::Duration>,
-    /// How many buckets, 1 to 1000, default 60.
+    /// Number of buckets, 1 to 1000, default 60.
     #[prost(uint32, optional, tag = "3")]
     pub count: ::core::option::Option<u32>,
 }
@@ -1518,7 +1520,7 @@ pub mod namespaces_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Write a namespace's settings, whole. An absent field is its default, but absent
+        /// Replaces a namespace's settings as a whole. An absent field is its default, but absent
         /// `signing_secrets` keep those that are there.
         pub async fn put(
             &mut self,
@@ -1541,7 +1543,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Put"));
             self.inner.unary(req, path, codec).await
         }
-        /// Change some of a namespace's settings: what is absent stays, what is given replaces whole.
+        /// Changes some of a namespace's settings: an absent field stays, one that is given replaces the old one.
         pub async fn patch(
             &mut self,
             request: impl tonic::IntoRequest<super::PatchNamespaceRequest>,
@@ -1560,7 +1562,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Patch"));
             self.inner.unary(req, path, codec).await
         }
-        /// One namespace. Signing secrets are shown as fingerprints only.
+        /// Returns a namespace. Signing secrets are shown as fingerprints only.
         pub async fn get(
             &mut self,
             request: impl tonic::IntoRequest<super::GetNamespaceRequest>,
@@ -1579,7 +1581,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Get"));
             self.inner.unary(req, path, codec).await
         }
-        /// Namespaces in order of their names.
+        /// Returns a page of namespaces in order of their names.
         pub async fn list(
             &mut self,
             request: impl tonic::IntoRequest<super::ListNamespacesRequest>,
@@ -1601,8 +1603,8 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "List"));
             self.inner.unary(req, path, codec).await
         }
-        /// End a namespace with all its timers, tombstones and dead letters. One that has pending timers or dead
-        /// letters is refused unless `force` is set.
+        /// Deletes a namespace with all its timers, tombstones and dead letters. One that has pending timers or
+        /// dead letters is refused unless `force` is set.
         pub async fn delete(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteNamespaceRequest>,
@@ -1626,7 +1628,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Delete"));
             self.inner.unary(req, path, codec).await
         }
-        /// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
+        /// Pauses a namespace. After the response no claim is granted; scheduling goes on.
         pub async fn pause(
             &mut self,
             request: impl tonic::IntoRequest<super::PauseRequest>,
@@ -1645,7 +1647,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Pause"));
             self.inner.unary(req, path, codec).await
         }
-        /// Let a namespace fire again, at once or at a time.
+        /// Resumes a namespace, at once or at a time.
         pub async fn resume(
             &mut self,
             request: impl tonic::IntoRequest<crate::ResumeRequest>,
@@ -1666,7 +1668,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Resume"));
             self.inner.unary(req, path, codec).await
         }
-        /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
+        /// Restores the record of a namespace that its coordinator shard has lost, from the other shards.
         /// Without a lost record nothing changes.
         pub async fn repair(
             &mut self,
@@ -1691,7 +1693,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Repair"));
             self.inner.unary(req, path, codec).await
         }
-        /// Counts of a namespace.
+        /// Returns the counts of a namespace.
         pub async fn stats(
             &mut self,
             request: impl tonic::IntoRequest<super::StatsRequest>,
@@ -1710,7 +1712,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Stats"));
             self.inner.unary(req, path, codec).await
         }
-        /// How many pending timers become claimable when.
+        /// Returns the numbers of pending timers that become claimable in each of several buckets of time.
         pub async fn forecast(
             &mut self,
             request: impl tonic::IntoRequest<super::ForecastRequest>,
@@ -1750,7 +1752,7 @@ pub mod namespaces_server {
     /// Generated trait containing gRPC methods that should be implemented for use with NamespacesServer.
     #[async_trait]
     pub trait Namespaces: std::marker::Send + std::marker::Sync + 'static {
-        /// Write a namespace's settings, whole. An absent field is its default, but absent
+        /// Replaces a namespace's settings as a whole. An absent field is its default, but absent
         /// `signing_secrets` keep those that are there.
         async fn put(
             &self,
@@ -1759,17 +1761,17 @@ pub mod namespaces_server {
             tonic::Response<super::PutNamespaceResponse>,
             tonic::Status,
         >;
-        /// Change some of a namespace's settings: what is absent stays, what is given replaces whole.
+        /// Changes some of a namespace's settings: an absent field stays, one that is given replaces the old one.
         async fn patch(
             &self,
             request: tonic::Request<super::PatchNamespaceRequest>,
         ) -> std::result::Result<tonic::Response<crate::Namespace>, tonic::Status>;
-        /// One namespace. Signing secrets are shown as fingerprints only.
+        /// Returns a namespace. Signing secrets are shown as fingerprints only.
         async fn get(
             &self,
             request: tonic::Request<super::GetNamespaceRequest>,
         ) -> std::result::Result<tonic::Response<crate::Namespace>, tonic::Status>;
-        /// Namespaces in order of their names.
+        /// Returns a page of namespaces in order of their names.
         async fn list(
             &self,
             request: tonic::Request<super::ListNamespacesRequest>,
@@ -1777,8 +1779,8 @@ pub mod namespaces_server {
             tonic::Response<crate::ListNamespacesResponse>,
             tonic::Status,
         >;
-        /// End a namespace with all its timers, tombstones and dead letters. One that has pending timers or dead
-        /// letters is refused unless `force` is set.
+        /// Deletes a namespace with all its timers, tombstones and dead letters. One that has pending timers or
+        /// dead letters is refused unless `force` is set.
         async fn delete(
             &self,
             request: tonic::Request<super::DeleteNamespaceRequest>,
@@ -1786,17 +1788,17 @@ pub mod namespaces_server {
             tonic::Response<super::DeleteNamespaceResponse>,
             tonic::Status,
         >;
-        /// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
+        /// Pauses a namespace. After the response no claim is granted; scheduling goes on.
         async fn pause(
             &self,
             request: tonic::Request<super::PauseRequest>,
         ) -> std::result::Result<tonic::Response<crate::Namespace>, tonic::Status>;
-        /// Let a namespace fire again, at once or at a time.
+        /// Resumes a namespace, at once or at a time.
         async fn resume(
             &self,
             request: tonic::Request<crate::ResumeRequest>,
         ) -> std::result::Result<tonic::Response<crate::Namespace>, tonic::Status>;
-        /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
+        /// Restores the record of a namespace that its coordinator shard has lost, from the other shards.
         /// Without a lost record nothing changes.
         async fn repair(
             &self,
@@ -1805,12 +1807,12 @@ pub mod namespaces_server {
             tonic::Response<crate::RepairNamespaceResponse>,
             tonic::Status,
         >;
-        /// Counts of a namespace.
+        /// Returns the counts of a namespace.
         async fn stats(
             &self,
             request: tonic::Request<super::StatsRequest>,
         ) -> std::result::Result<tonic::Response<crate::NamespaceStats>, tonic::Status>;
-        /// How many pending timers become claimable when.
+        /// Returns the numbers of pending timers that become claimable in each of several buckets of time.
         async fn forecast(
             &self,
             request: tonic::Request<super::ForecastRequest>,
@@ -2464,7 +2466,7 @@ pub mod cluster_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// How the service is, and what it holds.
+        /// Returns the state of the service, and the number of timers in it.
         pub async fn get(
             &mut self,
             request: impl tonic::IntoRequest<super::GetClusterRequest>,
@@ -2498,7 +2500,7 @@ pub mod cluster_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ClusterServer.
     #[async_trait]
     pub trait Cluster: std::marker::Send + std::marker::Sync + 'static {
-        /// How the service is, and what it holds.
+        /// Returns the state of the service, and the number of timers in it.
         async fn get(
             &self,
             request: tonic::Request<super::GetClusterRequest>,

@@ -1,14 +1,16 @@
 //! The structures of the model are the messages of the `.proto` files: each field has the number and type that
-//! the files give it, and no structure has another field.
+//! the files give it, and no structure has another field. A message is the same in protobuf and in JSON.
 
 use std::{collections::BTreeSet, fmt::Debug};
 
-use duly_api::{Words, v1::FILE_DESCRIPTOR_SET};
+use duly_api::{Words, json, v1::FILE_DESCRIPTOR_SET};
+use proptest::{collection::vec, prelude::*};
 use prost::Message;
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind,
     MessageDescriptor, Value,
 };
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::generated::MODEL;
 
@@ -49,8 +51,15 @@ fn value(field: &FieldDescriptor, depth: u32) -> Value {
     if field.cardinality() == Cardinality::Repeated { Value::List(vec![one]) } else { one }
 }
 
-fn check<T: Message + Default + Debug>(pool: &DescriptorPool, name: &str) {
-    let of = pool.get_message_by_name(&format!("duly.v1.{name}")).expect(name);
+/// Returns the name of a structure and its message in the `.proto` files.
+fn message_of<T>(pool: &DescriptorPool) -> (&'static str, MessageDescriptor) {
+    let path = std::any::type_name::<T>();
+    let name = path.rsplit("::").next().unwrap_or(path);
+    (name, pool.get_message_by_name(&format!("duly.v1.{name}")).expect(name))
+}
+
+fn check<T: Message + Default + Debug>(pool: &DescriptorPool) {
+    let (name, of) = message_of::<T>(pool);
     for field in of.fields() {
         let mut sent = DynamicMessage::new(of.clone());
         sent.set_field(&field, value(&field, 3));
@@ -86,30 +95,148 @@ fn check_words<T: Words>(pool: &DescriptorPool, name: &str) {
     assert_eq!(own.collect::<Vec<(i32, _)>>(), known.collect::<Vec<_>>(), "{name}");
 }
 
-macro_rules! compare {
-    ($pool:ident, messages: $($message:ident)*, words: $($words:ident)*) => {{
-        $(check::<duly_api::$message>(&$pool, stringify!($message));)*
+/// Calls `$check` for each message of the model but `Header`, which JSON has as a pair only, and returns their
+/// names.
+macro_rules! each_message {
+    ($check:ident $arguments:tt) => {
+        each_message!(@ $check $arguments
+            Ack Attempt BatchResponse Bucket Cancel CancelFilter CancelManyRequest
+            CancelManyResponse CancelResponse ClusterInfo DeadLetterError DeadLetterNames
+            DeadLetterOverdueRequest DeadLetterOverdueResponse DeadVerdict Destination ExtendVerdict
+            Fallback FallbackState Fire Firing HeaderList HttpDestination Lane LaneLimits
+            LeaseRequest LeaseResponse Limits ListNamespacesResponse ListResponse Namespace
+            NamespaceForecast NamespaceLimits NamespaceSettings NamespaceStats Node Operation
+            OperationResult Problem PullDestination PurgeRequest PurgeResponse PushLane
+            RedriveRequest RedriveResponse RepairNamespaceResponse Reschedule ResumeRequest Retry
+            RetryVerdict Schedule SettleResponse SettleResult Settlement SigningSecrets TagList
+            Timer Totals)
+    };
+    (@ $check:ident $arguments:tt $($message:ident)*) => {{
+        $($check::<duly_api::$message> $arguments;)*
+        [$(stringify!($message)),*]
+    }};
+}
+
+macro_rules! each_word {
+    ($pool:ident, $($words:ident)*) => {{
         $(check_words::<duly_api::$words>(&$pool, stringify!($words));)*
-        [$(stringify!($message),)* $(stringify!($words)),*]
+        [$(stringify!($words)),*]
     }};
 }
 
 #[test]
 fn the_model_is_the_proto_files() {
     let pool = pool();
-    let compared = compare! {
+    let messages = each_message!(check(&pool));
+    check::<duly_api::Header>(&pool);
+    let words = each_word!(
         pool,
-        messages: Ack Attempt BatchResponse Bucket Cancel CancelFilter CancelManyRequest
-            CancelManyResponse CancelResponse ClusterInfo DeadLetterError DeadLetterNames
-            DeadLetterOverdueRequest DeadLetterOverdueResponse DeadVerdict Destination ExtendVerdict
-            Fallback FallbackState Fire Firing Header HeaderList HttpDestination Lane LaneLimits
-            LeaseRequest LeaseResponse Limits ListNamespacesResponse ListResponse Namespace
-            NamespaceForecast NamespaceLimits NamespaceSettings NamespaceStats Node Operation
-            OperationResult Problem PullDestination PurgeRequest PurgeResponse PushLane
-            RedriveRequest RedriveResponse RepairNamespaceResponse Reschedule ResumeRequest Retry
-            RetryVerdict Schedule SettleResponse SettleResult Settlement SigningSecrets TagList
-            Timer Totals,
-        words: AttemptOutcome DeadReason IfExists NamespaceField SettleOutcome State TimerField View
-    };
-    assert_eq!(BTreeSet::from(compared), BTreeSet::from(MODEL), "every structure is compared");
+        AttemptOutcome DeadReason IfExists NamespaceField SettleOutcome State TimerField View
+    );
+    let compared: BTreeSet<_> = messages.into_iter().chain(words).chain(["Header"]).collect();
+    assert_eq!(compared, BTreeSet::from(MODEL), "every structure is compared");
+}
+
+/// Fields that JSON has elsewhere: in the path, or as `null`.
+const NOT_IN_JSON: [&str; 7] = [
+    "CancelManyRequest.namespace",
+    "DeadLetterOverdueRequest.namespace",
+    "LeaseRequest.namespace",
+    "PurgeRequest.namespace",
+    "RedriveRequest.namespace",
+    "ResumeRequest.namespace",
+    "Reschedule.reset",
+];
+
+/// A source of random choices, which ends in zeros.
+struct Choices<'a>(std::slice::Iter<'a, u8>);
+
+impl Choices<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        usize::from(self.0.next().copied().unwrap_or(0)) % end
+    }
+
+    fn any_of<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
+    }
+}
+
+/// A message in which some fields are set.
+fn random(of: &MessageDescriptor, choices: &mut Choices<'_>) -> DynamicMessage {
+    let mut message = DynamicMessage::new(of.clone());
+    if matches!(of.name(), "Timestamp" | "Duration") {
+        message.set_field_by_name("seconds", Value::I64(choices.below(256) as i64));
+        let ms = choices.any_of(&[0, 1, 500, 999]);
+        message.set_field_by_name("nanos", Value::I32(ms * 1_000_000));
+        return message;
+    }
+    for field in of.fields() {
+        // A word that a message must have, such as the state of a timer.
+        let is_required = matches!(field.kind(), Kind::Enum(_)) && !field.supports_presence();
+        let is_in_json = !NOT_IN_JSON.contains(&&*format!("{}.{}", of.name(), field.name()));
+        if is_in_json && (choices.below(2) == 1 || is_required) {
+            let count = if field.is_list() { choices.below(3) } else { 1 };
+            let mut values: Vec<_> = (0..count).map(|i| random_value(&field, i, choices)).collect();
+            let value = if field.is_list() { Value::List(values) } else { values.remove(0) };
+            message.set_field(&field, value);
+        }
+    }
+    message
+}
+
+fn random_value(field: &FieldDescriptor, index: usize, choices: &mut Choices<'_>) -> Value {
+    let texts = ["a", "", "null", "é\u{2028}\"\\\n", "***"];
+    match field.kind() {
+        Kind::String if field.name() == "payload_json" => {
+            let jsons = ["1", "{ \"a\":[1.0e2, \"\"] }", "null"];
+            // `null` in a change removes the payload: JSON cannot say that it becomes `null`.
+            let is_change = field.parent_message().name() == "Reschedule";
+            Value::String(choices.any_of(&jsons[..if is_change { 2 } else { 3 }]).into())
+        }
+        Kind::String => Value::String(choices.any_of(&texts).into()),
+        Kind::Bytes => Value::Bytes(choices.any_of(&["", "1", "\u{0}\u{ff}"]).into()),
+        Kind::Bool => Value::Bool(choices.below(2) == 1),
+        Kind::Double => Value::F64(choices.any_of(&[0.0, 0.2, 1.5, 1e6])),
+        Kind::Uint32 => Value::U32(choices.any_of(&[0, 1, u32::MAX])),
+        Kind::Uint64 => Value::U64(choices.any_of(&[0, 1, u64::MAX])),
+        Kind::Int64 => Value::I64(choices.any_of(&[0, 1, i64::MAX])),
+        Kind::Enum(of) => Value::EnumNumber(1 + choices.below(of.values().count() - 1) as i32),
+        Kind::Message(inner) => {
+            let mut message = random(&inner, choices);
+            // No header comes twice.
+            if inner.full_name() == "duly.v1.Header" {
+                message.set_field_by_name("name", Value::String(format!("x-{index}")));
+            }
+            Value::Message(message)
+        }
+        other => panic!("{other:?} needs a value here"),
+    }
+}
+
+fn through_json<T>(pool: &DescriptorPool, choices: &[u8])
+where
+    T: Message + Default + Serialize + DeserializeOwned,
+{
+    let (name, of) = message_of::<T>(pool);
+    let sent = random(&of, &mut Choices(choices.iter()));
+    let sent = sent.encode_to_vec();
+    let model = T::decode(&*sent).expect(name);
+    let text = serde_json::to_string(&model).expect(name);
+    let read: T = json::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}: {text}"));
+    let parsed = |bytes: &[u8]| DynamicMessage::decode(of.clone(), bytes).expect(name);
+    let back = parsed(&read.encode_to_vec());
+    assert_eq!(
+        back.to_string(),
+        parsed(&sent).to_string(),
+        "{name}, protobuf → JSON → protobuf: {text}"
+    );
+    assert_eq!(serde_json::to_string(&read).expect(name), text, "{name}, JSON → protobuf → JSON");
+}
+
+proptest! {
+    #[test]
+    fn p11_every_message_is_the_same_in_json_and_protobuf(choices in vec(any::<u8>(), 0..400)) {
+        let pool = pool();
+        each_message!(through_json(&pool, &choices));
+    }
 }
