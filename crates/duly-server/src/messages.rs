@@ -115,8 +115,13 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
     }
 }
 
-/// Returns the result of one operation of a batch.
-pub(crate) fn result(sent: Sent, outcome: &Outcome, path: &str) -> OperationResult {
+/// Returns the result of one operation of a batch. `path` returns its place in the body, for a refusal.
+pub(crate) fn result(
+    sent: Sent,
+    outcome: &Outcome,
+    path: impl FnOnce(Asked) -> String,
+) -> OperationResult {
+    let path = &path_for(sent.asked, outcome, path);
     let result = if sent.asked == Asked::Cancel {
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
@@ -132,8 +137,13 @@ pub(crate) fn refusal(problem: Problem) -> OperationResult {
     OperationResult { error: Some(problem.into_body()), ..OperationResult::default() }
 }
 
-/// Returns the result of one timer of an import.
-pub(crate) fn imported(outcome: &Outcome, path: &str) -> ImportResult {
+/// Returns the place of an item in the body where it is refused: most items are not, and need no text.
+fn path_for(asked: Asked, outcome: &Outcome, path: impl FnOnce(Asked) -> String) -> String {
+    if matches!(outcome, Outcome::Refused(_)) { path(asked) } else { String::new() }
+}
+
+/// Returns the result of one timer of an import. `path` is as for [`result`].
+pub(crate) fn imported(outcome: &Outcome, path: impl FnOnce(Asked) -> String) -> ImportResult {
     match outcome {
         Outcome::Created(_) => ImportResult { imported: Some(true), ..ImportResult::default() },
         Outcome::Existing(view) => ImportResult {
@@ -141,7 +151,10 @@ pub(crate) fn imported(outcome: &Outcome, path: &str) -> ImportResult {
             state: Some(view.state.as_str()),
             ..ImportResult::default()
         },
-        other => not_imported(refused(Asked::Import, other, path)),
+        other => {
+            let path = path_for(Asked::Import, other, path);
+            not_imported(refused(Asked::Import, other, &path))
+        }
     }
 }
 

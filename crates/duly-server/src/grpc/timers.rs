@@ -100,10 +100,7 @@ impl Service {
             let results = places.into_iter().enumerate().map(|(i, place)| match place {
                 Err(problem) => messages::refusal(problem),
                 Ok(sent) => match outcomes.next() {
-                    Some(outcome) => {
-                        let path = sent.asked.path_at(i);
-                        messages::result(sent, &outcome, &path)
-                    }
+                    Some(outcome) => messages::result(sent, &outcome, |asked| asked.path_at(i)),
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
             });

@@ -70,15 +70,16 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
 
 /// The JSON text of an answer, which ends with a line break.
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
-    to_line(value).map(Bytes::from).map_err(|error| {
+    let mut text = Vec::new();
+    append(&mut text, value)?;
+    text.push(b'\n');
+    Ok(text.into())
+}
+
+/// Appends the JSON text of a value.
+pub(super) fn append(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Problem> {
+    serde_json::to_writer(text, value).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
         Problem::fault("the answer could not be written")
     })
-}
-
-/// Writes a value as JSON with a line break behind it.
-pub(super) fn to_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(value)?;
-    text.push(b'\n');
-    Ok(text)
 }

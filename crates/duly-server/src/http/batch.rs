@@ -10,10 +10,9 @@ use axum::{
 use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::Outcome;
 use http::StatusCode;
-use serde::Serialize;
 
 use super::{
-    App, Problem,
+    App, Problem, answer,
     body::{self, JSON, JsonBody, NDJSON},
     budget::{self, Share},
     items::{ItemResult, Items, Sorted, sort},
@@ -66,11 +65,11 @@ pub(crate) async fn batch(
     InNamespace(namespace): InNamespace,
     request: Request,
 ) -> Result<Response, Problem> {
-    answer(app, namespace, request, Items::Operations).await
+    respond(app, namespace, request, Items::Operations).await
 }
 
-/// Answers a call of many items.
-pub(super) async fn answer(
+/// Responds to a call of many items.
+pub(super) async fn respond(
     app: App,
     namespace: NamespaceName,
     request: Request,
@@ -100,13 +99,10 @@ pub(super) async fn answer(
     let outcomes = app.apply_many(&namespace, commands).await?;
     // The commands are carried out, and nothing holds a payload of theirs any more.
     drop(held);
-    let written = move || {
-        super::answer::to_bytes(&ItemResults { results: results_of(items, places, &outcomes) })
-    };
+    let written = move || write(results_of(items, places, &outcomes));
     let text = body::aside(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
-    Ok(budget::count_made(super::answer::with_body(StatusCode::OK, text.into()), share, bytes)
-        .await)
+    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
 }
 
 /// Reads a batch, and sets memory aside for the answer.
@@ -130,26 +126,29 @@ fn prepare(
     Ok((sort(read), share))
 }
 
-/// The body of a response.
-#[derive(Serialize)]
-struct ItemResults {
-    results: Vec<ItemResult>,
-}
-
 fn results_of(
     items: Items,
     places: Vec<Result<Sent, Problem>>,
     outcomes: &[Outcome],
-) -> Vec<ItemResult> {
+) -> impl Iterator<Item = ItemResult> {
     let mut outcomes = outcomes.iter();
-    let results = places.into_iter().enumerate().map(|(i, place)| match place {
+    places.into_iter().enumerate().map(move |(i, place)| match place {
         Err(problem) => items.refusal(problem),
-        Ok(sent) => {
-            let path = sent.asked.path_at(i);
-            items.result(sent, outcomes.next(), &path)
+        Ok(sent) => items.result(sent, outcomes.next(), |asked| asked.path_at(i)),
+    })
+}
+
+/// Writes the body of a response: a result is in memory only while it is written.
+fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> {
+    let mut text = br#"{"results":["#.to_vec();
+    for (i, result) in results.enumerate() {
+        if i > 0 {
+            text.push(b',');
         }
-    });
-    results.collect()
+        answer::append(&mut text, &result)?;
+    }
+    text.extend_from_slice(b"]}\n");
+    Ok(text)
 }
 
 /// Refuses a list with too many entries.

@@ -42,5 +42,5 @@ pub(crate) async fn import_timers(
     InNamespace(namespace): InNamespace,
     request: Request,
 ) -> Result<Response, Problem> {
-    batch::answer(app, namespace, request, Items::Timers).await
+    batch::respond(app, namespace, request, Items::Timers).await
 }

@@ -64,8 +64,13 @@ impl Items {
         Ok((Command { namespace, operation, answer: Answer::Brief }, Asked::Import.into()))
     }
 
-    /// Returns the result of one item; `path` stands in front of a field at fault.
-    pub(super) fn result(self, sent: Sent, outcome: Option<&Outcome>, path: &str) -> ItemResult {
+    /// Returns the result of one item; what `path` returns stands in front of a field at fault.
+    pub(super) fn result(
+        self,
+        sent: Sent,
+        outcome: Option<&Outcome>,
+        path: impl FnOnce(Asked) -> String,
+    ) -> ItemResult {
         let Some(outcome) = outcome else {
             return self.refusal(Problem::fault("an operation has no outcome"));
         };

@@ -260,8 +260,7 @@ impl Lines {
                 (Err(problem), _) => self.items.refusal(problem),
                 (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
                 (Ok(sent), None) => {
-                    let path = sent.asked.name();
-                    self.items.result(sent, outcomes.next(), path)
+                    self.items.result(sent, outcomes.next(), |asked| asked.name().to_owned())
                 }
             };
             let refused = result.is_refused();

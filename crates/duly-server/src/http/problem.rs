@@ -28,7 +28,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code().http_status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = answer::to_line(self.body()).unwrap_or_default();
+        let body = answer::to_bytes(self.body()).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
