@@ -1,13 +1,14 @@
 //! `cargo xtask bench …`: measures a release build on this machine.
 //!
-//! The engine and the webhook sink in process are the work of `duly-bench`, a whole server that of `duly-measure` of
-//! `duly-testkit`; this builds what is needed for release and passes the arguments on.
+//! `duly-bench` measures the engine and the webhook sink in process. `duly-measure` of `duly-testkit`
+//! measures a whole server. This module builds the release binaries that are needed, and passes the
+//! arguments on.
 
 use anyhow::{Result, bail};
 
 use crate::process::{self, Outcome, Profile};
 
-/// First arguments that `duly-bench` takes.
+/// First arguments that are passed to `duly-bench`.
 const IN_PROCESS: &[&str] = &["engine", "webhooks"];
 
 /// Builds, and runs the measurement that the arguments name.

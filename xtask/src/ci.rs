@@ -1,6 +1,6 @@
-//! `cargo xtask ci`: what CI does, here and now.
+//! `cargo xtask ci`: runs the steps of CI on this machine.
 //!
-//! The order stands in one place, the script `.ci/run`, which needs nothing built beforehand.
+//! The steps and their order are in the script `.ci/run`, which needs nothing built beforehand.
 
 use anyhow::Result;
 

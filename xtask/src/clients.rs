@@ -1,13 +1,13 @@
-//! `cargo xtask clients`: the clients that public generators make of the OpenAPI document, run against
-//! a server. It is a step of the test command.
+//! `cargo xtask clients`: generates clients from the OpenAPI document with public generators, and runs
+//! them against a server. It is a step of the test command.
 //!
 //! 1. Both generators get the JSON form of every operation ([`json_form`]).
-//! 2. Every operation of the document is in both clients.
-//! 3. A program in each language calls every operation once; that in TypeScript is type-checked.
+//! 2. Both clients must have every operation of the document.
+//! 3. A program in each language calls every operation once. The TypeScript program is type-checked.
 //!
-//! The generators are installed below `target/clients`, in the versions named here and in
-//! `clients/package-lock.json`. That takes `python3` with `venv`, `node`, `npm`, and the first time
-//! a network.
+//! The generators are installed below `target/clients`, in the versions given here and in
+//! `clients/package-lock.json`. That needs `python3` with `venv`, `node`, `npm`, and the first time a
+//! network.
 
 mod json_form;
 
@@ -24,7 +24,7 @@ use crate::venv;
 
 /// The generator of the Python client.
 const PYTHON_GENERATOR: &str = "openapi-python-client==0.29.1";
-/// The programs, and what the one in TypeScript is built with.
+/// The programs, and the build files of the TypeScript program.
 const FILES: [(&str, &str); 5] = [
     ("calls.py", include_str!("clients/calls.py")),
     ("calls.ts", include_str!("clients/calls.ts")),
@@ -35,7 +35,7 @@ const FILES: [(&str, &str); 5] = [
 /// The document that the generators get, below [`directory`].
 const DOCUMENT: &str = "openapi.json";
 
-/// A language, and how its client is made and run.
+/// A language: the functions that generate and run its client.
 pub(crate) struct Language {
     /// Its name.
     pub(crate) name: &'static str,
@@ -107,7 +107,7 @@ fn operation_ids(document: &Value) -> Vec<String> {
     ids.filter_map(|operation| operation["operationId"].as_str()).map(str::to_owned).collect()
 }
 
-/// A name as it is in every language: `getTimer`, `get_timer`.
+/// Returns a name without its language's style: `getTimer`, `get_timer`.
 fn without_case(name: &str) -> String {
     name.replace('_', "").to_lowercase()
 }
@@ -120,7 +120,7 @@ fn run_in<S: AsRef<OsStr>>(
     process::run(process::program(program).args(args).current_dir(directory()))
 }
 
-/// The same; a failure is an error with this text.
+/// Runs a command in `target/clients`. A failure is an error with this text.
 fn must<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
@@ -145,7 +145,7 @@ mod python {
 
     pub(super) fn generate() -> Result<Vec<String>> {
         let config = directory().join("python.yml");
-        // Formatting takes a program more and changes nothing that is tested.
+        // Formatting needs another program, and changes nothing that is tested.
         fs::write(&config, "post_hooks: []\n").context("cannot write python.yml")?;
         let generator = environment()?.join("bin/openapi-python-client");
         let old = directory().join(PACKAGE);
@@ -195,7 +195,7 @@ mod typescript {
         Ok(functions.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
     }
 
-    /// Installs what the lock file names, unless it is there.
+    /// Installs the packages of the lock file, unless they are installed.
     fn install() -> Result<()> {
         let note = directory().join("node_modules/installed");
         let lock = include_str!("clients/package-lock.json");

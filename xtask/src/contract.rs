@@ -1,8 +1,8 @@
 //! `cargo xtask contract`: replaces the snapshot of the public interface in `contract/`.
 //!
-//! Tests of `duly-api` and `duly-server` fail where a client that was written for the snapshot would
-//! break. From 0.2.0 on the snapshot is that of the last release. Whoever replaces it tells users why:
-//! `cargo xtask tidy` asks for a changelog entry in the same commit.
+//! Tests of `duly-api` and `duly-server` fail if a client that was written for the snapshot would break.
+//! From 0.2.0 on the snapshot is that of the last release. A commit that replaces it must tell users
+//! why: `cargo xtask tidy` requires a changelog entry in the same commit.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 
 use crate::process::{self, Outcome};
 
-/// The snapshot, and what it is a copy of.
+/// The folder of the snapshot. The constants below name its sources.
 const SNAPSHOT: &str = "contract";
 const PROTO: &str = "crates/duly-api/proto/duly/v1";
 const OPENAPI: &str = "docs/reference/openapi.json";
 const CHANGELOG: &str = "CHANGELOG.md";
 
-/// Copies the interface as it is.
+/// Replaces the snapshot with the current interface.
 pub(crate) fn run() -> Result<Outcome> {
     let root = process::root();
     let proto = root.join(SNAPSHOT).join("proto/duly/v1");
@@ -41,8 +41,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns what is wrong where the snapshot was replaced without a changelog entry: in the changes that
-/// are not committed, or else in the commit that replaced it.
+/// Returns an error text if the snapshot was replaced without a changelog entry: in the uncommitted
+/// changes, or else in the last commit that replaced it.
 pub(crate) fn without_changelog() -> Result<Option<String>> {
     let changed = paths(&["diff", "--name-only", "HEAD"])?;
     let commit = text(&["log", "-1", "--format=%h", "--", SNAPSHOT])?;

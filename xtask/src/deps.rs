@@ -1,9 +1,10 @@
-//! `cargo xtask deps`: the dependency policy of `deny.toml`, judged by cargo-deny.
+//! `cargo xtask deps`: checks the dependency policy of `deny.toml` with cargo-deny.
 //!
-//! Bans, licences and sources need nothing but the crates themselves and always count.
-//! Advisories come from a database that is fetched with git: where it cannot be fetched, this
-//! says so loudly and goes on, unless `--advisories required` (as for a release) forbids that.
-//! cargo-deny is installed, at a fixed version, when it is missing.
+//! 1. Bans, licences and sources need only the crates themselves; they are always checked.
+//! 2. Advisories come from a database that is fetched with git. If it cannot be fetched, the command
+//!    prints a prominent warning and continues. With `--advisories required` (as for a release) it fails
+//!    instead.
+//! 3. If cargo-deny is missing, a fixed version of it is installed.
 
 use std::process::Stdio;
 use std::thread;
@@ -14,35 +15,35 @@ use clap::{Args, ValueEnum};
 
 use crate::process::{self, Outcome};
 
-/// The version that is installed where there is none, and that `deny.toml` is written for.
+/// The version that is installed if cargo-deny is missing, and that `deny.toml` is written for.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// How long the advisory database may take to arrive.
+/// Time limit for fetching the advisory database.
 const FETCH_LIMIT: Duration = Duration::from_secs(120);
 
-/// What `cargo xtask deps` takes.
+/// Options of `cargo xtask deps`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What to do when the advisory database cannot be fetched.
+    /// Action if the advisory database cannot be fetched.
     #[arg(long, value_enum, default_value_t = Advisories::IfReachable)]
     advisories: Advisories,
 }
 
-/// Whether advisories may go unchecked.
+/// The action if the advisory database cannot be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Advisories {
-    /// Warn and go on.
+    /// Warn and continue.
     IfReachable,
     /// Fail.
     Required,
 }
 
-/// Checks everything, even when an earlier part failed.
+/// Runs all checks, even if an earlier one failed.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     install_if_missing()?;
     let policy = check(&[], &["--hide-inclusion-graph", "bans", "licenses", "sources"])?;
     let advisories = match fetch_advisories() {
-        // Fetched this moment: `--offline` keeps the check itself from going out once more.
+        // The database was just fetched: `--offline` keeps the check from using the network again.
         Ok(()) => check(&["--offline"], &["advisories"])?,
         Err(error) => {
             warn_unchecked(&error);
@@ -82,7 +83,7 @@ fn check(options: &[&str], what: &[&str]) -> Result<Outcome> {
     process::run(process::cargo(["deny", "--locked"]).args(options).arg("check").args(what))
 }
 
-/// Brings the advisory database up to date. Never asks for a password and never hangs.
+/// Updates the advisory database. Never asks for a password and never hangs.
 fn fetch_advisories() -> Result<()> {
     let mut child = process::cargo(["deny", "fetch", "db"])
         .env("GIT_TERMINAL_PROMPT", "0")

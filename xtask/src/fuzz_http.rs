@@ -1,14 +1,20 @@
-//! `cargo xtask fuzz-http`: schemathesis, driven by the server's own OpenAPI document, against a
-//! fresh server.
+//! `cargo xtask fuzz-http`: runs schemathesis against a fresh server, driven by the server's own OpenAPI
+//! document.
 //!
-//! It sends what the document allows, what lies at the edges of it, and what it does not allow, to
-//! every call, and objects to any 5xx, to an answer that is not as described, to a method that is
-//! refused in another way than promised, and to a body of `fuzz_http/mutations.py` that is taken: an
-//! array in place of an object, or a duration without its unit. That what is refused changes nothing is shown by the
-//! tests of `duly-server`, which can look at the store before and after.
+//! It sends requests to every call: some that the document allows, some at the edges of it, and some
+//! that it does not allow. It reports
 //!
-//! The tool is installed, in the one version that is named here, into a virtual environment below
-//! `target/`; that needs `python3` with its `venv` and, the first time, a network.
+//! 1. any 5xx,
+//! 2. a response that does not match its description,
+//! 3. a method that is refused in another way than documented,
+//! 4. an accepted body of `fuzz_http/mutations.py`: an array in place of an object, or a duration
+//!    without its unit.
+//!
+//! The tests of `duly-server` show that a refused request changes nothing: they can compare the store
+//! before and after.
+//!
+//! The tool is installed, in the version given here, into a virtual environment below `target/`. That
+//! needs `python3` with its `venv` and, the first time, a network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,43 +26,43 @@ use crate::process::{self, Outcome, Profile};
 use crate::server::Server;
 use crate::venv;
 
-/// The tool, and the version whose checks are known to be content.
+/// The tool and its version. The server passes the checks of this version.
 const TOOL: &str = "schemathesis";
 const VERSION: &str = "4.32.5";
-/// What is objected to.
+/// The checks that a response must pass.
 const CHECKS: &str = "not_a_server_error,response_schema_conformance,status_code_conformance,\
                       content_type_conformance,response_headers_conformance,unsupported_method,\
                       allow_header_conformance,mutations_are_refused";
 /// Mutations of bodies, and the check that they are refused.
 const MUTATIONS: &str = include_str!("fuzz_http/mutations.py");
-/// Loads the mutations. Names that calls have in common, so that they meet: a name made up anew for each call would never
-/// be known, and nothing behind the first check be reached.
+/// Configuration: loads the mutations, and gives calls common ids. With a random id per call no timer
+/// would ever be found, and nothing behind the first check would be reached.
 const CONFIG: &str =
     "hooks = \"mutations.py\"\n[parameters]\n\"path.namespace\" = \"a\"\n\"path.id\" = \"t\"\n";
-/// A lease call may wait for a minute.
+/// Time limit of a response, in seconds: a lease call may wait for a minute.
 const ANSWER_SECONDS: &str = "75";
 
-/// What `cargo xtask fuzz-http` takes.
+/// Options of `cargo xtask fuzz-http`.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Options {
-    /// Where every random choice starts.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Random requests for each call.
+    /// Random requests per call.
     #[arg(long, default_value_t = 20)]
     pub(crate) examples: u32,
-    /// Go on for so many seconds, with sequences of calls as well.
+    /// Continue for this many seconds, with sequences of calls as well.
     #[arg(long)]
     pub(crate) seconds: Option<u64>,
 }
 
-/// Builds the server and attacks it.
+/// Builds the server and fuzzes it.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let built = process::build_binaries(Profile::Dev, &["duly"])?;
     attack(options, built.first().context("cargo built no binary")?)
 }
 
-/// Attacks a fresh server of this binary.
+/// Fuzzes a fresh server of this binary.
 pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
     let tool = tool_env()?.join("bin/st");
     let server = Server::start(duly, &directory(), None)?;
@@ -76,7 +82,7 @@ pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
         .args(["--checks", CHECKS])
         .args(["--request-timeout", ANSWER_SECONDS])
         .args(["--warnings", "off", "--continue-on-failure"])
-        // It keeps examples that failed where it is started.
+        // The tool keeps failed examples in its working directory.
         .current_dir(directory());
     match options.seconds {
         Some(seconds) => {
@@ -102,7 +108,7 @@ fn directory() -> PathBuf {
     process::root().join("target/fuzz-http")
 }
 
-/// The virtual environment of the tool; made if it is not there.
+/// Returns the virtual environment of the tool; creates it if it is missing.
 fn tool_env() -> Result<PathBuf> {
     venv::install(&directory().join(format!("{TOOL}-{VERSION}")), &format!("{TOOL}=={VERSION}"))
 }

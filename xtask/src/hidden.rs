@@ -1,8 +1,7 @@
 //! Writes reference pages that the `duly` binary itself prints.
 //!
-//! The binary has hidden commands that print what is generated from its own types; a test beside
-//! each of them fails when the committed page is stale. Called by [`crate::openapi`] and
-//! [`crate::cli_docs`].
+//! Hidden commands of the binary print pages that are generated from its own types. A test beside each
+//! command fails if the committed page is stale. Used by [`crate::openapi`] and [`crate::cli_docs`].
 
 use std::fs;
 use std::process::Stdio;
@@ -11,9 +10,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{self, Outcome};
 
-/// Runs a hidden command of `duly` and keeps what it printed as `page`, a path from the root.
+/// Runs a hidden command of `duly` and writes its output to `page`, a path from the root.
 ///
-/// The page is written only when the command succeeded and printed something.
+/// The page is written only if the command succeeded and printed something.
 pub(crate) fn regenerate(command: &str, page: &str) -> Result<Outcome> {
     let mut cargo = process::cargo(["run", "--quiet", "-p", "duly", "--", command]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;

@@ -1,12 +1,12 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
-//! Whatever a person or CI does to this repository beyond a plain `cargo build` is a command here,
-//! one file each, so that it works the same on every machine that has Rust, git and a C compiler.
-//! `cargo xtask test` is the test command; `.ci/run` is the order in which CI calls the others.
+//! Every task of a developer or of CI beyond a plain `cargo build` is a command here, with one file per
+//! command. So it works the same on every machine that has Rust, git and a C compiler. `cargo xtask
+//! test` is the test command; `.ci/run` has the order in which CI calls the others.
 //!
-//! Every command answers an [`Outcome`]: `Failed` means that the work was done
-//! and its verdict is bad (a test failed, a rule is broken); an error means that the work itself
-//! could not be done. Both end with exit code 1.
+//! Every command returns an [`Outcome`]. `Failed` means that the work was done and found a fault: a test
+//! failed, or a rule is broken. An error means that the work itself could not be done. Both end with
+//! exit code 1.
 
 mod bench;
 mod ci;
@@ -49,37 +49,37 @@ enum Command {
     /// Anything after the command goes to `cargo test`, and the torture run is then left out:
     /// `cargo xtask test -p duly-core`, `cargo xtask test lifecycle`.
     Test(test::Options),
-    /// Kill and stop a real server under load, again and again, and check what it promised.
+    /// Kill and stop a real server under load, again and again, and check its promises.
     #[command(disable_help_flag = true)]
     Torture(Forwarded),
-    /// Plant the classic bugs in a copy of the store, one by one, and expect a test to notice each.
+    /// Plant known bugs in a copy of the store, one by one, and expect a test to fail for each.
     Planted(planted::Options),
-    /// Attack every call of a fresh server, driven by its OpenAPI document.
+    /// Fuzz every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
-    /// Generate clients from the OpenAPI document, and call every operation with each.
+    /// Generate clients from the OpenAPI document, and call every operation with each client.
     Clients,
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
-    /// Everything CI does, in CI's order.
+    /// Run all steps of CI, in CI's order.
     Ci,
     /// Check the dependency policy: bans, licences, sources, advisories.
     Deps(deps::Options),
-    /// Check the rules of the house that no compiler checks.
+    /// Check the project's rules that the compiler does not check.
     Tidy(tidy::Options),
     /// Regenerate docs/reference/openapi.json.
     Openapi,
-    /// Replace the snapshot of the public interface, with which it must stay compatible.
+    /// Replace the snapshot of the public interface. Later versions must stay compatible with it.
     Contract,
     /// Regenerate docs/reference/cli.md.
     CliDocs,
-    /// Regenerate the routes of docs/reference/http.md, and record examples that do not fit.
+    /// Regenerate the routes of docs/reference/http.md, and record the examples whose responses differ.
     HttpDocs,
     /// Regenerate the code of the gRPC interface from its .proto files.
     Proto,
 }
 
-/// Arguments that are passed on as they are, `--help` included.
+/// Arguments that are passed on unchanged, `--help` included.
 #[derive(Args)]
 struct Forwarded {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

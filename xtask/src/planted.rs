@@ -1,10 +1,12 @@
-//! `cargo xtask planted`: plants the classic bugs in a copy of the store, and expects a test to notice.
+//! `cargo xtask planted`: plants known bugs in a copy of the store, and expects a test to fail for each.
 //!
-//! Each file of `crates/duly-store-embedded/tests/planted` is a patch for `git apply` with a few lines
-//! in front: what the bug is, and in a line `test: …` what follows `cargo test`. The sources are copied
-//! to `target/planted`, and built there: the checkout and what is built of it are never touched. A
-//! bug that is not noticed, a patch that does not apply any more and one that does not compile fail
-//! the command. With parts of names as arguments only those are planted.
+//! 1. Each file of `crates/duly-store-embedded/tests/planted` is a patch for `git apply`. In front of
+//!    the patch are a description of the bug and a line `test: …` with the arguments of `cargo test`.
+//! 2. The sources are copied to `target/planted` and built there. The checkout and its build are never
+//!    touched.
+//! 3. The command fails for a bug that no test notices, for a patch that no longer applies, and for a
+//!    patch that does not compile.
+//! 4. Arguments are parts of patch names; then only these patches are planted.
 
 use std::fs;
 use std::io;
@@ -17,15 +19,15 @@ use clap::Args;
 
 use crate::process::{self, Outcome};
 
-/// Where the patches are.
+/// The folder of the patches.
 const PATCHES: &str = "crates/duly-store-embedded/tests/planted";
-/// Marks what follows `cargo test`.
+/// The prefix of the line with the arguments of `cargo test`.
 const TEST: &str = "test: ";
 
-/// What `cargo xtask planted` takes.
+/// Options of `cargo xtask planted`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Parts of names of patches; all are planted if none is given.
+    /// Parts of patch names; all patches are planted if none is given.
     names: Vec<String>,
 }
 
@@ -37,13 +39,13 @@ struct Planted {
     test: Vec<String>,
 }
 
-/// What came of it.
+/// The result of a planted bug.
 enum Verdict {
     Noticed,
     Missed(&'static str),
 }
 
-/// Plants one after the other and prints a table.
+/// Plants one bug after the other and prints a table.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let is_wanted = |planted: &Planted| {
         options.names.is_empty() || options.names.iter().any(|part| planted.name.contains(part))
@@ -75,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The patches, by name.
+/// Reads the patches, sorted by name.
 fn all() -> Result<Vec<Planted>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(process::root().join(PATCHES)).context(PATCHES)? {
@@ -89,7 +91,7 @@ fn all() -> Result<Vec<Planted>> {
     Ok(found)
 }
 
-/// The arguments of `cargo test` in front of a patch.
+/// Returns the arguments of `cargo test` in front of a patch.
 fn test_of(text: &str) -> Option<Vec<String>> {
     let mut front = text.lines().take_while(|line| !line.starts_with("--- "));
     let words = front.find_map(|line| line.strip_prefix(TEST))?;
@@ -118,7 +120,8 @@ fn plant(planted: &Planted, copy: &Path) -> Result<Verdict> {
     }
 }
 
-/// `git apply` in a folder as if no repository were around it: there it would pass over everything.
+/// Returns `git apply` for a folder, set to ignore an enclosing repository: with one it would skip all
+/// files.
 fn git_apply(dir: &Path) -> Command {
     let mut command = process::program("git");
     command.arg("apply").current_dir(dir);
@@ -126,7 +129,8 @@ fn git_apply(dir: &Path) -> Command {
     command
 }
 
-/// Brings the copy up to the checkout. What is equal keeps its time, so that it is not built again.
+/// Updates the copy from the checkout. Unchanged files keep their time, so that they are not built
+/// again.
 fn copy_sources(copy: &Path) -> Result<()> {
     let mut list = process::program("git");
     let list = list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -134,7 +138,7 @@ fn copy_sources(copy: &Path) -> Result<()> {
     for name in String::from_utf8(names.stdout)?.split_terminator('\0') {
         let (from, to) = (process::root().join(name), copy.join(name));
         let bytes = match fs::read(&from) {
-            // It was removed, and that is not committed yet.
+            // The file was removed, and the removal is not committed yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read.with_context(|| name.to_owned())?,
         };

@@ -1,10 +1,10 @@
-//! Starting cargo and other programs from the root of the checkout.
+//! Starts cargo and other programs from the root of the checkout.
 //!
-//! Every command of this crate starts its children through here. Two rules hold for each child:
-//! standard input is closed, so that nothing can wait for a keyboard that CI does not have; and
-//! the variables that `cargo run` set for this process are taken away, because build scripts that
-//! watch them (ring's does) would otherwise be built again at each change between
-//! `cargo xtask …` and plain cargo.
+//! Every command of this crate starts its children through this module. Two rules hold for each child:
+//!
+//! 1. Standard input is closed, so that nothing waits for a keyboard, which CI does not have.
+//! 2. The variables that `cargo run` set for this process are removed. Some build scripts watch them
+//!    (ring's does) and would run again at each change between `cargo xtask …` and plain cargo.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,34 +13,34 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Name of the variable that tells tests and tools where the `duly` binary is.
+/// The variable with the path of the `duly` binary, for tests and tools.
 pub(crate) const DULY_BIN: &str = "DULY_BIN";
 
-/// The verdict of work that could be done.
+/// The verdict of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Outcome {
-    /// Nothing to object to.
+    /// No fault was found.
     Passed,
-    /// The reason has been printed.
+    /// A fault was found; the reason has been printed.
     Failed,
 }
 
 /// A cargo build profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// What plain `cargo build` makes.
+    /// The profile of plain `cargo build`.
     Dev,
-    /// What is shipped and measured.
+    /// The profile that is shipped and measured.
     Release,
 }
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the checkout")
 }
 
-/// A command that runs at the root under the two rules above.
+/// Returns a command that runs at the root under the two rules above.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
@@ -58,14 +58,14 @@ fn set_by_cargo_run(variable: &str) -> bool {
         || matches!(variable, "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE")
 }
 
-/// `cargo` with these arguments.
+/// Returns `cargo` with these arguments.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-/// The command as a person would type it, for messages.
+/// Returns the command as it is typed in a shell, for messages.
 pub(crate) fn shown(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(name)
@@ -75,15 +75,15 @@ pub(crate) fn shown(command: &Command) -> String {
         .join(" ")
 }
 
-/// Runs to the end, with its output passed through.
+/// Runs a command to its end, with its output passed through.
 pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// Builds binaries of the workspace and answers where each one is, in the order asked for.
+/// Builds binaries of the workspace, and returns their paths in the order of `names`.
 ///
-/// All are built by one call for the whole workspace: cargo then picks the same features for the
+/// One cargo call builds all of them for the whole workspace. So cargo selects the same features for the
 /// shared dependencies as the tests do, and does not compile them twice.
 pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo(["build", "--workspace", "--message-format=json-render-diagnostics"]);
@@ -110,7 +110,7 @@ pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<Pat
         .collect()
 }
 
-/// Finds a binary in cargo's messages, one JSON object a line.
+/// Finds a binary in cargo's messages, one JSON object per line.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find_map(
         |message| {

@@ -1,7 +1,7 @@
 //! `cargo xtask proto`: regenerates the code of the gRPC interface from its `.proto` files.
 //!
-//! The test that compares the two writes instead, so that what is generated and what is compared
-//! cannot differ. No `protoc` is needed.
+//! It runs the test that compares the two, in a mode that writes the files instead. So the generated
+//! code and the compared code cannot differ. No `protoc` is needed.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
 //! A `duly` server on a fresh directory below `target/`, and plain HTTP calls to it.
 //!
-//! Started by [`crate::fuzz_http`], [`crate::http_docs`] and [`crate::clients`]; killed when
+//! Used by [`crate::fuzz_http`], [`crate::http_docs`] and [`crate::clients`]. The server is killed when
 //! dropped.
 
 use std::fs;
@@ -25,8 +25,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with an empty store below `directory`. It makes backups below `backups`, which
-    /// is emptied first, or none.
+    /// Starts a server with an empty store below `directory`. If `backups` is given, it is emptied
+    /// first, and the server makes backups in it.
     pub(crate) fn start(duly: &Path, directory: &Path, backups: Option<&Path>) -> Result<Self> {
         let data = directory.join("data");
         for old in std::iter::once(data.as_path()).chain(backups).filter(|path| path.exists()) {
@@ -60,7 +60,7 @@ impl Server {
         bail!("duly ended before it listened");
     }
 
-    /// Stops the server. A server that ended by itself is an error.
+    /// Stops the server. Returns an error if the server ended by itself before.
     pub(crate) fn stop(mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("duly ended while it was called: {status}"),
@@ -94,7 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// A request whose body, if there is one, is JSON.
+/// A request with a JSON body or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// `GET`, `POST`, ….

@@ -1,7 +1,7 @@
-//! Says step by step what a command does and how long each step took.
+//! Prints the steps of a command as they run, with the time of each.
 //!
-//! Used by commands that take minutes, so that a log shows where it stands and where the time
-//! went. Steps run one after the other; what a failed step means is for the caller to decide.
+//! For commands that take minutes: the log shows the current step and the time of each step. Steps run
+//! one after the other. The caller decides the effect of a failed step.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Announces a step, runs it, and prints how long it took.
+    /// Prints the name of a step, runs it, and prints its time.
     pub(crate) fn run<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         println!("==> {name}");
         let started = Instant::now();

@@ -1,23 +1,24 @@
 //! `cargo xtask test`: the test command.
 //!
-//! On a machine with Rust, git, a C compiler and python3 it needs nothing else: cargo fetches the
-//! crates, pip the HTTP fuzzer, pip and npm the generators of clients, apt-get the programs that tests of the guide start, and the servers
-//! under test are built here. It builds `duly` and tells the end-to-end tests where it is
-//! (`DULY_BIN`), runs every test of the workspace, doc tests included, and those of the Redis store
-//! once more on Valkey where that can be had. Then it
+//! It needs a machine with Rust, git, a C compiler and python3, and fetches the rest: cargo fetches the
+//! crates, pip the HTTP fuzzer, pip and npm the client generators, apt-get the programs that tests of
+//! the guide start. The servers under test are built here.
 //!
-//! - runs the examples of the HTTP reference against a server,
-//! - generates clients from the OpenAPI document, and calls every operation with each,
-//! - attacks the HTTP interface as its OpenAPI document describes it,
-//! - kills a release build with -9 for a minute,
-//! - and three nodes on a Redis Cluster in network namespaces, which takes root: without it that run
-//!   is skipped by name, and in CI that is a failure.
+//! 1. It builds `duly`, and passes its path to the end-to-end tests (`DULY_BIN`).
+//! 2. It runs every test of the workspace, doc tests included.
+//! 3. It runs the tests of the Redis store again on Valkey, if Valkey can be installed.
+//! 4. It runs the examples of the HTTP reference against a server.
+//! 5. It generates clients from the OpenAPI document, and calls every operation with each.
+//! 6. It fuzzes the HTTP interface by its OpenAPI document.
+//! 7. It kills a release build with -9 for a minute.
+//! 8. It does the same to three nodes on a Redis Cluster in network namespaces. This needs root. Without
+//!    it the run is skipped by name, which is a failure in CI.
 //!
-//! The last line is `N passed, N failed`, over all test binaries, with each of these as one more
-//! test; the exit code is 1 when anything failed.
+//! The last line is `N passed, N failed`, over all test binaries, with each of the steps 4 to 8 as one
+//! more test. The exit code is 1 if anything failed.
 //!
-//! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
-//! one failure, so that "0 failed" is never printed over a run that was not whole.
+//! A step that ends without a verdict (a test binary that aborts, a build that breaks) counts as one
+//! failure. So an incomplete run never prints "0 failed".
 
 mod namespaces;
 mod tally;
@@ -42,10 +43,10 @@ use crate::steps::Steps;
 use crate::torture;
 use tally::Tally;
 
-/// How long, and from which seed, the torture run of the test command goes.
+/// Duration and seed of the torture run of the test command.
 const SHORT_TORTURE: [&str; 4] = ["--minutes", "1", "--seed", "1"];
 
-/// The same of three nodes on a Redis Cluster: the faults that have shown most, about once each.
+/// The torture run of three nodes on a Redis Cluster: the faults that have found most, about once each.
 const SHORT_NODES_TORTURE: [&str; 8] = [
     "--store",
     "redis-cluster",
@@ -57,13 +58,13 @@ const SHORT_NODES_TORTURE: [&str; 8] = [
     "kill-node,cut-from-store,slow-store,isolate-master-with-node,move-slots",
 ];
 
-/// How the HTTP interface is attacked by the test command.
+/// Options of the HTTP fuzzing of the test command.
 const SHORT_FUZZ: fuzz_http::Options = fuzz_http::Options { seed: 1, examples: 20, seconds: None };
 
-/// How long the output must be quiet before we look whether cargo has ended.
+/// Silence of the output after which the command checks whether cargo has ended.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What `cargo xtask test` takes.
+/// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Passed to `cargo test`: `-p CRATE`, a filter, `FILTER -- --nocapture`.
@@ -151,8 +152,8 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// ring and mimalloc compile C; without a compiler cargo fails late and says it badly. A `CC` that
-/// someone set is their own business.
+/// Checks that there is a C compiler. ring and mimalloc compile C; without a compiler cargo fails late
+/// and with an unclear message. If `CC` is set, its value is not checked.
 fn look_for_c_compiler() -> Result<()> {
     if std::env::var_os("CC").is_some() {
         return Ok(());
@@ -164,7 +165,7 @@ fn look_for_c_compiler() -> Result<()> {
     Ok(())
 }
 
-/// The `cargo test` to run. One that breaks does not keep the others from running.
+/// Returns the `cargo test` to run. A failed test binary does not keep the others from running.
 fn tests(args: &[String], duly: &Path) -> Command {
     let mut command = process::cargo(["test", "--no-fail-fast"]);
     let own = args.split(|arg| arg == "--").next().unwrap_or_default();
@@ -175,7 +176,7 @@ fn tests(args: &[String], duly: &Path) -> Command {
     command
 }
 
-/// Runs `cargo test`, passes its output through and adds up its verdicts.
+/// Runs `cargo test`, passes its output through, and adds up its verdicts.
 fn count(command: &mut Command, tally: &mut Tally, out: &mut impl Write) -> Result<()> {
     let failed_before = tally.failed;
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
@@ -204,8 +205,8 @@ fn count(command: &mut Command, tally: &mut Tally, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// Reads lines on a thread of its own: a server that a failed test left running keeps the pipe
-/// open, and the end of the output would never come.
+/// Reads lines on a thread of its own. If a failed test leaves a server running, the server keeps the
+/// pipe open, and the end of the output never comes.
 fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -279,7 +280,7 @@ mod tests {
     fn a_process_left_behind_does_not_hold_up_the_summary() {
         let mut tally = Tally::default();
         let mut out = Vec::new();
-        // The `cat` lives, and holds the output, until `keeps_it_alive` is dropped.
+        // The `cat` lives, and keeps the output open, until `keeps_it_alive` is dropped.
         let (input, keeps_it_alive) = io::pipe().unwrap();
         let mut leaves_one = process::program("sh");
         leaves_one.stdin(input).args([

@@ -1,16 +1,16 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: checks the project's rules that the compiler does not check.
 //!
-//! Each rule is a pure function from paths and texts to complaints, so that it is tested with
-//! planted violations as well as on this checkout. The checkout itself is also judged by a test
-//! here, so a plain `cargo test` finds what the command finds.
+//! Each rule is a pure function from paths and texts to complaints. So it is tested with planted
+//! violations as well as on this checkout. A test here also checks the checkout itself, so a plain
+//! `cargo test` reports the same complaints as the command.
 //!
-//! - [`layers`]: which crate may use which;
-//! - [`manifests`]: versions stand in the root manifest only;
-//! - [`names`]: no file or folder whose name says nothing;
-//! - [`marks`]: nothing left for later, no test switched off;
-//! - [`docs`]: every module says what it is for;
-//! - [`sizes`]: no file that nobody reads to its end;
-//! - [`links`]: no link between pages that leads nowhere;
+//! - [`layers`]: allowed dependencies between crates;
+//! - [`manifests`]: versions are in the root manifest only;
+//! - [`names`]: no file or folder with a meaningless name;
+//! - [`marks`]: no work left for later, no test switched off;
+//! - [`docs`]: every module states its purpose;
+//! - [`sizes`]: no file that is too long;
+//! - [`links`]: no broken link between pages;
 //! - [`contract`]: a new snapshot of the public interface comes with a changelog entry;
 //! - [`promises`]: each promise to users names tests that show it, and they exist.
 
@@ -36,14 +36,14 @@ use crate::contract;
 use crate::process::{self, Outcome};
 use tree::Tree;
 
-/// One broken rule.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Complaint {
     /// The file, from the root, with forward slashes.
     path: String,
-    /// Where in the file, if it is one place.
+    /// The line number, if the complaint is about one place.
     line: Option<usize>,
-    /// What is wrong and what to do instead.
+    /// The fault, and its remedy.
     text: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// What `cargo xtask tidy` takes.
+/// Options of `cargo xtask tidy`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Print the lines of code of each crate, without comments and tests, and check nothing.
@@ -74,7 +74,7 @@ pub(crate) struct Options {
     lines: bool,
 }
 
-/// Judges the checkout and prints every complaint.
+/// Checks the checkout and prints every complaint.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let tree = Tree::read(process::root())?;
     if options.lines {
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(if complaints.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// Everything that is wrong, in the order of the rules.
+/// Returns all complaints, in the order of the rules.
 fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
     for manifest in &tree.manifests {

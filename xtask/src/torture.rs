@@ -1,16 +1,23 @@
-//! `cargo xtask torture --minutes N --seed S`: a real server under load, killed with -9 and stopped
-//! at random moments, started again, and checked against everything it had acknowledged.
+//! `cargo xtask torture --minutes N --seed S`: kills and stops a real server under load, and checks it
+//! against everything that it had acknowledged.
 //!
-//! The work is `duly-torture` of `duly-testkit`; this builds it and `duly` for release and passes
-//! the arguments on. With `DULY_FUZZ_SEEDS` set, so many seeds of damaged bytes go through every
-//! decoder first, and as many damaged sequences of HTTP calls through the server in process; with
-//! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long. With `DULY_RACES`
-//! set, so many races between the calls about a timer are judged first, on the embedded store in
-//! process; with `DULY_CRASH_SEEDS` set, so many seeds of simulated crashes, power losses and failing
-//! disks of that store, and a crash at every operation where the ordinary tests pass some over, and with
-//! `DULY_MODEL_SEEDS` so many of its comparison with the reference; with `DULY_NAMESPACE_CYCLES` set,
-//! so many namespaces are created and deleted there; with `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set forward and back
-//! (a real server's clock cannot be set without setting the machine's).
+//! The server is killed with -9 or stopped at random moments, and started again. The work is done by
+//! `duly-torture` of `duly-testkit`. This module builds it and `duly` for release, and passes the
+//! arguments on.
+//!
+//! Environment variables add tests before that run, in this order:
+//!
+//! 1. `DULY_FUZZ_SEEDS`: that number of damaged HTTP call sequences for the server in process.
+//! 2. `DULY_FUZZ_HTTP_SECONDS`: `fuzz-http` against a real server for that time.
+//! 3. `DULY_FUZZ_SEEDS`: that number of seeds of damaged bytes for every decoder.
+//! 4. `DULY_RACES`: that number of races between calls about a timer, checked on the embedded store in
+//!    process.
+//! 5. `DULY_CRASH_SEEDS`: that number of seeds of simulated crashes, power losses and failing disks of
+//!    that store. Tests that otherwise skip disk operations then crash at each of them.
+//! 6. `DULY_MODEL_SEEDS`: that number of seeds of comparing that store with the reference model.
+//! 7. `DULY_NAMESPACE_CYCLES`: that number of namespaces created and deleted in that store.
+//! 8. `DULY_CLOCK_SEEDS`: that number of runs of a node on that store with its clock set forward and
+//!    back. (A real server's clock cannot be set without setting the machine's.)
 
 use std::process::Stdio;
 
@@ -19,51 +26,52 @@ use anyhow::{Context, Result};
 use crate::fuzz_http;
 use crate::process::{self, Outcome};
 
-/// How many seeds the decoders are tried with; read by their test.
+/// Number of seeds for the decoders; read by their test.
 const FUZZ_SEEDS: &str = "DULY_FUZZ_SEEDS";
 
-/// How long a real server is attacked over HTTP.
+/// Seconds of fuzzing a real server over HTTP.
 const FUZZ_HTTP_SECONDS: &str = "DULY_FUZZ_HTTP_SECONDS";
 
-/// How many races between calls about a timer are judged; read by their test.
+/// Number of races between calls about a timer; read by their test.
 const RACES: &str = "DULY_RACES";
 
-/// How many seeds of misfortunes the embedded store is taken through; read by its tests.
+/// Number of crash and fault seeds for the embedded store; read by its tests.
 const CRASH_SEEDS: &str = "DULY_CRASH_SEEDS";
 
-/// How many seeds of random operations are compared with the reference; read by their test.
+/// Number of seeds of random operations that are compared with the reference model; read by their test.
 const MODEL_SEEDS: &str = "DULY_MODEL_SEEDS";
 
-/// How many namespaces are made and deleted, and how many numbers there are for them; read by their test.
+/// Number of namespaces that are created and deleted, and number of namespace numbers available for
+/// them; read by their test.
 const NAMESPACE_CYCLES: &str = "DULY_NAMESPACE_CYCLES";
 const NAMESPACE_NUMBERS: &str = "DULY_NAMESPACE_NUMBERS";
 
-/// How many courses have their clock set; read by their test.
+/// Number of runs with clock changes; read by their test.
 const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
 
-/// How many of the disk operations a test passes over between two crashes; read by their tests.
+/// Distance between two crashes of a test, in disk operations; read by their tests.
 const CRASH_STRIDE: &str = "DULY_CRASH_STRIDE";
 
-/// Tests that read how long they are to be from the environment.
+/// A group of tests that read their length from the environment.
 struct InProcess {
-    /// Run when this is set.
+    /// The variable that enables the group.
     variable: &'static str,
     package: &'static str,
     target: &'static [&'static str],
-    /// Parts of their names.
+    /// Parts of the tests' names.
     tests: &'static [&'static str],
-    /// What they are told besides, unless the caller says otherwise.
+    /// A variable and its value, set for the tests unless the caller has set it.
     default: Option<(&'static str, &'static str)>,
 }
 
-/// Has a test say at once what is wrong, and which line repeats it: otherwise that is printed when all
-/// have ended, and lost with a run that is stopped before or does not end.
+/// Makes a test print a fault, and the line that repeats it, at once. Otherwise the output is printed
+/// when all tests have ended, and is lost if the run is stopped or hangs.
 const SHOW: &str = "--nocapture";
 
-/// The store's own tests; what needs no other package is run before a server is built.
+/// The crate of the embedded store. Its tests run before a server is built.
 const STORE: &str = "duly-store-embedded";
 
-/// Modules of the store's tests that take so many seeds.
+/// Modules of the store's tests that read `DULY_CRASH_SEEDS`.
 const CRASH_MODULES: &[&str] = &[
     "backup::",
     "busy_races::",
@@ -75,7 +83,7 @@ const CRASH_MODULES: &[&str] = &[
     "sudden_end::",
 ];
 
-/// Modules of the store's tests that go from disk operation to disk operation with a stride.
+/// Modules of the store's tests that crash at every n-th disk operation (`DULY_CRASH_STRIDE`).
 const STRIDE_MODULES: &[&str] = &[
     "backup_crashes::",
     "check::",
@@ -88,7 +96,7 @@ const STRIDE_MODULES: &[&str] = &[
     "tombstone_crashes::",
 ];
 
-/// The attacks in process, in the order in which they run.
+/// The test groups in process, in the order in which they run.
 const IN_PROCESS: &[InProcess] = &[
     InProcess {
         variable: FUZZ_SEEDS,
@@ -161,17 +169,17 @@ impl InProcess {
     }
 }
 
-/// What the test of clock steps says before their number.
+/// The text in front of the number in the output of the clock test.
 const CLOCK_STEPS: &str = "clock steps: ";
 
-/// The `--seed` among the arguments, or its default.
+/// Returns the `--seed` among the arguments, or its default.
 fn seed(args: &[String]) -> u64 {
     let named = args.iter().find_map(|arg| arg.strip_prefix("--seed="));
     let next = args.iter().position(|arg| arg == "--seed").and_then(|at| args.get(at + 1));
     named.or(next.map(String::as_str)).and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
-/// Builds, runs, and answers the checker's verdict.
+/// Builds and runs everything, and returns the verdict.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
         let calls = ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", SHOW];
@@ -205,7 +213,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     process::run_testkit("duly-torture", &args)
 }
 
-/// Sets clocks in process; answers how often, or nothing when something came of it.
+/// Runs the clock test in process. Returns the number of clock changes, or `None` if a test failed.
 fn clock_steps() -> Result<Option<u64>> {
     let test = ["test", "--release", "-p", "duly-node", "--lib", "clock_steps"];
     let mut command = process::cargo(test);
@@ -222,7 +230,7 @@ fn clock_steps() -> Result<Option<u64>> {
     counted(&text).context("the test of clock steps did not say how many it made").map(Some)
 }
 
-/// The number behind [`CLOCK_STEPS`].
+/// Returns the number behind [`CLOCK_STEPS`].
 fn counted(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once(CLOCK_STEPS)?.1.trim().parse().ok())
 }
@@ -233,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Modules of the store's integration tests whose text has one of these parts.
+    /// Returns the modules of the store's integration tests whose text contains one of these parts.
     fn modules_with(parts: &[&str]) -> BTreeSet<String> {
         let dir = process::root().join("crates").join(STORE).join("tests/it");
         let mut modules = BTreeSet::new();
@@ -266,7 +274,7 @@ mod tests {
         let with_seeds = modules_with(&["number(\"DULY_CRASH_SEEDS\""]);
         let strides = set_of(STRIDE_MODULES);
         let all = &strides | &set_of(CRASH_MODULES);
-        // Crash points have a stride of 1 of their own.
+        // The crash points have their own stride of 1.
         let crash_points = BTreeSet::from(["crash_points::".to_owned()]);
         assert_eq!(&with_stride - &crash_points, strides);
         assert_eq!(&with_seeds | &with_stride, all);

@@ -1,6 +1,6 @@
 //! A Python package of one pinned version in a virtual environment below `target/`.
 //!
-//! Used by [`crate::fuzz_http`] and [`crate::clients`]. It takes `python3` with its `venv` and, the
+//! Used by [`crate::fuzz_http`] and [`crate::clients`]. It needs `python3` with its `venv` and, the
 //! first time, a network.
 
 use std::fs;
@@ -10,11 +10,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{self, Outcome};
 
-/// The file that says that an environment is complete.
+/// The file that marks an environment as complete.
 const COMPLETE: &str = "complete";
 
-/// Returns the environment at `place` with this package (`name==version`) in it; makes it if it is
-/// not there.
+/// Returns the environment at `place` with this package (`name==version`). Creates it if it is missing.
 pub(crate) fn install(place: &Path, package: &str) -> Result<PathBuf> {
     if place.join(COMPLETE).exists() {
         return Ok(place.to_owned());
@@ -23,7 +22,7 @@ pub(crate) fn install(place: &Path, package: &str) -> Result<PathBuf> {
     let venv =
         || process::run(process::program("python3").args(["-m", "venv", "--clear"]).arg(place));
     if venv().ok() != Some(Outcome::Passed) {
-        // Debian keeps it in a package of its own; as root, as in a container, it can be had.
+        // Debian has `venv` in a package of its own; root, as in a container, can install it.
         println!("no venv: trying apt-get install python3-venv");
         let install = ["install", "-y", "--no-install-recommends", "python3-venv"];
         process::run(process::program("apt-get").args(install)).ok();

@@ -1,4 +1,5 @@
-//! Batches. Over HTTP operations are read one by one, so that one that does not parse refuses only itself.
+//! Batches of operations. Over HTTP the operations are parsed one by one, so that an invalid one refuses
+//! only itself.
 
 use duly_core::{Invalid, TimerId, operate::Operation as Checked};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -44,7 +45,7 @@ pub struct Operation {
     #[prost(message, optional, boxed, tag = "3")]
     #[serde(default, deserialize_with = "with_nulls")]
     pub reschedule: Option<Box<Reschedule>>,
-    /// Make a timer due now, or its next attempt.
+    /// Make a timer or its next attempt due now.
     #[prost(message, optional, tag = "4")]
     pub fire: Option<Fire>,
 }
@@ -73,7 +74,7 @@ pub struct Cancel {
     #[prost(string, tag = "1")]
     #[schema(min_length = 1, max_length = 256)]
     pub id: String,
-    /// Only if it has this revision; checked before its state.
+    /// The revision that the timer must have; checked before its state.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1)]
     pub if_revision: Option<u32>,
@@ -149,15 +150,15 @@ impl Reschedule {
     }
 }
 
-/// Result of one operation: exactly one of `timer`, `outcome`, `error`; `attempts`,
-/// `maybe_delivered` and `already` stand beside `outcome`.
+/// Result of one operation: exactly one of `timer`, `outcome`, `error`. `attempts`, `maybe_delivered`
+/// and `already` come with `outcome`.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct OperationResult {
     /// The timer, for schedule, reschedule and fire.
     #[prost(message, optional, boxed, tag = "2")]
     pub timer: Option<Box<Timer>>,
-    /// For cancel.
+    /// The cancelled timer, for cancel.
     #[prost(message, optional, tag = "3")]
     #[serde(flatten)]
     pub cancelled: Option<CancelResponse>,
@@ -196,7 +197,7 @@ pub struct CancelResponse {
 }
 
 impl CancelResponse {
-    /// Returns the response to a cancel that was taken.
+    /// Returns the response to an accepted cancel.
     pub fn new(attempts: u32, maybe_delivered: bool, already: bool) -> Self {
         Self { outcome: "cancelled".to_owned(), attempts, maybe_delivered, already }
     }
@@ -208,7 +209,7 @@ impl CancelResponse {
 pub enum Results {
     /// One for each line.
     All,
-    /// Those of lines that were refused, and a summary.
+    /// The results of refused lines, and a summary.
     Errors,
 }
 
@@ -216,7 +217,7 @@ impl Results {
     /// Reads the query parameter.
     ///
     /// # Errors
-    /// When it is another word.
+    /// When the text is another word.
     pub fn parse(text: Option<&str>) -> Result<Option<Self>, Invalid> {
         match text {
             None => Ok(None),
@@ -245,12 +246,12 @@ pub enum LastLine {
     Summary {
         /// Lines that held an operation.
         lines: u64,
-        /// Those that were carried out.
+        /// Lines that were carried out.
         accepted: u64,
-        /// Those that were refused.
+        /// Lines that were refused.
         refused: u64,
     },
-    /// The lines behind `after_line` were not read.
+    /// The lines after `after_line` were not read.
     Stopped {
         /// The last line that was read.
         after_line: u64,

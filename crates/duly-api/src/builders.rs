@@ -2,8 +2,8 @@
 //!
 //! 1. A setter takes a message and returns it changed. Its name is `with_` and the name of the field:
 //!    `prost` gives the bare name to a getter.
-//! 2. A setter checks nothing. The server checks the whole message; a time or duration that is none is
-//!    sent as one that the server refuses.
+//! 2. A setter checks nothing. The server checks the whole message. An invalid time or duration is sent
+//!    as a value that the server refuses.
 //!
 //! ```
 //! # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The service: its nodes, whether it can work, backups and repairs.
+//! The service: its nodes, its readiness, backups and repairs.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -13,13 +13,13 @@ pub struct ClusterInfo {
     /// Shards of the store.
     #[prost(uint32, tag = "2")]
     pub shards: u32,
-    /// `true`: it can work.
+    /// `true`: the service can work.
     #[prost(bool, tag = "3")]
     pub ready: bool,
-    /// Reasons why it cannot, a sentence each.
+    /// Reasons why the service cannot work, a sentence each.
     #[prost(string, repeated, tag = "4")]
     pub reasons: Vec<String>,
-    /// Faults that an operator should repair although it can work, a sentence each.
+    /// Faults that an operator should repair although the service can work, a sentence each.
     #[prost(string, repeated, tag = "11")]
     pub warnings: Vec<String>,
     /// Pending timers in all namespaces.
@@ -37,7 +37,7 @@ pub struct ClusterInfo {
     /// Version of the protocol between the nodes: the newest that all of them understand.
     #[prost(uint32, tag = "9")]
     pub protocol: u32,
-    /// The nodes as the one that responds sees them, itself included while it is a member.
+    /// The nodes, as the responding node sees them; includes itself while it is a member.
     #[prost(message, repeated, tag = "10")]
     pub nodes: Vec<Node>,
 }
@@ -54,8 +54,8 @@ pub struct Node {
     /// `true`: it is the node that responds.
     #[prost(bool, tag = "3")]
     pub this: bool,
-    /// `active`; `joining`: no majority of the coordination shards has its heartbeat, so it begins nothing; or
-    /// `leaving`: it begins nothing any more.
+    /// `active`; `joining`: no majority of the coordination shards has its heartbeat, so it begins
+    /// nothing; or `leaving`: it begins nothing any more.
     #[prost(string, tag = "7")]
     pub state: String,
     /// Shards that it owns.
@@ -72,15 +72,15 @@ pub struct Node {
 pub struct Readiness {
     /// `ready`; `recovering` while the store is being opened; or `not_ready`.
     pub status: &'static str,
-    /// Reasons why it cannot, a sentence each.
+    /// Reasons why the service cannot work, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Faults that an operator should repair although it can work, a sentence each.
+    /// Faults that an operator should repair although the service can work, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Progress of the opening of the store; only while it is `recovering` and something is read.
     pub progress: Option<Recovery>,
-    /// The time after which to ask again; only while it cannot work.
+    /// The time after which to ask again; only while the service cannot work.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -145,8 +145,8 @@ pub struct RepairedShard {
     pub shard: u16,
     /// `nothing`: it takes calls already; `confirmed`: it was rolled back; `restored`: it was empty.
     pub outcome: &'static str,
-    /// Length of the time whose changes are missing, of a shard that was rolled back.
+    /// Length of the time whose changes are missing; only for a shard that was rolled back.
     pub behind_ms: Option<u64>,
-    /// Namespaces whose settings it has again, of a shard that was empty.
+    /// Number of namespaces whose settings were restored; only for a shard that was empty.
     pub namespaces: Option<u64>,
 }

@@ -81,9 +81,9 @@ pub struct PurgeRequest {
 /// Dead letters that are selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// These. A name that is not one is an error of that item.
+    /// The named dead letters. An invalid name is an error of its item only.
     Named(Vec<Result<DeadLetterId, Invalid>>),
-    /// All of the namespace, from a cursor on.
+    /// All dead letters of the namespace, after a cursor.
     All(Option<String>),
 }
 
@@ -95,7 +95,7 @@ pub struct Spacing {
 }
 
 impl Spacing {
-    /// Returns how long the letter with this number, from 0, waits.
+    /// Returns the wait of the letter with this number, from 0.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn delay(&self, number: u64) -> Millis {
         let spaced_ms = self.per_second.map_or(0.0, |rate| number as f64 * 1_000.0 / rate);
@@ -229,7 +229,7 @@ pub struct DeadLetterOverdueRequest {
     #[prost(string, tag = "1")]
     #[serde(skip)]
     pub namespace: String,
-    /// Those that were due by then; not in the future, now when left out.
+    /// Latest due time of the timers; not in the future, default now.
     #[prost(message, optional, tag = "2")]
     pub due_by: Option<Time>,
     /// The place to continue from, with the `due_by` that was returned.

@@ -31,7 +31,7 @@ pub struct Destination {
     pub http: Option<HttpDestination>,
 }
 
-/// Nothing to set.
+/// The pull destination, which has no settings.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an empty JSON object")]
 pub struct PullDestination {}
@@ -68,7 +68,7 @@ impl Destination {
         Self { pull: Some(PullDestination {}), http: None }
     }
 
-    /// Returns a webhook receiver at an absolute URL, with `POST` and the default time-out of 30 s.
+    /// Returns a webhook receiver at an absolute URL, with `POST` and the default timeout of 30 s.
     pub fn http(url: impl Into<String>) -> Self {
         let http = HttpDestination { url: url.into(), ..HttpDestination::default() };
         Self { pull: None, http: Some(http) }
@@ -144,8 +144,8 @@ impl HttpDestination {
     }
 }
 
-/// Refuses the text that a response shows in place of a credential, so that a response that is sent
-/// back does not overwrite it.
+/// Refuses the text that a response shows in place of a credential. Otherwise a response that is sent
+/// back would overwrite the credential.
 fn refuse_redacted(given: &Headers) -> Result<(), Invalid> {
     match given.iter().find(|(name, value)| *value == REDACTED && !is_shown(name)) {
         Some((name, value)) => {

@@ -13,7 +13,7 @@ use crate::{
 /// A duration as its sender wrote it; [`Duration::check`] knows its field and returns the value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Duration {
-    /// `"2h30m"`.
+    /// Text such as `"2h30m"`.
     Text(String),
     /// A number without a unit, from JSON or a query.
     Bare(i128),
@@ -25,7 +25,7 @@ impl Duration {
     /// Returns the duration.
     ///
     /// # Errors
-    /// When it is none; the error names `field`.
+    /// When the value is not a valid duration; the error names `field`.
     pub fn check(&self, field: &str) -> Result<Millis, Invalid> {
         match self {
             Self::Text(text) => Millis::parse(text),
@@ -35,20 +35,20 @@ impl Duration {
         .map_err(|invalid| invalid.within(field))
     }
 
-    /// Returns the duration, which must lie in `low..=high`.
+    /// Returns the duration, which must be in `low..=high`.
     ///
     /// # Errors
-    /// As [`Duration::check`], and when it lies outside.
+    /// The errors of [`Duration::check`], and when the duration is out of range.
     pub fn check_within(&self, field: &str, low: Millis, high: Millis) -> Result<Millis, Invalid> {
         self.check(field)?.within(low, high).map_err(|invalid| invalid.within(field))
     }
 
-    /// Returns the duration; none where it is none.
+    /// Returns the duration, or `None` if it is invalid.
     pub fn to_std(&self) -> Option<time::Duration> {
         self.check("").ok().map(Millis::to_std)
     }
 
-    /// Returns the duration as protobuf has it. One that is none stays one: the check refuses it.
+    /// Returns the duration as protobuf has it. An invalid duration stays invalid: the check refuses it.
     fn span(&self) -> prost_types::Duration {
         let none = prost_types::Duration { seconds: i64::MIN, nanos: 0 };
         match self {
@@ -79,7 +79,7 @@ impl From<Millis> for Duration {
     }
 }
 
-/// One that is too long for protobuf becomes the longest.
+/// Converts a duration; one that is too long for protobuf becomes the longest.
 impl From<time::Duration> for Duration {
     fn from(duration: time::Duration) -> Self {
         let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);

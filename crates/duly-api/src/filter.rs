@@ -27,7 +27,7 @@ pub struct CancelManyRequest {
     #[prost(string, tag = "1")]
     #[serde(skip)]
     pub namespace: String,
-    /// Those that meet every condition of this.
+    /// The conditions of the timers.
     #[prost(message, optional, tag = "2")]
     pub filter: Option<CancelFilter>,
     /// `true`: every pending timer of the namespace.
@@ -75,13 +75,13 @@ pub struct CancelFilter {
 /// A checked call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BulkCancel {
-    /// The conditions; none: every pending timer.
+    /// The conditions; without any, every pending timer.
     pub filter: CheckedFilter,
     /// Most timers.
     pub limit: usize,
     /// The place to continue from.
     pub cursor: Option<String>,
-    /// Cancels them, or counts them only.
+    /// The effect: cancels the timers, or only counts them.
     pub mode: Mode,
 }
 
@@ -189,11 +189,11 @@ pub struct CancelManyResponse {
     /// The place to continue from; absent at the end.
     #[prost(string, optional, tag = "4")]
     pub cursor: Option<String>,
-    /// With `tag` or `id_prefix`: the number of timers that were looked at in this call, about.
+    /// With `tag` or `id_prefix`: approximate number of timers that this call has read.
     #[prost(uint64, optional, tag = "5")]
     pub examined: Option<u64>,
-    /// With `tag` or `id_prefix`: the due time up to which the pending timers were looked through;
-    /// absent at the end.
+    /// With `tag` or `id_prefix`: the due time up to which the call has read the pending timers; absent
+    /// at the end.
     #[prost(message, optional, tag = "6")]
     pub up_to: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! Headers: a JSON object of text in the caller's order, a list in protobuf. No name comes twice.
+//! Headers: a JSON object of texts in the caller's order, a list in protobuf. No name comes twice.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use utoipa::{
 
 use crate::schema;
 
-/// Text that stands in place of a value that is not shown.
+/// Text that replaces a value that is not shown.
 pub const REDACTED: &str = "***";
 
-/// Selects whether a destination is shown with its credentials.
+/// The form of a destination: with or without its credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credentials {
-    /// [`REDACTED`] stands in their place.
+    /// [`REDACTED`] replaces them.
     Redacted,
-    /// They are shown: a timer that is moved must be deliverable.
+    /// They are shown: a moved timer must be deliverable.
     Whole,
 }
 
@@ -43,7 +43,7 @@ impl From<(&str, &str)> for Header {
     }
 }
 
-/// Headers that replace others whole.
+/// Headers that replace all present ones.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HeaderList {
@@ -68,7 +68,7 @@ impl ToSchema for HeaderList {
 /// Returns headers of the core, checked; an error names the header below `headers`.
 ///
 /// # Errors
-/// When a name or value is not allowed, or they are too many.
+/// When a name or value is not allowed, or there are too many headers.
 pub(crate) fn check(given: Vec<Header>) -> Result<headers::Headers, Invalid> {
     // One more than allowed is enough to refuse them.
     let pairs = given.into_iter().take(headers::COUNT_MAX + 1);
@@ -90,7 +90,7 @@ pub(crate) fn shown(headers: &headers::Headers) -> Vec<Header> {
     headers.iter().map(Header::from).collect()
 }
 
-/// Removes names that callers may not choose any more and a delivery leaves out: exports of earlier
+/// Removes names that callers may not choose any more and that deliveries leave out: exports of earlier
 /// versions have them.
 pub(crate) fn remove_forwarded(headers: &mut Vec<Header>) {
     headers.retain(|header| !headers::is_forwarded(&header.name.to_ascii_lowercase()));

@@ -1,8 +1,8 @@
-//! Parses JSON and explains what is wrong with it.
+//! Parses JSON and explains its errors.
 //!
-//! The fast path is a plain parse. Only when it fails is the text parsed again, with the path
-//! recorded, and the parser's message turned into an [`Invalid`]: the path of the field, the value
-//! that stands there, what is allowed. Every body, and every item of a batch, comes through here.
+//! The fast path is a plain parse. Only if it fails, the text is parsed again with the path recorded.
+//! The parser's message then becomes an [`Invalid`]: the path of the field, the value there, the allowed
+//! values. Every body, and every item of a batch, is parsed here.
 
 mod nulls;
 mod objects;
@@ -23,7 +23,7 @@ pub const BODY: &str = "body";
 /// Fields at and below which no refused value is shown.
 const SECRET_FIELDS: [&str; 2] = ["headers", "signing_secrets"];
 
-/// Fields that later versions will have, and what is allowed until then.
+/// Fields that later versions will have, with the value that is allowed until then.
 const RESERVED: [(&str, &str); 5] = [
     ("repeat", "left out: recurring timers are not supported yet"),
     ("kafka", THIS_BUILD),
@@ -43,10 +43,10 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
         .map_err(|error| explain::<T>(text, &error))
 }
 
-/// [`parse`] for a request's body: an error of the whole names `body`.
+/// Parses a request's body like [`parse`]; an error of the whole body names `body`.
 ///
 /// # Errors
-/// As [`parse`].
+/// The errors of [`parse`].
 pub fn parse_body<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(Invalid::plain(BODY, "nothing", "a JSON object"));
@@ -67,7 +67,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) ->
             shape(&message, error.path(), text)
         }
         Err(error) => malformed(error.inner()),
-        // The value itself fits; what follows it is the fault.
+        // The value itself is valid; the text after it is the fault.
         Ok(_) => malformed(plain),
     }
 }
@@ -76,7 +76,7 @@ fn malformed(error: &serde_json::Error) -> Invalid {
     Invalid::plain("", format!("a syntax error: {error}"), "well-formed JSON")
 }
 
-/// Returns what serde says in the words of the contract.
+/// Returns an error of serde as one of the contract.
 fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     let field = dotted(path);
     if let Some(rest) = message.strip_prefix("unknown field `") {
@@ -119,7 +119,7 @@ fn plain_names(text: &str) -> String {
     text.replace('`', "")
 }
 
-/// The path with `name` as its last part: it may stand there already.
+/// Returns the path with `name` as its last part, which it may have already.
 fn ending_in(path: String, name: &str) -> String {
     if path == name || path.ends_with(&format!(".{name}")) {
         path
@@ -152,7 +152,7 @@ fn dotted(path: &Path) -> String {
     out
 }
 
-/// The value that stands at the path, as JSON text, shortened; nothing where it may be a secret.
+/// Returns the value at the path, as shortened JSON text; `None` if it may be a secret.
 fn seen_at(path: &Path, text: &[u8]) -> Option<String> {
     let is_secret = |segment: &Segment| matches!(segment, Segment::Map { key } if SECRET_FIELDS.contains(&key.as_str()));
     if path.iter().any(is_secret) {
@@ -170,9 +170,9 @@ fn seen_at(path: &Path, text: &[u8]) -> Option<String> {
     shown(at)
 }
 
-/// A JSON value as an error shows it: text quoted, everything else bare, both shortened. What
-/// stands inside an array or object is not shown: it may be a secret, and so may a URL with a
-/// password in the wrong place.
+/// Returns a JSON value for an error: text quoted, everything else bare, both shortened. Values inside
+/// an array or object are not shown: they may be secrets, and so may a URL with a password in the wrong
+/// place.
 fn shown(value: &Value) -> Option<String> {
     Some(match value {
         Value::String(text) if text.contains("://") && text.contains('@') => return None,

@@ -1,4 +1,4 @@
-//! Leasing: the request, and the firings that are handed out.
+//! Leases: the request, and the leased firings.
 
 use std::time;
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// Most firings of one lease call.
 pub const LEASE_COUNT_MAX: u32 = 10_000;
-/// Bytes of payloads and headers of one lease call, unless it says otherwise.
+/// Bytes of payloads and headers of one lease call, unless the call sets them.
 pub const LEASE_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
 /// Most bytes of payloads and headers of one lease call.
 pub const LEASE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -41,8 +41,8 @@ pub struct LeaseRequest {
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1, maximum = 10000)]
     pub max: Option<u32>,
-    /// Most bytes of payloads and headers, default 4 MiB, at most 32 MiB. The first firing is
-    /// granted whatever its size.
+    /// Most bytes of payloads and headers, default 4 MiB, at most 32 MiB. The first firing may have any
+    /// size.
     #[prost(uint64, optional, tag = "3")]
     #[schema(minimum = 1, maximum = 33_554_432)]
     pub max_bytes: Option<u64>,

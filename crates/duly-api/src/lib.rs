@@ -10,14 +10,14 @@
 //!
 //! 1. A message is one structure with both forms: `prost` gives each field its number, `serde` its name.
 //!    Its documentation is that of the OpenAPI document.
-//! 2. `check` turns a message into values of `duly-core` and names the field that is not allowed. Server and
-//!    tests use no other way.
+//! 2. `check` turns a message into values of `duly-core` and names the field that is not allowed. Server
+//!    and tests check messages only with it.
 //! 3. [`Problem`] is the one error body.
-//! 4. A test compares the structures with the `.proto` files, field by field. The services and the messages
-//!    that only gRPC has are generated into [`v1`] (`cargo xtask proto`).
+//! 4. A test compares the structures with the `.proto` files, field by field. The services and the
+//!    messages that only gRPC has are generated into [`v1`] (`cargo xtask proto`).
 //!
-//! The crate depends on no store, server or runtime. The server, the client and the load generator use it.
-//! Start reading at [`Schedule`] and [`Timer`]; the `.proto` files at `proto/duly/v1/timers.proto`.
+//! The crate depends on no store, server or runtime. The server, the client and the load generator use
+//! it. Start reading at [`Schedule`] and [`Timer`]; the `.proto` files at `proto/duly/v1/timers.proto`.
 
 #[macro_use]
 mod written;

@@ -1,5 +1,6 @@
-//! Timers on their way from one server to another: checked as a schedule is, and all that has happened to
-//! them since. One form for exports and imports, in JSON only.
+//! The transport form of timers, for exports and imports, in JSON only.
+//!
+//! It is checked as a schedule is, and has the history of the timer as well.
 
 use bytes::Bytes;
 use duly_core::{
@@ -27,7 +28,7 @@ use crate::{
     words::{Word, Words},
 };
 
-/// Most attempts that a timer can come with, so that those to come can be counted.
+/// Most attempts of an imported timer, so that further attempts can be counted.
 pub const ATTEMPTS_MAX: u32 = 1_000_000_000;
 
 /// A page of an export.
@@ -43,7 +44,7 @@ pub struct Export {
     pub cursor: Option<String>,
 }
 
-/// A namespace as another server creates it.
+/// A namespace in the form from which another server creates it.
 #[skip_serializing_none]
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ExportedNamespace {
@@ -71,8 +72,8 @@ pub struct Import<'a> {
     pub timers: Vec<&'a RawValue>,
 }
 
-/// A timer or dead letter as another server had it. An export returns it whole; it is not meant to be
-/// written by hand.
+/// A timer or dead letter in the form of another server. An export returns it complete; it is not meant
+/// to be written by hand.
 #[skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
@@ -89,7 +90,7 @@ pub struct MovedTimer {
     /// 1 at creation, +1 at every accepted change by a caller.
     #[schema(minimum = 1)]
     revision: u32,
-    /// Tells it from other timers that had its id. Part of its delivery id.
+    /// Distinguishes the timer from others that had its id. Part of its delivery id.
     #[schema(pattern = "^[0-9a-fA-F]{16}$")]
     incarnation: String,
     /// The number of its firing. Part of its delivery id.
@@ -124,7 +125,7 @@ pub struct MovedTimer {
     destination: Option<Destination>,
     /// Its own retry policy.
     retry: Option<Retry>,
-    /// Later than this after due it becomes a dead letter.
+    /// Longest time after the due time; past it the timer becomes a dead letter.
     expire_after: Option<Duration>,
     /// W3C trace context of the call that scheduled it.
     #[schema(pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")]
@@ -166,14 +167,13 @@ pub struct ImportResults {
     pub results: Vec<ImportResult>,
 }
 
-/// Result of one timer: exactly one of `imported`, `existing`, `error`; `state` stands beside
-/// `existing`.
+/// Result of one timer: exactly one of `imported`, `existing`, `error`; `state` comes with `existing`.
 #[skip_serializing_none]
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct ImportResult {
-    /// `true`: it is here now as it was there.
+    /// `true`: the timer exists here now as it existed there.
     pub imported: Option<bool>,
-    /// `true`: it has been here before; nothing changed.
+    /// `true`: the timer has been here before; nothing changed.
     pub existing: Option<bool>,
     /// Its state here: `cancelled` and `finished` ones do not come back.
     pub state: Option<&'static str>,
@@ -182,12 +182,13 @@ pub struct ImportResult {
 }
 
 impl MovedTimer {
-    /// Returns the form of a timer or dead letter; none of a tombstone, which has ended.
+    /// Returns the transport form of a timer or dead letter; `None` for a tombstone, because its timer
+    /// has ended.
     pub fn new(view: &TimerView) -> Option<Self> {
         let mut moved = Self::from(view.timer()?);
         if view.state == State::InFlight {
-            // The outcome of the attempt under way is not known here. Without an end of its lease the timer
-            // would be claimable at once, as its due time is.
+            // The outcome of the attempt under way is not known here. Without the end of its lease, the
+            // timer would be claimable at once, because its due time has passed.
             moved.attempts = view.attempts();
             moved.maybe_delivered = Some(CoreOutcome::LeaseLost.is_unknown());
             moved.next_attempt_at = Some(view.leased_until.unwrap_or(view.due_at()).into());
@@ -300,12 +301,12 @@ impl From<&StoredTimer> for MovedTimer {
     }
 }
 
-/// Returns whether the JSON text of a payload would end the line that it stands in.
+/// Returns `true` if the JSON text of a payload has line breaks, which would end its line of an export.
 fn has_lines(payload: &Payload) -> bool {
     payload.form == Form::Json && payload.bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'))
 }
 
-/// Refuses a timer whose parts contradict each other.
+/// Refuses a timer whose fields contradict each other.
 fn is_whole(timer: &StoredTimer) -> Result<(), Invalid> {
     if let Some(text) = timer.spec.trace_parent.as_ref().filter(|text| !trace::is_proper(text)) {
         return Err(Invalid::new("trace_parent", text, trace::ALLOWED));

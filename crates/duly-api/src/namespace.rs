@@ -1,8 +1,10 @@
 //! Namespaces: settings in, settings and state out.
 //!
-//! One message serves PUT and PATCH. In a PUT an absent setting is its default, but absent
-//! `signing_secrets` keep those that are there. In a PATCH an absent setting stays, one that is given
-//! replaces the old one whole, and one that is named in `reset` (`null` in JSON) goes back to its default.
+//! One message serves PUT and PATCH.
+//!
+//! 1. In a PUT an absent setting has its default, but absent `signing_secrets` keep the present ones.
+//! 2. In a PATCH an absent setting stays, and a given one replaces the old one completely. A setting
+//!    that is named in `reset` (`null` in JSON) goes back to its default.
 
 use duly_core::{
     Destination as CheckedDestination, Invalid, Millis, Settings,
@@ -23,9 +25,9 @@ use crate::{
     words::Words,
 };
 
-/// Highest rate that can be asked for; more is no limit.
+/// Highest rate that can be set. A higher one is refused: it would limit nothing.
 pub const PER_SECOND_MAX: u32 = 100_000_000;
-/// Most attempts under way at once that can be asked for.
+/// Most attempts under way at once that can be set.
 pub const IN_FLIGHT_MAX: u32 = 100_000;
 
 /// Settings of a namespace, all optional.
@@ -48,7 +50,7 @@ pub struct NamespaceSettings {
     /// Time for which tombstones of ended timers are kept, default 1d, at most 3650d.
     #[prost(message, optional, tag = "5")]
     pub retention: Option<Duration>,
-    /// Share when workers are scarce, 1 to 1000, default 1.
+    /// Relative share of the workers when they are scarce, 1 to 1000, default 1.
     #[prost(uint32, optional, tag = "6")]
     #[schema(minimum = 1, maximum = 1000)]
     pub weight: Option<u32>,
@@ -62,7 +64,7 @@ pub struct NamespaceSettings {
     pub limits: Option<Limits>,
 }
 
-/// Signing secrets, whole.
+/// Signing secrets, which replace all present ones.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
 #[serde(transparent)]
 #[prost(skip_debug)]
@@ -87,17 +89,19 @@ pub struct Fallback {
     #[prost(message, optional, tag = "1")]
     #[schema(required = true, value_type = Destination)]
     pub destination: Option<Destination>,
-    /// It gets the later attempts of a firing after this many failed, 1 to 10000, default 5.
+    /// Failed attempts of a firing after which the fallback gets its later attempts, 1 to 10000, default
+    /// 5.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1, maximum = 10000)]
     pub after_attempts: Option<u32>,
-    /// It gets every firing of a lane whose breaker has stayed open this long, 0s to 1d, default 1m.
+    /// Time for which a lane's breaker is open before the fallback gets every firing of the lane, 0s to
+    /// 1d, default 1m.
     #[prost(message, optional, tag = "3")]
     pub after_open: Option<Duration>,
 }
 
-/// Limits of a namespace, by what they apply to. In a request an absent one is its default, in a response
-/// it is unlimited.
+/// Limits of a namespace, by the part that they apply to. In a request an absent limit has its default;
+/// in a response it is unlimited.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
@@ -130,7 +134,7 @@ pub struct LaneLimits {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub struct NamespaceLimits {
-    /// Schedules taken per second (new timers and replacements), as many at once; default unlimited.
+    /// Schedules accepted per second (new timers and replacements), as many at once; default unlimited.
     #[prost(uint32, optional, tag = "1")]
     #[schema(minimum = 1, maximum = 100_000_000)]
     pub schedule_per_second: Option<u32>,
@@ -187,7 +191,7 @@ pub struct Namespace {
     #[prost(message, optional, tag = "8")]
     #[schema(required = true, value_type = String, example = "1d")]
     pub retention: Option<Duration>,
-    /// Share when workers are scarce.
+    /// Relative share of the workers when they are scarce.
     #[prost(uint32, tag = "9")]
     pub weight: u32,
     /// Fingerprints of the secrets that webhooks are signed with.
@@ -229,7 +233,7 @@ pub struct ResumeRequest {
     #[prost(string, tag = "1")]
     #[serde(skip)]
     pub namespace: String,
-    /// It stays paused until then; at once when left out, or when that has passed.
+    /// Time until which the namespace stays paused. Absent or past: it resumes at once.
     #[prost(message, optional, tag = "2")]
     pub at: Option<Time>,
 }
@@ -248,13 +252,14 @@ pub struct RepairNamespaceResponse {
     /// Pending timers that were lost with the numbers that are not kept.
     #[prost(uint64, tag = "3")]
     pub pending_lost: u64,
-    /// Dead letters that were lost with them.
+    /// Dead letters that were lost with the numbers that are not kept.
     #[prost(uint64, tag = "4")]
     pub dead_lost: u64,
 }
 
 impl NamespaceSettings {
-    /// Writes what is given over `settings`, and the defaults of what is reset. An error names the field.
+    /// Applies the given settings to `settings`, and the defaults of the reset ones. An error names the
+    /// field.
     ///
     /// # Errors
     /// When a value is not allowed, or a field is given and reset.
@@ -308,7 +313,7 @@ impl NamespaceSettings {
         settings.check()
     }
 
-    /// Returns whether a setting is given.
+    /// Returns `true` if a setting is given.
     const fn has(&self, field: NamespaceField) -> bool {
         match field {
             NamespaceField::Unspecified => false,
@@ -324,7 +329,7 @@ impl NamespaceSettings {
     }
 
     /// Returns the settings of a namespace with the credentials of its destinations and without its
-    /// signing secrets, as a PUT takes them.
+    /// signing secrets, as a PUT accepts them.
     pub fn exported(settings: &Settings) -> Self {
         let whole = Credentials::Whole;
         Self {
@@ -447,7 +452,7 @@ impl From<&CheckedLimits> for Limits {
 }
 
 impl Namespace {
-    /// Returns a namespace that runs, with these settings, as a response shows it.
+    /// Returns a running namespace with these settings, as a response shows it.
     pub fn new(name: &str, settings: &Settings) -> Self {
         let redacted = Credentials::Redacted;
         let secrets = settings.signing_secrets.iter();

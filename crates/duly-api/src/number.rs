@@ -4,10 +4,10 @@ use std::fmt::Display;
 
 use duly_core::Invalid;
 
-/// Returns a number that must lie in `low..=high`.
+/// Returns a number that must be in `low..=high`.
 ///
 /// # Errors
-/// When it lies outside; the error names `field` and both ends.
+/// When the number is out of range; the error names `field` and both ends.
 pub fn within<T: PartialOrd + Display>(
     field: &str,
     number: T,

@@ -7,8 +7,9 @@
 //! | `payload_base64` | `payload_bytes` | bytes; in JSON standard, padded base64 |
 //!
 //! 1. A timer has at most one of them.
-//! 2. Arrays and objects of a JSON payload are nested at most [`DEPTH_MAX`] deep: it stands inside lists and
-//!    leases, and a payload that a reader's parser refuses would take the others with it.
+//! 2. Arrays and objects of a JSON payload are nested at most [`DEPTH_MAX`] deep. Responses hold it
+//!    inside lists and leases, and a payload that a reader's parser refuses would make the whole
+//!    response unreadable.
 
 use std::fmt;
 
@@ -18,15 +19,15 @@ use duly_core::{Invalid, Payload, payload::Form};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-/// Most levels of arrays and objects in a JSON payload. Common parsers take 64 to 128 in all.
+/// Most levels of arrays and objects in a JSON payload. Common parsers accept 64 to 128 levels in all.
 pub const DEPTH_MAX: usize = 64;
 
 /// The form in which a message was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// JSON: what is called JSON or text is it, or the body would not have been read.
+    /// JSON: its JSON and text fields are valid, because the body has been parsed.
     Json,
-    /// Protobuf: any bytes may stand anywhere.
+    /// Protobuf: each field may hold any bytes.
     Protobuf,
 }
 
@@ -56,7 +57,8 @@ impl Forms {
     /// Returns the payload, if there is one.
     ///
     /// # Errors
-    /// When there are two, what is called text or JSON is none, or the JSON is nested too deep.
+    /// When there are two payloads, when a text or JSON field is invalid, or when the JSON is nested too
+    /// deep.
     pub(crate) fn check(self, source: Source) -> Result<Option<Payload>, Invalid> {
         let fields = [
             ("payload", Form::Json, self.json),
@@ -83,7 +85,7 @@ impl Forms {
     }
 }
 
-/// Refuses text that is no UTF-8 and JSON that is none: no response in JSON could show it.
+/// Refuses invalid UTF-8 and invalid JSON: no response in JSON could show it.
 fn check_form(payload: &Payload) -> Result<(), Invalid> {
     match payload.form {
         Form::Text if std::str::from_utf8(&payload.bytes).is_err() => {
@@ -108,7 +110,7 @@ fn check_depth(json: &[u8]) -> Result<(), Invalid> {
     Err(Invalid::plain("payload", format!("{depth} levels"), allowed))
 }
 
-/// Returns how deep the arrays and objects of a well-formed JSON text are nested; 0 for a bare value.
+/// Returns the depth of nested arrays and objects of a valid JSON text; 0 for a bare value.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = json.iter();
@@ -157,7 +159,7 @@ pub(crate) mod json {
     }
 }
 
-/// `payload` of a change, where `null` takes the payload away.
+/// `payload` of a change, where `null` removes the payload.
 pub(crate) mod json_or_null {
     use super::*;
     pub(crate) use json::serialize;

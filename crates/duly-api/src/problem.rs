@@ -1,4 +1,4 @@
-//! A problem as RFC 9457 has it, with members of Duly.
+//! The error body: a problem of RFC 9457, with additional members of Duly.
 
 use duly_core::{Code, error_code::Retry};
 use serde::{Deserialize, Serialize};
@@ -47,10 +47,10 @@ pub struct Problem {
     /// The values that are allowed.
     #[prost(string, optional, tag = "5")]
     pub allowed: Option<String>,
-    /// Time after which another try can help; absent where none can.
+    /// Time after which a retry can help; absent if none can.
     #[prost(uint64, optional, tag = "6")]
     pub retry_after_ms: Option<u64>,
-    /// The state of the timer, where it is the reason.
+    /// The state of the timer, if it is the reason.
     #[prost(enumeration = "State", tag = "7")]
     #[serde(default, with = "Word::<State>", skip_serializing_if = "is_unspecified")]
     #[schema(value_type = Option<State>)]
@@ -76,7 +76,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Returns a problem with nothing but its code and a sentence.
+    /// Returns a problem with only its code and a sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:duly:problem:{}", code.as_str()),
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// Sets when another try can help.
+    /// Sets the time after which a retry can help.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.retry_after_ms = match retry {

@@ -1,4 +1,4 @@
-//! Retry policies: exponential waits, or the waits themselves.
+//! Retry policies: exponential waits, or a list of waits.
 
 use duly_core::{
     Invalid, Millis, RetryPolicy,
@@ -30,7 +30,7 @@ pub struct Retry {
     #[prost(double, optional, tag = "4")]
     #[schema(minimum = 1, maximum = 100)]
     pub multiplier: Option<f64>,
-    /// Share of the wait by which it is moved up or down, 0 to 1, default 0.2.
+    /// Largest random change of a wait, up or down, as a fraction of it: 0 to 1, default 0.2.
     #[prost(double, optional, tag = "5")]
     #[schema(minimum = 0, maximum = 1)]
     pub jitter: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Retry {
     pub delays: Vec<Duration>,
 }
 
-/// Reads a list that is not empty; `null` is none.
+/// Reads a list that is not empty; `null` is an absent list.
 fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
     match Option::<Vec<Duration>>::deserialize(deserializer)? {
         Some(delays) if delays.is_empty() => {
@@ -55,7 +55,7 @@ impl Retry {
     /// Returns the policy; an error names the field below `field`.
     ///
     /// # Errors
-    /// When a value is not allowed, or `delays` stands beside another field.
+    /// When a value is not allowed, or `delays` comes with another field.
     pub fn check(self, field: &str) -> Result<RetryPolicy, Invalid> {
         self.policy().and_then(RetryPolicy::check).map_err(|invalid| invalid.within(field))
     }

@@ -1,7 +1,7 @@
-//! A schedule, and a change of a pending timer.
+//! Requests to schedule a timer, and to change a pending one.
 //!
-//! In a change an absent field stays, one that is given replaces the old one whole, and one that is named in
-//! `reset` (`null` in JSON) goes back to its default.
+//! In a change an absent field stays, and a given one replaces the old one completely. A field that is
+//! named in `reset` (`null` in JSON) goes back to its default.
 
 use bytes::Bytes;
 use duly_core::{
@@ -76,10 +76,10 @@ pub struct Schedule {
     /// Its retry policy; the namespace's when absent.
     #[prost(message, optional, tag = "10")]
     pub retry: Option<Retry>,
-    /// Later than this after due it becomes a dead letter.
+    /// Longest time after the due time; past it the timer becomes a dead letter.
     #[prost(message, optional, tag = "11")]
     pub expire_after: Option<Duration>,
-    /// The effect where the id is taken by another request.
+    /// The effect if the id is taken by another request.
     #[prost(enumeration = "IfExists", tag = "12")]
     #[serde(default, with = "Word::<IfExists>", skip_serializing_if = "is_unspecified")]
     #[schema(value_type = Option<IfExists>)]
@@ -140,13 +140,13 @@ pub struct Reschedule {
     #[prost(enumeration = "TimerField", repeated, tag = "10")]
     #[serde(skip)]
     pub reset: Vec<i32>,
-    /// Only if the timer has this revision; checked before its state.
+    /// The revision that the timer must have; checked before its state.
     #[prost(uint32, optional, tag = "11")]
     #[schema(minimum = 1)]
     pub if_revision: Option<u32>,
 }
 
-/// Tags that replace others whole.
+/// Tags that replace all present ones.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TagList {
@@ -159,7 +159,7 @@ fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Strin
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a field that may be left out and not be `null`.
+/// Reads a field that may be left out but must not be `null`.
 fn set_only<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -174,7 +174,7 @@ impl Schedule {
         when_text(self.due_at.as_ref(), self.delay.as_ref())
     }
 
-    /// Returns the schedule, checked. `make_id` names a timer whose caller chose no id.
+    /// Returns the schedule, checked. `make_id` makes the id of a timer whose caller chose none.
     ///
     /// # Errors
     /// When a value is not allowed; the error names the field.
@@ -211,7 +211,7 @@ impl Schedule {
 /// The place of a timer's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdIn {
-    /// The path; the body must not have one.
+    /// The path; the body must not have an id.
     Path,
     /// The body.
     Body,
@@ -224,7 +224,7 @@ pub struct CheckedChange {
     pub id: Option<TimerId>,
     /// The change.
     pub patch: Patch,
-    /// The revision at which alone it applies.
+    /// The revision that the timer must have.
     pub if_revision: Option<u32>,
 }
 
@@ -325,10 +325,10 @@ fn reset<T: PartialEq>(change: &mut Change<T>, at: String, name: &str) -> Result
     Ok(())
 }
 
-/// Returns the one time that is given, if one is.
+/// Returns the due time or delay, if one is given.
 ///
 /// # Errors
-/// When both are given, or the one is not allowed.
+/// When both are given, or the given one is not allowed.
 fn when(due_at: Option<&Time>, delay: Option<&Duration>) -> Result<Option<When>, Invalid> {
     match (due_at, delay) {
         (Some(due_at), None) => due_at.check("due_at").map(|at| Some(When::At(at))),

@@ -1,4 +1,4 @@
-//! Settling: each settlement has exactly one verdict.
+//! Settlements: each has exactly one verdict.
 
 use duly_core::{
     Invalid, Millis,
@@ -28,7 +28,7 @@ pub struct Settle<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<Settlement>, max_items = 10000)]
     pub settlements: Vec<&'a RawValue>,
-    /// The next firings to lease, once the settlements are taken.
+    /// The next firings to lease, after the settlements.
     pub lease: Option<LeaseRequest>,
 }
 
@@ -40,13 +40,13 @@ pub struct Settlement {
     /// The token of the lease.
     #[prost(string, tag = "1")]
     pub token: String,
-    /// Delivered.
+    /// The firing was delivered.
     #[prost(message, optional, tag = "2")]
     pub ack: Option<Ack>,
-    /// Not delivered; to be tried again.
+    /// The firing was not delivered, and is to be tried again.
     #[prost(message, optional, tag = "3")]
     pub retry: Option<RetryVerdict>,
-    /// Never to be tried again.
+    /// The firing is never to be tried again.
     #[prost(message, optional, tag = "4")]
     pub dead: Option<DeadVerdict>,
     /// The lease is to end later.
@@ -54,7 +54,7 @@ pub struct Settlement {
     pub extend: Option<ExtendVerdict>,
 }
 
-/// Nothing to add.
+/// The verdict `ack`, which has no fields.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an empty JSON object")]
 pub struct Ack {}
@@ -128,12 +128,12 @@ impl RetryVerdict {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct SettleResult {
-    /// It was taken, or the token was not.
+    /// The outcome of a settlement that was not refused.
     #[prost(enumeration = "SettleOutcome", optional, tag = "1")]
     #[serde(default, with = "MaybeWord::<SettleOutcome>")]
     #[schema(value_type = Option<SettleOutcome>)]
     pub outcome: Option<i32>,
-    /// It was refused.
+    /// The reason for which the settlement was refused.
     #[prost(message, optional, boxed, tag = "2")]
     pub error: Option<Box<Problem>>,
 }
@@ -146,7 +146,7 @@ impl From<CoreOutcome> for SettleResult {
             CoreOutcome::AlreadySettled => SettleOutcome::AlreadySettled,
             CoreOutcome::LeaseLost => SettleOutcome::LeaseLost,
             CoreOutcome::InvalidToken => SettleOutcome::InvalidToken,
-            // An error of the item, before it comes here.
+            // The caller of this conversion has returned it as an error of the item.
             CoreOutcome::InDoubt => SettleOutcome::Unspecified,
         };
         Self { outcome: Some(outcome.into()), error: None }

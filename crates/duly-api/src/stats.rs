@@ -1,4 +1,4 @@
-//! Counts of a namespace, now and in the time to come.
+//! Counts of a namespace, now and by time in the future.
 
 use duly_core::Millis;
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,9 @@ pub struct NamespaceStats {
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct Lane {
-    /// `pull`, an HTTP origin, or `overflow`: the lane that timers share whose own destinations are
-    /// at more origins than have lanes of their own. It has no breaker, so that is always `closed`.
+    /// `pull`, an HTTP origin, or `overflow`. A limited number of origins of timers' own destinations
+    /// have their own lane; timers of further origins share `overflow`. It has no breaker, so its
+    /// `breaker` is always `closed`.
     #[prost(string, tag = "1")]
     pub lane: String,
     /// Due and unclaimed first attempts.
@@ -88,7 +89,7 @@ pub struct Lane {
     pub push: Option<PushLane>,
 }
 
-/// State of a push lane on a node; other lanes have none of it.
+/// State of a push lane on a node.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct PushLane {

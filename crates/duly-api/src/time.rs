@@ -13,7 +13,7 @@ const NS_PER_MS: i32 = 1_000_000;
 /// A time as its sender wrote it; [`Time::check`] knows its field and returns the value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Time {
-    /// RFC 3339.
+    /// RFC 3339 text.
     Text(String),
     /// A number, from JSON or a query.
     Bare(i128),
@@ -25,7 +25,7 @@ impl Time {
     /// Returns the time.
     ///
     /// # Errors
-    /// When it is none from 1970 to 2200; the error names `field`.
+    /// When it is not a valid time from 1970 to 2200; the error names `field`.
     pub fn check(&self, field: &str) -> Result<Timestamp, Invalid> {
         match self {
             Self::Text(text) => Timestamp::parse(text),
@@ -40,13 +40,13 @@ impl Time {
         .map_err(|invalid| invalid.within(field))
     }
 
-    /// Returns the time; none where it is none from 1970 to 2200.
+    /// Returns the time, or `None` if it is not a valid time from 1970 to 2200.
     pub fn to_system_time(&self) -> Option<SystemTime> {
         let time = self.check("").ok()?;
         Some(UNIX_EPOCH + std::time::Duration::from_millis(time.unix_ms()))
     }
 
-    /// Returns the time as protobuf has it. One that is none stays one: the check refuses it.
+    /// Returns the time as protobuf has it. An invalid time stays invalid: the check refuses it.
     fn unix(&self) -> prost_types::Timestamp {
         let none = prost_types::Timestamp { seconds: i64::MIN, nanos: 0 };
         match self {
@@ -62,7 +62,7 @@ pub(crate) fn ms(seconds: i64, nanos: i32) -> i128 {
     i128::from(seconds) * 1_000 + i128::from(part)
 }
 
-/// Returns seconds and nanoseconds. A number of milliseconds has few enough seconds for both.
+/// Returns seconds and nanoseconds. The seconds of a number of milliseconds always fit.
 pub(crate) fn parts(ms: u64) -> (i64, i32) {
     let nanos = (ms % 1_000) * 1_000_000;
     (i64::try_from(ms / 1_000).unwrap_or(i64::MAX), i32::try_from(nanos).unwrap_or(0))
@@ -79,7 +79,7 @@ impl From<Timestamp> for Time {
     }
 }
 
-/// A time before 1970 becomes one that the check refuses.
+/// Converts a time; one before 1970 becomes a value that the check refuses.
 impl From<SystemTime> for Time {
     fn from(time: SystemTime) -> Self {
         Self::Unix(prost_types::Timestamp::from(time))

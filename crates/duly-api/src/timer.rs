@@ -21,7 +21,7 @@ use crate::{
 /// Entries of a page of a list if the call does not set `limit`.
 pub const PAGE_DEFAULT: u32 = 100;
 
-/// A timer; a field is absent where it has none.
+/// A timer; a field without a value is absent.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct Timer {
@@ -44,7 +44,7 @@ pub struct Timer {
     #[prost(bool, tag = "32")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
-    /// `true`: the timer has ended, and this is kept of it for `retention`.
+    /// `true`: the timer has ended, and its tombstone is kept for `retention`.
     #[prost(bool, tag = "4")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tombstone: bool,
@@ -94,7 +94,7 @@ pub struct Timer {
     /// Its own retry policy.
     #[prost(message, optional, tag = "15")]
     pub retry: Option<Retry>,
-    /// Later than this after due it becomes a dead letter.
+    /// Longest time after the due time; past it the timer becomes a dead letter.
     #[prost(message, optional, tag = "16")]
     #[schema(value_type = Option<String>)]
     pub expire_after: Option<Duration>,
@@ -178,34 +178,34 @@ pub struct ListResponse {
     /// The place to continue from; absent at the end. A page may be short, even empty, and still have one.
     #[prost(string, optional, tag = "2")]
     pub cursor: Option<String>,
-    /// With `tag` or `id_prefix`: the number of timers that were looked at for this page, about.
+    /// With `tag` or `id_prefix`: approximate number of timers that were read for this page.
     #[prost(uint64, optional, tag = "3")]
     pub examined: Option<u64>,
-    /// With `tag` or `id_prefix`: the due time up to which the list was looked through; absent at the
-    /// end.
+    /// With `tag` or `id_prefix`: the due time up to which the list was read; absent at the end.
     #[prost(message, optional, tag = "4")]
     pub up_to: Option<Time>,
 }
 
-/// The last line of a list that is a stream, or a line that says how far a search is.
+/// The last line of a streamed list, or a line with the progress of a search.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListEnd {
-    /// The place of a search. The stream goes on; the same filter with this cursor continues here.
+    /// The progress of a search. The stream continues; a new call with the same filter and this cursor
+    /// continues here.
     Progress {
-        /// Timers that were looked at so far, about.
+        /// Approximate number of timers that were read so far.
         examined: u64,
-        /// The due time up to which the list was looked through.
+        /// The due time up to which the list was read.
         up_to: Time,
         /// The place to continue from.
         cursor: String,
     },
-    /// It is whole.
+    /// The list is complete.
     Summary {
         /// Timers in it.
         timers: u64,
     },
-    /// It ended before that.
+    /// The list ended early.
     Stopped {
         /// The place to continue from; absent: the beginning.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,11 +218,11 @@ pub enum ListEnd {
 /// The relation of a timer to the schedule that returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It is new, or the call was no schedule.
+    /// The timer is new, or the call was not a schedule.
     None,
-    /// It was there before.
+    /// The timer existed before.
     Existing,
-    /// It took the place of a pending one.
+    /// The timer took the place of a pending one.
     Replaced,
 }
 

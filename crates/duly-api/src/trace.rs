@@ -3,7 +3,7 @@
 /// The allowed form, for messages.
 pub const ALLOWED: &str = "a W3C traceparent: 00-TRACE-PARENT-FLAGS in lower-case hex";
 
-/// Returns `true` for a proper `traceparent`: `00-` trace id `-` parent id `-` flags.
+/// Returns `true` for a valid `traceparent`: `00-` trace id `-` parent id `-` flags.
 pub fn is_proper(text: &str) -> bool {
     let lengths = [2, 32, 16, 2];
     let parts: Vec<&str> = text.split('-').collect();

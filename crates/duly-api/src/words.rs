@@ -17,10 +17,10 @@ use utoipa::{
 
 /// A set of words.
 pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
-    /// Each word with its value. The value without a word is 0, which means that nothing is given.
+    /// Each word with its value. The value 0 has no word: it means that no word is given.
     const ALL: &'static [(&'static str, Self)];
 
-    /// Returns the word; empty for the value that means nothing.
+    /// Returns the word; empty for the value 0.
     fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
@@ -30,10 +30,10 @@ pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
         Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
     }
 
-    /// Returns the value with this number; none where nothing is given.
+    /// Returns the value with this number; `None` for 0.
     ///
     /// # Errors
-    /// When no value has it; the error names `field`.
+    /// When no value has the number; the error names `field`.
     fn known(field: &str, number: i32) -> Result<Option<Self>, Invalid> {
         match Self::try_from(number) {
             Ok(_) if number == 0 => Ok(None),
@@ -48,7 +48,7 @@ pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
 /// Reads and writes a number as its word: for `#[serde(with = "Word::<T>")]`.
 pub(crate) struct Word<T>(PhantomData<T>);
 
-/// The same for a number that may be absent.
+/// Reads and writes a number that may be absent as its word.
 pub(crate) struct MaybeWord<T>(PhantomData<T>);
 
 impl<T: Words> Word<T> {
@@ -78,7 +78,7 @@ impl<T: Words> MaybeWord<T> {
     }
 }
 
-/// Tells serde to leave a word out that is not given.
+/// Returns `true` for 0, so that serde leaves out a word that is not given.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 pub(crate) const fn is_unspecified(number: &i32) -> bool {
     *number == 0
@@ -124,7 +124,7 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
         #[repr(i32)]
         pub enum $name {
-            /// Nothing is given.
+            /// No word is given.
             Unspecified = 0,
             $($(#[$value_doc])* $value = $number,)+
         }
@@ -168,7 +168,7 @@ macro_rules! same_as_core {
             }
 
             impl $name {
-                /// Returns the value of the core; none where nothing is given.
+                /// Returns the value of the core; `None` if no word is given.
                 pub const fn to_core(self) -> Option<$core> {
                     match self {
                         Self::Unspecified => None,
@@ -201,7 +201,7 @@ words! {
 
     /// The effect of a schedule whose id is taken by another request.
     IfExists {
-        /// It is refused (the default).
+        /// The schedule is refused (the default).
         Fail = 1 "fail",
         /// The existing timer is returned.
         Keep = 2 "keep",
@@ -243,15 +243,16 @@ words! {
 
     /// The result of a settlement that was not refused.
     SettleOutcome {
-        /// Taken.
+        /// The settlement was accepted.
         Ok = 1 "ok",
-        /// Taken; that retry was the last attempt, so the firing is a dead letter now.
+        /// The settlement was accepted; that retry was the last attempt, so the firing is a dead letter
+        /// now.
         Dead = 2 "dead",
         /// The same token was settled the same way before.
         AlreadySettled = 3 "already_settled",
         /// The lease is not held any more; nothing changed.
         LeaseLost = 4 "lease_lost",
-        /// No token of this store or namespace.
+        /// The text is not a token of this store or namespace.
         InvalidToken = 5 "invalid_token",
     }
 

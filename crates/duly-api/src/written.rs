@@ -1,12 +1,12 @@
-//! Values that their sender writes as text or as a number, and protobuf as a message of its own.
+//! Values that a sender writes as text or as a number in JSON, and as a message in protobuf.
 
 /// Gives a type its two forms: text or a number in JSON, the bytes of `$message` in protobuf.
 ///
-/// `$inner` returns the message; `$allowed` says what JSON takes.
+/// `$inner` returns the message; `$allowed` describes the allowed JSON.
 macro_rules! written {
     ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path) => {
         impl $name {
-            /// Returns the value as it is in a query: a number, or text.
+            /// Returns the value of a query parameter: a number, or text.
             pub fn of_query(text: &str) -> Self {
                 text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Bare)
             }

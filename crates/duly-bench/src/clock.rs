@@ -1,8 +1,8 @@
-//! The machine's clocks, set forward together at will.
+//! Clocks of the machine that a benchmark can set forward.
 //!
-//! A million timers of one instant are scheduled long before it; the leap then brings the instant
-//! without the wait. Wall and boot-time clock leap by the same amount, so that no store takes it
-//! for a step of the wall clock.
+//! A benchmark schedules a million timers for one instant, long before that instant.
+//! [`LeapClock::leap`] then makes them due without the wait. The wall clock and the boot-time clock
+//! leap by the same amount, so no store takes the leap for a step of the wall clock.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,14 +12,14 @@ use std::{
 use duly_core::env::Clock;
 use duly_store_embedded::SystemClock;
 
-/// Clocks that can be set forward.
+/// Wall clock and boot-time clock that can be set forward.
 #[derive(Debug, Default)]
 pub(crate) struct LeapClock {
     ahead_ms: AtomicU64,
 }
 
 impl LeapClock {
-    /// Sets both clocks forward.
+    /// Sets both clocks forward by `by`.
     pub(crate) fn leap(&self, by: Duration) {
         let ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.ahead_ms.fetch_add(ms, Ordering::SeqCst);

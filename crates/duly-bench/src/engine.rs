@@ -1,4 +1,4 @@
-//! The embedded engine, driven through the `Store` port on a real directory.
+//! Benchmark of the embedded engine, in process, through the `Store` port, on a real directory.
 //!
 //! ```text
 //!   round ──┬─ floor, floor-64                                      the disk alone
@@ -9,9 +9,10 @@
 //!           └─ resident · disk · writes ─► idle ─► killed           one store in another process
 //! ```
 //!
-//! There is no HTTP and no runtime: callers block on the futures of the port, so CPU beyond the
-//! engine's own threads is the cost of making requests and dropping answers. A row that needs a
-//! filled store fills it first when `ingest` is not asked for. Rows run in the order above.
+//! * There is no HTTP and no async runtime. Callers block on the futures of the port, so CPU beyond
+//!   the engine's own threads is the cost of making requests and dropping results.
+//! * A row that needs a filled store fills it first when `ingest` is not requested.
+//! * Rows run in the order above.
 
 mod cancel;
 mod child;
@@ -51,12 +52,12 @@ use crate::{
     targets, usage,
 };
 
-/// Measures what the options ask for. The first thing that does not go as a row says ends the run;
-/// the report has what was measured until then, and why it ended. What was written to the disk is
-/// removed in any case.
+/// Measures the rows that the options request. The first unexpected result ends the run; the report
+/// then has the rows measured until then and the reason. The files of the run are removed in any
+/// case.
 ///
 /// # Errors
-/// What made the first row impossible; there is no report then.
+/// When the first row fails. There is no report then.
 pub fn run(options: &Options) -> Result<Report> {
     let parent = options.parent();
     let scratch = Scratch::make_in(&parent)?;
@@ -162,19 +163,19 @@ impl Bench<'_> {
         scene.remove()
     }
 
-    /// Says on standard error what takes its time.
+    /// Prints on standard error which row runs now.
     fn tell(&self, name: Name) {
         let (round, runs) = (self.round, self.options.runs);
         eprintln!("round {round} of {runs}: {}", name.as_str());
     }
 }
 
-/// Those of some rows that are asked for, in their order.
+/// Returns those of `names` that the options request, in their order.
 fn wanted(options: &Options, names: &[Name]) -> impl Iterator<Item = Name> {
     names.iter().copied().filter(|name| options.wants(*name))
 }
 
-/// The command as a person would type it.
+/// Returns the command line of this process.
 fn command() -> String {
     let words = std::env::args().skip(1);
     std::iter::once("duly-bench".to_owned()).chain(words).collect::<Vec<_>>().join(" ")

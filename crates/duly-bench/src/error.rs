@@ -1,4 +1,4 @@
-//! Why there is no figure.
+//! Errors of measurements.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -7,18 +7,18 @@ use duly_store_embedded::OpenError;
 /// Result of a measurement.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a measurement gave no figure.
+/// The reason why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be used.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The folder is in memory, where a sync costs nothing.
@@ -32,7 +32,7 @@ pub enum Error {
         /// Its file system.
         filesystem: String,
     },
-    /// There is too little room for what would be written.
+    /// The disk has less free space than the rows need.
     #[error(
         "the rows asked for need about {} free in {}, which has {}: name another disk with --dir, \
          fewer --timers or --rows, or pass --allow-low-disk",
@@ -43,7 +43,7 @@ pub enum Error {
         path: PathBuf,
         /// Bytes that must be free.
         needed: u64,
-        /// Bytes that are.
+        /// Bytes that are free.
         free: u64,
     },
     /// A plot could not be drawn.
@@ -51,7 +51,7 @@ pub enum Error {
     Plot {
         /// The file.
         path: PathBuf,
-        /// What the drawing library said.
+        /// The error of the drawing library.
         reason: String,
     },
     /// The store could not be opened.
@@ -60,25 +60,25 @@ pub enum Error {
     /// A call to the store failed as a whole.
     #[error("the store failed: {0}")]
     Store(#[from] duly_store::Error),
-    /// The store did something else than the row is about.
+    /// The store returned something else than the row expects.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What should have come.
+        /// The expected result.
         expected: String,
-        /// What came.
+        /// The actual result.
         found: String,
     },
-    /// Some rows were not measured.
+    /// The run ended before all rows were measured.
     #[error("the run ended early: {0}")]
     EndedEarly(String),
-    /// Nothing became claimable any more.
+    /// No firing became claimable for too long.
     #[error("{claimed} of {timers} firings were claimed, then none for {patience:?}")]
     Stalled {
         /// Firings claimed so far.
         claimed: u64,
-        /// Firings there should be.
+        /// Firings that should be claimable.
         timers: u64,
-        /// How long none came.
+        /// The wait without a claimable firing.
         patience: Duration,
     },
 }
@@ -97,7 +97,7 @@ impl Error {
         move |source| Self::Io { what, path, source }
     }
 
-    /// An error unless both counts are the same.
+    /// Returns an error unless both counts are the same.
     pub(crate) fn unless_equal(what: &str, expected: u64, found: u64) -> Result<()> {
         if expected == found {
             return Ok(());

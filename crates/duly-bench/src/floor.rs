@@ -1,7 +1,8 @@
-//! The disk alone: what no engine that syncs each commit can be faster than.
+//! Baseline of the disk: no engine that syncs each commit can be faster.
 //!
-//! Each write appends to a file that was filled before, so that neither the file's length nor its
-//! extents change, and is followed by `fdatasync`: what a journal of pre-written segments does.
+//! Each write appends to a file that was filled before, so neither the file's length nor its
+//! extents change. An `fdatasync` follows each write. A journal of pre-written segments does the
+//! same.
 
 use std::{
     fs::{self, File},
@@ -16,19 +17,19 @@ use crate::{
     latency::Latencies,
 };
 
-/// Length of the file; writing goes on at its beginning when it is full.
+/// Length of the file. When it is full, writing continues at its beginning.
 const FILE_BYTES: usize = 64 << 20;
-/// Bytes written at once when it is filled.
+/// Bytes of one write while the file is filled.
 const FILL_BYTES: usize = 1 << 20;
 
-/// What the disk did.
+/// Result of the disk baseline.
 #[derive(Debug)]
 pub(crate) struct Floor {
-    /// How long each write with its sync took.
+    /// Duration of each write with its sync.
     pub(crate) latencies: Latencies,
-    /// How long all of them took.
+    /// Duration of all writes.
     pub(crate) elapsed: Duration,
-    /// Bytes of all of them.
+    /// Bytes of all writes.
     pub(crate) bytes: u64,
 }
 
@@ -46,18 +47,18 @@ pub(crate) fn measure(folder: &Path, commit_bytes: usize, commits: u32) -> Resul
     Ok(Floor { latencies, elapsed: began.elapsed(), bytes })
 }
 
-/// What it takes to get bytes into the page cache, without a sync.
+/// Cost of writing into the page cache, without a sync.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     pub(crate) bytes: u64,
-    /// Into pages that the file did not have before. A virtual machine may have to ask its host for
-    /// each of them, and then this is many times the other.
+    /// Time for pages that are new to the file. A virtual machine may have to ask its host for each
+    /// of them; then this is many times `known_pages`.
     pub(crate) new_pages: Duration,
-    /// Over pages that it has.
+    /// Time for pages that the file already has.
     pub(crate) known_pages: Duration,
 }
 
-/// Writes a new file in `folder`, and writes it over.
+/// Writes a new file in `folder`, then overwrites it.
 pub(crate) fn page_cache(folder: &Path) -> Result<PageCache> {
     let path = folder.join("pages");
     let measured = write_twice(&path).map_err(Error::io("write", &path));
@@ -78,19 +79,19 @@ fn write_twice(path: &Path) -> std::io::Result<PageCache> {
     Ok(PageCache { bytes: FILE_BYTES as u64, new_pages: write()?, known_pages: write()? })
 }
 
-/// A file that was filled before and is written over from front to end, again and again; it goes
-/// with its owner.
+/// A file that was filled before and is overwritten from front to end, in a loop. The drop of the
+/// owner removes it.
 #[derive(Debug)]
 pub(crate) struct Ring {
     file: File,
     path: PathBuf,
     offset: usize,
-    /// What is written, cut as needed.
+    /// Bytes to write, cut to length.
     pattern: Vec<u8>,
 }
 
 impl Ring {
-    /// Fills a file in `folder`.
+    /// Makes and fills a file in `folder`.
     pub(crate) fn make_in(folder: &Path) -> Result<Self> {
         let path = folder.join("floor");
         let file = filled(&path).map_err(Error::io("fill", &path))?;
@@ -98,7 +99,7 @@ impl Ring {
         Ok(Self { file, path, offset: 0, pattern })
     }
 
-    /// Writes so many bytes and syncs them.
+    /// Writes `bytes` bytes and syncs them.
     pub(crate) fn commit(&mut self, bytes: usize) -> Result<()> {
         self.write_and_sync(bytes).map_err(Error::io("write", &self.path))
     }
@@ -120,7 +121,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The folder that it is in goes at the end of the run in any case.
+        // An error is harmless: the run removes the whole folder at its end.
         fs::remove_file(&self.path).ok();
     }
 }

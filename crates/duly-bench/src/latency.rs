@@ -1,10 +1,10 @@
-//! How long calls took, as percentiles.
+//! Latencies of calls, as percentiles.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Durations, kept to three digits.
+/// A histogram of durations with three significant digits.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -26,7 +26,8 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The duration, in milliseconds, that this share of the calls did not exceed; 0 of none.
+    /// Returns the latency in milliseconds at the quantile `share` (0 to 1); 0 if nothing was
+    /// recorded.
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
         self.0.value_at_quantile(share) as f64 / 1e6

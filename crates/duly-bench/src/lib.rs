@@ -1,19 +1,22 @@
-//! Load generators and their reports.
+//! Benchmarks of parts of Duly, and their reports.
 //!
 //! ```text
 //!   Options ──► engine::run ──┬─ floor     the disk alone: append + fdatasync of the same bytes
 //!                             └─ engine/*  one row each, on the embedded store, in process
 //!                                   │
-//!            workload (what is sent) · usage, meter, latency (what it cost)
+//!            workload (the requests) · usage, meter, latency (their cost)
 //!                                   ▼
 //!                                report: tables for people, JSON for programs
 //! ```
 //!
-//! * It promises that a figure is of work that was done: every outcome is looked at, counts are
-//!   compared with what the store says, and a row that is not right is an error, not a figure.
-//! * A figure stands beside its floor, measured in the same run, because a machine shared with others
-//!   is as fast as they let it be; and beside what the design asks for at that size (`targets`).
-//! * It refuses to fail for being slow: a missed target is a word in the report, not an error.
+//! What must stay true:
+//!
+//! 1. A figure counts only work that was done. Each outcome is checked, and counts are compared
+//!    with those of the store. A row with a wrong outcome is an error, not a figure.
+//! 2. A figure has a baseline beside it (`floor`), measured in the same run: on a shared machine
+//!    the speed depends on the other users.
+//! 3. A figure has the target of the design beside it, for the number of timers (`targets`).
+//! 4. A slow machine is no error. A missed target is only a word in the report.
 //!
 //! [`webhooks`] measures the webhook sink alone, beside plain sockets. Start reading at [`engine`].
 

@@ -1,4 +1,4 @@
-//! The machine that a figure is of: without it no figure means anything.
+//! The machine of a measurement. No figure has a meaning without it.
 
 use std::{fs, path::Path};
 
@@ -9,20 +9,20 @@ use serde::Serialize;
 pub struct Machine {
     /// CPUs that this process may use.
     pub cores: usize,
-    /// The CPU's own name, if the system tells it.
+    /// Model name of the CPU, if the system reports it.
     pub cpu: Option<String>,
-    /// Memory in bytes, if the system tells it.
+    /// Memory in bytes, if the system reports it.
     pub memory_bytes: Option<u64>,
     /// Operating system and its release.
     pub kernel: String,
-    /// File system of the folder that was measured, if the system tells it.
+    /// File system of the measured folder, if the system reports it.
     pub filesystem: Option<String>,
-    /// `release` or `debug`: the latter is no measurement.
+    /// `release` or `debug`. Figures of a debug build mean nothing.
     pub build: &'static str,
 }
 
 impl Machine {
-    /// The machine this runs on, and the disk that `folder` is on.
+    /// Returns the machine of this process, with the disk of `folder`.
     pub(crate) fn of(folder: &Path) -> Self {
         let system = rustix::system::uname();
         Self {
@@ -40,7 +40,7 @@ impl Machine {
     }
 }
 
-/// Whether files on this file system are in memory only.
+/// Returns `true` if this file system keeps files in memory only.
 pub(crate) fn is_memory(filesystem: &str) -> bool {
     matches!(filesystem, "tmpfs" | "ramfs" | "devtmpfs")
 }
@@ -57,14 +57,15 @@ fn memory_bytes() -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1_024)
 }
 
-/// Type of the file system that a folder is on.
+/// Returns the type of the file system that a folder is on.
 fn filesystem(folder: &Path) -> Option<String> {
     let folder = fs::canonicalize(folder).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounted(&mounts, &folder)
 }
 
-/// The type of the innermost mount that holds the folder; of two at one place the later counts.
+/// Returns the type of the innermost mount that contains the folder. Of two mounts at one point the
+/// later one counts.
 fn mounted(mounts: &str, folder: &Path) -> Option<String> {
     let holding = mounts.lines().filter_map(|line| {
         // id parent device root point options [fields] - type source options; proc(5)

@@ -1,6 +1,7 @@
-//! `duly-bench`: measures Duly on this machine and prints what it found.
+//! `duly-bench`: measures parts of Duly on this machine and prints a report.
 //!
-//! The allocator is the one of the `duly` binary, so that memory and CPU figures are the product's.
+//! It uses the allocator of the `duly` binary, so its memory and CPU figures are those of the
+//! product.
 
 use std::{
     fs,
@@ -27,29 +28,29 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Subject {
-    /// The embedded engine, in process, on a real directory.
+    /// Measures the embedded engine, in process, on a real directory.
     Engine {
         #[command(flatten)]
         options: engine::Options,
-        /// Also write the whole report to this file, as JSON.
+        /// Also writes the whole report to this file, as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// The webhook sink, to a receiver in a process of its own.
+    /// Measures the webhook sink, with a receiver in another process.
     Webhooks {
         #[command(flatten)]
         options: webhooks::Options,
-        /// Also write the whole report to this file, as JSON.
+        /// Also writes the whole report to this file, as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// The receiver of `webhooks`.
+    /// Runs the receiver of `webhooks`.
     #[command(hide = true)]
     Receiver,
-    /// Work of `engine` that needs a process of its own; prints what it found, as JSON.
+    /// Runs a step of `engine` that needs its own process, and prints the result as JSON.
     #[command(hide = true)]
     Step {
-        /// What to do, as JSON.
+        /// The step, as JSON.
         step: String,
     },
 }
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Removes what is on the disk when the process is asked to stop; a run is nothing to wait for.
+/// Removes the files of the run on SIGINT and SIGTERM, and exits.
 fn clear_up_on_signals() {
     let wait = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -91,7 +92,7 @@ fn clear_up_on_signals() {
         })
     };
     thread::spawn(move || {
-        // Without signals the folder stays when one comes, and nothing else is lost.
+        // If signals cannot be handled, an interrupted run leaves its folder on the disk.
         let waited: io::Result<()> = wait();
         if waited.is_ok() {
             eprintln!("interrupted: removing what was written");
@@ -103,7 +104,7 @@ fn clear_up_on_signals() {
 
 /// Prints the report, and writes it to a file if one is named.
 fn show(report: &Report, json: Option<&Path>) -> Result<(), Error> {
-    // A closed pipe is no reason to lose the file.
+    // A closed pipe must not prevent the JSON file.
     write!(io::stdout(), "{report}").ok();
     let Some(path) = json else {
         return Ok(());

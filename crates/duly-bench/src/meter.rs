@@ -1,9 +1,8 @@
-//! What the engine says of itself while it is measured: bytes it appended to its journal, and how
-//! long its syncs took.
+//! Recorder of two metrics of the engine: bytes appended to the journal, and the duration of syncs.
 //!
 //! The engine reports through the `metrics` facade. This recorder is installed once for the whole
-//! process and keeps just these two; everything else goes nowhere. A server installs a recorder
-//! too, so the cost of reporting is part of what is measured.
+//! process and drops all other metrics. A server installs a recorder too, so the cost of reporting
+//! is part of the measurement.
 
 use std::{
     sync::{
@@ -21,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::latency::Latencies;
 
-/// The engine's own figures.
+/// The recorder, with the two metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     committed_bytes: Arc<AtomicU64>,
@@ -34,25 +33,25 @@ struct Syncs(Mutex<Latencies>);
 static INSTALLED: OnceLock<Meter> = OnceLock::new();
 
 impl Meter {
-    /// The meter of this process.
+    /// Returns the recorder of this process, installed at the first call.
     pub(crate) fn of_process() -> &'static Self {
         INSTALLED.get_or_init(|| {
             let meter = Self {
                 committed_bytes: Arc::new(AtomicU64::new(0)),
                 syncs: Arc::new(Syncs(Mutex::new(Latencies::new()))),
             };
-            // Another recorder that came first stays; the two figures are then zero.
+            // If another recorder is already installed, it stays, and the two metrics are zero.
             metrics::set_global_recorder(meter.clone()).ok();
             meter
         })
     }
 
-    /// Bytes appended to journals so far.
+    /// Returns the bytes appended to journals since the start of the process.
     pub(crate) fn committed_bytes(&self) -> u64 {
         self.committed_bytes.load(Ordering::Relaxed)
     }
 
-    /// The syncs since this was last asked.
+    /// Returns the syncs since the last call.
     pub(crate) fn take_syncs(&self) -> Latencies {
         std::mem::replace(&mut self.syncs.0.lock(), Latencies::new())
     }

@@ -1,8 +1,9 @@
-//! The page cache of a store's files: emptied before a cold row, and what plain reading costs.
+//! The page cache of a store's files: it is emptied before a cold row, and plain reading is the
+//! baseline.
 //!
-//! A file's clean pages go by advice (`posix_fadvise`, `DONTNEED`); what is dirty is synced first.
-//! The system may ignore it, and a process that maps or writes the files brings pages back: rows
-//! show how many bytes came from the disk.
+//! Dirty pages are synced first; then `posix_fadvise` with `DONTNEED` drops the clean pages of each
+//! file. The system may ignore this advice, and a process that maps or writes the files brings
+//! pages back. Therefore rows show how many bytes came from the disk.
 
 use std::{
     fs::{self, File},
@@ -18,12 +19,12 @@ use crate::error::{Error, Result};
 /// Bytes of one plain read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What reading every file took.
+/// Cost of reading every file.
 #[derive(Debug)]
 pub(crate) struct PlainRead {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub(crate) elapsed: Duration,
-    /// Bytes that were read.
+    /// Bytes read.
     pub(crate) bytes: u64,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads every file below a folder from front to end: the floor of what needs all of it.
+/// Reads every file below a folder from front to end: the baseline of work that needs all bytes.
 pub(crate) fn read_plainly(folder: &Path) -> Result<PlainRead> {
     let mut buffer = vec![0; READ_BYTES];
     let (began, mut bytes) = (Instant::now(), 0);
@@ -64,7 +65,7 @@ fn open(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Files below a folder, in order of their names.
+/// Returns the files below a folder, in order of their names.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {

@@ -1,31 +1,32 @@
-//! Says on standard error how far long work is, a few times a minute.
+//! Progress of long work, printed on standard error a few times a minute.
 
 use std::time::{Duration, Instant};
 
-/// How long nothing is said.
+/// Shortest time between two lines.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Work of a known size that takes its time.
+/// Work of a known size.
 #[derive(Debug)]
 pub(crate) struct Progress {
     what: &'static str,
     total: u64,
-    /// Absent when nothing is ever said.
+    /// Time of the last line; `None` if nothing is printed.
     said_at: Option<Instant>,
 }
 
 impl Progress {
-    /// Of `total` items; `what` is done to them ("filled").
+    /// Creates the progress of `total` items; `what` names the work ("filled").
     pub(crate) fn new(what: &'static str, total: u64) -> Self {
         Self { what, total, said_at: Some(Instant::now()) }
     }
 
-    /// Says nothing: of work that is short, or that another tells of.
+    /// Creates a progress that prints nothing: for short work, or when another progress covers the
+    /// work.
     pub(crate) const fn silent() -> Self {
         Self { what: "", total: 0, said_at: None }
     }
 
-    /// So many are done.
+    /// Prints that `done` items are done, unless the last line is too recent.
     pub(crate) fn at(&mut self, done: u64) {
         if self.said_at.is_none_or(|at| at.elapsed() < QUIET) {
             return;

@@ -1,8 +1,8 @@
-//! What was found: rows of figures, each with its rounds.
+//! Report of a run: rows of figures, each with its rounds.
 //!
-//! A figure's value is the median of its rounds. Beside it may stand its floor, measured in the same
-//! run, and the target that the design sets for it. The same report prints as tables for people and
-//! serializes for programs.
+//! A figure's value is the median of its rounds. Beside it may be its baseline, measured in the
+//! same run, and its target from the design. The same report prints as tables for people and
+//! serializes to JSON for programs.
 
 mod print;
 
@@ -10,86 +10,85 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// A whole run.
+/// Report of a whole run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The command that printed it.
     pub command: String,
     /// Version of Duly.
     pub version: &'static str,
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: Machine,
-    /// What was measured, in that order.
+    /// The measured rows, in order.
     pub rows: Vec<Row>,
-    /// What ended the run before all of it was measured. The rows above stand; the last of them may
-    /// lack figures.
+    /// The error that ended the run early. The rows above are valid; the last one may lack figures.
     pub failed: Option<String>,
 }
 
-/// One thing that was measured.
+/// One measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the row.
     pub name: &'static str,
-    /// What was done, in a line.
+    /// One line about the work.
     pub about: String,
-    /// How many items each round had.
+    /// Items of each round.
     pub items: u64,
-    /// What was found.
+    /// The figures.
     pub figures: Vec<Figure>,
 }
 
 /// One figure of a row.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// Its name.
+    /// Name of the figure.
     pub name: &'static str,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: &'static str,
     /// The median of the rounds.
     pub median: f64,
-    /// Every round, in order.
+    /// The value of each round, in order.
     pub rounds: Vec<f64>,
-    /// What the machine alone does, in the same unit.
+    /// The baseline, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
-    /// What the design asks for at this size.
+    /// The target of the design for this number of timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
 }
 
-/// What a figure cannot be expected to beat: measured beside it.
+/// The baseline of a figure, measured beside it: a figure cannot be better.
 #[derive(Debug, Clone, Serialize)]
 pub struct Floor {
-    /// What was measured.
+    /// The work of the baseline.
     pub about: &'static str,
     /// The median of the rounds.
     pub median: f64,
-    /// Every round, in order.
+    /// The value of each round, in order.
     pub rounds: Vec<f64>,
 }
 
-/// What the design asks for, and whether the figure is that.
+/// The target of the design, and the verdict on the figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Target {
-    /// As the design words it.
+    /// The target in the words of the design.
     pub text: &'static str,
     /// Met or missed.
     pub verdict: Verdict,
 }
 
-/// Whether a target is met.
+/// The verdict on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is.
+    /// The target is met.
     Met,
-    /// It is not.
+    /// The target is missed.
     Missed,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the verdict as a word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -99,7 +98,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// A report without rows.
+    /// Creates a report without rows.
     pub(crate) const fn new(command: String, machine: Machine) -> Self {
         Self {
             command,
@@ -110,7 +109,7 @@ impl Report {
         }
     }
 
-    /// The row of this name, new at its first round.
+    /// Returns the row of this name; creates it at its first round.
     pub(crate) fn row(&mut self, name: &'static str, about: String, items: u64) -> &mut Row {
         let place = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
             self.rows.push(Row { name, about, items, figures: Vec::new() });
@@ -119,14 +118,14 @@ impl Report {
         &mut self.rows[place]
     }
 
-    /// The row of this name, if it was measured.
+    /// Returns the row of this name, if it was measured.
     pub fn find(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 }
 
 impl Row {
-    /// Adds a round's value to a figure.
+    /// Adds the value of a round to a figure.
     pub(crate) fn add(&mut self, name: &'static str, unit: &'static str, value: f64) -> &mut Self {
         match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => {
@@ -145,7 +144,7 @@ impl Row {
         self
     }
 
-    /// Puts a round's floor beside a figure that is there.
+    /// Adds the value of a round to the baseline of an existing figure.
     pub(crate) fn beside(&mut self, name: &str, about: &'static str, value: f64) -> &mut Self {
         if let Some(figure) = self.figures.iter_mut().find(|figure| figure.name == name) {
             let floor =
@@ -156,13 +155,13 @@ impl Row {
         self
     }
 
-    /// The figure of this name, if it was measured.
+    /// Returns the figure of this name, if it was measured.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
-/// The middle value; of an even number the mean of the two in the middle.
+/// Returns the middle value; for an even number of values, the mean of the two in the middle.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

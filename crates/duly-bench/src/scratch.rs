@@ -1,6 +1,6 @@
-//! The folder of a run: on the disk that is measured, with room enough, and gone at the end.
+//! Temporary folder of a run, on the disk that is measured.
 //!
-//! It goes when the run ends, with or without an error, and when the process is asked to stop: the
+//! It is removed when the run ends, with or without an error. When the process gets a signal, the
 //! program's signal thread calls [`remove_on_interrupt`].
 
 use std::{
@@ -13,18 +13,18 @@ use rustix::fs::statvfs;
 
 use crate::error::{Error, Result};
 
-/// Folders that are there now.
+/// Folders that exist now.
 static PRESENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// How often a folder is removed while others may still write into it.
+/// Attempts to remove a folder into which other threads may still write.
 const TRIES: u32 = 20;
 
-/// A fresh folder.
+/// A new folder, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    /// Makes one in `parent`.
+    /// Creates a folder in `parent`.
     pub(crate) fn make_in(parent: &Path) -> Result<Self> {
         fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
         let folder = tempfile::Builder::new()
@@ -35,7 +35,7 @@ impl Scratch {
         Ok(Self(folder))
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -47,11 +47,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the folders of runs that will not come to their end.
+/// Removes the folders of all runs in progress, for an interrupted process.
 pub fn remove_on_interrupt() {
     for path in &*PRESENT.lock() {
         for _ in 0..TRIES {
-            // A store that still runs may put a file where one was just removed.
+            // A store that still runs may create a file in a folder during its removal.
             if fs::remove_dir_all(path).is_ok() || !path.exists() {
                 break;
             }
@@ -59,7 +59,7 @@ pub fn remove_on_interrupt() {
     }
 }
 
-/// Free bytes of the disk that a folder is on, and all its bytes.
+/// Returns the free bytes of the disk that a folder is on, and its total bytes.
 pub(crate) fn free_and_all_bytes(folder: &Path) -> Result<(u64, u64)> {
     let disk = statvfs(folder).map_err(|error| Error::io("look at", folder)(error.into()))?;
     Ok((disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize))

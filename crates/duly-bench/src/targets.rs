@@ -1,7 +1,7 @@
-//! What the design asks of the engine, as a table: which figure of which row, up to how many timers.
+//! Targets of the design, as a table: row, figure, and largest number of timers.
 //!
-//! A target for `n` timers holds for fewer too; the smallest size that covers a run counts. Where
-//! none does, the figure stands without a verdict.
+//! A target for `n` timers holds for fewer timers too. The smallest target that covers the run
+//! counts. A figure without such a target has no verdict.
 
 use crate::report::{Report, Target, Verdict};
 
@@ -9,13 +9,13 @@ use crate::report::{Report, Target, Verdict};
 struct Asked {
     row: &'static str,
     figure: &'static str,
-    /// The most timers for which it is asked.
+    /// Largest number of timers for which the target holds.
     timers_max: u64,
     bound: Bound,
     text: &'static str,
 }
 
-/// What the figure must be.
+/// The bound of a figure.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     AtLeast(f64),
@@ -36,7 +36,7 @@ const fn asked(
     Asked { row, figure, timers_max, bound, text }
 }
 
-/// Targets of one figure stand in order of their size.
+/// All targets. Those of one figure are in order of `timers_max`.
 const TARGETS: &[Asked] = &[
     asked(("ingest-serial", "per_second"), 5 * M, AtLeast(800e3), "≥ 800 k/s at 5 M"),
     asked(("ingest-serial", "per_second"), 20 * M, AtLeast(500e3), "≥ 500 k/s at 20 M"),
@@ -71,7 +71,7 @@ const TARGETS: &[Asked] = &[
     asked(("webhooks", "per_second"), ANY, AtLeast(20e3), "≥ 20 k/s"),
 ];
 
-/// Puts the targets for so many timers, and the verdicts, beside their figures.
+/// Adds the targets for this number of timers, with verdicts, to the figures.
 pub(crate) fn judge(report: &mut Report, timers: u64) {
     for row in &mut report.rows {
         for figure in &mut row.figures {

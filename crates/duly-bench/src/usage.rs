@@ -1,7 +1,7 @@
-//! What work costs: time, CPU by kind of thread, memory, disk.
+//! Cost of work: time, CPU by kind of thread, memory, disk.
 //!
-//! CPU is user and system time together. The engine's two threads are told apart by their names,
-//! from `/proc`; where there is none their share is 0 and only the process's sum is right.
+//! CPU is user plus system time. `/proc` gives the CPU of the engine's two threads, found by name.
+//! Without `/proc` their figures are 0, and only the CPU of the whole process is right.
 
 use std::{
     fs,
@@ -18,12 +18,12 @@ use crate::{
     meter::Meter,
 };
 
-/// Name of the engine's thread.
+/// Name of the engine thread.
 const ENGINE_THREAD: &str = "duly-engine";
-/// Name of its syncing thread.
+/// Name of the engine's sync thread.
 const SYNC_THREAD: &str = "duly-sync";
 
-/// Measures from its making on.
+/// A measurement from `begin` to `end`.
 #[derive(Debug)]
 pub(crate) struct Span {
     began: Instant,
@@ -34,27 +34,27 @@ pub(crate) struct Span {
     disk: DiskBytes,
 }
 
-/// What a span took.
+/// Cost of a span.
 #[derive(Debug)]
 pub(crate) struct Spent {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub(crate) elapsed: Duration,
     /// CPU of the whole process.
     pub(crate) process: Duration,
-    /// CPU of the engine's thread.
+    /// CPU of the engine thread.
     pub(crate) engine: Duration,
-    /// CPU of its syncing thread.
+    /// CPU of the engine's sync thread.
     pub(crate) sync: Duration,
     /// Bytes appended to the journal.
     pub(crate) committed_bytes: u64,
-    /// Bytes that came from and went to the disk.
+    /// Bytes read from and written to the disk.
     pub(crate) disk: DiskBytes,
-    /// The engine's own syncs.
+    /// The syncs of the engine.
     pub(crate) syncs: Latencies,
 }
 
 impl Span {
-    /// Begins now. The threads that are to be told apart must be running.
+    /// Starts a span. The engine's threads must already run.
     pub(crate) fn begin() -> Self {
         let meter = Meter::of_process();
         drop(meter.take_syncs());
@@ -68,7 +68,7 @@ impl Span {
         }
     }
 
-    /// Ends now.
+    /// Ends the span and returns its cost.
     pub(crate) fn end(self) -> Spent {
         let elapsed = self.began.elapsed();
         let meter = Meter::of_process();
@@ -84,18 +84,18 @@ impl Span {
     }
 }
 
-/// Bytes that this process made the disk read and write, past the page cache; 0 where `/proc` does
-/// not say.
+/// Bytes that this process made the disk read and write, without hits of the page cache; 0 without
+/// `/proc`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DiskBytes {
-    /// Read from it.
+    /// Bytes read.
     pub(crate) read: u64,
-    /// Written to it.
+    /// Bytes written.
     pub(crate) written: u64,
 }
 
 impl DiskBytes {
-    /// Since the process began.
+    /// Returns the bytes since the start of the process.
     pub(crate) fn of_process() -> Self {
         let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let field = |name: &str| {
@@ -113,12 +113,12 @@ impl DiskBytes {
     }
 }
 
-/// CPU that this process has used.
+/// Returns the CPU time that this process has used.
 pub(crate) fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
 }
 
-/// CPU that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub(crate) fn own_thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
@@ -129,7 +129,7 @@ fn cpu(clock: ClockId) -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// CPU of this process's running threads of a name.
+/// Returns the CPU time of this process's running threads with this name.
 fn threads_cpu(name: &str) -> Duration {
     let Ok(threads) = fs::read_dir("/proc/self/task") else {
         return Duration::ZERO;
@@ -144,21 +144,22 @@ fn threads_cpu(name: &str) -> Duration {
     threads.flatten().filter_map(|thread| of_thread(&thread.path())).sum()
 }
 
-/// Memory of this process that came on top of what it had when this was first asked. An allocator
-/// keeps for a while what a row before has freed, so the figure can be too high by that, never too
-/// low: of a store's memory there is nothing in the base.
+/// Returns the growth of resident memory since the first call of this function.
+///
+/// The figure can be too high: an allocator keeps memory that earlier rows freed. It is never too
+/// low, because no store exists at the first call.
 pub(crate) fn resident_gain_bytes() -> u64 {
     static BASE: OnceLock<u64> = OnceLock::new();
     let bytes = resident_bytes();
     bytes.saturating_sub(*BASE.get_or_init(|| bytes))
 }
 
-/// Memory of this process that is resident; 0 where `/proc` does not say.
+/// Returns the resident memory of this process; 0 without `/proc`.
 pub(crate) fn resident_bytes() -> u64 {
     memory_bytes("VmRSS:")
 }
 
-/// The most memory of this process that ever was resident; 0 where `/proc` does not say.
+/// Returns the peak resident memory of this process; 0 without `/proc`.
 pub(crate) fn resident_peak_bytes() -> u64 {
     memory_bytes("VmHWM:")
 }
@@ -171,7 +172,7 @@ fn memory_bytes(name: &str) -> u64 {
     kib.unwrap_or(0) * 1_024
 }
 
-/// Bytes that the files below a folder take on the disk.
+/// Returns the bytes that the files below a folder occupy on the disk.
 pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;
@@ -179,7 +180,7 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
         let entry = entry.map_err(Error::io("read", folder))?;
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
-            // The engine removes files while it works.
+            // The engine removes files meanwhile.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io("look at", entry.path())(error)),
         };

@@ -1,13 +1,14 @@
-//! The webhook sink against a receiver on this machine: deliveries per second, CPU for each, latency.
+//! Benchmark of the webhook sink with a receiver on this machine: deliveries per second, CPU,
+//! latency.
 //!
 //! ```text
 //!   this process                        another process (its CPU is not counted)
-//!   n senders ── HttpSink::deliver ──►  receiver: reads each request whole, answers 200, counts
-//!   n senders ── plain sockets ──────►  the same: the floor, without an HTTP client
+//!   n senders ── HttpSink::deliver ──►  receiver: reads each whole request, replies 200, counts
+//!   n senders ── plain sockets ──────►  the same: the baseline, without an HTTP client
 //! ```
 //!
-//! What is measured is the sink alone: no store, no lanes. Every delivery must be confirmed, and the
-//! receiver must have counted exactly as many requests as were sent.
+//! It measures the sink alone: no store, no lanes. Each delivery must be confirmed, and the
+//! receiver must have counted exactly the requests that were sent.
 
 mod far_side;
 mod plain;
@@ -44,39 +45,39 @@ use crate::{
     targets, usage,
 };
 
-/// Secrets that deliveries are signed with, as many as are asked for.
+/// Secrets that sign deliveries; `Options::secrets` of them are used.
 const SECRETS: [&str; 2] =
     ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"];
-/// How long one delivery may take before the run is given up.
+/// Longest time of one delivery; a slower one ends the run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the webhook benchmark takes.
+/// Options of the webhook benchmark.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Deliveries of each round.
     #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub deliveries: u64,
-    /// Deliveries under way at once, each over a connection of its own.
+    /// Deliveries in progress at once, each on its own connection.
     #[arg(long, default_value_t = 64, value_parser = value_parser!(u32).range(1..=1_000))]
     pub in_flight: u32,
     /// Bytes of each payload.
     #[arg(long, default_value_t = 128, value_parser = value_parser!(u32).range(0..=262_144))]
     pub payload_bytes: u32,
-    /// Secrets that each delivery is signed with; two as during a rotation.
+    /// Secrets that sign each delivery; two, as during a rotation.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(0..=2))]
     pub secrets: u8,
-    /// Rounds; the median of them is shown.
+    /// Rounds; the report shows their median.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
-    /// Program that is run as the receiver, instead of this one.
+    /// Program to run as the receiver, instead of this one.
     #[arg(skip)]
     pub program: Option<PathBuf>,
 }
 
-/// Measures what the options ask for.
+/// Measures the webhook sink as the options say.
 ///
 /// # Errors
-/// What did not go as it should: there is no figure then.
+/// When a delivery or the receiver fails. There is no report then.
 pub fn run(options: &Options) -> Result<Report> {
     let command = std::iter::once("duly-bench".to_owned()).chain(std::env::args().skip(1));
     let machine = Machine::of(std::path::Path::new("."));
@@ -100,7 +101,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// What one way of sending took.
+/// Cost of all deliveries on one path.
 struct Took {
     elapsed: Duration,
     cpu: Duration,
@@ -152,7 +153,7 @@ fn envelope(options: &Options, url: &str) -> Result<Envelope> {
     })
 }
 
-/// Delivers by the sink.
+/// Sends the deliveries through the sink.
 async fn deliver(options: &Options, envelope: &Envelope) -> Result<Took> {
     let sink_options =
         SinkOptions { addresses: AddressPolicy::with_loopback(), ..SinkOptions::default() };
@@ -182,12 +183,12 @@ async fn deliver(options: &Options, envelope: &Envelope) -> Result<Took> {
     .await
 }
 
-/// The deliveries that are still to be made.
+/// The number of deliveries still to be made.
 #[derive(Clone)]
 struct Turns(Arc<AtomicU64>);
 
 impl Turns {
-    /// Takes one, if one is left.
+    /// Takes one delivery; returns `false` if none is left.
     fn next(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
@@ -195,7 +196,7 @@ impl Turns {
     }
 }
 
-/// Runs as many senders as are to be under way.
+/// Runs as many senders at once as the options say.
 async fn measure<F>(options: &Options, sender: impl Fn(Turns) -> F) -> Result<Took>
 where
     F: Future<Output = Result<Latencies>> + Send + 'static,

@@ -1,8 +1,10 @@
-//! What is sent: the same timers for the same number, without keeping any of them.
+//! Requests of the benchmarks. The same number always gives the same timer, and no timer is kept in
+//! memory.
 //!
-//! Timer `n` has an id that says so, a due time and a payload that follow from a hash of `n`. So a
-//! request can be repeated exactly, and the load generator's memory does not grow with the timers.
-//! Answers are asked for without payload and headers, as they are for a batch over the network.
+//! The id of timer `n` contains `n`; its due time and payload follow from a hash of `n`. So a
+//! request can be repeated exactly, and the memory of the load generator does not grow with the
+//! timers. Results are requested without payload and headers, like those of a batch over the
+//! network.
 
 use std::sync::Arc;
 
@@ -18,23 +20,23 @@ use duly_store::{
 };
 use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
 
-/// Bytes of which payloads are cut: enough that neighbours differ.
+/// Bytes of the pool from which payloads are cut: enough that neighbours differ.
 const POOL_BYTES: usize = 64 * 1_024;
-/// Fixes all that is random.
+/// Seed of everything random.
 const SEED: u64 = 0x6475_6C79;
-/// Due times are spread over this long.
+/// Range of the due times.
 const SPREAD_MS: u64 = 30 * 24 * 3_600 * 1_000;
 
-/// When timers are due.
+/// Due times of the timers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Dues {
-    /// Spread over thirty days from this time on.
+    /// Spread over thirty days, starting at this time.
     SpreadFrom(Timestamp),
     /// All at this instant.
     AllAt(Timestamp),
 }
 
-/// Makes commands.
+/// Creates the commands.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     namespaces: Arc<[NamespaceName]>,
@@ -44,7 +46,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Timers that go round the namespaces, of which there must be one.
+    /// Creates a workload whose timers take turns over the namespaces. There must be at least one.
     pub(crate) fn new(namespaces: Arc<[NamespaceName]>, dues: Dues, payload_bytes: usize) -> Self {
         assert!(!namespaces.is_empty(), "a timer has a namespace");
         let mut pool = vec![0; POOL_BYTES + payload_bytes];
@@ -52,8 +54,7 @@ impl Workload {
         Self { namespaces, dues, pool: pool.into(), payload_bytes }
     }
 
-    /// Bytes that a caller gives for one timer, of which nothing can be left out: its id, its due
-    /// time and its payload.
+    /// Returns the bytes of one timer that a store must keep: its id, its due time and its payload.
     pub(crate) fn logical_bytes_each(&self) -> u64 {
         (id(0).as_str().len() + size_of::<u64>() + self.payload_bytes) as u64
     }
@@ -63,7 +64,7 @@ impl Workload {
         self.schedule_at(n, self.due_at(n))
     }
 
-    /// Schedules timer `n` for another time than its own.
+    /// Schedules timer `n` at another due time than its own.
     pub(crate) fn schedule_at(&self, n: u32, due_at: Timestamp) -> Command {
         let mut schedule = Schedule::new(id(n), When::At(due_at));
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
@@ -79,7 +80,7 @@ impl Workload {
         self.command(n, Operation::Cancel { id: id(n), if_revision: None })
     }
 
-    /// Moves timer `n` to so many hours after its own time.
+    /// Moves timer `n` to `hours` hours after its own due time.
     pub(crate) fn reschedule(&self, n: u32, hours: u64) -> Command {
         let later = Millis::from_secs(hours * 3_600);
         let when = Some(When::At(self.due_at(n).saturating_add(later)));
@@ -87,13 +88,13 @@ impl Workload {
         self.command(n, Operation::Reschedule { id: id(n), patch, if_revision: None })
     }
 
-    /// Sends the dead letter of timer `n` again, a day later.
+    /// Redrives the dead letter of timer `n`, with a delay of a day.
     pub(crate) fn redrive(&self, n: u32) -> Command {
         let (letter, delay) = (DeadLetterId::Timer(id(n)), Millis::from_secs(24 * 3_600));
         self.command(n, Operation::Redrive { letter, delay })
     }
 
-    /// Drops the dead letter of timer `n`.
+    /// Purges the dead letter of timer `n`.
     pub(crate) fn purge(&self, n: u32) -> Command {
         self.command(n, Operation::Purge { letter: DeadLetterId::Timer(id(n)) })
     }
@@ -114,7 +115,7 @@ impl Workload {
     }
 }
 
-/// All numbers below `timers`, in an order that is random and the same each time.
+/// Returns all numbers below `timers`, in a random order that is the same each time.
 pub(crate) fn shuffled(timers: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..timers).collect();
     order.shuffle(&mut SmallRng::seed_from_u64(SEED));

@@ -1,4 +1,5 @@
-//! Every row of the engine benchmark exists and counts right; no test looks at a time.
+//! Tests that every row of the engine benchmark exists and has the right counts. No test checks a
+//! time.
 
 use std::path::Path;
 
@@ -34,14 +35,14 @@ fn options(rows: &[Name]) -> Options {
     }
 }
 
-/// A run to its end.
+/// Runs a benchmark to its end.
 fn run(options: &Options) -> Report {
     let report = engine::run(options).expect("a report");
     assert_eq!(report.failed, None);
     report
 }
 
-/// How many items a row has.
+/// Returns the number of items of a row.
 fn items(name: &str) -> Option<u64> {
     Some(match name {
         "floor" => 50 * 100,
@@ -51,7 +52,7 @@ fn items(name: &str) -> Option<u64> {
         "redrive" => 250,
         "purge" => 251,
         "reclaim" => 3_210 - 321,
-        // As many as time allowed.
+        // The number depends on the time.
         "lists" => return None,
         _ => 3_210,
     })
@@ -84,10 +85,10 @@ fn every_row_is_measured_and_leaves_nothing() {
     for name in ["cpu", "p50", "p99.9", "p99.99", "max", "disk", "resident"] {
         median("ingest", name);
     }
-    // An entry has 24 bytes.
+    // An entry of the index has 24 bytes.
     assert!(median("ingest", "index") >= 24.0);
     assert!(median("ingest", "journal") > 128.0);
-    // What is written holds what was given: 16 bytes of id, 8 of time, 128 of payload.
+    // At least the bytes of the timer: 16 of id, 8 of due time, 128 of payload.
     assert!(median("disk", "settled") >= 152.0);
     assert!(median("writes", "ingest") >= 152.0);
     assert!(median("killed", "pending") >= 3_210.0 + 321.0);
@@ -127,7 +128,7 @@ fn latency_over_time_is_written_and_drawn() {
     };
     run(&options);
     let text = std::fs::read_to_string(series).unwrap();
-    // Ten tenths of a second, and as many more as the last answer took.
+    // The header, ten tenths of a second, and more if the last result came later.
     assert!(text.lines().count() > 10, "{text}");
     let answered: f64 =
         text.lines().skip(1).filter_map(|line| line.split(',').nth(1)?.parse::<f64>().ok()).sum();

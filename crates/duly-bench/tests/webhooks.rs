@@ -1,4 +1,4 @@
-//! The webhook benchmark counts right; no test looks at a time.
+//! Tests that the webhook benchmark has the right counts. No test checks a time.
 
 use duly_bench::webhooks::{self, Options};
 

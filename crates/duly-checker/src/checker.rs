@@ -1,8 +1,8 @@
-//! The judge: what a history proves about the server.
+//! The checker: what a history proves about the server.
 //!
-//! [`check`] is pure. It splits the history into one timeline per timer and asks every rule
-//! about each; a rule adds a [`Finding`] only for what no order of the overlapping calls and no
-//! outcome of those in doubt can explain.
+//! [`check`] is pure. It splits the history into one timeline per timer and applies every rule to
+//! each. A rule adds a [`Finding`] only if no order of the overlapping calls, and no outcome of the
+//! calls in doubt, can explain the history.
 //!
 //! ```text
 //!  operation   sent ├──────────┤ answered        took effect somewhere in between
@@ -12,11 +12,11 @@
 //!                                                was made the claim outlives the request
 //! ```
 //!
-//! Who stood still (SIGSTOP) loses nothing by it, so a stop excuses far less than a kill: only that
-//! a webhook's answer, or the request itself, came after the server had given up waiting for it.
+//! A stop (SIGSTOP) loses no state, so it excuses far less than a kill. It excuses only that a
+//! webhook's response, or the request itself, came after the server had stopped waiting for it.
 //!
 //! * `received`: early, unexpected.
-//! * `superseded`: claims after a confirmed cancel, deliveries of a replaced time or payload.
+//! * `superseded`: claims after a confirmed cancel, deliveries of a replaced due time or payload.
 //! * `repeated`: duplicates, resurrections, changed delivery ids.
 //! * `settled`: settlements accepted from a token whose lease was lost.
 //! * `ended`: lost, undone, stuck, recovered.
@@ -42,7 +42,7 @@ pub use verdict::{Count, Finding, Verdict};
 use crate::history::{Action, History};
 use crashes::Crashes;
 
-/// Judges a whole run.
+/// Checks the history of a whole run.
 pub fn check(history: &History) -> Verdict {
     let crashes = Crashes::new(&history.crashes, &history.stops);
     let mut verdict = Verdict::default();

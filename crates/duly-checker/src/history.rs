@@ -1,15 +1,14 @@
-//! What happened, as seen from outside: the only thing the judge looks at.
+//! History of a run as seen from outside: the only input of the checker.
 //!
-//! Every time is Unix microseconds by the wall clock of the one machine on which the server, its
-//! callers and its receivers run; a due time is Unix milliseconds, as the contract has it. A call
-//! has a time before it was sent and a time after its answer was read (or it failed), so its
-//! effect lies between the two; a call without an answer is *in doubt*.
+//! 1. Every time is in Unix microseconds, by the wall clock of the one machine on which the server,
+//!    its callers and its receivers run. A due time is in Unix milliseconds, as in the API.
+//! 2. A call has a time before it was sent, and a time after its response was read or it failed.
+//!    Its effect lies between the two. A call without a response is *in doubt*.
+//! 3. Each request that sets a payload puts a **mark**, a number used once, into the payload. So a
+//!    delivery names the request that made it, independently of the server.
 //!
-//! Each request that sets a payload carries a **mark**, a number used once, inside the payload.
-//! A delivery therefore names the request that made it, whatever the server says about it.
-//!
-//! Written by [`Recorder`] under torture and by the model of the canaries, read by
-//! [`crate::checker`], kept by [`mod@file`] when a run fails.
+//! [`Recorder`] writes histories during torture runs, and so does the model of the canaries.
+//! [`crate::checker`] reads them, and [`mod@file`] saves the history of a run that fails.
 
 pub mod file;
 mod recorder;
@@ -18,36 +17,36 @@ pub use recorder::Recorder;
 
 use serde::{Deserialize, Serialize};
 
-/// Number of a (namespace, id) in [`History::keys`].
+/// Index of a timer in [`History::keys`].
 pub type KeyNumber = u32;
 
-/// Number of a delivery in [`History::deliveries`].
+/// Index of a delivery in [`History::deliveries`].
 pub type DeliveryNumber = u32;
 
-/// A run, whole.
+/// History of a whole run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct History {
-    /// Every (namespace, id) that was named.
+    /// The (namespace, id) of every timer in the history.
     pub keys: Vec<Key>,
-    /// Callers' operations, in the order in which they ended.
+    /// Operations of callers, in the order in which they ended.
     pub operations: Vec<Operation>,
-    /// Deliveries seen by pull consumers and by the webhook receiver.
+    /// Deliveries received by consumers and by the webhook receiver.
     pub deliveries: Vec<Delivery>,
-    /// Settlements sent by pull consumers.
+    /// Settlements sent by consumers.
     pub settles: Vec<Settle>,
-    /// Times when the server was killed.
+    /// Kills of the server.
     pub crashes: Vec<Crash>,
-    /// Times when somebody stood still.
+    /// Stops of the server, the receiver, a consumer or the run.
     #[serde(default)]
     pub stops: Vec<Stop>,
-    /// What a read of each id answered after the run.
+    /// Result of the last read of each id, after the run.
     pub ends: Vec<End>,
-    /// Whether the run waited until nothing was left to do, so that what is still due is stuck.
+    /// `true`: the run waited until no timer was due, so a timer that is still due is stuck.
     pub drained: bool,
 }
 
 impl History {
-    /// Removes everything about the timers that `is_lost` names, and returns how many they are.
+    /// Removes the timers for which `is_lost` returns `true`, and returns their number.
     pub fn forget(&mut self, is_lost: impl Fn(&Key) -> bool) -> usize {
         let lost: Vec<bool> = self.keys.iter().map(is_lost).collect();
         let stays = |key: KeyNumber| !lost[key as usize];
@@ -70,7 +69,7 @@ impl History {
     }
 }
 
-/// A timer's name.
+/// Name of a timer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Namespace.
@@ -82,47 +81,48 @@ pub struct Key {
 /// One operation of a caller on one id.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Operation {
-    /// The id; `None` where the server was to make one and its answer was lost.
+    /// The timer; `None` if the server was to create the id and its response was lost.
     pub key: Option<KeyNumber>,
-    /// Just before the request was written. Where the same request was repeated because its
-    /// outcome was unknown, the first time.
+    /// Time just before the request was written. If the request was retried because its outcome was
+    /// unknown: of the first attempt.
     pub sent_us: u64,
-    /// Just after the answer was read or the call failed; of repeated requests, the last time.
+    /// Time just after the response was read or the call failed; of retried requests: of the last
+    /// attempt.
     pub ended_us: u64,
-    /// What was asked.
+    /// The request.
     pub action: Action,
-    /// What was answered.
+    /// The result.
     pub answer: Answer,
 }
 
-/// What a caller asks for.
+/// An operation of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Schedule, whatever `if_exists` says.
+    /// Schedules a timer, with any `if_exists`.
     Schedule {
-        /// Mark inside the payload.
+        /// Mark in the payload.
         mark: u64,
-        /// When.
+        /// Due time.
         due: Due,
     },
-    /// Change of a pending timer.
+    /// Changes a pending timer.
     Reschedule {
-        /// Mark inside the new payload, where the payload is changed.
+        /// Mark in the new payload, if the payload changes.
         mark: Option<u64>,
-        /// When, where the due time is changed.
+        /// Due time, if it changes.
         due: Option<Due>,
     },
-    /// Cancel.
+    /// Cancels a timer.
     Cancel,
-    /// Due now, or next attempt now.
+    /// Makes a timer due now, or its next attempt.
     Fire,
-    /// Send the dead letters of this id again.
+    /// Redrives the dead letters of this id.
     Redrive,
 }
 
 impl Action {
-    /// The word of the report.
+    /// Returns the word of the report.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Schedule { .. } => "schedule",
@@ -133,7 +133,7 @@ impl Action {
         }
     }
 
-    /// The mark that this operation puts into the payload.
+    /// Returns the mark that this operation puts into the payload.
     pub const fn mark(&self) -> Option<u64> {
         match self {
             Self::Schedule { mark, .. } => Some(*mark),
@@ -143,183 +143,186 @@ impl Action {
     }
 }
 
-/// When a timer is to be due.
+/// Due time of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
-    /// At this Unix millisecond.
+    /// At this Unix time in milliseconds.
     At(u64),
-    /// This many milliseconds after the server took the request.
+    /// This number of milliseconds after the server received the request.
     In(u64),
 }
 
-/// What a caller was told.
+/// Result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// A new timer, due then.
+    /// A new timer with this due time.
     Created {
-        /// As answered.
+        /// Due time, as reported by the server.
         due_ms: u64,
     },
-    /// A new timer in the place of a pending one.
+    /// A new timer that replaced a pending one.
     Replaced {
-        /// As answered.
+        /// Due time, as reported by the server.
         due_ms: u64,
     },
-    /// Changed or fired; due then.
+    /// The timer was changed or fired, and has this due time.
     Changed {
-        /// As answered.
+        /// Due time, as reported by the server.
         due_ms: u64,
     },
-    /// Cancelled, now or before.
+    /// The timer is cancelled, now or before.
     Cancelled {
-        /// Attempts begun before it was cancelled.
+        /// Attempts that began before the cancel.
         attempts: u32,
-        /// Whether the outcome of one of them is unknown.
+        /// `true`: the outcome of one of these attempts is unknown.
         maybe_delivered: bool,
     },
-    /// Sent again.
+    /// The dead letters were redriven.
     Redriven,
-    /// Success without a change.
+    /// The call succeeded and changed nothing.
     Unchanged,
-    /// Refused: certainly nothing was changed.
+    /// The call was refused and certainly changed nothing.
     Refused,
-    /// No answer, or one that says the outcome is unknown.
+    /// No response, or one that says that the outcome is unknown.
     InDoubt,
 }
 
-/// One delivery, as its receiver saw it.
+/// One delivery as its receiver saw it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Which timer.
+    /// The timer.
     pub key: KeyNumber,
-    /// When the receiver had read it.
+    /// Time at which the receiver had read the delivery.
     pub received_us: u64,
-    /// Mark found in the payload; `None` where the payload is not what any caller sent.
+    /// Mark in the payload; `None` if no caller sent this payload.
     pub mark: Option<u64>,
-    /// Delivery id, as a number made up by the recorder for the same text.
+    /// Delivery id, as a number that the recorder assigned to its text.
     pub delivery_id: u32,
     /// Attempt, from 1.
     pub attempt: u32,
-    /// Due time as told by the delivery.
+    /// Due time, as reported by the delivery.
     pub due_ms: u64,
-    /// How it came.
+    /// Path of the delivery.
     pub via: Via,
 }
 
-/// How a delivery came.
+/// Path of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
-    /// Leased.
+    /// A lease.
     Pull {
-        /// When the lease call was sent; no claim it answers is older.
+        /// Time at which the lease call was sent; the claim is not older.
         lease_sent_us: u64,
-        /// End of the lease, as told.
+        /// End of the lease, as reported by the server.
         leased_until_ms: u64,
-        /// Occurrence, as told.
+        /// Occurrence, as reported by the server.
         occurrence: u32,
     },
-    /// By webhook.
+    /// A webhook.
     Push {
-        /// What the receiver did with it.
+        /// Response of the receiver.
         reply: Reply,
     },
 }
 
-/// What the webhook receiver answered.
+/// Response of the webhook receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// 2xx, at once.
     Confirmed,
-    /// Certainly not confirmed: 5xx or 429, garbage, half an answer's head, or none at all.
+    /// Certainly not confirmed: 5xx or 429, an invalid response, an incomplete head, or no
+    /// response.
     Rejected,
-    /// 410: never again.
+    /// 410: no further attempts.
     GaveUp,
-    /// A confirmation so late, or broken off so soon, that the server may not have got it.
+    /// A confirmation that the server may not have received, because it was late or the connection
+    /// ended early.
     Unknown,
 }
 
 /// One settlement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settle {
-    /// The delivery whose token was sent; `None` for a token that was never handed out.
+    /// The delivery whose token was sent; `None` for a made-up token.
     pub delivery: Option<DeliveryNumber>,
-    /// Just before it was sent.
+    /// Time just before the settlement was sent.
     pub sent_us: u64,
-    /// Just after the answer was read or the call failed.
+    /// Time just after the response was read or the call failed.
     pub ended_us: u64,
-    /// What was asked.
+    /// The verdict that the consumer sent.
     pub verdict: SettleVerdict,
-    /// What was answered.
+    /// The result from the server.
     pub answer: SettleAnswer,
 }
 
-/// What a consumer says of a firing.
+/// Verdict of a consumer on a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleVerdict {
-    /// Delivered.
+    /// The firing was handled.
     Ack,
-    /// Try again, not before this many milliseconds (`None`: the policy decides).
+    /// The firing is to be delivered again, not before this many milliseconds. `None`: the policy
+    /// decides.
     Retry {
-        /// Shortest wait.
+        /// Shortest wait in milliseconds.
         after_ms: Option<u64>,
     },
-    /// Give it up.
+    /// The firing becomes a dead letter.
     Dead,
-    /// Lengthen the lease to now plus this.
+    /// The lease ends this many milliseconds from now.
     Extend {
-        /// New length.
+        /// New duration in milliseconds.
         lease_ms: u64,
     },
 }
 
-/// What the server says of a settlement.
+/// Result of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleAnswer {
-    /// Taken.
+    /// Accepted.
     Ok,
-    /// Taken; that retry was the last attempt.
+    /// Accepted; the retried attempt was the last one.
     Dead,
-    /// The same verdict was taken before.
+    /// The same verdict was accepted before.
     AlreadySettled,
     /// The lease was lost; nothing changed.
     LeaseLost,
-    /// No such token.
+    /// The token is unknown.
     InvalidToken,
-    /// No answer, or one that says the outcome is unknown.
+    /// No response, or one that says that the outcome is unknown.
     InDoubt,
 }
 
 /// One kill -9.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Crash {
-    /// Just before the signal.
+    /// Time just before the signal.
     pub killed_us: u64,
-    /// When the process was certainly gone.
+    /// Time at which the process had certainly ended.
     pub reaped_us: u64,
-    /// Just before the next process was started.
+    /// Time just before the next process was started.
     pub spawned_us: u64,
-    /// When that one was ready (or was killed in turn).
+    /// Time at which the next process was ready, or was killed in turn.
     pub ready_us: u64,
 }
 
-/// One time of standing still with everything held open, as after SIGSTOP.
+/// One stop of a process that keeps everything open, as after SIGSTOP.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Stop {
-    /// Who.
+    /// The stopped process.
     pub who: Who,
-    /// Just before it stopped.
+    /// Time just before the stop.
     pub from_us: u64,
-    /// Just after it went on (or was killed).
+    /// Time just after the process resumed or was killed.
     pub to_us: u64,
 }
 
-/// Who can stand still.
+/// A process that can be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Who {
@@ -327,25 +330,25 @@ pub enum Who {
     Server,
     /// The webhook receiver.
     Receiver,
-    /// A pull consumer.
+    /// A consumer.
     Worker,
-    /// Everybody but the server, and nobody asked for it: the machine was busy, or somebody stopped
-    /// the process of the run.
+    /// All processes except the server, and not by the run itself: the machine was busy, or the
+    /// process of the run was stopped from outside.
     Run,
 }
 
-/// What a read of an id answered after the run.
+/// Result of a read of a timer after the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct End {
-    /// Which timer.
+    /// The timer.
     pub key: KeyNumber,
-    /// When it was read.
+    /// Time of the read.
     pub read_us: u64,
-    /// In which state it was.
+    /// State of the timer.
     pub state: EndState,
-    /// Its due time, where it has one.
+    /// Due time, if it has one.
     pub due_ms: Option<u64>,
-    /// The mark in its payload, where it has one.
+    /// Mark in the payload, if it has one.
     pub mark: Option<u64>,
 }
 
@@ -372,7 +375,7 @@ pub enum EndState {
 }
 
 impl EndState {
-    /// Parses the word of the contract.
+    /// Parses the word of the API.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "scheduled" => Self::Scheduled,
@@ -386,7 +389,7 @@ impl EndState {
         })
     }
 
-    /// Scheduled, due, in flight or retrying.
+    /// Returns `true` if the timer is scheduled, due, in flight or retrying.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Scheduled | Self::Due | Self::InFlight | Self::Retrying)
     }

@@ -1,17 +1,19 @@
-//! What happened to timers, as seen from outside, and what it proves about the server.
+//! Histories of timers as seen from outside, and what they prove about the server.
 //!
 //! ```text
 //!   callers, receivers ──► history::Recorder ──► history::History ──► checker::check ──► Verdict
 //! ```
 //!
-//! * It promises that a [`checker::Verdict`] which objects is right: each rule allows for calls
-//!   whose answer was lost, for calls that overlap, and for crashes.
-//! * It knows the product by its public contract only and uses none of its crates, so a mistake
-//!   cannot be made twice in the same way.
-//! * It refuses to look at a clock, a socket or a server: times are in the history.
+//! What must stay true:
 //!
-//! Its callers are `duly-load`, behind `duly bench`, and `duly-testkit`, whose canaries test it. Start
-//! reading at [`history`], then [`checker`].
+//! 1. A [`checker::Verdict`] with findings is right. Each rule allows for calls whose response was
+//!    lost, for calls that overlap, and for crashes.
+//! 2. The checker knows the product only by its public API and uses none of its crates. So one
+//!    mistake cannot be in both.
+//! 3. The checker uses no clock, no socket and no server: all times are in the history.
+//!
+//! Its callers are `duly-load`, behind `duly bench`, and `duly-testkit`, whose canaries test it.
+//! Start reading at [`history`], then [`checker`].
 
 pub mod checker;
 pub mod history;

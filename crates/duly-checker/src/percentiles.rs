@@ -1,14 +1,15 @@
-//! Percentiles of times, out of a histogram of three digits: what every figure of latency is made of.
+//! Percentiles of times, from a histogram with three significant digits. All latency figures use
+//! it.
 
 use std::fmt;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest lateness that is told apart from a longer one.
+/// Longest time that the histogram represents; longer ones count as this.
 const MAX_US: u64 = 3_600_000_000;
 
-/// An empty histogram of microseconds: a bounded size, whatever is recorded.
+/// Returns an empty histogram of microseconds. Its size is bounded.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_US, 3)
         .expect("one microsecond to an hour with three digits is a valid range")
@@ -17,20 +18,20 @@ pub fn histogram() -> Histogram<u64> {
 /// Percentiles in microseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, PartialEq, Eq)]
 pub struct Percentiles {
-    /// How many were measured.
+    /// Number of values.
     pub count: u64,
-    /// Half were at most this late.
+    /// 50 % of the values are at most this.
     pub p50_us: u64,
-    /// 99 % were.
+    /// 99 % of the values are at most this.
     pub p99_us: u64,
-    /// 99.9 % were.
+    /// 99.9 % of the values are at most this.
     pub p999_us: u64,
-    /// All were.
+    /// Largest value.
     pub max_us: u64,
 }
 
 impl Percentiles {
-    /// Of these values.
+    /// Returns the percentiles of these values.
     pub fn of(values_us: impl IntoIterator<Item = u64>) -> Self {
         let mut histogram = histogram();
         for value in values_us {
@@ -39,7 +40,7 @@ impl Percentiles {
         Self::of_histogram(&histogram)
     }
 
-    /// Of what was recorded.
+    /// Returns the percentiles of a histogram.
     pub fn of_histogram(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();

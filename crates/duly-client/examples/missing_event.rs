@@ -1,4 +1,4 @@
-//! A watchdog: something that should have happened has not.
+//! A watchdog: raises an alarm when an expected event did not happen.
 //!
 //! Run a server with `cargo run --release -- serve`, then
 //! `cargo run -p duly-client --example missing_event`. It ends by itself after some seconds.
@@ -10,7 +10,7 @@ use duly_client::{Client, Code, Failure, Firing, Schedule};
 use tokio::{sync::mpsc, time::interval};
 
 const NAMESPACE: &str = "example-watchdog";
-/// How long a device may be silent.
+/// Longest silence of a device before its alarm is raised.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 #[tokio::main]
@@ -25,7 +25,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Two devices send signs of life, one of them falls silent, and the other one says goodbye.
+/// Runs two devices that send heartbeats. One falls silent; the other one signs off.
 pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
     let run = std::time::UNIX_EPOCH.elapsed()?.as_millis();
@@ -45,7 +45,7 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
         }
     })?;
 
-    // Each sign of life puts the alarm off: the timer with the device's id is replaced.
+    // Each heartbeat puts the alarm off: it replaces the timer with the device's id.
     let mut beat = interval(Duration::from_millis(200));
     for number in 1..=5 {
         beat.tick().await;
@@ -53,7 +53,7 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
             let alarm =
                 Schedule::after(SILENCE_MAX).with_id(device).with_text(format!("sign {number}"));
             match client.debounce(NAMESPACE, alarm).await {
-                // It was silent too long, and its alarm is being raised right now.
+                // The device was silent for too long: its alarm is being raised right now.
                 Err(error) if error.code() == Code::InFlight => println!("{device}: too late"),
                 other => drop(other?),
             }
@@ -61,7 +61,7 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
         println!("sign {number} of both");
     }
 
-    // Who says goodbye may be silent, unless it was silent too long before.
+    // A device that signs off may be silent, unless it was silent for too long before.
     match client.cancel(NAMESPACE, &polite).await {
         Ok(_) => println!("{polite}: goodbye"),
         Err(error) if matches!(error.code(), Code::InFlight | Code::Finished) => {

@@ -1,4 +1,4 @@
-//! An unpaid order is closed: a time-out with cancel.
+//! Closes an order that is not paid in time: a time-out with cancel.
 //!
 //! Run a server with `cargo run --release -- serve`, then
 //! `cargo run -p duly-client --example order_timeout`. It ends by itself after some seconds.
@@ -32,26 +32,28 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Places three orders, pays one, and sees the others closed.
+/// Places three orders, pays one, and waits until the others are closed.
 pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
 
-    // The consumer that closes orders. In a shop it is another program, and several share the work.
+    // The consumer that closes orders. In a shop it is a program of its own, and several instances share
+    // the work.
     let (closed, mut closings) = mpsc::channel(10);
     let consumer = client.consume(NAMESPACE, move |firing: Firing| {
         let closed = closed.clone();
         async move {
-            // A payload that cannot be read is kept as a dead letter, for an operator to look at.
+            // A payload that cannot be read is kept as a dead letter, so that an operator can look at
+            // it.
             let order: Order = firing.json().map_err(Failure::dead)?;
-            // Here the order is closed if it was not paid, in one transaction. Firings come at least
-            // once, and `firing.delivery_id` is the same each time.
+            // The order is closed here if it was not paid, in one transaction. A firing is delivered at
+            // least once; `firing.delivery_id` is the same each time.
             println!("{}: not paid in time, closed", firing.id);
             closed.send(order.number).await?;
             Ok::<(), Failure>(())
         }
     })?;
 
-    // Orders are placed. A request that is sent twice is one timer, because of its id.
+    // Orders are placed. A request that is sent twice creates one timer, because of its id.
     let first = std::time::UNIX_EPOCH.elapsed()?.as_millis();
     let numbers: Vec<String> = (first..first + 3).map(|number| number.to_string()).collect();
     for number in &numbers {

@@ -1,4 +1,4 @@
-//! Reminders: at a moment, moved, only the last of many, and every so often.
+//! Reminders: at a time, moved to a later time, debounced, and every week.
 //!
 //! Run a server with `cargo run --release -- serve`, then
 //! `cargo run -p duly-client --example reminder`. It ends by itself after some seconds.
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 const NAMESPACE: &str = "example-reminders";
-/// A week, for an example that ends soon.
+/// A week, shortened so that the example ends soon.
 const WEEK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Reminder {
     text: String,
-    /// Which one of a chain it is, and how many there are.
+    /// The number of this reminder in a chain, and the length of the chain.
     chain: Option<(u32, u32)>,
 }
 
@@ -49,8 +49,8 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
         let (again, sent) = (again.clone(), sent.clone());
         async move {
             let reminder: Reminder = firing.json().map_err(Failure::dead)?;
-            // The next one of a chain is made before this one is confirmed, and its id says which it
-            // is: should the confirmation get lost, the chain neither breaks nor doubles.
+            // The next timer of a chain is created before this one is acknowledged, and its id contains
+            // its number. So a lost acknowledgement neither breaks the chain nor doubles it.
             if let Some((number, count)) = reminder.chain
                 && number < count
             {
@@ -67,19 +67,19 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
         }
     })?;
 
-    // At a moment, and then at a later one.
+    // At a time, and then at a later one.
     let parcel = format!("{user}:parcel");
     let soon = SystemTime::now() + Duration::from_secs(3_600);
     let reminder = Schedule::at(soon).with_id(&parcel).with_json(&one("Has your parcel come?"))?;
     let timer = client.schedule(NAMESPACE, reminder.with_tag(&user)).await?;
     let mut later = Reschedule::after(Duration::from_secs(2));
     if let Some(revision) = timer.revision {
-        // Not if another caller has moved it meanwhile.
+        // Does not apply if another caller has moved the timer meanwhile.
         later = later.with_if_revision(revision);
     }
     client.reschedule(NAMESPACE, &parcel, later).await?;
 
-    // Half an hour after the last visit: each visit moves it, and only the last one counts.
+    // Some time after the last visit: each visit moves the reminder, and only the last one counts.
     for visit in 1..=3 {
         let text = format!("Your basket waits since visit {visit}");
         let basket = Schedule::after(Duration::from_secs(1)).with_id(format!("{user}:basket"));

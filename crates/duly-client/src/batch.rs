@@ -1,20 +1,21 @@
-//! Automatic batching: operations that wait for the same thing go together.
+//! Automatic batching: sends concurrent operations on one namespace in shared requests.
 //!
 //! ```text
-//!   schedule ─┐                       one lane per namespace, for as long as it has work
-//!   cancel   ─┼─► place in a lane ──► few batches under way? at once : with the next ──► Batch
-//!   fire     ─┘        ▲                                                             │
-//!                      └─────────────── its own result, or error ◄───────────────────┘
+//!   schedule ─┐             one queue (`Lane`) per namespace, while it has work
+//!   cancel   ─┼─► queue ──► fewer than `batches_max` under way? now : with the next ──► Batch
+//!   fire     ─┘     ▲                                                               │
+//!                   └────────────── its own result, or error ◄──────────────────────┘
 //! ```
 //!
-//! * What comes while fewer than `batches_max` batches are under way is sent at once, and costs no
-//!   latency: the server writes what arrives together in one go anyway. What comes while there are so
-//!   many gathers, and goes with the next batch. So batches grow with the load by themselves; only
-//!   a `linger` that is asked for waits on purpose.
-//! * Operations on one id are carried out in the order of the calls, unless they have to be repeated.
-//! * An operation that is refused refuses only itself. A whole batch that fails fails each of its
-//!   operations, and each decides for itself whether it may be repeated ([`crate::retry`]).
-//! * Bounded: operations and bytes of a batch, batches under way, and bytes of all that wait.
+//! 1. While fewer than `batches_max` batches are under way, an operation is sent at once. This adds no
+//!    latency: the server writes operations that arrive together in one go in any case.
+//! 2. While `batches_max` batches are under way, operations gather and go with the next batch. So batches
+//!    grow with the load. Only a `linger` above zero waits on purpose.
+//! 3. Operations on one id are carried out in the order of the calls, unless they have to be repeated.
+//! 4. A refused operation refuses only itself. A failed batch fails each of its operations, and each call
+//!    decides for itself whether to repeat its operation ([`crate::retry`]).
+//! 5. Everything has a limit: operations and bytes of a batch, batches under way, and bytes of all
+//!    operations that wait or are under way.
 
 mod lane;
 mod place;
@@ -39,24 +40,24 @@ use crate::{
     link::Link,
 };
 
-/// Bytes of an operation besides its own: its frame in the message, its place in the lane.
+/// Bytes counted for an operation besides its own: its frame in the message, its entry in the queue.
 const OPERATION_BYTES: usize = 256;
 
 /// Settings of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
-    /// Time that a batch waits for more operations, up to 1 s; default not at all. Without it
-    /// operations still go together whenever they have to wait.
+    /// Time that a batch waits for more operations: up to 1 s, default 0. Even with 0, operations that
+    /// have to wait for batches under way are sent together.
     pub linger: Duration,
-    /// Most batches of a namespace that are under way at once, 1 to 64; default 16. With 1 they are
-    /// fewest and largest, and each operation waits for the batch before its own.
+    /// Most batches of a namespace that are under way at once, 1 to 64; default 16. With 1 there are the
+    /// fewest and largest batches, and each operation waits for the batch before its own.
     pub batches_max: usize,
-    /// Most operations of a batch, 1 to 10,000; default 1000. With 1 nothing is put together.
+    /// Most operations of a batch, 1 to 10,000; default 1000. With 1, each operation is sent alone.
     pub operations_max: usize,
     /// Most bytes of a batch, up to 32 MiB, unless its first operation is larger; default 1 MiB.
     pub bytes_max: usize,
-    /// Most bytes of all operations that wait or are under way, 1 MiB to 1 GiB; default 64 MiB. Past
-    /// it calls wait for room before they are taken.
+    /// Most bytes of all operations that wait or are under way, 1 MiB to 1 GiB; default 64 MiB. Above
+    /// this, a call waits for free capacity before it is queued.
     pub waiting_bytes_max: usize,
 }
 
@@ -75,13 +76,13 @@ impl Default for Batching {
 /// The result of an operation: never one with a `Problem`, and never an empty one.
 pub(crate) type Done = Result<OperationResult>;
 
-/// All lanes of a client.
+/// The operation queues of a client.
 #[derive(Debug)]
 pub(crate) struct Batches {
     link: Link,
     options: Batching,
     room: Arc<Semaphore>,
-    /// Those that have work, each with a task that carries it out.
+    /// The queues that have work, by namespace.
     lanes: Mutex<HashMap<Arc<str>, Lane>>,
 }
 
@@ -91,7 +92,7 @@ impl Batches {
         Self { link, options, room, lanes: Mutex::default() }
     }
 
-    /// Carries out one operation, once, together with others.
+    /// Carries out one operation, once, in a batch with others.
     pub(crate) async fn run(
         self: &Arc<Self>,
         namespace: &Arc<str>,
@@ -112,7 +113,7 @@ impl Batches {
         };
         let (answer, answered) = oneshot::channel();
         let place = Arc::new(Place::default());
-        // A caller that stops waiting before it is sent takes it back.
+        // Dropping this future withdraws the operation, unless it was sent.
         let own = place::Own(Arc::clone(&place));
         self.push(
             namespace,

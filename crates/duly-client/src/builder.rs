@@ -1,4 +1,4 @@
-//! The builder of a client: an address and options. Everything is checked before anything is connected.
+//! The builder of a client: an address and options. It checks everything before it connects.
 
 mod url;
 
@@ -20,11 +20,11 @@ pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// Largest limit for bytes in memory.
 const BYTES_MAX: usize = 1024 * 1024 * 1024;
 const MIB: usize = 1024 * 1024;
-/// Silence on a connection with calls after which it is pinged, and the time for the reply. So a connection
-/// that leads nowhere is noticed.
+/// Silence on a connection with calls after which it is pinged, and the time for the reply. So a dead
+/// connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Makes a [`Client`]; see [`Client::builder`].
+/// Builds a [`Client`]; see [`Client::builder`].
 #[derive(Clone)]
 #[must_use = "a client is made by build()"]
 pub struct Builder {
@@ -43,7 +43,7 @@ pub struct Builder {
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither the token nor the key of a certificate.
+        // Shows neither the token nor the key of a certificate.
         f.debug_struct("Builder").field("url", &self.url).finish_non_exhaustive()
     }
 }
@@ -65,72 +65,73 @@ impl Builder {
         }
     }
 
-    /// A token that each call shows as `authorization: Bearer …`. The server itself knows no logins;
-    /// the proxy in front of it does.
+    /// Sets the token that each call sends as `authorization: Bearer …`. The server itself has no
+    /// logins; the proxy in front of it does.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.credentials = Some(Credentials::Bearer(token.into()));
         self
     }
 
-    /// A name and a password that each call shows as `authorization: Basic …`, in place of a token:
-    /// for a proxy that asks for them. In cleartext everybody on the way can read them.
+    /// Sets the name and password that each call sends as `authorization: Basic …`, in place of a token:
+    /// for a proxy that asks for them. On a connection without TLS everyone on the network path can read
+    /// them.
     pub fn basic(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some(Credentials::Basic(name.into(), password.into()));
         self
     }
 
-    /// The name and version of your program, in front of the client's own `user-agent`.
+    /// Sets the name and version of your program, which precede the client's own `user-agent`.
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {
         self.user_agent = Some(name.into());
         self
     }
 
-    /// Time of a call as a whole, with all that is repeated: 1 ms to 1 h, default 30 s.
+    /// Sets the time of a call as a whole, including its repetitions: 1 ms to 1 h, default 30 s.
     /// [`Client::with_timeout`] changes it for some calls.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Time to connect: 1 ms to 1 h, default 5 s.
+    /// Sets the time to connect: 1 ms to 1 h, default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the repetition of calls.
+    /// Sets the repetition of failed calls.
     pub fn retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets the batches.
+    /// Sets the batching of operations.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.batching = batching;
         self
     }
 
-    /// Most bytes of an answer: 1 MiB to 1 GiB, default 64 MiB.
+    /// Sets the largest size of a response in bytes: 1 MiB to 1 GiB, default 64 MiB.
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
         self
     }
 
-    /// Calls `tell` with each sentence that an answer has for people beside its purpose: a schedule made its
-    /// namespace, and there is one with a similar name.
+    /// Calls `tell` with each notice of a response, a sentence for people. An example: a schedule
+    /// created its namespace, and a namespace with a similar name exists.
     pub fn on_notice(mut self, tell: fn(&str)) -> Self {
         self.on_notice = Some(tell);
         self
     }
 
-    /// Trusts these authorities (PEM), and no longer those of the system.
+    /// Trusts these certificate authorities (PEM) instead of those of the system.
     #[cfg(feature = "tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authorities = Some(pem.into());
         self
     }
 
-    /// Shows this certificate (PEM), and proves it with its key (PEM).
+    /// Presents this client certificate (PEM) with its private key (PEM).
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -141,9 +142,9 @@ impl Builder {
         self
     }
 
-    /// Checks everything, and makes the client. It connects with its first call.
+    /// Checks everything, and returns the client. It connects with its first call.
     ///
-    /// Must be called within a Tokio runtime, on which the connection then lives.
+    /// Must be called within a Tokio runtime. The connection then lives on that runtime.
     pub fn build(self) -> Result<Client> {
         self.check()?;
         let authorization = self.credentials.as_ref().map(Credentials::header).transpose()?;
@@ -193,7 +194,7 @@ impl Builder {
     }
 }
 
-/// Checks that this runs within a Tokio runtime.
+/// Checks that the caller runs within a Tokio runtime.
 pub(crate) fn check_runtime(field: &str, allowed: &str) -> Result<(), Invalid> {
     tokio::runtime::Handle::try_current()
         .map(drop)
@@ -213,7 +214,7 @@ pub(crate) fn within<T: PartialOrd + Debug>(
     Err(Invalid::new(field, format_args!("{value:?}"), format!("from {min:?} to {max:?}")))
 }
 
-/// The identity that each call shows.
+/// The credentials that each call sends.
 #[derive(Clone)]
 enum Credentials {
     Bearer(String),

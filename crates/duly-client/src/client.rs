@@ -1,6 +1,6 @@
 //! The client: a handle that is cheap to clone, and the calls on it.
 
-/// Makes a single call, repeatable unless said otherwise.
+/// Makes a single call; its safety is `Repeatable` unless another one is given.
 macro_rules! call {
     ($client:expr, $service:ident.$method:ident, $request:expr) => {
         call!($client, $service.$method, $request, Safety::Repeatable)
@@ -64,8 +64,8 @@ pub(crate) struct Inner {
 }
 
 impl Client {
-    /// Returns a client with default settings. It connects with its first call, so this fails only when
-    /// the address is none, or outside of a Tokio runtime.
+    /// Returns a client with default settings. It connects with its first call, so this fails only if
+    /// the address is invalid, or outside of a Tokio runtime.
     pub fn new(url: impl Into<String>) -> Result<Self> {
         Self::builder(url).build()
     }
@@ -76,20 +76,21 @@ impl Client {
         Builder::new(url.into())
     }
 
-    /// Returns the same client with another time for its calls, 1 ms to 1 h.
+    /// Returns the same client with another timeout for its calls, 1 ms to 1 h.
     pub fn with_timeout(&self, timeout: Duration) -> Result<Self> {
         within("timeout", timeout, Duration::from_millis(1), TIMEOUT_MAX)?;
         Ok(Self { timeout, ..self.clone() })
     }
 
-    /// Returns the same client without batches: each change of a timer is one call, which returns the timer
-    /// whole, with payload and headers. Concurrent calls may be carried out in any order.
+    /// Returns the same client without batches: each change of a timer is a call of its own. Its
+    /// response has the whole timer, with payload and headers. Concurrent calls may be carried out in
+    /// any order.
     #[must_use]
     pub fn unbatched(&self) -> Self {
         Self { is_batched: false, ..self.clone() }
     }
 
-    /// Returns the deadline of a call that begins now, with this time on top.
+    /// Returns the deadline of a call that begins now: the timeout plus this extra time.
     fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
         check_runtime("the call", "made within a Tokio runtime")?;
         Ok(Instant::now() + self.timeout + on_top)
@@ -116,12 +117,12 @@ impl Client {
     }
 }
 
-/// Returns the name of a namespace, checked.
+/// Checks the name of a namespace, and returns it.
 pub(crate) fn namespace_name(name: &str) -> Result<Arc<str>, Invalid> {
     Ok(NamespaceName::new(name)?.as_str().into())
 }
 
-/// Returns the name of the namespace of a call. A request that names another one is refused.
+/// Checks the namespace name of a call, and returns it. A request that names another one is refused.
 fn namespace_of(call: &str, request: &str) -> Result<String, Invalid> {
     check_same("namespace", call, request)?;
     Ok(NamespaceName::new(call)?.as_str().to_owned())

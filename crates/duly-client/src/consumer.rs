@@ -1,27 +1,28 @@
-//! Consuming: a handler is called for each firing of a namespace, and its verdict is settled.
+//! Consumers: call a handler for each firing of a namespace, and settle its verdict.
 //!
 //! ```text
 //!                 ┌──────────── one task ────────────┐
-//!   server ──────►│ firing ─► seen? ─► handler's task│   as many at once as `concurrency`
+//!   server ──────►│ firing ─► seen? ─► handler's task│   up to `concurrency` at once
 //!   (a stream,    │   ▲         │ack        │        │
 //!    credits)◄────│ verdicts, extensions ◄──┘        │
 //!                 └──────────────────────────────────┘
 //! ```
 //!
-//! * **Bounded**: there are never more credits than handlers that are free, so a firing that arrives
-//!   is handled at once, and none waits in memory while another consumer could have it.
-//! * **Leases** are extended after each third of them, for as long as the handler runs and the server
-//!   allows (12 h).
-//! * **Verdicts** that are ready together go together.
-//! * **A lost connection** is replaced, with waits that double. The server gives the firings of a
-//!   stream back when it ends; handlers run on, and when the same delivery comes again it is not handled
-//!   a second time: it waits for the handler that runs, or is confirmed if that is done ([`Dedup`]).
-//! * **A handler that panics** counts as a retry with the panic's message.
+//! 1. **Credits**: there are never more credits than free handlers. So a firing that arrives is handled at
+//!    once, and none waits in memory while another consumer could have it.
+//! 2. **Leases** are extended each time a third of them has passed, as long as the handler runs and the
+//!    server allows (12 h).
+//! 3. **Verdicts** that are ready at the same time go in one message.
+//! 4. **A lost connection** is replaced; the wait between attempts doubles. The server releases the firings
+//!    of a stream that ends. Handlers run on.
+//! 5. **A repeated delivery** is not handled twice: if its handler still runs, the handler continues under
+//!    the new lease; if it is done, the delivery is acknowledged ([`Dedup`]).
+//! 6. **A handler that panics** counts as a retry with the panic's message.
 //!
-//! Still, at least once is what is promised. Deduplication lives in this process: a firing that was
-//! handled right before the process died comes again, maybe to another one. What must not happen twice
-//! is to be tied to [`Firing::delivery_id`](crate::Firing::delivery_id) where it happens, such as
-//! by a unique column of the same transaction.
+//! Delivery is still at least once. Deduplication lives in this process: a firing that was handled right
+//! before the process died is delivered again, perhaps to another process. Tie effects that must not happen
+//! twice to [`Firing::delivery_id`](crate::Firing::delivery_id), for example by a unique column in the same
+//! transaction.
 
 mod counts;
 mod handler;
@@ -47,8 +48,8 @@ use crate::{
     error::{Error, Result, RetryAdvice},
 };
 
-/// A consumer at work. It works until it is stopped, the handle is dropped, or the server refuses it
-/// for good.
+/// A running consumer. It works until it is stopped, its handle is dropped, or the server refuses it
+/// with a permanent error.
 #[derive(Debug)]
 #[must_use = "a consumer stops when its handle is dropped"]
 pub struct Consumer {
@@ -58,11 +59,11 @@ pub struct Consumer {
 }
 
 impl Client {
-    /// Calls a handler for each firing of a namespace, with everything as it is by default: 16 at
-    /// once, leases of 30 s.
+    /// Calls a handler for each firing of a namespace, with default options: 16 handlers at once, leases
+    /// of 30 s.
     ///
-    /// `Ok` confirms a firing, `Err` says how it goes on: see [`Failure`]. Any error becomes a
-    /// retry by `?`.
+    /// `Ok` acknowledges a firing. `Err` retries it or dead-letters it: see [`Failure`]. The operator
+    /// `?` turns any error into a retry.
     ///
     /// ```no_run
     /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
@@ -82,7 +83,7 @@ impl Client {
         self.consumer(namespace).start(handler)
     }
 
-    /// Begins a consumer of a namespace whose settings are chosen.
+    /// Returns a builder of a consumer of a namespace, to choose its options.
     pub fn consumer(&self, namespace: &str) -> ConsumerBuilder {
         ConsumerBuilder::new(self.clone(), namespace.to_owned())
     }
@@ -108,18 +109,20 @@ impl Consumer {
         self.counters.read()
     }
 
-    /// Stops it: no firing is begun any more, handlers that run have until
-    /// [`ConsumerBuilder::stop_within`] to finish and are settled, what then still runs is aborted.
-    /// What was handed over and not settled is due again at once, and the attempt counts. Answers
-    /// what the consumer did.
+    /// Stops the consumer, and returns its counts:
+    ///
+    /// 1. No further firing is handled.
+    /// 2. Running handlers have [`ConsumerBuilder::stop_within`] to finish, and their firings are
+    ///    settled. After that time they are aborted.
+    /// 3. Firings that were received and not settled are due again at once, and the attempt counts.
     pub async fn stop(self) -> Result<Counts> {
-        // One that has ended needs no telling.
+        // A consumer that has already ended cannot be notified.
         self.stop.send(true).ok();
         self.ended().await
     }
 
-    /// Waits until it ends by itself: the server refuses it for good (no permission, a lease that is
-    /// not allowed), or its runtime is shut down.
+    /// Waits until the consumer ends by itself: the server refuses it permanently (no permission, a
+    /// lease that is not allowed), or its runtime is shut down.
     pub async fn ended(self) -> Result<Counts> {
         let Self { stop, task, counters } = self;
         let ended = task.await;

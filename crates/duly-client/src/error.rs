@@ -1,8 +1,8 @@
-//! Errors, and the advice to repeat a call or not.
+//! Errors, with the advice to repeat a call or not.
 //!
-//! Every error has a text that says what happened, a stable code ([`Error::code`]) and an advice
-//! ([`Error::retry`]). When a call returns an error, the client has already repeated it as far as that is safe;
-//! the rules are those of [`crate::retry`].
+//! Every error has a text for people, a stable code ([`Error::code`]) and an advice ([`Error::retry`]).
+//! When a call returns an error, the client has already repeated it as far as that is safe, by the rules
+//! of [`crate::retry`].
 
 mod refusal;
 mod status;
@@ -23,7 +23,7 @@ pub enum Error {
     /// A value is not allowed; nothing was sent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The server refused it; nothing changed.
+    /// The server refused the call; nothing changed.
     #[error("{} ({})", .0.problem.detail, .0.code.as_str())]
     Refused(Box<Refusal>),
     /// There is no connection to the server; nothing was sent.
@@ -36,7 +36,7 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
-    /// The peer at the address speaks no HTTP/2, and so no gRPC.
+    /// The peer at the address does not speak HTTP/2, so it cannot speak gRPC.
     #[error(
         "what answers at {server} speaks no HTTP/2, which gRPC needs: is it a Duly server, and does a proxy in front of it pass gRPC on?"
     )]
@@ -44,15 +44,15 @@ pub enum Error {
         /// The URL that was given to the builder.
         server: String,
     },
-    /// The time of the call was over before it was sent; nothing was done.
+    /// The time of the call ended before it was sent; nothing was done.
     #[error("nothing was sent within {} ms: {reason}; repeat the call, or give it more time", .limit.as_millis())]
     TooLate {
         /// Time that the call had.
         limit: Duration,
-        /// The operation or resource that it waited for.
+        /// The cause of the delay.
         reason: String,
     },
-    /// It was sent, and no answer says whether it was done.
+    /// The call was sent, and its outcome is unknown.
     #[error("whether it was done is not known: {reason}; {}", advice(*.retry))]
     Unknown {
         /// `aborted`, `deadline_exceeded` or `internal`.
@@ -62,7 +62,7 @@ pub enum Error {
         /// The advice: repeat the same call, or read the timer first.
         retry: RetryAdvice,
     },
-    /// A call that changes nothing was sent, and was not answered.
+    /// A call that changes nothing was sent, and no response came.
     #[error("no answer, and nothing was changed: {reason}; repeat the call")]
     NoAnswer {
         /// `aborted`, `deadline_exceeded` or `internal`.
@@ -70,32 +70,32 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
-    /// The server answered something that this client does not understand.
+    /// The server's response cannot be understood by this client.
     #[error(
         "the answer of the server cannot be read: {0}; use a client that is as new as the server"
     )]
     Answer(String),
 }
 
-/// The advice of an error: another try helps or not.
+/// The advice of an error: repeat the call or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// The same call is refused again: change it.
+    /// Do not repeat: the same call is refused again. Change it.
     Never,
-    /// Read the timer first: it is in another state than the call expected, or may be.
+    /// Read the timer first: it is, or may be, in another state than the call expected.
     AfterRead,
-    /// The same call again, after this wait.
+    /// Repeat the same call, after this wait.
     After(Duration),
 }
 
-/// The certainty that a failed call was not carried out, and the wait before another try.
+/// The certainty that a failed call was not carried out, and the wait before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It is refused again.
+    /// A repetition would be refused as well.
     No,
-    /// It was surely not carried out, and may be next time, after this wait at least.
+    /// The call was certainly not carried out. A repetition may succeed, after at least this wait.
     NotDone(Duration),
-    /// It may have been carried out.
+    /// The call may have been carried out.
     Perhaps(Duration),
 }
 
@@ -128,7 +128,7 @@ impl Error {
         !matches!(self, Self::Unknown { .. } | Self::Foreign { .. } | Self::Answer(_))
     }
 
-    /// Returns the refusal of the server, if it is one.
+    /// Returns the server's refusal, if the error is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -136,7 +136,7 @@ impl Error {
         }
     }
 
-    /// Takes a path off the field at fault, where the server refused.
+    /// Removes a path prefix from the field of a server's refusal.
     pub(crate) fn without_path(self, path: &str) -> Self {
         match self {
             Self::Refused(refusal) => Self::Refused(Box::new(refusal.without_path(path))),
@@ -163,24 +163,24 @@ impl Error {
         }
     }
 
-    /// The call was sent, and its time is over.
+    /// Returns the error of a call that was sent and got no response in time.
     pub(crate) fn no_answer(limit: Duration) -> Self {
         let reason = format!("no answer came within {} ms", limit.as_millis());
         Self::unknown(Code::DeadlineExceeded, reason)
     }
 
-    /// The call was sent, and may have been carried out: read the timer first.
+    /// Returns the error of a call that was sent and may have been carried out: read the timer first.
     pub(crate) fn unknown(code: Code, reason: impl Into<String>) -> Self {
         Self::Unknown { code, reason: reason.into(), retry: RetryAdvice::AfterRead }
     }
 
-    /// The answer lacks something, or has what it should not.
+    /// Returns the error of a response that lacks a member, or has an unexpected one.
     pub(crate) fn answer(what: impl Into<String>) -> Self {
         Self::Answer(what.into())
     }
 }
 
-/// Checks that the answer has a result for each item of the request.
+/// Checks that the response has a result for each item of the request.
 pub(crate) fn check_count(results: usize, items: usize, what: &str) -> Result<()> {
     if results == items {
         return Ok(());

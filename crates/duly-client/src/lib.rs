@@ -34,14 +34,14 @@
 //!
 //! 1. Requests and responses are the messages of [`duly_api`], the public model; this crate re-exports
 //!    them. The server checks requests; its refusals name the field.
-//! 2. A repeated call is safe to repeat ([`retry`]).
-//! 3. Every error says whether another try can help ([`Error::retry`]). A change whose response got lost
-//!    and that is not safe to repeat is an [`Error::Unknown`].
-//! 4. Calls are sent at once, and together under load ([`Batching`]). All memory has a bound.
+//! 2. The client repeats a call only if that is safe ([`retry`]).
+//! 3. Every error advises whether to repeat the call ([`Error::retry`]). A change whose response got
+//!    lost, and that is not safe to repeat, is an [`Error::Unknown`].
+//! 4. Calls are sent at once, and in batches under load ([`Batching`]). All memory is bounded.
 //!
-//! The client needs a Tokio runtime. [`Client`] is cheap to clone, and one for a whole program is enough.
-//! With the feature `tls`, which is on by default, it speaks `https://` to a proxy in front of the
-//! server; the server itself speaks cleartext on loopback.
+//! The client needs a Tokio runtime. [`Client`] is cheap to clone, and one per program is enough. The
+//! feature `tls`, on by default, adds `https://` to a proxy in front of the server; the server itself
+//! serves cleartext on loopback.
 //!
 //! Start reading at [`Client::builder`], [`Client::schedule`] and [`Client::consume`]; in the code at
 //! `client.rs`, `batch.rs` and `consumer.rs`.
@@ -77,7 +77,7 @@ pub use duly_api::{
     SigningSecrets, State, Time, Timer, TimerField, Totals, View, v1::ListRequest,
 };
 
-/// The programs of the guide are compiled.
+/// Compiles the programs of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/rust-client.md")]
 struct Guide;

@@ -1,8 +1,8 @@
-//! The connection, and one call on it.
+//! The connection to a server, and one call on it.
 //!
-//! All calls use one HTTP/2 connection, which is opened by the first call and replaced when it breaks. Each
-//! call carries the rest of its time, so that the server ends it in time, and ends here at its deadline,
-//! whatever the server does.
+//! All calls use one HTTP/2 connection. The first call opens it, and it is replaced when it breaks. Each
+//! call sends its remaining time, so that the server ends it in time. In any case the call ends here at
+//! its deadline.
 
 mod line;
 
@@ -21,17 +21,17 @@ use crate::error::{Error, Result, of_status};
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) line: Line,
-    /// The server as the caller named it.
+    /// The server's address as the caller gave it.
     pub(crate) server: Arc<str>,
-    /// Most bytes of an answer.
+    /// Largest response in bytes.
     pub(crate) message_bytes_max: usize,
-    /// Told what answers say for people.
+    /// Called with the notices of responses.
     pub(crate) on_notice: Option<fn(&str)>,
 }
 
 impl Link {
     pub(crate) fn timers(&self) -> TimersClient<Line> {
-        // What is too large to be sent is refused by the server, which says what is allowed.
+        // A request that is too large is refused by the server, whose error names the limit.
         TimersClient::new(self.line.clone())
             .max_decoding_message_size(self.message_bytes_max)
             .max_encoding_message_size(usize::MAX)
@@ -45,7 +45,7 @@ impl Link {
         ClusterClient::new(self.line.clone())
     }
 
-    /// Makes one call. `limit` is the time that the caller gave it as a whole.
+    /// Makes one call. `limit` is the whole time that the caller gave it, for error texts.
     pub(crate) async fn call<Q, A, F>(
         &self,
         request: Q,

@@ -1,4 +1,4 @@
-//! Lists as streams that turn their pages.
+//! Lists as streams that request page after page.
 
 use std::{
     pin::Pin,
@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt, stream::BoxStream};
 
 use crate::error::Result;
 
-/// A list: a stream that asks for the next page at the end of the one before. After an error it ends.
+/// A list: a stream that requests the next page at the end of the one before. It ends after an error.
 pub struct Listing<T>(BoxStream<'static, Result<T>>);
 
 impl<T> Listing<T> {
@@ -17,12 +17,12 @@ impl<T> Listing<T> {
         Self(stream.boxed())
     }
 
-    /// Returns the next item; none at the end. Dropping the call while it waits loses nothing.
+    /// Returns the next item, or `None` at the end. This future can be dropped without losing an item.
     pub async fn next(&mut self) -> Option<Result<T>> {
         StreamExt::next(&mut self.0).await
     }
 
-    /// Returns all items, in memory.
+    /// Reads all items into memory.
     pub async fn all(mut self) -> Result<Vec<T>> {
         let mut all = Vec::new();
         while let Some(item) = self.next().await {

@@ -1,35 +1,37 @@
 //! Repetition of calls.
 //!
-//! A call that was surely not carried out (there was no connection, the server was starting or
-//! stopping, a limit was met that names a wait) is repeated whatever it is. A call whose answer got
-//! lost may have been carried out; it is repeated only where a second time does no harm:
+//! 1. A call that was certainly not carried out is repeated, whichever call it is. The reasons: there
+//!    was no connection, the server was starting or stopping, or a limit was met whose refusal names a
+//!    wait.
+//! 2. A call whose response got lost may have been carried out. It is repeated only if a second time
+//!    does no harm:
 //!
-//! | call | repeated when its answer got lost? | because |
+//! | call | repeated when its response got lost? | because |
 //! |---|---|---|
 //! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster` | yes | they change nothing |
-//! | `schedule`, `debounce` | yes | they always have an id (the client makes one where you give none), and the same request again returns the timer that is there, marked as [`existing`](crate::Timer::existing) |
-//! | `cancel` | yes | of a timer that is cancelled already it says so: `already` |
-//! | `reschedule` with `if_revision` | yes | the revision goes up with the change, so it is made at most once. If the repetition is refused, it is not known whose change it was: [`Error::Unknown`] |
-//! | `reschedule` without | no | in between another caller may have changed the timer, and the repetition would undo that; with a `delay` it would count from a later time |
+//! | `schedule`, `debounce` | yes | they always have an id (the client creates one if you give none), and the same request again returns the existing timer, marked as [`existing`](crate::Timer::existing) |
+//! | `cancel` | yes | for a timer that is already cancelled, the response has `already` |
+//! | `reschedule` with `if_revision` | yes | the change increases the revision, so it is made at most once. If the repetition is refused, it is unknown whose change was made: [`Error::Unknown`] |
+//! | `reschedule` without | no | another caller may have changed the timer in between, and the repetition would undo that; a `delay` would count from a later time |
 //! | `fire` | no | in between the timer may have been delivered, or its id given to a new one, which would fire then |
 //! | `settle` | yes | a token names one lease: the same verdict again is [`AlreadySettled`](crate::SettleOutcome::AlreadySettled), and no other lease can be meant |
-//! | `lease` | no | firings whose answer got lost stay leased until their lease ends; a repetition would take more |
-//! | `put_namespace`, `patch_namespace`, `pause`, `resume` | yes | they say how the namespace shall be, not how it shall change |
-//! | `delete_namespace`, `delete_namespace_and_timers` | no | in between another caller may have created it again, and that one would be deleted |
-//! | `batch` of schedules and cancels, each of another id | yes | each of them is repeatable, and none undoes another one |
-//! | `batch` of anything else | no | by its reschedules and fires; and where a cancel and a schedule name one id, the repetition would cancel what the first time made |
-//! | `cancel_many` | only a dry run | in between other timers may have come to fit, and the numbers would miss those of the first time |
-//! | `redrive` | no | in between a letter may have been given up again, and would be sent once more |
-//! | `purge` | no | in between a timer may have another dead letter, which would be dropped then |
-//! | `dead_letter_overdue` | no | in between a letter may have been redriven, and would be given up again |
+//! | `lease` | no | firings whose response got lost stay leased until their lease ends; a repetition would lease more |
+//! | `put_namespace`, `patch_namespace`, `pause`, `resume` | yes | they set a state of the namespace, not a difference |
+//! | `delete_namespace`, `delete_namespace_and_timers` | no | another caller may have created the namespace again in between, and the new one would be deleted |
+//! | `batch` of schedules and cancels, each with an id of its own | yes | each of them is repeatable, and none undoes another one |
+//! | `batch` of anything else | no | it has reschedules or fires; or a cancel and a schedule name one id, and the repetition would cancel the timer that the first time created |
+//! | `cancel_many` | only a dry run | other timers may fit by then, and the counts would lack those of the first time |
+//! | `redrive` | no | a dead letter may have been dead-lettered again in between, and would be delivered once more |
+//! | `purge` | no | a timer may have another dead letter by then, which would be purged |
+//! | `dead_letter_overdue` | no | a dead letter may have been redriven in between, and would be dead-lettered again |
 //!
-//! A repetition is the same request, byte for byte. Where two callers write the same id at the same
-//! time, the last one counts, and a repetition can be the last one: a schedule that is still being
-//! repeated can follow the cancel of another caller. A request that got its response is never sent again.
+//! A repetition is the same request, byte for byte. If two callers write the same id at the same time, the
+//! last one counts, and a repetition can be the last one. So a schedule that is still being repeated can
+//! follow another caller's cancel. A request that got its response is never sent again.
 //!
-//! Between two tries lies a wait that doubles from [`Retries::first_wait`] to [`Retries::longest_wait`],
-//! shortened by chance by up to a half so that many clients do not come back at once, and never
-//! shorter than what the server asks for. A call is given up when its time or its tries are over.
+//! The wait between two tries doubles from [`Retries::first_wait`] to [`Retries::longest_wait`]. It is
+//! shortened at random by up to a half, so that many clients do not return at once. It is never shorter than
+//! the server asks for. A call fails when its time or its tries are used up.
 
 use std::{future::Future, time::Duration};
 
@@ -67,14 +69,14 @@ impl Retries {
         Self { tries_max: 1, ..Self::default() }
     }
 
-    /// Returns the wait after this many failed tries, from 1; `chance` is from 0 to 1.
+    /// Returns the wait after this many failed tries, from 1. `chance` is a random number from 0 to 1.
     pub(crate) fn wait_after(&self, tries: u32, chance: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(tries.saturating_sub(1));
         let wait = self.first_wait.saturating_mul(doubled).min(self.longest_wait);
         wait.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// Returns the wait after this many failed tries, at random.
+    /// Returns the wait after this many failed tries, randomized.
     pub(crate) fn some_wait_after(&self, tries: u32) -> Duration {
         self.wait_after(tries, rand::rng().random())
     }
@@ -83,17 +85,17 @@ impl Retries {
 /// The safety of repeating a call that may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Safety {
-    /// It changes nothing, so nothing about it is in doubt.
+    /// The call changes nothing, so its outcome does not matter.
     Reading,
-    /// A second time does no harm, and its answer is that of the first.
+    /// A second time does no harm, and its response is that of the first.
     Repeatable,
-    /// It is carried out at most once; a refusal of the repetition may come from the first time.
+    /// The call is carried out at most once. A refusal of the repetition may be due to the first time.
     Guarded,
     /// A second time may do harm.
     Once,
 }
 
-/// Tries a call until it is answered, given up, or out of time.
+/// Makes a call, and repeats it until it succeeds, must not be repeated, or is out of time or tries.
 pub(crate) async fn repeat<T, F, Fut>(
     retries: Retries,
     safety: Safety,
@@ -105,7 +107,7 @@ where
     Fut: Future<Output = Result<T>>,
 {
     let mut tries = 0;
-    // Why it is not known whether an earlier try was carried out.
+    // The last error after which it is unknown whether the call was carried out.
     let mut doubt: Option<Error> = None;
     loop {
         let error = match call().await {
@@ -131,13 +133,13 @@ where
     }
 }
 
-/// Returns the error of a call that is given up. A doubt that an earlier try left stays.
+/// Returns the final error of a call. A doubt from an earlier try remains.
 fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     let refused_by_state =
         matches!(error.retry(), RetryAdvice::AfterRead) || matches!(error.code(), Code::NotFound);
     let doubtful = match (doubt, error.again()) {
         (Some(_), Again::Perhaps(_)) | (None, _) => error,
-        // The server was asked again, and it has the last word.
+        // The last response decides: the server has seen the repetition.
         (Some(_), Again::No) if matches!(safety, Safety::Reading | Safety::Repeatable) => error,
         (Some(doubt), Again::No) if refused_by_state => match doubt {
             Error::Unknown { code, reason, retry } => {

@@ -1,4 +1,4 @@
-//! TLS: rustls with ring, the authorities of the system or your own, a certificate of the client.
+//! TLS: rustls with ring, authorities of the system or your own, and an optional client certificate.
 
 use rustls::{
     RootCertStore,
@@ -8,7 +8,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::Invalid;
 
-/// The certificate that is shown, and the authorities that are trusted.
+/// The client certificate, and the trusted authorities.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     pub(crate) authorities: Option<Vec<u8>>,
@@ -16,7 +16,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Has an endpoint speak TLS.
+    /// Configures an endpoint to use TLS.
     pub(crate) fn apply(self, endpoint: Endpoint) -> Result<Endpoint, Invalid> {
         let mut config = ClientTlsConfig::new();
         config = match self.authorities {
@@ -40,7 +40,8 @@ impl Tls {
     }
 }
 
-/// Checks that these are authorities. The library leaves out those that it cannot read, and then trusts none.
+/// Checks that these bytes are certificates of authorities. The TLS library skips those that it cannot
+/// read, and then trusts none.
 fn check(pem: &[u8]) -> Result<(), Invalid> {
     let refuse = |why: &str| {
         Invalid::unseen("ca_certificate", format!("one or more certificates as PEM ({why})"))

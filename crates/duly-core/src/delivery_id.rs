@@ -1,9 +1,9 @@
 //! The delivery id: the receiver's idempotency key (P7).
 //!
-//! 128 bits of xxh3 over the length-prefixed namespace and id, the incarnation and the
-//! occurrence, written as 26 characters of base32 without padding. It is the same in every
-//! attempt, after retry, lease loss, restart, redrive, export and import, because nothing that
-//! changes between attempts goes into it. The definition is frozen.
+//! It is 128 bits of xxh3 over the namespace and the id, each with its length, the incarnation and the
+//! occurrence. It is written as 26 characters of base32 without padding. Nothing that changes between
+//! attempts is part of it, so it stays the same after retry, lease loss, restart, redrive, export and
+//! import. The definition is frozen.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{Incarnation, invalid::Invalid};
 
-/// Names one firing, the same in every attempt.
+/// The name of one firing, the same in every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(u128);
 
 impl DeliveryId {
-    /// The delivery id of an occurrence of a timer.
+    /// Returns the delivery id of an occurrence of a timer.
     pub fn of(namespace: &str, id: &str, incarnation: Incarnation, occurrence: u32) -> Self {
         let mut hasher = Xxh3Default::new();
         for part in [namespace, id] {
@@ -40,17 +40,17 @@ impl DeliveryId {
             .ok_or_else(|| Invalid::new("", text, "a delivery id: 26 characters of A-Z 2-7"))
     }
 
-    /// The 128 bits.
+    /// Returns the 128 bits.
     pub const fn to_u128(self) -> u128 {
         self.0
     }
 
-    /// From the 128 bits.
+    /// Creates a delivery id from its 128 bits.
     pub const fn from_u128(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// 64 of the bits, to seed jitter with.
+    /// Returns 64 of the bits, as a seed for jitter.
     #[expect(clippy::cast_possible_truncation)]
     pub const fn seed(self) -> u64 {
         (self.0 >> 64) as u64 ^ self.0 as u64

@@ -1,4 +1,4 @@
-//! Where a firing goes, and the lane it belongs to.
+//! Destinations: the target of a firing, and the lane that the firing belongs to.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::{Millis, headers::Headers, invalid::Invalid};
 
 /// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
-/// Time a receiver has for its whole answer unless the destination says otherwise.
+/// Default time for the whole response of a receiver.
 pub const HTTP_TIMEOUT_DEFAULT: Millis = Millis::from_secs(30);
-/// Shortest time-out that can be asked for.
+/// Shortest time-out of a destination.
 pub const HTTP_TIMEOUT_MIN: Millis = Millis::from_ms(100);
-/// Longest time-out that can be asked for.
+/// Longest time-out of a destination.
 pub const HTTP_TIMEOUT_MAX: Millis = Millis::from_secs(600);
 
-/// Where a firing goes.
+/// The target of a firing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Destination {
     /// Consumers lease it and settle it.
@@ -31,9 +31,9 @@ pub struct HttpDestination {
     url: Url,
     /// Request method.
     pub method: Method,
-    /// Headers of every delivery; the timer's own win over them.
+    /// Headers of every delivery. A header of the timer replaces the one with the same name here.
     pub headers: Headers,
-    /// Time for the whole exchange, connection included.
+    /// Time for the whole exchange, including the connection.
     pub timeout: Millis,
 }
 
@@ -50,7 +50,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Its name on the wire.
+    /// Returns its name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Post => "POST",
@@ -69,7 +69,7 @@ impl Method {
 }
 
 impl HttpDestination {
-    /// A receiver at `url` with default method, no headers and the default time-out.
+    /// Creates a receiver at `url` with the default method, no headers and the default time-out.
     pub fn new(url: &str) -> Result<Self, Invalid> {
         let refuse = |allowed: &str| refused(url, allowed);
         if url.len() > URL_BYTES_MAX {
@@ -89,15 +89,15 @@ impl HttpDestination {
         if parsed.fragment().is_some() {
             return Err(refuse("without a fragment (#…)"));
         }
-        // What is not ASCII grows threefold when it is percent-encoded.
+        // Percent-encoding makes characters that are not ASCII three times as long.
         if parsed.as_str().len() > URL_BYTES_MAX {
             return Err(refuse("at most 2048 bytes long, percent-encoded"));
         }
         Ok(Self::at(parsed))
     }
 
-    /// A receiver whose URL was checked when it was taken: what was accepted stays, also when the
-    /// rules of [`Self::new`] have become stricter since.
+    /// Creates a receiver from a URL that was checked when it was accepted. An accepted URL stays valid,
+    /// even if the rules of [`Self::new`] have become stricter since.
     pub fn from_stored(url: &str) -> Result<Self, Invalid> {
         Url::parse(url).map(Self::at).map_err(|_| refused(url, "an absolute URL"))
     }
@@ -111,23 +111,24 @@ impl HttpDestination {
         }
     }
 
-    /// The receiver's URL.
+    /// Returns the URL of the receiver.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Returns the memory that it takes besides its own size, about.
+    /// Returns the approximate memory that it takes besides its own size, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.url.as_str().len() + self.headers.heap_bytes()
     }
 
-    /// Scheme, host and port: the unit of isolation between receivers.
+    /// Returns scheme, host and port: the unit of isolation between receivers.
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 }
 
-/// A refused URL, shown without its query, and not at all where it may hold a password.
+/// Returns the error for a refused URL. It shows the URL without its query, and not at all if the URL may
+/// hold a password.
 fn refused(url: &str, allowed: &str) -> Invalid {
     match url.split_once('?') {
         _ if url.contains('@') => Invalid::unseen("url", allowed),
@@ -137,7 +138,7 @@ fn refused(url: &str, allowed: &str) -> Invalid {
 }
 
 impl Destination {
-    /// The lane that firings to this destination belong to.
+    /// Returns the lane that firings to this destination belong to.
     pub fn lane_key(&self) -> LaneKey {
         match self {
             Self::Pull => LaneKey::Pull,
@@ -146,19 +147,19 @@ impl Destination {
     }
 }
 
-/// What a lane is keyed by, within its namespace.
+/// The key of a lane within its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneKey {
     /// Firings that consumers lease.
     Pull,
     /// Firings to one HTTP origin.
     Origin(Arc<str>),
-    /// Firings to the origins past the number of lanes that a namespace can have.
+    /// Firings to all origins beyond the maximum number of lanes of a namespace.
     Overflow,
 }
 
 impl LaneKey {
-    /// Name for stats, metrics and logs.
+    /// Returns its name in stats, metrics and logs.
     pub fn label(&self) -> &str {
         match self {
             Self::Pull => "pull",

@@ -1,13 +1,13 @@
 //! Durations: whole milliseconds, written `"2h30m"`.
 //!
-//! The grammar is `(\d+(ms|s|m|h|d))+` with falling units. A number without a unit is refused, unless
-//! it is 0: senders mean seconds as often as milliseconds.
+//! The grammar is `(\d+(ms|s|m|h|d))+` with falling units. A number without a unit is refused unless it is
+//! 0, because senders mean seconds as often as milliseconds.
 
 use std::{fmt, time::Duration};
 
 use crate::invalid::Invalid;
 
-/// What [`Millis::parse`] accepts, for messages.
+/// The forms that [`Millis::parse`] accepts, for error messages.
 pub const ALLOWED: &str =
     "a duration such as \"30s\" or \"2h30m\" (units d, h, m, s, ms, each once, falling), or 0";
 
@@ -20,37 +20,37 @@ const UNITS: [(&str, u64); 5] =
 pub struct Millis(u64);
 
 impl Millis {
-    /// No time at all.
+    /// The duration zero.
     pub const ZERO: Self = Self(0);
     /// The longest duration that can be represented.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From milliseconds.
+    /// Creates a duration from milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// From seconds, cut at the longest duration.
+    /// Creates a duration from seconds, capped at [`Millis::MAX`].
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000))
     }
 
-    /// Milliseconds.
+    /// Returns the milliseconds.
     pub const fn ms(self) -> u64 {
         self.0
     }
 
-    /// As a standard duration.
+    /// Returns it as a standard duration.
     pub const fn to_std(self) -> Duration {
         Duration::from_millis(self.0)
     }
 
-    /// Milliseconds, where the form that holds them names the unit.
+    /// Creates a duration from an integer of milliseconds, where the format itself names the unit.
     pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
         u64::try_from(ms).map(Self).map_err(|_| Invalid::new("", ms, ALLOWED))
     }
 
-    /// A number without a unit, as a caller wrote it: only 0 needs none.
+    /// Checks a number without a unit, as a caller wrote it: only 0 is accepted.
     pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
         match u64::try_from(number) {
             Ok(0) => Ok(Self::ZERO),
@@ -91,7 +91,7 @@ impl Millis {
         Ok(Self(total))
     }
 
-    /// Refuses a duration outside `low..=high`, naming both ends.
+    /// Returns the duration if it is in `low..=high`; otherwise an error that names both ends.
     pub fn within(self, low: Self, high: Self) -> Result<Self, Invalid> {
         if (low..=high).contains(&self) {
             Ok(self)
@@ -101,7 +101,7 @@ impl Millis {
     }
 }
 
-/// Refuses a number without a unit, and names the two that it is likely to be meant in.
+/// Returns the error for a number without a unit. It names the two units that are most likely meant.
 fn without_unit(number: u64) -> Invalid {
     Invalid::new("", number, format!("a duration with a unit: \"{number}s\" or \"{number}ms\""))
 }

@@ -1,4 +1,4 @@
-//! The stable codes of the contract, with their HTTP and gRPC status: the one table.
+//! The stable error codes of the API, with the HTTP and gRPC status of each: the only such table.
 
 /// A stable code that every error and refusal carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -7,13 +7,13 @@ pub enum Code {
     InvalidArgument,
     /// No or wrong credentials.
     Unauthenticated,
-    /// Credentials without the right.
+    /// Credentials without the required permission.
     PermissionDenied,
     /// No such timer, namespace or path.
     NotFound,
     /// The path exists, the method does not.
     MethodNotAllowed,
-    /// A body of another type.
+    /// A body of an unsupported content type.
     UnsupportedMediaType,
     /// Another timer has this id.
     AlreadyExists,
@@ -39,9 +39,9 @@ pub enum Code {
     Unavailable,
     /// The outcome is not known.
     Aborted,
-    /// It took too long.
+    /// The call took too long.
     DeadlineExceeded,
-    /// A fault of Duly's own.
+    /// A fault in Duly.
     Internal,
 }
 
@@ -70,7 +70,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// The code as it stands in answers.
+    /// Returns the code as it appears in error bodies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid_argument",
@@ -96,7 +96,7 @@ impl Code {
         }
     }
 
-    /// The HTTP status that goes with it.
+    /// Returns its HTTP status.
     pub const fn http_status(self) -> u16 {
         match self {
             Self::InvalidArgument => 400,
@@ -120,7 +120,7 @@ impl Code {
         }
     }
 
-    /// The gRPC status that goes with it, by its number.
+    /// Returns its gRPC status, by number.
     pub const fn grpc_status(self) -> i32 {
         match self {
             Self::InvalidArgument
@@ -145,7 +145,7 @@ impl Code {
         }
     }
 
-    /// A title for people: one per code.
+    /// Returns its title for people.
     pub const fn title(self) -> &'static str {
         match self {
             Self::InvalidArgument => "A value is not allowed",
@@ -172,14 +172,14 @@ impl Code {
     }
 }
 
-/// Whether and when the same call can help.
+/// The effect of a repetition of the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// It will be refused again.
+    /// The call will be refused again.
     Never,
-    /// At once.
+    /// The call can be repeated at once.
     Now,
-    /// After this wait.
+    /// The call can be repeated after this wait.
     After(crate::Millis),
 }
 

@@ -1,11 +1,12 @@
-//! For tests of error types: the section of `docs/operate/errors.md` for each variant.
+//! A macro for tests of error types: maps each variant to its section of `docs/operate/errors.md`.
 
-/// Names the heading for each variant of an error, as a constant list of headings; a variant without
-/// one does not compile. Every crate with errors that stand in that page has a test that looks for
-/// them there.
+/// Defines a constant list of headings with one heading for each variant of an error.
 ///
-/// It must be called in the crate of the error: elsewhere a `#[non_exhaustive]` one has variants that
-/// nobody can name.
+/// A variant without a heading does not compile. Every crate whose errors are described on that page has a
+/// test that looks for these headings there.
+///
+/// Call the macro in the crate that defines the error: other crates cannot match every variant of a
+/// `#[non_exhaustive]` enum.
 #[macro_export]
 macro_rules! error_sections {
     ($name:ident: $error:ident; $($variant:ident => $heading:literal,)*) => {

@@ -1,13 +1,13 @@
-//! Headers that travel with a firing: checked, lower-cased, in the caller's order.
+//! Headers that travel with a firing: checked, in lower case, in the caller's order.
 
 use crate::invalid::Invalid;
 
-/// Most headers of one timer or destination.
+/// Maximum number of headers of one timer or destination.
 pub const COUNT_MAX: usize = 64;
-/// Most bytes of all names and values together.
+/// Maximum bytes of all names and values together.
 pub const BYTES_MAX: usize = 8 * 1024;
 
-/// Names that the transport or Duly itself owns.
+/// Header names that are set by the transport or by Duly.
 const REFUSED: [&str; 13] = [
     "connection",
     "content-length",
@@ -23,25 +23,25 @@ const REFUSED: [&str; 13] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Prefixes that Duly itself owns.
+/// Prefixes of header names that are set by Duly.
 const REFUSED_PREFIXES: [&str; 3] = ["ce-", "webhook-", "duly-"];
 
-/// Names by which proxies say for whom they send (RFC 7239, and what was there before it).
+/// Headers in which proxies name the client that they forward for (RFC 7239 and its predecessors).
 const FORWARDED: [&str; 2] = ["forwarded", "x-real-ip"];
-/// How further such names begin.
+/// The prefix of other such headers.
 const FORWARDED_PREFIX: &str = "x-forwarded-";
 
-/// Returns `true` if the header with this lower-case name says for whom a request is sent. Receivers
-/// believe it of Duly as of a proxy, so no caller may choose it.
+/// Returns `true` if the header with this lower-case name tells for which client a request is forwarded.
+/// Receivers trust Duly with this as they trust a proxy, so no caller may set it.
 pub fn is_forwarded(name: &str) -> bool {
     FORWARDED.contains(&name) || name.starts_with(FORWARDED_PREFIX)
 }
 
-/// Header of every delivery, by which a server knows a call that is one: callers cannot set it, and
-/// no call of the API may have it (as `CDN-Loop` does it, RFC 8586).
+/// Header of every delivery, by which a server recognises a delivery of Duly. Callers cannot set it, and no
+/// call of the API may have it (like `CDN-Loop`, RFC 8586).
 pub const LOOP: &str = "duly-loop";
 
-/// Names whose values are shown. Any other header may hold a credential, whatever its name.
+/// Headers whose values are shown. Any other header may hold a credential, whichever name it has.
 const SHOWN: [&str; 17] = [
     "accept",
     "accept-charset",
@@ -62,18 +62,17 @@ const SHOWN: [&str; 17] = [
     "x-request-id",
 ];
 
-/// Returns whether answers show the value of the header with this lower-case name.
+/// Returns `true` if the API shows the value of the header with this lower-case name.
 pub fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
 }
 
-/// Header names (lower case, unique) and values (visible ASCII with inner spaces), in the order
-/// in which they were given.
+/// Header names (lower case, unique) and values (visible ASCII with inner spaces), in the caller's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Checks and takes pairs of name and value.
+    /// Creates headers from pairs of name and value, after checking them.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, Invalid> {
         let mut checked: Vec<(String, String)> = Vec::new();
         let mut total_bytes = 0;
@@ -96,34 +95,34 @@ impl Headers {
         Ok(Self(checked))
     }
 
-    /// Pairs that were checked when they were taken: what was accepted stays, also when the rules of
-    /// [`Self::new`] have become stricter since.
+    /// Creates headers from pairs that were checked when they were accepted. Accepted pairs stay valid, even
+    /// if the rules of [`Self::new`] have become stricter since.
     pub const fn from_stored(pairs: Vec<(String, String)>) -> Self {
         Self(pairs)
     }
 
-    /// Name and value of each header.
+    /// Returns the name and value of each header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a header, by its lower-case name.
+    /// Returns the value of a header, by its lower-case name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Returns the memory that they take besides their own size.
+    /// Returns the memory that they take besides their own size, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let texts = self.0.iter().map(|(name, value)| name.capacity() + value.capacity());
         self.0.capacity() * size_of::<(String, String)>() + texts.sum::<usize>()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -158,7 +157,7 @@ fn check_value(name: &str, value: &str) -> Result<(), Invalid> {
     if inner && !value.starts_with(' ') && !value.ends_with(' ') {
         Ok(())
     } else {
-        // Any value may be a credential: it is never shown.
+        // Any value may be a credential, so the error does not show it.
         Err(Invalid::unseen(name, "visible ASCII with spaces only inside"))
     }
 }

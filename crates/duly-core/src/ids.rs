@@ -1,7 +1,7 @@
 //! Names and ids: checked text, cheap to clone.
 //!
-//! A [`NamespaceName`] is one tenant's space; a [`TimerId`] is the caller's own name of a timer,
-//! compared byte for byte; an [`Incarnation`] tells two timers apart that used the same id.
+//! A [`NamespaceName`] names a namespace. A [`TimerId`] is the caller's name of a timer, compared byte for
+//! byte. An [`Incarnation`] distinguishes timers that used the same id.
 
 use std::{fmt, sync::Arc};
 
@@ -11,10 +11,10 @@ use crate::invalid::Invalid;
 pub const NAMESPACE_CHARS_MAX: usize = 100;
 /// Longest timer id, in bytes of UTF-8.
 pub const TIMER_ID_BYTES_MAX: usize = 256;
-/// What a namespace name may be.
+/// The allowed namespace names, for error messages.
 pub const NAMESPACE_ALLOWED: &str =
     "1 to 100 characters of A-Z a-z 0-9 . _ -, starting with a letter or a digit";
-/// What a timer id may be.
+/// The allowed timer ids, for error messages.
 pub const TIMER_ID_ALLOWED: &str =
     "1 to 256 bytes of UTF-8 without control characters, and neither \".\" nor \"..\"";
 
@@ -25,7 +25,7 @@ macro_rules! checked_text {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -58,18 +58,18 @@ macro_rules! checked_text {
 }
 
 checked_text! {
-    /// Name of a namespace: `[A-Za-z0-9][A-Za-z0-9._-]{0,99}`, case-sensitive.
+    /// The name of a namespace: `[A-Za-z0-9][A-Za-z0-9._-]{0,99}`, case-sensitive.
     NamespaceName
 }
 
 checked_text! {
-    /// A timer's id, unique in its namespace: 1–256 bytes of UTF-8, no control characters, not
-    /// `.` or `..`, compared byte for byte.
+    /// The id of a timer, unique in its namespace: 1–256 bytes of UTF-8, no control characters, not `.` or
+    /// `..`, compared byte for byte.
     TimerId
 }
 
 impl NamespaceName {
-    /// Checks and takes a name.
+    /// Creates a name from text, after checking it.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let mut bytes = text.bytes();
         let first_fits = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -83,7 +83,7 @@ impl NamespaceName {
 }
 
 impl TimerId {
-    /// Checks and takes an id.
+    /// Creates an id from text, after checking it.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let length_fits = (1..=TIMER_ID_BYTES_MAX).contains(&text.len());
         if length_fits && !text.chars().any(char::is_control) && text != "." && text != ".." {
@@ -93,15 +93,15 @@ impl TimerId {
         }
     }
 
-    /// A UUIDv7 made from the given time and randomness, for a timer whose caller chose no id.
+    /// Creates a UUIDv7 from the given time and randomness, for a timer whose caller chose no id.
     pub fn generate(now: crate::Timestamp, random: [u8; 10]) -> Self {
         let uuid = uuid::Builder::from_unix_timestamp_millis(now.unix_ms(), &random).into_uuid();
         Self(Arc::from(uuid.hyphenated().to_string()))
     }
 }
 
-/// Random 64 bits given to each created or replaced timer, so that an id used again is never
-/// mistaken for the old one.
+/// 64 random bits of each created or replaced timer. They distinguish it from earlier timers with the same
+/// id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 

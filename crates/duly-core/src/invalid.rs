@@ -1,29 +1,30 @@
-//! The one shape of "this value is not allowed".
+//! The error for a value that is not allowed.
 //!
-//! Every checked constructor of this crate answers an [`Invalid`]: which field, what was seen
-//! (shortened), what is allowed. The outer layers put their own path in front of the field with
-//! [`Invalid::within`]; nobody composes the sentence a second time.
+//! Every checked constructor of this crate returns an [`Invalid`]. It has the field, the value that was
+//! given (shortened), and the allowed values. The outer layers add their own path in front of the field with
+//! [`Invalid::within`]. The sentence is composed only here.
 
 use std::fmt;
 
-/// Longest piece of a refused value that is shown back, in characters.
+/// Maximum characters of a refused value that are shown.
 pub const SEEN_CHARS_MAX: usize = 64;
 
-/// A value that was refused: the field, what was seen, what is allowed.
+/// A value that was refused: the field, the value that was given, and the allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.sentence())]
 pub struct Invalid {
     /// Path of the field, for example `retry.max_attempts`; empty for the value itself.
     pub field: String,
-    /// The refused value, shortened to [`SEEN_CHARS_MAX`] characters; absent where showing it
-    /// would help nobody (a missing field) or would leak a secret.
+    /// The refused value, shortened to [`SEEN_CHARS_MAX`] characters. Absent if showing it would not help (a
+    /// missing field) or would leak a secret.
     pub seen: Option<String>,
-    /// What is allowed, as the end of a sentence that starts with the field.
+    /// The allowed values, as the end of the sentence "`field` must be …".
     pub allowed: String,
 }
 
 impl Invalid {
-    /// A refused value at `field`: `seen` is shortened, `allowed` completes "`field` must be …".
+    /// Creates the error for a value of `field`. `seen` is shortened; `allowed` completes "`field` must be
+    /// …".
     pub fn new(
         field: impl Into<String>,
         seen: impl fmt::Display,
@@ -36,7 +37,7 @@ impl Invalid {
         }
     }
 
-    /// Returns a refusal that shows `seen` without quotes, because no caller wrote it.
+    /// Creates an error that shows `seen` without quotes, because no caller wrote it.
     pub fn plain(
         field: impl Into<String>,
         seen: impl Into<String>,
@@ -45,12 +46,12 @@ impl Invalid {
         Self { field: field.into(), seen: Some(seen.into()), allowed: allowed.into() }
     }
 
-    /// A refusal that shows no value.
+    /// Creates an error that shows no value.
     pub fn unseen(field: impl Into<String>, allowed: impl Into<String>) -> Self {
         Self { field: field.into(), seen: None, allowed: allowed.into() }
     }
 
-    /// The same refusal, seen from one level further out: `retry` + `max_attempts`.
+    /// Returns the same error with `outer` in front of its field: `retry` + `max_attempts`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
         self.field = match (outer.is_empty(), self.field.is_empty()) {

@@ -1,7 +1,7 @@
-//! Duly's vocabulary and its pure logic.
+//! The terms of Duly and its pure logic.
 //!
-//! Everything in this crate takes values and returns values: no clock, no randomness, no I/O, no
-//! runtime. What a word means for every other crate is decided here, once:
+//! Every function in this crate takes values and returns values. The crate uses no clock, no randomness, no
+//! I/O and no async runtime. It defines the terms for all other crates:
 //!
 //! ```text
 //!   ids, time, payload, headers, destination, retry, limits     checked values
@@ -10,13 +10,12 @@
 //!        │                      │
 //!        └── request hash       └── lifecycle::transition(state, event)   the only state table
 //!                                            │
-//!   operate::operate, settle::settle   the only place that says what an operation or a verdict does
+//!   operate::operate, settle::settle   the only code that decides the effect of an operation or a verdict
 //! ```
 //!
-//! * It promises that a value which exists is valid: names, ids, times, headers and policies are
-//!   checked when they are made, and the error ([`Invalid`]) names the field, what was seen and
-//!   what is allowed.
-//! * It refuses to know how anything is stored or sent.
+//! * A value that exists is valid: names, ids, times, headers and policies are checked when they are made.
+//!   The error ([`Invalid`]) names the field, the value that was given, and the allowed values.
+//! * The crate does not know how anything is stored or sent.
 //!
 //! Start reading at [`lifecycle`], then [`timer`] and [`operate`].
 

@@ -1,4 +1,4 @@
-//! The lifecycle of a timer: the only place where a state follows from an event.
+//! The lifecycle of a timer: the only code that derives a state from an event.
 //!
 //! ```text
 //!               schedule
@@ -12,21 +12,21 @@
 //!              │   ┌──────────┐  fail    ┌───────────┐  ack    ┌──────────┐
 //!              ├── │ retrying │ ◄─────── │ in_flight │ ──────► │ finished │
 //!              │   └──────────┘  claim   └───────────┘         └──────────┘
-//!              │       │ ▲  └──────────────►   │ budget spent, given up, expired
+//!              │       │ ▲  └──────────────►   │ budget spent, rejected, expired
 //!              ▼       │ └ redrive             ▼
 //!        ┌───────────┐ │                   ┌──────┐
 //!        │ cancelled │ ◄┘                  │ dead │ ◄── expire, overdue (from due, retrying)
 //!        └───────────┘                     └──────┘
 //! ```
 //!
-//! A store loads the state inside its atomic step, asks [`transition`], and writes what it says. The
-//! whole table stands in `lifecycle/table.txt`; a test keeps it equal to the code.
+//! A store loads the state inside its atomic step, calls [`transition`], and persists the result. The file
+//! `lifecycle/table.txt` holds the whole table; a test keeps it equal to the code.
 
 use std::fmt;
 
 use crate::{Code, schedule::IfExists};
 
-/// State of a timer. `Scheduled` and `Due` differ only by the store's clock.
+/// The state of a timer. `Scheduled` and `Due` differ only by the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
     /// Waiting for its due time.
@@ -35,11 +35,11 @@ pub enum State {
     Due,
     /// Claimed under a lease.
     InFlight,
-    /// An attempt failed; waits for the next one, or is due for it.
+    /// An attempt failed; the timer waits for the next one, or is due for it.
     Retrying,
     /// Delivered and confirmed.
     Finished,
-    /// Given up; kept whole.
+    /// A dead letter; its whole record is kept.
     Dead,
     /// Cancelled before it was claimed.
     Cancelled,
@@ -57,7 +57,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// The word of the contract.
+    /// Returns its name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -70,12 +70,12 @@ impl State {
         }
     }
 
-    /// Parses the word of the contract.
+    /// Parses its name in the API.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    /// Scheduled, due, in flight or retrying.
+    /// Returns `true` if it is scheduled, due, in flight or retrying.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Scheduled | Self::Due | Self::InFlight | Self::Retrying)
     }
@@ -87,88 +87,91 @@ impl fmt::Display for State {
     }
 }
 
-/// Whether a schedule repeats the request that made the existing timer.
+/// A schedule request, compared with the request that made the existing timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Equal request hash.
+    /// The same request: the request hashes are equal.
     Same,
-    /// Another request, with what it says about an existing timer.
+    /// Another request, with its mode for an existing timer.
     Other(IfExists),
 }
 
-/// Whether an imported timer is the one that has its id here.
+/// An imported timer, compared with the timer that this store has under its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Imported {
-    /// It has been here before: equal incarnation, or what is left of it does not tell.
+    /// This store has had the timer before: the incarnation is equal, or the remains of the existing timer
+    /// do not tell.
     Known,
-    /// It has not.
+    /// This store has not had the timer before.
     New,
 }
 
-/// Whether a failed attempt may be followed by another.
+/// The retry budget after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
-    /// Attempts are left.
+    /// At least one attempt is left.
     Left,
-    /// That was the last one.
+    /// The failed attempt was the last one.
     Spent,
 }
 
-/// What can happen to a timer.
+/// An event of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A caller schedules this id.
     Schedule(Request),
-    /// A timer comes from another store as it was there.
+    /// A timer of another store is imported unchanged.
     Import(Imported),
-    /// A caller changes it.
+    /// A caller changes the timer.
     Reschedule,
-    /// A caller cancels it.
+    /// A caller cancels the timer.
     Cancel,
-    /// A caller wants it now.
+    /// A caller makes the timer due now.
     Fire,
-    /// A worker claims the due firing.
+    /// A consumer or a node claims the due firing.
     Claim,
-    /// The holder confirms delivery.
+    /// The holder of the lease confirms delivery.
     Ack,
-    /// The holder reports failure, or its lease ended.
+    /// The holder reports a failure, or its lease ended.
     Fail(Budget),
-    /// The holder gives it up for good.
+    /// The holder dead-letters the firing.
     DeadLetter,
-    /// The holder hands it back untouched.
+    /// The holder returns the firing; the attempt does not count.
     Release,
     /// `expire_after` has passed.
     Expire,
-    /// An operator gives up what is overdue.
+    /// An operator dead-letters the overdue timer.
     Overdue,
-    /// An operator sends the dead letter again.
+    /// An operator redrives the dead letter.
     Redrive,
-    /// An operator drops the dead letter.
+    /// An operator purges the dead letter.
     Purge,
 }
 
-/// What the event does.
+/// The effect of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     /// A new timer takes the id.
     Create,
-    /// A new incarnation takes the place of the pending timer.
+    /// A new incarnation replaces the pending timer.
     Replace,
-    /// The existing timer is the answer; nothing changes.
+    /// The existing timer is the result; nothing changes.
     Existing,
-    /// The timer is changed and is `scheduled` or `due`, as its due time says.
+    /// The record of the timer changes, and the timer stays pending. Its times decide whether it is
+    /// `scheduled`, `due` or `retrying`.
     Change,
     /// The timer moves to this state.
     Move(State),
-    /// It is so already; nothing changes.
+    /// The timer is already in the requested state; nothing changes.
     Already,
-    /// The timer leaves no trace.
+    /// The timer is removed without a tombstone.
     Remove,
-    /// Not possible in this state.
+    /// The event is not possible in this state.
     Refuse(Code),
 }
 
-/// The one transition function: what `event` does to a timer in `state` (`None`: no such timer).
+/// Returns the effect of `event` on a timer in `state` (`None`: no such timer). This is the only transition
+/// function.
 pub const fn transition(state: Option<State>, event: Event) -> Transition {
     let Some(state) = state else {
         return match event {
@@ -180,9 +183,9 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         Event::Schedule(request) => on_schedule(state, request),
         Event::Import(Imported::Known) => Transition::Existing,
         Event::Import(Imported::New) => match state {
-            // A dead letter stays under its delivery id beside another timer of its id.
+            // A dead letter is kept by its delivery id, beside another timer with the same id.
             State::Dead => Transition::Create,
-            // What was cancelled does not come back.
+            // A cancelled timer does not come back.
             State::Cancelled => Transition::Existing,
             State::Finished => Transition::Refuse(Code::Finished),
             _ => Transition::Refuse(Code::AlreadyExists),
@@ -254,7 +257,7 @@ const fn dead_only(state: State, allowed: Transition) -> Transition {
     }
 }
 
-/// The code that a refusal carries in this state.
+/// Returns the code of a refusal in this state.
 pub const fn code_of(state: State) -> Code {
     match state {
         State::InFlight => Code::InFlight,

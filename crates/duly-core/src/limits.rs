@@ -5,21 +5,21 @@ use crate::{Millis, Timestamp, invalid::Invalid, payload, rate::Rate, schedule::
 /// Limits of one namespace. `None` means unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Schedules taken per second, of new timers and replacements; as many at once.
+    /// Schedules per second, of new timers and replacements. The burst is one second.
     pub schedule_per_second: Option<u32>,
-    /// Attempts started per second and push lane; a tenth of it at once.
+    /// Attempts started per second and push lane. The burst is a tenth of a second.
     pub deliver_per_second: Option<u32>,
-    /// Attempts under way at once, per push lane.
+    /// Attempts under way at the same time, per push lane.
     pub max_in_flight: u32,
     /// Pending timers.
     pub max_pending: Option<u64>,
     /// Bytes of one payload, as stored.
     pub max_payload_bytes: u64,
-    /// Longest time from now to due.
+    /// Longest time from now to the due time.
     pub max_delay: Option<Millis>,
     /// Dead letters; at the limit the lanes of the namespace stop.
     pub max_dead: u64,
-    /// Tombstones of ended timers; past it the oldest go first.
+    /// Tombstones of ended timers; beyond this number the oldest are removed first.
     pub max_retained: u64,
 }
 
@@ -58,12 +58,12 @@ pub enum Exceeded {
 }
 
 impl Limits {
-    /// Checks what a caller gives for a timer: the bytes of its payload, and its due time. What a change
-    /// leaves as it is is not checked again.
+    /// Checks a caller's values for a timer: the bytes of its payload, and its due time. Values that a
+    /// change leaves unchanged are not checked again.
     ///
     /// # Errors
-    /// The first limit that is exceeded. A due time past the last possible one exceeds none; it is refused
-    /// where the timer is made.
+    /// The first limit that is exceeded. A due time past 2200-01-01 exceeds none; it is refused where the
+    /// timer is created.
     pub fn admit(
         &self,
         payload_bytes: u64,
@@ -85,17 +85,17 @@ impl Limits {
         }
     }
 
-    /// The rate at which schedules are taken, if there is one.
+    /// Returns the rate of schedules, if it is limited.
     pub fn schedule_rate(&self) -> Option<Rate> {
         self.schedule_per_second.map(Rate::by_the_second)
     }
 
-    /// The rate at which a push lane begins attempts, if there is one.
+    /// Returns the rate of attempts of a push lane, if it is limited.
     pub fn deliver_rate(&self) -> Option<Rate> {
         self.deliver_per_second.map(Rate::smooth)
     }
 
-    /// Checks every bound; each error names its field.
+    /// Checks every bound. Each error names its field.
     pub fn check(self) -> Result<Self, Invalid> {
         let positive = |field: &str, value: Option<u32>| match value {
             Some(0) => Err(Invalid::new(field, 0, "an integer from 1, or absent for no limit")),

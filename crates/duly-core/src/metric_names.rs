@@ -1,14 +1,14 @@
 //! Every metric of Duly: name, unit, labels, meaning. No other file spells a metric name.
 //!
-//! Recording is each part's own business (the `metrics` facade); describing and exporting them is
-//! the server's. The rules and the board of `docs/operate` are held to this table by the tests.
+//! Each part of the code records its own metrics (with the `metrics` facade). The server describes and
+//! exports them. Tests compare this table with the alert rules and the dashboard of `docs/operate`.
 
-/// What kind of metric it is.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only goes up.
+    /// A count that only rises.
     Counter,
-    /// Goes up and down.
+    /// A value that rises and falls.
     Gauge,
     /// A distribution.
     Histogram,
@@ -17,34 +17,34 @@ pub enum Kind {
 /// A label of a metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Label {
-    /// Its name.
+    /// The name of the label.
     pub name: &'static str,
-    /// Every value that it has; empty where anything may stand.
+    /// All possible values; empty if any value is possible.
     pub values: &'static [&'static str],
 }
 
 /// A metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name, unit last.
+    /// The name, with the unit last.
     pub name: &'static str,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its labels, besides `le` of a histogram.
+    /// The labels, without `le` of a histogram.
     pub labels: &'static [Label],
-    /// What it means.
+    /// The meaning.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// Whether a label of this name may have this value.
+    /// Returns `true` if the metric has a label of this name that can have this value.
     pub fn allows(&self, label: &str, value: &str) -> bool {
         let mut labels = self.labels.iter().filter(|it| it.name == label);
         labels.any(|it| it.values.is_empty() || it.values.contains(&value))
     }
 }
 
-/// The metric of this name.
+/// Returns the metric of this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     ALL.iter().find(|metric| metric.name == name)
 }
@@ -64,7 +64,7 @@ const ATTEMPT_OUTCOMES: &[&str] = &[
 /// Kinds of operations on timers, as labels.
 pub const OPERATIONS: &[&str] =
     &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "dead_letter", "import"];
-/// What became of an operation, as labels.
+/// Outcomes of operations, as labels.
 pub const OUTCOMES: &[&str] = &[
     "created",
     "existing",
@@ -76,7 +76,7 @@ pub const OUTCOMES: &[&str] = &[
     "refused",
     "failed",
 ];
-/// Limits that operations are refused at, as labels.
+/// Limits at which operations are refused, as labels.
 pub const LIMITS: &[&str] =
     &["schedule_per_second", "max_pending", "max_dead", "disk", "memory", "segment"];
 const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];

@@ -1,4 +1,4 @@
-//! What a namespace is set to: destination, retry policy, lease, retention, weight, secrets, limits.
+//! Settings of a namespace: destination, retry policy, lease, retention, weight, secrets, limits.
 
 use std::fmt;
 
@@ -9,41 +9,41 @@ use crate::{
 
 /// Shortest lease.
 pub const LEASE_MIN: Millis = Millis::from_secs(1);
-/// Longest lease, and the longest time from claim to the end of an extended one.
+/// Longest lease, and longest time from the claim to the end of an extended lease.
 pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3_600);
-/// Lease of a namespace that says nothing.
+/// Default lease.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
-/// How long tombstones of a namespace that says nothing are kept.
+/// Default retention of tombstones.
 pub const RETENTION_DEFAULT: Millis = Millis::from_secs(24 * 3_600);
-/// Longest time tombstones can be kept.
+/// Longest retention of tombstones.
 pub const RETENTION_MAX: Millis = Millis::from_secs(3_650 * 86_400);
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
-/// Failed attempts after which a fallback takes over that says nothing.
+/// Default for [`Fallback::after_attempts`].
 pub const FALLBACK_ATTEMPTS_DEFAULT: u32 = 5;
-/// How long a breaker stays open before a fallback takes over that says nothing.
+/// Default for [`Fallback::after_open`].
 pub const FALLBACK_OPEN_DEFAULT: Millis = Millis::from_secs(60);
-/// Longest time that can be asked for.
+/// Largest [`Fallback::after_open`].
 pub const FALLBACK_OPEN_MAX: Millis = Millis::from_secs(86_400);
-/// Most failed attempts that can be asked for.
+/// Largest [`Fallback::after_attempts`].
 pub const FALLBACK_ATTEMPTS_MAX: u32 = 10_000;
-/// Most signing secrets at once.
+/// Maximum number of signing secrets at once.
 pub const SIGNING_SECRETS_MAX: usize = 2;
 
 /// Settings of a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Where firings go whose timer names no destination.
+    /// Destination of timers that name none.
     pub destination: Destination,
-    /// Where firings go whose own receiver does not take them.
+    /// Second receiver for firings that their own receiver does not accept.
     pub fallback: Option<Fallback>,
     /// Retry policy of timers that name none.
     pub retry: RetryPolicy,
-    /// Lease of a claim that names none.
+    /// Lease of claims that name none.
     pub lease: Millis,
-    /// How long tombstones of ended timers are kept.
+    /// Retention of the tombstones of ended timers.
     pub retention: Millis,
-    /// Share when workers are scarce.
+    /// Relative share of the delivery workers while they are scarce.
     pub weight: u32,
     /// Secrets that webhooks are signed with; two during a rotation.
     pub signing_secrets: Vec<SigningSecret>,
@@ -67,7 +67,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks every bound; each error names its field.
+    /// Checks every bound. Each error names its field.
     pub fn check(mut self) -> Result<Self, Invalid> {
         self.retry = self.retry.check().map_err(|e| e.within("retry"))?;
         if let Some(fallback) = &self.fallback {
@@ -87,7 +87,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// Returns the memory that they take besides their own size, about.
+    /// Returns the approximate memory that they take besides their own size, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let fallback =
             self.fallback.as_ref().map_or(0, |fallback| fallback.destination.heap_bytes());
@@ -110,9 +110,9 @@ impl Settings {
 pub struct Fallback {
     /// The receiver.
     pub destination: HttpDestination,
-    /// It gets the later attempts of a firing of which so many have failed.
+    /// Number of failed attempts of a firing after which its later attempts go to the fallback.
     pub after_attempts: u32,
-    /// It gets every firing of a lane whose breaker has stayed open for so long.
+    /// Time for which the breaker of a lane must be open before all its firings go to the fallback.
     pub after_open: Millis,
 }
 
@@ -127,16 +127,18 @@ impl Fallback {
     }
 }
 
-/// What keeps fingerprints of secrets apart from other hashes of them.
+/// Key that keeps fingerprints of secrets apart from other hashes of them.
 const FINGERPRINT_KEY: &[u8] = b"duly signing secret fingerprint";
 
-/// A secret that webhooks are signed with, in the form of Standard Webhooks (`whsec_` + base64).
-/// Never shown: `Debug` and `Display` print its fingerprint.
+/// A secret that signs webhooks, in the form of Standard Webhooks (`whsec_` + base64).
+///
+/// It is never shown: `Debug` prints its fingerprint.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(String);
 
 impl SigningSecret {
-    /// Checks and takes a secret: `whsec_` followed by standard base64 of 24 to 64 bytes.
+    /// Creates a secret from text, after checking it: `whsec_` followed by standard base64 of 24 to 64
+    /// bytes.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let decoded = text
             .strip_prefix("whsec_")
@@ -147,13 +149,13 @@ impl SigningSecret {
         }
     }
 
-    /// The secret itself, for the signer and the store only.
+    /// Returns the secret itself, for the signer and the store only.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Returns a short name of the secret that does not give it away: the first 8 bytes of its HMAC-SHA-256
-    /// with a key of Duly's.
+    /// Returns a short name of the secret that does not reveal it: the first 8 bytes of its HMAC-SHA-256
+    /// with a fixed key of Duly.
     pub fn fingerprint(&self) -> String {
         let hash = hmac_sha256::HMAC::mac(self.0.as_bytes(), FINGERPRINT_KEY);
         format!("sha256:{}", data_encoding::HEXLOWER.encode(&hash[..8]))

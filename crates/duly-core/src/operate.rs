@@ -1,20 +1,20 @@
-//! Operations of callers on single timers: the one place that says what each of them does.
+//! Operations of callers on single timers: the only code that decides their effects.
 //!
 //! ```text
 //!   store: loads Known ──► operate() ──► Decision { effect, takes, reply } ──► store: persists the effect
 //!                              └───────► Refusal: nothing changes
 //! ```
 //!
-//! Everything here is pure. What may happen in a state is asked of [`lifecycle::transition`](crate::lifecycle::transition), and how the record
-//! then looks is left to the methods of [`Timer`].
+//! Everything here is pure. [`lifecycle::transition`](crate::lifecycle::transition) decides which events are
+//! possible in a state. The methods of [`Timer`] decide the record that results.
 //!
 //! Rules:
-//! * [`Operation::level`] says how much of the timer the store has to know. An index entry is enough for
-//!   most cancels ([`cancel_unread`]).
-//! * A store may carry out an operation by numbers of its own, if the core decides the same. It never refuses
-//!   by itself: then it loads what is known and asks here. Limits of the store itself (its disk, its memory)
-//!   are its own.
-//! * Order of the refusals: the state, the values, the quotas of the namespace.
+//! 1. [`Operation::level`] says how much of the timer the store has to load. An index entry is enough for
+//!    most cancels ([`cancel_unread`]).
+//! 2. A store may decide an operation from its own numbers, if the core decides the same. It never refuses
+//!    on its own: it loads what is known and calls `operate`.
+//! 3. Limits of the store itself (its disk, its memory) are checked by the store alone.
+//! 4. Refusals are checked in this order: the state, the values, the quotas of the namespace.
 
 use std::time::Duration;
 
@@ -42,54 +42,55 @@ pub use schedule::schedule;
 /// One moment, by both clocks of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock: it decides what is due and stands in every reply. It can step.
+    /// The wall clock. It decides which timers are due, and replies show it. It can step.
     pub wall: Timestamp,
-    /// The steady clock, in which waits between attempts are measured. A step of the wall clock moves no
-    /// retry. A store with one clock gives the same time twice.
+    /// The steady clock, which measures the waits between attempts. A step of the wall clock moves no retry.
+    /// A store with one clock gives the same time twice.
     pub steady: Timestamp,
 }
 
-/// How much of its quotas a namespace uses.
+/// The use of a namespace's quotas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Pending timers.
     pub pending: u64,
     /// Dead letters.
     pub dead: u64,
-    /// How long until the rate of schedules allows another one.
+    /// Time until `schedule_per_second` allows the next schedule; zero if it allows one now.
     pub schedule_in: Duration,
 }
 
-/// What a decision depends on besides the timer.
+/// The inputs of a decision besides the timer.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The namespace.
     pub namespace: &'a NamespaceName,
     /// Its settings.
     pub settings: &'a Settings,
-    /// What it uses of its quotas. A store whose script checks a quota with the write gives 0 here, and
-    /// lets the script check what [`Decision::takes`] says.
+    /// The use of its quotas. A store whose script checks a quota together with the write gives 0 here; the
+    /// script then checks the quotas in [`Decision::takes`].
     pub usage: Usage,
     /// The moment.
     pub now: Now,
-    /// A random number: the incarnation of a timer that is made.
+    /// A random number: the incarnation of a new timer.
     pub random: u64,
 }
 
-/// What a store knows under the id of an operation.
+/// The store's knowledge of the id of an operation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Known {
-    /// The timer: the live one, else its tombstone, else its latest dead letter. For a redrive the live one
-    /// is enough.
+    /// The timer: the live one, else its tombstone, else its latest dead letter. For a redrive the live
+    /// timer is enough.
     pub timer: Option<TimerView>,
-    /// The dead letter that a redrive or a purge names, or that of the firing that an import brings.
+    /// The dead letter that a redrive or a purge names, or the dead letter of the firing that an import
+    /// brings.
     pub letter: Option<Box<Timer>>,
 }
 
-/// Decides what an operation does.
+/// Decides the effect of an operation.
 ///
 /// # Errors
-/// The refusal, if it is not possible; nothing is to be changed then.
+/// The refusal, if the operation is not possible; nothing may be changed then.
 pub fn operate(
     operation: Operation,
     known: Known,
@@ -124,7 +125,7 @@ impl Context<'_> {
         &self.settings.limits
     }
 
-    /// Checks what a caller gives for a timer.
+    /// Checks the values that a caller gives for a timer.
     fn check_values(&self, payload_bytes: u64, when: Option<When>) -> Result<(), Refusal> {
         let checked = self.limits().admit(payload_bytes, when, self.now.wall);
         checked.map_err(|exceeded| Refusal::exceeded(self.namespace, exceeded))
@@ -135,7 +136,7 @@ impl Context<'_> {
         self.check_values(timer.spec.payload_bytes(), Some(When::At(timer.due_at)))
     }
 
-    /// The decision to write, if the quotas allow it.
+    /// Returns the decision to write `effect`, if the quotas allow it.
     fn write(&self, effect: Effect, takes: Takes, reply: Reply) -> Result<Decision, Refusal> {
         let (limits, usage) = (self.limits(), &self.usage);
         match (limits.max_pending, limits.schedule_per_second) {
@@ -160,7 +161,7 @@ impl Context<'_> {
         Refusal::UnknownTimer { namespace: self.namespace.clone(), id: id.clone() }
     }
 
-    /// The refusal of a transition that is not possible.
+    /// Returns the refusal for a transition that is not possible.
     fn refused(&self, refused: Transition, known: Option<&TimerView>, id: &TimerId) -> Refusal {
         match (refused, known) {
             (Transition::Refuse(code), Some(view)) => Refusal::state(view, code),
@@ -173,7 +174,7 @@ fn state_of(known: Option<&TimerView>) -> Option<crate::State> {
     known.map(|view| view.state)
 }
 
-/// Refuses a record of another revision; a tombstone answers by its state.
+/// Refuses a timer with another revision. A tombstone passes: its state decides.
 fn check_revision(known: Option<&TimerView>, if_revision: Option<u32>) -> Result<(), Refusal> {
     match (known.and_then(TimerView::timer), if_revision) {
         (Some(timer), Some(expected)) if timer.revision != expected => {

@@ -1,17 +1,18 @@
-//! A limit of so many a second, as a generic cell rate algorithm (GCRA). Pure.
+//! A rate limit per second, by the generic cell rate algorithm (GCRA). Pure.
 //!
-//! The whole state is one moment: until when the limit is spoken for. Each unit speaks for one
-//! interval (a second divided by the rate), and what is spoken for may lie at most `burst` intervals
-//! ahead. Invariant: in any stretch of time no more is taken than the burst and what the rate allows
-//! for its length. Who keeps a limit brings the clock, which must not step back: the boot-time clock.
+//! The only state is the theoretical arrival time: the time until which the limit is reserved. Each unit
+//! reserves one interval (a second divided by the rate). Rules:
+//! 1. The reserved time may lie at most `burst` intervals ahead of now.
+//! 2. In any period, at most the burst plus the units that the rate allows in that period are taken.
+//! 3. The caller passes the clock. It must not step back: use the boot-time clock.
 
 use std::time::Duration;
 
-/// A trillionth of a second: the interval of the highest rate is still more than a hundred.
+/// Picoseconds per second. The interval of the highest rate is still more than a hundred of them.
 const PICOS: u128 = 1_000_000_000_000;
 const PICOS_PER_NANO: u128 = 1_000;
 
-/// So many a second, and so many at once.
+/// A rate per second, with a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     per_second: u32,
@@ -19,7 +20,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A rate; both numbers count as at least one.
+    /// Creates a rate. Both numbers count as at least one.
     pub const fn new(per_second: u32, burst: u32) -> Self {
         Self {
             per_second: if per_second == 0 { 1 } else { per_second },
@@ -27,66 +28,66 @@ impl Rate {
         }
     }
 
-    /// A rate that lets a tenth of a second's units through at once: smooth, and coarse enough that
-    /// a fast one need not be looked at for each unit.
+    /// Creates a rate with a burst of a tenth of a second. It is smooth, but coarse enough that a high rate
+    /// need not be checked for each unit.
     pub const fn smooth(per_second: u32) -> Self {
         Self::new(per_second, per_second / 10)
     }
 
-    /// A rate that lets a second's units through at once.
+    /// Creates a rate with a burst of one second.
     pub const fn by_the_second(per_second: u32) -> Self {
         Self::new(per_second, per_second)
     }
 
-    /// How many a second.
+    /// Returns the units per second.
     pub const fn per_second(self) -> u32 {
         self.per_second
     }
 
-    /// How many at once.
+    /// Returns the units that can be taken at once.
     pub const fn burst(self) -> u32 {
         self.burst
     }
 
-    /// Rounded up, so that the rate is never exceeded.
+    /// Returns the interval of one unit, rounded up so that the rate is never exceeded.
     fn interval(self) -> u128 {
         PICOS.div_ceil(u128::from(self.per_second))
     }
 
-    /// How far ahead may be spoken for.
+    /// Returns how far ahead of now the limit may be reserved.
     fn reach(self) -> u128 {
         self.interval() * u128::from(self.burst)
     }
 }
 
-/// What has been taken of a limit. A new one has its whole burst.
+/// The use of a rate limit. A new one has its whole burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gcra {
-    /// Until when the limit is spoken for, in picoseconds.
+    /// The time until which the limit is reserved, in picoseconds.
     spoken_until: u128,
 }
 
-/// Names what was taken last, so that it can be given back while nothing was taken since.
+/// A mark of the last take. With it units can be given back, as long as no later take happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u128);
 
 impl Gcra {
-    /// How many can be taken at `now`.
+    /// Returns the number of units that can be taken at `now`.
     pub fn available(&self, rate: Rate, now: Duration) -> u64 {
         let ahead = self.spoken_until.saturating_sub(picos(now));
         let left = rate.reach().saturating_sub(ahead) / rate.interval();
         u64::try_from(left).unwrap_or(u64::MAX)
     }
 
-    /// Takes `count`, which must not be more than is available.
+    /// Takes `count` units, which must not be more than are available.
     pub fn take(&mut self, rate: Rate, now: Duration, count: u64) -> Mark {
         debug_assert!(count <= self.available(rate, now), "more was taken than there is");
         self.spoken_until = self.spoken_until.max(picos(now)) + rate.interval() * u128::from(count);
         Mark(self.spoken_until)
     }
 
-    /// Gives back `count` of what was taken at `mark`. After another take they stay taken: the limit
-    /// may then let through less than it could, never more.
+    /// Gives back `count` of the units that were taken at `mark`. After a later take this does nothing: the
+    /// limit may then allow less than it could, never more.
     pub fn give_back(&mut self, rate: Rate, mark: Mark, count: u64) {
         if self.spoken_until == mark.0 {
             let given = rate.interval() * u128::from(count);
@@ -94,14 +95,14 @@ impl Gcra {
         }
     }
 
-    /// How long until one can be taken; zero when one can already.
+    /// Returns the time until one unit can be taken; zero if one can be taken now.
     pub fn next_in(&self, rate: Rate, now: Duration) -> Duration {
         let at = (self.spoken_until + rate.interval()).saturating_sub(rate.reach());
         let wait = at.saturating_sub(picos(now)).div_ceil(PICOS_PER_NANO);
         Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
-    /// Whether nothing is spoken for: it is as good as new.
+    /// Returns `true` if nothing is reserved: the limit is like a new one.
     pub fn is_idle(&self, now: Duration) -> bool {
         self.spoken_until <= picos(now)
     }

@@ -1,4 +1,4 @@
-//! Why an operation was refused, as values: the layer that answers callers writes what helps.
+//! Refusals of operations, as values. The API layer renders their texts for callers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ mod limit;
 
 pub use limit::Limit;
 
-/// How long to wait until some of the pending timers of a namespace may have fired.
+/// Wait before a repetition when the pending timers are full: some of them may have fired by then.
 const PENDING_WAIT: Millis = Millis::from_secs(1);
 
-/// Why one operation was refused. It changed nothing.
+/// The reason for which one operation was refused. The operation changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A value is not allowed.
@@ -39,26 +39,26 @@ pub enum Refusal {
         /// The dead letter that was asked for.
         letter: DeadLetterId,
     },
-    /// The record of this dead letter was damaged: its payload is lost, so it cannot be sent again.
+    /// The record of this dead letter was damaged: its payload is lost, so it cannot be redriven.
     #[error("the record of dead letter {letter} was damaged and its payload is lost")]
     PayloadLost {
         /// The dead letter that was asked for.
         letter: DeadLetterId,
     },
-    /// The timer is in a state that does not allow it.
+    /// The state of the timer does not allow the operation.
     #[error("timer {} is {state}", shorten(id.as_str()))]
     State {
         /// The timer.
         id: TimerId,
         /// Its state.
         state: State,
-        /// The code of the contract: the state's own, or `already_exists`.
+        /// The code in the API: the code of the state, or `already_exists`.
         code: Code,
-        /// When its lease ends, if it is in flight.
+        /// The end of its lease, if it is in flight.
         leased_until: Option<Timestamp>,
-        /// Attempts so far.
+        /// Number of attempts so far.
         attempts: u32,
-        /// `true` if one of them may have arrived.
+        /// `true`: an attempt may have arrived.
         maybe_delivered: bool,
     },
     /// The timer has another revision.
@@ -76,9 +76,9 @@ pub enum Refusal {
     PayloadTooLarge {
         /// The namespace.
         namespace: NamespaceName,
-        /// Its size.
+        /// Its size, in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit, in bytes.
         bytes_max: u64,
     },
     /// The due time is further away than the namespace allows.
@@ -98,9 +98,9 @@ pub enum Refusal {
         namespace: NamespaceName,
         /// The quota.
         quota: Limit,
-        /// How many it allows.
+        /// The value of the quota.
         max: u64,
-        /// When another try can help, if waiting helps.
+        /// The wait after which a repetition can succeed, if waiting helps.
         retry_after: Option<Millis>,
     },
     /// A limit of the store itself is reached.
@@ -108,15 +108,15 @@ pub enum Refusal {
     Exhausted {
         /// The limit.
         limit: Limit,
-        /// The cause, and what to do.
+        /// The cause and the remedy.
         reason: String,
-        /// When another try can help, if waiting helps.
+        /// The wait after which a repetition can succeed, if waiting helps.
         retry_after: Option<Millis>,
     },
 }
 
 impl Refusal {
-    /// Returns the refusal that a timer's state asks for, with what its caller should know of it.
+    /// Returns the refusal for a timer's state, with the facts that its caller needs.
     pub fn state(view: &TimerView, code: Code) -> Self {
         Self::State {
             id: view.id().clone(),
@@ -141,17 +141,17 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal of one more pending timer in a namespace that has this many.
+    /// Returns the refusal of one more pending timer in a namespace that has `max` of them.
     pub fn pending_full(namespace: &NamespaceName, max: u64) -> Self {
         Self::quota_exceeded(namespace, Limit::MaxPending, max, Some(PENDING_WAIT))
     }
 
-    /// Returns the refusal of one more dead letter in a namespace that has this many.
+    /// Returns the refusal of one more dead letter in a namespace that has `max` of them.
     pub fn dead_letters_full(namespace: &NamespaceName, max: u64) -> Self {
         Self::quota_exceeded(namespace, Limit::MaxDead, max, None)
     }
 
-    /// Returns the refusal of a schedule in a namespace whose rate is used up for this long.
+    /// Returns the refusal of a schedule in a namespace whose rate is used up for `wait`.
     pub fn schedules_too_fast(namespace: &NamespaceName, per_second: u32, wait: Duration) -> Self {
         let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
         let retry_after = Some(Millis::from_ms(wait_ms.max(1)));
@@ -167,7 +167,7 @@ impl Refusal {
         Self::QuotaExceeded { namespace: namespace.clone(), quota, max, retry_after }
     }
 
-    /// Returns the value that is not allowed, where that is the reason.
+    /// Returns the value that is not allowed, if that is the reason.
     pub fn invalid(&self) -> Option<Invalid> {
         match self {
             Self::Invalid(invalid) => Some(invalid.clone()),
@@ -178,7 +178,7 @@ impl Refusal {
         }
     }
 
-    /// The stable code of the contract.
+    /// Returns the stable code of the API.
     pub const fn code(&self) -> Code {
         match self {
             Self::Invalid(_) | Self::DelayTooLong { .. } => Code::InvalidArgument,

@@ -1,8 +1,8 @@
-//! Request hash: tells "the same request again" from another request with the same id (P6).
+//! The request hash: distinguishes a repetition of a request from another request with the same id (P6).
 //!
-//! 128 bits of xxh3 over every field of the request as it was sent (a `delay` as a delay),
-//! length-prefixed and tagged; `if_exists` and the trace context are not part of it. The encoding
-//! is frozen: stored hashes are compared with new ones.
+//! It is 128 bits of xxh3 over every field of the request as it was sent (a `delay` as a delay), each tagged
+//! and with its length. `if_exists` and the trace context are not part of it. The encoding is frozen,
+//! because stored hashes are compared with new ones.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -13,7 +13,7 @@ use crate::{
     schedule::{TimerSpec, When},
 };
 
-/// Hash of a request as sent.
+/// The hash of a request as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestHash(pub u128);
 
@@ -25,7 +25,7 @@ impl RequestHash {
             When::At(due_at) => feed.number(b'a', due_at.unix_ms()),
             When::After(delay) => feed.number(b'd', delay.ms()),
         }
-        // Each field is named here, so that a new one is not forgotten.
+        // Each field is named here, so that a new field is a compile error until it is hashed.
         let TimerSpec {
             payload,
             headers,

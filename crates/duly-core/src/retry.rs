@@ -1,31 +1,31 @@
-//! Backoff: how long a firing waits after a failed attempt, and when it is given up.
+//! Backoff: the wait after a failed attempt, and the maximum number of attempts.
 //!
-//! The wait before attempt n+1 is `min(max, min·multiplier^(n-1)) ± jitter`; with a list of k
-//! delays it is the n-th of them, and k+1 attempts are made. Jitter is taken from the delivery id,
-//! not from a random source, so every store computes the same wait.
+//! The wait before attempt n+1 is `min(max, min·multiplier^(n-1)) ± jitter`. With a list of k delays it is
+//! the n-th of them, and k+1 attempts are made. The jitter is derived from the delivery id, not from a
+//! random source, so every store computes the same wait.
 
 use crate::{Millis, invalid::Invalid};
 
-/// Most attempts a policy can ask for.
+/// Largest number of attempts of a policy.
 pub const ATTEMPTS_MAX: u32 = 1_000;
-/// Most entries of a list of delays.
+/// Largest number of delays in a list.
 pub const DELAYS_MAX: usize = 100;
 /// Longest wait between two attempts.
 pub const BACKOFF_MAX: Millis = Millis::from_secs(30 * 86_400);
 
-/// When a failed firing is tried again.
+/// The waits after which a failed firing is tried again.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RetryPolicy {
     /// Exponential waits.
     Exponential(Exponential),
-    /// The waits themselves; one more attempt than entries.
+    /// The waits themselves. There is one more attempt than entries.
     Delays(Vec<Millis>),
 }
 
 /// Exponential waits between attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exponential {
-    /// Attempts in all, the first included.
+    /// Maximum number of attempts, the first included.
     pub max_attempts: u32,
     /// Wait after the first failed attempt.
     pub min_backoff: Millis,
@@ -33,7 +33,7 @@ pub struct Exponential {
     pub max_backoff: Millis,
     /// Factor from one wait to the next, 1 to 100.
     pub multiplier: f64,
-    /// Share of the wait by which it is moved up or down, 0 to 1.
+    /// Fraction of the wait by which it is randomly longer or shorter, 0 to 1.
     pub jitter: f64,
 }
 
@@ -56,7 +56,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Checks every bound; each error names its field.
+    /// Checks every bound. Each error names its field.
     pub fn check(self) -> Result<Self, Invalid> {
         match &self {
             Self::Exponential(policy) => policy.check()?,
@@ -78,7 +78,7 @@ impl RetryPolicy {
         Ok(self)
     }
 
-    /// Attempts in all, the first included.
+    /// Returns the maximum number of attempts, the first included.
     pub fn max_attempts(&self) -> u32 {
         match self {
             Self::Exponential(policy) => policy.max_attempts,
@@ -86,7 +86,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait after failed attempt number `attempt` (from 1), or `None` when that was the last.
+    /// Returns the wait after failed attempt number `attempt` (from 1), or `None` if that was the last.
     /// `seed` decides the jitter; the same seed gives the same wait.
     pub fn wait_after(&self, attempt: u32, seed: u64) -> Option<Millis> {
         if attempt >= self.max_attempts() {
@@ -126,7 +126,7 @@ impl Exponential {
         let max_ms = self.max_backoff.ms() as f64;
         let exponent = i32::try_from(nth).unwrap_or(i32::MAX);
         if self.min_backoff == Millis::ZERO {
-            // Zero times a power that overflows would be no number.
+            // Zero times an infinite power would be NaN.
             return Millis::ZERO;
         }
         let plain_ms = (self.min_backoff.ms() as f64 * self.multiplier.powi(exponent)).min(max_ms);

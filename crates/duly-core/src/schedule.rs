@@ -1,28 +1,28 @@
-//! What a caller asks for: a schedule, and a change of one.
+//! Requests of a caller: a schedule, and a change of a timer.
 
 use crate::{
     Destination, Millis, Payload, RetryPolicy, TimerId, Timestamp, headers::Headers,
     invalid::Invalid,
 };
 
-/// Most tags of one timer.
+/// Largest number of tags of one timer.
 pub const TAGS_MAX: usize = 16;
 /// Longest tag, in bytes.
 pub const TAG_BYTES_MAX: usize = 64;
 /// Longest `slot_key`, in bytes.
 pub const SLOT_KEY_BYTES_MAX: usize = 256;
 
-/// When a timer is to be due.
+/// The requested due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// At a point in time, past ones included.
+    /// A point in time, which may be in the past.
     At(Timestamp),
-    /// This long after the store takes it.
+    /// A delay from the time at which the store accepts the request.
     After(Millis),
 }
 
 impl When {
-    /// The due time, given the store's own time.
+    /// Returns the due time, given the store's own time.
     pub fn due_at(self, now: Timestamp) -> Result<Timestamp, Invalid> {
         match self {
             Self::At(due_at) => Ok(due_at),
@@ -31,7 +31,7 @@ impl When {
     }
 }
 
-/// Returns the time this long from now.
+/// Returns the time `delay` after `now`.
 ///
 /// # Errors
 /// When it lies past 2200-01-01.
@@ -41,15 +41,15 @@ pub(crate) fn after(now: Timestamp, delay: Millis) -> Result<Timestamp, Invalid>
     })
 }
 
-/// What a POST of an id that is taken by another request does.
+/// The mode of a schedule for an id that another request has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
-    /// Refuse it.
+    /// Refuses the request.
     #[default]
     Fail,
-    /// Answer the existing timer.
+    /// Returns the existing timer.
     Keep,
-    /// Put the new timer in its place.
+    /// Replaces the existing timer.
     Replace,
 }
 
@@ -58,48 +58,48 @@ pub enum IfExists {
 pub struct Schedule {
     /// The caller's id, or one made by the server.
     pub id: TimerId,
-    /// When it is due.
+    /// The requested due time.
     pub when: When,
-    /// All that the timer takes over as it is.
+    /// All other fields of the timer.
     pub spec: TimerSpec,
 }
 
-/// The fields of a timer that its caller chooses and that say nothing of its id and due time: a schedule
-/// gives them, the timer keeps them, and a change replaces them.
+/// The fields of a timer that its caller chooses, without its id and due time. A schedule sets them, the
+/// timer keeps them, and a change replaces them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimerSpec {
     /// The payload that is delivered.
     pub payload: Option<Payload>,
     /// Headers that travel with it.
     pub headers: Headers,
-    /// Tags to find it by.
+    /// Tags for lists and cancels.
     pub tags: Tags,
-    /// Key by which a broker partitions; never places the timer.
+    /// Key by which a broker partitions. It does not affect where the timer is stored.
     pub slot_key: Option<SlotKey>,
-    /// Its own destination; the namespace's when absent.
+    /// Its own destination; if absent, the destination of the namespace.
     pub destination: Option<Destination>,
-    /// Its own retry policy; the namespace's when absent.
+    /// Its own retry policy; if absent, the policy of the namespace.
     pub retry: Option<RetryPolicy>,
-    /// Later than this after due it becomes a dead letter.
+    /// Time after the due time at which the timer expires and becomes a dead letter.
     pub expire_after: Option<Millis>,
     /// W3C trace context of the call that scheduled it; not part of the request hash.
     pub trace_parent: Option<String>,
 }
 
 impl Schedule {
-    /// Returns a schedule with an id and a time and nothing else.
+    /// Creates a schedule with an id and a time and nothing else.
     pub fn new(id: TimerId, when: When) -> Self {
         Self { id, when, spec: TimerSpec::default() }
     }
 }
 
 impl TimerSpec {
-    /// Returns the bytes of its payload.
+    /// Returns the size of its payload, in bytes.
     pub fn payload_bytes(&self) -> u64 {
         self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
     }
 
-    /// Returns the bytes of its payload and headers.
+    /// Returns the size of its payload and headers, in bytes.
     pub fn content_bytes(&self) -> u64 {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
         self.payload_bytes() + headers.sum::<usize>() as u64
@@ -111,7 +111,7 @@ impl TimerSpec {
 pub struct Tags(Vec<String>);
 
 impl Tags {
-    /// Checks and takes tags.
+    /// Creates tags, after checking them.
     pub fn new(tags: Vec<String>) -> Result<Self, Invalid> {
         if tags.len() > TAGS_MAX {
             return Err(Invalid::new(
@@ -130,35 +130,35 @@ impl Tags {
         Ok(Self(tags))
     }
 
-    /// Tags that were checked when they were taken: what was accepted stays, also when the rules of
-    /// [`Self::new`] have become stricter since.
+    /// Creates tags that were checked when they were accepted. Accepted tags stay valid, even if the rules
+    /// of [`Self::new`] have become stricter since.
     pub const fn from_stored(tags: Vec<String>) -> Self {
         Self(tags)
     }
 
-    /// The tags, in the caller's order.
+    /// Returns the tags, in the caller's order.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no tags.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Key by which a broker partitions.
+/// A key by which a broker partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotKey(String);
 
 impl SlotKey {
-    /// A key that was checked when it was taken: what was accepted stays, also when the rules of
-    /// [`Self::new`] have become stricter since.
+    /// Creates a key that was checked when it was accepted. An accepted key stays valid, even if the rules
+    /// of [`Self::new`] have become stricter since.
     pub const fn from_stored(text: String) -> Self {
         Self(text)
     }
 
-    /// Checks and takes a key.
+    /// Creates a key, after checking it.
     pub fn new(text: String) -> Result<Self, Invalid> {
         if text.is_empty() || text.len() > SLOT_KEY_BYTES_MAX || text.chars().any(char::is_control)
         {
@@ -169,21 +169,21 @@ impl SlotKey {
         Ok(Self(text))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// One field of a change: absent keeps, `null` resets, a value replaces whole.
+/// The change of one field: absent keeps it, `null` resets it, a value replaces it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Change<T> {
-    /// Leave it as it is.
+    /// Keeps the field.
     #[default]
     Keep,
-    /// Back to its default.
+    /// Resets the field to its default.
     Reset,
-    /// This instead.
+    /// Replaces the field.
     Set(T),
 }
 
@@ -199,7 +199,7 @@ impl<T: Default> Change<T> {
 }
 
 impl<T> Change<T> {
-    /// Whether the field stays as it is.
+    /// Returns `true` if the field stays as it is.
     pub const fn is_keep(&self) -> bool {
         matches!(self, Self::Keep)
     }
@@ -232,7 +232,7 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Returns the bytes of the payload that it sets.
+    /// Returns the size of the payload that it sets, in bytes.
     pub const fn payload_bytes(&self) -> u64 {
         match &self.payload {
             Change::Set(payload) => payload.bytes.len() as u64,
@@ -240,7 +240,7 @@ impl Patch {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,9 +1,9 @@
-//! Verdicts on leased firings, and what follows where there is none: the one place that says what each of
-//! them does.
+//! Verdicts on leased firings, and the end of a lease without a verdict: the only code that decides their
+//! effects.
 //!
-//! The store finds the lease by its token, and loads the timer as far as [`SettleVerdict::level`] says. A
-//! token whose lease is lost changes nothing (P8): [`settled_before`] tells whether it was settled the same
-//! way.
+//! The store finds the lease by its token, and loads as much of the timer as [`SettleVerdict::level`] says.
+//! A token whose lease is lost changes nothing (P8). [`settled_before`] tells whether it was already settled
+//! with the same verdict.
 
 use std::time::Duration;
 
@@ -20,56 +20,57 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// What the holder says.
+/// The verdict of the holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleVerdict {
-    /// Confirmed by the receiver.
+    /// The firing was delivered: the receiver confirmed it.
     Ack,
-    /// Not delivered; to be tried again by the retry policy.
+    /// The firing was not delivered; it is tried again by the retry policy.
     Retry {
-        /// How long to wait.
+        /// The wait before the next attempt.
         wait: Wait,
-        /// How the attempt ended.
+        /// The outcome of the attempt.
         outcome: AttemptOutcome,
-        /// Why, for a person.
+        /// The reason, for people.
         reason: String,
     },
-    /// Never to be tried again: a dead letter.
+    /// The firing must not be tried again: it becomes a dead letter.
     Dead {
-        /// Why, for a person.
+        /// The reason, for people.
         reason: String,
     },
-    /// The lease is to end this long from now, at most 12 h after the claim; a node's lease has no
-    /// end to move. A length outside `LEASE_MIN..=LEASE_MAX` refuses the whole call before anything
-    /// is done.
+    /// The lease ends `lease` from now, at most 12 h after the claim. The lease of a node has no end that
+    /// could move. A duration outside `LEASE_MIN..=LEASE_MAX` refuses the whole call before anything is
+    /// done.
     Extend {
-        /// How long from now.
+        /// The duration from now.
         lease: Millis,
     },
-    /// Handed back untouched; the attempt does not count.
+    /// The firing is returned; the attempt does not count.
     Release,
 }
 
-/// What became of a settlement.
+/// The outcome of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SettleOutcome {
-    /// Taken.
+    /// The verdict was applied.
     Ok,
-    /// Taken; that retry was the last attempt, so it is a dead letter now.
+    /// The retry was applied. It was the last attempt, so the firing is a dead letter now.
     Dead,
-    /// The same token was settled the same way before. Known for the token that was settled last,
-    /// while the timer is pending, dead, or finished with a tombstone; `LeaseLost` otherwise.
+    /// The same token was settled with the same verdict before. The store knows this only of the last
+    /// settled token, and only while the timer is pending, dead, or finished with a tombstone; otherwise it
+    /// returns `LeaseLost`.
     AlreadySettled,
-    /// The lease is not held any more; nothing changed (P8).
+    /// The lease is no longer held; nothing changed (P8).
     LeaseLost,
-    /// No token of this store or namespace.
+    /// The token does not belong to this store or namespace.
     InvalidToken,
-    /// Whether it was taken is not known: settle the same way again.
+    /// The outcome is not known: settle again with the same verdict.
     InDoubt,
 }
 
 impl SettleOutcome {
-    /// The word of the contract.
+    /// Returns its name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -87,20 +88,21 @@ impl SettleOutcome {
 pub struct Held {
     /// The random part of its token.
     pub nonce: u64,
-    /// The attempt under way.
+    /// The number of the attempt under way.
     pub attempt: u32,
-    /// When it was claimed, by the wall clock.
+    /// The time of the claim, by the wall clock.
     pub claimed_at: Timestamp,
-    /// How long it has been held.
+    /// The time since the claim.
     pub held_for: Duration,
-    /// `true` if it ends by the clock: a consumer's. A node's lives as long as the node.
+    /// `true`: the lease ends by the clock, as the lease of a consumer does. `false`: it lasts as long as
+    /// its node.
     pub ends: bool,
 }
 
-/// Why a lease ended without a verdict.
+/// The cause of the end of a lease without a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseLoss {
-    /// Its end was reached.
+    /// The lease expired.
     Ended,
     /// The node that held it left the deployment.
     NodeGone,
@@ -109,7 +111,7 @@ pub enum LeaseLoss {
 }
 
 impl LeaseLoss {
-    /// The reason in the history of the attempt.
+    /// Returns the reason in the history of the attempt.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ended => "the lease ended before a verdict",
@@ -120,7 +122,7 @@ impl LeaseLoss {
 }
 
 impl SettleVerdict {
-    /// How much of the timer the store has to know.
+    /// Returns how much of the timer the store has to load.
     pub const fn level(&self) -> Level {
         match self {
             Self::Ack | Self::Extend { .. } => Level::Head,
@@ -128,7 +130,7 @@ impl SettleVerdict {
         }
     }
 
-    /// Its kind, if it ends the lease.
+    /// Returns its kind, if it ends the lease.
     pub const fn ending(&self) -> Option<Verdict> {
         match self {
             Self::Ack => Some(Verdict::Ack),
@@ -146,8 +148,8 @@ impl Held {
     }
 }
 
-/// Returns what a verdict on a held lease does. The usage of quotas plays no part: a dead letter that a
-/// delivery makes is never refused.
+/// Returns the effect of a verdict on a held lease. Quotas do not matter: a dead letter that a delivery
+/// makes is never refused.
 pub fn settle(
     mut timer: Box<Timer>,
     held: &Held,
@@ -189,8 +191,8 @@ pub fn settle(
     (Some(effect), SettleOutcome::Ok)
 }
 
-/// Returns what follows where a lease ended without a verdict: the attempt counts, and the firing is due
-/// again from `since` by the steady clock, or spent.
+/// Returns the effect of a lease that ended without a verdict. The attempt counts. The firing is due again
+/// from `since` by the steady clock, or dead if its attempts are spent.
 pub fn lose_lease(
     timer: Box<Timer>,
     held: &Held,
@@ -202,10 +204,10 @@ pub fn lose_lease(
     fail(timer, ended, Wait::None, since, context).1
 }
 
-/// Makes a dead letter of a live timer under no lease whose `expire_after` has passed.
+/// Dead-letters a live timer without a lease whose `expire_after` has passed.
 ///
 /// # Errors
-/// Gives back the timer that has not expired, or of which an attempt is still to be made.
+/// The unchanged timer, if it has not expired or its state does not allow it to expire.
 pub fn expire(mut timer: Box<Timer>, context: &Context<'_>) -> Result<Effect, Box<Timer>> {
     let wall = context.now.wall;
     let allowed = transition(Some(timer.unleased_state(wall)), Event::Expire);
@@ -216,8 +218,8 @@ pub fn expire(mut timer: Box<Timer>, context: &Context<'_>) -> Result<Effect, Bo
     Ok(Effect::DeadLetter(Cause::Expired, timer))
 }
 
-/// Returns the outcome for a token that holds no lease, by the tokens that are known to be settled of its
-/// timer: of the live timer, the tombstone ([`Tombstone::settled`]) and the dead letters.
+/// Returns the outcome for a token that holds no lease. `known` are the tokens of its timer that are known
+/// to be settled: of the live timer, the tombstone ([`Tombstone::settled`]) and the dead letters.
 pub fn settled_before(
     known: impl IntoIterator<Item = Option<SettledToken>>,
     nonce: u64,
@@ -231,7 +233,7 @@ pub fn settled_before(
     }
 }
 
-/// Ends an attempt without a confirmation. Its wait begins at `since` by the steady clock.
+/// Ends an attempt without a confirmation. The wait begins at `since` by the steady clock.
 fn fail(
     mut timer: Box<Timer>,
     ended: Attempt,
@@ -261,7 +263,8 @@ fn fail(
     (next, Effect::DeadLetter(Cause::AttemptFailed, timer))
 }
 
-/// How long from now a lease ends that is to be extended by `lease`: at most [`LEASE_MAX`] after the claim.
+/// Returns the time from now to the end of a lease that is extended by `lease`: at most [`LEASE_MAX`] after
+/// the claim.
 fn extension(lease: Millis, held_for: Duration) -> Millis {
     let left = LEASE_MAX.to_std().saturating_sub(held_for).as_millis();
     lease.min(Millis::from_ms(u64::try_from(left).unwrap_or(u64::MAX)))

@@ -1,16 +1,16 @@
-//! Which shard a timer lives in: a frozen hash.
+//! The shard of a timer: a frozen hash.
 //!
-//! `shard = xxh3_64(len(namespace) as u32 LE, namespace, len(id) as u32 LE, id) mod shards`.
-//! The bytes are length-prefixed so that no two pairs collide by concatenation. Changing this
-//! moves every timer of every deployment: it is part of the storage format.
+//! `shard = xxh3_64(len(namespace) as u32 LE, namespace, len(id) as u32 LE, id) mod shards`. The lengths are
+//! part of the hash, so that two pairs never hash the same bytes. A change of this function would move every
+//! timer of every deployment: it is part of the storage format.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// Number of a shard.
+/// The number of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ShardId(pub u16);
 
-/// The shard of a timer in a deployment of `shards` shards (at least 1).
+/// Returns the shard of a timer in a deployment of `shards` shards (at least 1).
 pub fn shard_of(namespace: &str, id: &str, shards: u16) -> ShardId {
     let mut hasher = Xxh3Default::new();
     for part in [namespace, id] {

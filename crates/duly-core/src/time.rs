@@ -1,19 +1,19 @@
 //! Points in time: Unix milliseconds, checked.
 //!
-//! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). Text comes in as RFC 3339 with
-//! any offset and goes out in UTC with three decimals. Digits below a millisecond round **up**, so
-//! that a timer never fires before the instant that was written (P2). An integer counts milliseconds;
-//! one so small that it is likely to count seconds is refused.
+//! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). The text form is RFC 3339: any offset is
+//! accepted, and UTC with three decimals is written. Digits below a millisecond round **up**, so a timer
+//! never fires before the given instant (P2). An integer counts milliseconds. An integer that is small
+//! enough to be a count of seconds is refused.
 
 use std::fmt;
 
 use crate::{Millis, invalid::Invalid};
 
-/// What [`Timestamp`] accepts, for messages.
+/// The forms that [`Timestamp`] accepts, for error messages.
 pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on";
 
-/// The smallest integer that is taken as Unix milliseconds (1973-03-03): a count of seconds reaches it
-/// in the year 5138, behind every time that is allowed.
+/// The smallest integer that is accepted as Unix milliseconds (1973-03-03). A count of seconds reaches it in
+/// the year 5138, later than every allowed time.
 const BARE_MS_MIN: i128 = 100_000_000_000;
 
 /// A point in time in Unix milliseconds, at most [`Timestamp::MAX`].
@@ -23,21 +23,21 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// 1970-01-01T00:00:00.000Z.
     pub const MIN: Self = Self(0);
-    /// 2200-01-01T00:00:00.000Z, the latest time a timer can be due.
+    /// 2200-01-01T00:00:00.000Z, the latest due time of a timer.
     pub const MAX: Self = Self(7_258_118_400_000);
 
-    /// From Unix milliseconds; `None` past [`Timestamp::MAX`].
+    /// Creates a time from Unix milliseconds; `None` past [`Timestamp::MAX`].
     pub const fn from_unix_ms(ms: u64) -> Option<Self> {
         if ms <= Self::MAX.0 { Some(Self(ms)) } else { None }
     }
 
-    /// From Unix milliseconds, cut to [`Timestamp::MAX`]: for clocks and for times computed from a
-    /// capped policy, never for what a caller asked for.
+    /// Creates a time from Unix milliseconds, capped at [`Timestamp::MAX`]. For clocks, and for times
+    /// computed from a capped policy; never for a time that a caller asked for.
     pub const fn saturating_from_unix_ms(ms: u64) -> Self {
         if ms <= Self::MAX.0 { Self(ms) } else { Self::MAX }
     }
 
-    /// Unix milliseconds, where the form that holds them names the unit.
+    /// Creates a time from an integer of Unix milliseconds, where the format itself names the unit.
     pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
         u64::try_from(ms)
             .ok()
@@ -45,7 +45,8 @@ impl Timestamp {
             .ok_or_else(|| Invalid::new("", ms, ALLOWED))
     }
 
-    /// Unix milliseconds as a caller wrote them: a number that is likely to count seconds is refused.
+    /// Creates a time from Unix milliseconds as a caller wrote them. A number that is likely to count
+    /// seconds is refused.
     pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
         if !(0..BARE_MS_MIN).contains(&number) {
             return Self::from_integer(number);
@@ -81,12 +82,12 @@ impl Timestamp {
         Self::from_integer(ms).map_err(|_| refuse())
     }
 
-    /// Unix milliseconds.
+    /// Returns the Unix milliseconds.
     pub const fn unix_ms(self) -> u64 {
         self.0
     }
 
-    /// This time plus a duration; `None` past [`Timestamp::MAX`].
+    /// Returns this time plus a duration; `None` past [`Timestamp::MAX`].
     pub const fn checked_add(self, duration: Millis) -> Option<Self> {
         match self.0.checked_add(duration.ms()) {
             Some(ms) => Self::from_unix_ms(ms),
@@ -94,12 +95,12 @@ impl Timestamp {
         }
     }
 
-    /// This time plus a duration, cut to [`Timestamp::MAX`].
+    /// Returns this time plus a duration, capped at [`Timestamp::MAX`].
     pub const fn saturating_add(self, duration: Millis) -> Self {
         Self::saturating_from_unix_ms(self.0.saturating_add(duration.ms()))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the duration from `earlier` to this time; zero if this time is not later.
     pub const fn saturating_since(self, earlier: Self) -> Millis {
         Millis::from_ms(self.0.saturating_sub(earlier.0))
     }

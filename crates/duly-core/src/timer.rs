@@ -1,8 +1,8 @@
-//! A timer as a store keeps it, and how each accepted change alters it.
+//! The record of a timer in a store, and its change at each accepted operation.
 //!
-//! [`crate::lifecycle::transition`] says *whether* something may happen; the functions here say *what
-//! the record looks like afterwards*. Every store writes exactly what they produce, so revision,
-//! occurrence, attempts and history mean the same everywhere.
+//! [`crate::lifecycle::transition`] decides *whether* an event is possible. The functions here produce *the
+//! record that results*. Every store writes exactly that record, so revision, occurrence, attempts and
+//! history mean the same in each store.
 
 use crate::{
     DeliveryId, Incarnation, Schedule, State, TimerId, TimerSpec, Timestamp, invalid::Invalid,
@@ -14,52 +14,52 @@ pub use attempt::{
     Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, Next, SettledToken, Verdict, Wait,
 };
 
-/// Attempts kept in the history.
+/// Maximum number of attempts in the history.
 pub const HISTORY_MAX: usize = 16;
-/// Longest reason kept of an attempt, in bytes.
+/// Maximum bytes of the reason of an attempt.
 pub const REASON_BYTES_MAX: usize = 1024;
 
-/// A timer: what was asked for, and what has happened to its present occurrence.
+/// A timer: the caller's request, and the history of its present occurrence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timer {
     /// The caller's id.
     pub id: TimerId,
-    /// When it is due.
+    /// The due time.
     pub due_at: Timestamp,
-    /// When it was made (or replaced).
+    /// The time at which it was created or replaced.
     pub created_at: Timestamp,
-    /// When a caller last changed it.
+    /// The time of the last change by a caller.
     pub updated_at: Timestamp,
-    /// 1 at creation, +1 at every accepted change by a caller.
+    /// The revision: 1 at creation, +1 at every accepted change by a caller.
     pub revision: u32,
-    /// Tells it from an earlier timer with the same id.
+    /// Distinguishes it from earlier timers with the same id.
     pub incarnation: Incarnation,
-    /// Which firing this is.
+    /// The number of the present occurrence.
     pub occurrence: u32,
-    /// What its caller asked for, besides id and due time.
+    /// The caller's fields, besides id and due time.
     pub spec: TimerSpec,
-    /// Hash of the request that made it.
+    /// Hash of the request that created it.
     pub request_hash: RequestHash,
-    /// Attempts of this occurrence that have ended.
+    /// Number of attempts of this occurrence that have ended.
     pub attempts: u32,
-    /// Attempts that had ended when the present budget began (after a redrive).
+    /// Number of attempts that had ended when the present retry budget began (after a redrive).
     pub budget_from: u32,
-    /// When the next attempt may start, after a failed one.
+    /// The earliest time of the next attempt, after a failed one.
     pub next_attempt_at: Option<Timestamp>,
-    /// When the first attempt of this occurrence began.
+    /// The start of the first attempt of this occurrence.
     pub fired_at: Option<Timestamp>,
-    /// An attempt began whose outcome is not known.
+    /// `true`: the outcome of an attempt is not known.
     pub maybe_delivered: bool,
     /// The last [`HISTORY_MAX`] attempts, oldest first.
     pub history: Vec<Attempt>,
-    /// The token that was settled last, to recognise a repeated settle.
+    /// The token that was settled last, to recognise a repeated settlement.
     pub last_settled: Option<SettledToken>,
-    /// Why it is a dead letter, if it is one.
+    /// The time and reason of its dead-lettering, if it is a dead letter.
     pub dead_letter: Option<DeadLetter>,
 }
 
 impl Timer {
-    /// A new timer, made at `now`.
+    /// Creates a timer at `now`.
     ///
     /// # Errors
     /// When the due time lies past 2200-01-01.
@@ -76,7 +76,7 @@ impl Timer {
         })
     }
 
-    /// A timer that carries nothing, and that nothing has happened to: what a store reads first of one.
+    /// Creates a timer without content and history: a store reads this part of a timer first.
     pub fn bare(
         id: TimerId,
         due_at: Timestamp,
@@ -105,7 +105,7 @@ impl Timer {
         }
     }
 
-    /// The timer that takes the place of a pending one: new incarnation, revision of the old + 1.
+    /// Creates a timer that replaces a pending one: new incarnation, revision of the old one + 1.
     ///
     /// # Errors
     /// When the due time lies past 2200-01-01.
@@ -120,8 +120,8 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Applies a caller's change. A change of due time, payload or headers after an attempt has
-    /// started is another occurrence: its delivery id differs and attempts start at 0.
+    /// Applies a caller's change. If the timer is retrying, a change of due time, payload or headers begins
+    /// a new occurrence: its delivery id differs, and attempts start at 0.
     ///
     /// # Errors
     /// When the new due time lies past 2200-01-01; the timer is then unchanged.
@@ -146,7 +146,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Makes it due now, or its next attempt, as the caller wants it at once.
+    /// Makes it due at `now`, or its next attempt if it waits for one.
     pub fn fire_now(&mut self, now: Timestamp) {
         if self.next_attempt_at.is_some() {
             self.next_attempt_at = Some(now);
@@ -156,8 +156,8 @@ impl Timer {
         self.touch(now);
     }
 
-    /// Sends a dead letter again at `at`: same delivery id, attempts go on, fresh budget, no
-    /// expiry.
+    /// Redrives a dead letter at `at`: the delivery id stays, the attempts keep counting, the retry budget
+    /// is fresh, and it does not expire.
     pub fn redrive(&mut self, at: Timestamp) {
         self.dead_letter = None;
         self.budget_from = self.attempts;
@@ -165,18 +165,18 @@ impl Timer {
         self.spec.expire_after = None;
     }
 
-    /// When it may be claimed: the due time, or the time of the next attempt.
+    /// Returns the time from which it may be claimed: the due time, or the time of the next attempt.
     pub fn claimable_at(&self) -> Timestamp {
         self.next_attempt_at.map_or(self.due_at, |at| at.max(self.due_at))
     }
 
-    /// Returns the moment at which an attempt that may begin at `claimable_at` became claimable: not before a
-    /// caller made or changed the timer, however long ago it was due then.
+    /// Returns the time since which an attempt that may begin at `claimable_at` has been claimable. It is
+    /// never before the last creation or change by a caller, even if the due time was earlier.
     pub fn claimable_since(&self, claimable_at: Timestamp) -> Timestamp {
         claimable_at.max(self.updated_at)
     }
 
-    /// Returns its state while it is live and under no lease.
+    /// Returns its state as a live timer without a lease.
     pub fn unleased_state(&self, wall: Timestamp) -> State {
         if self.next_attempt_at.is_some() {
             State::Retrying
@@ -187,17 +187,17 @@ impl Timer {
         }
     }
 
-    /// Returns `true` if `expire_after` has passed: strictly later than that after due.
+    /// Returns `true` if `expire_after` has passed: `wall` is strictly later than the due time plus it.
     pub fn is_expired(&self, wall: Timestamp) -> bool {
         self.expires_at().is_some_and(|expires_at| wall > expires_at)
     }
 
-    /// When it expires, if it does.
+    /// Returns the time after which it expires, if it does.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.spec.expire_after.map(|after| self.due_at.saturating_add(after))
     }
 
-    /// The delivery id of its present occurrence.
+    /// Returns the delivery id of its present occurrence.
     pub fn delivery_id(&self, namespace: &str) -> DeliveryId {
         DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
     }

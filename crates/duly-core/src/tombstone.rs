@@ -1,4 +1,4 @@
-//! A tombstone: what stays of a finished or cancelled timer for `retention`.
+//! Tombstones: the remains of a finished or cancelled timer, kept for `retention`.
 
 use crate::{
     Incarnation, State, Timer, TimerId, Timestamp,
@@ -6,7 +6,7 @@ use crate::{
     timer::{Attempt, SettledToken},
 };
 
-/// How a timer ended.
+/// The way in which a timer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// Delivered and confirmed.
@@ -16,7 +16,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The state that goes with it.
+    /// Returns the state of such a timer.
     pub const fn state(self) -> State {
         match self {
             Self::Finished => State::Finished,
@@ -25,32 +25,32 @@ impl Ended {
     }
 }
 
-/// What stays of an ended timer. A cancel that needed no look at the record leaves only id, due
-/// time and when it ended.
+/// The remains of an ended timer. A cancel that did not read the record leaves only the id, the due time and
+/// the time of the cancel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tombstone {
     /// The caller's id.
     pub id: TimerId,
-    /// How it ended.
+    /// Finished or cancelled.
     pub ended: Ended,
-    /// When it ended.
+    /// The time at which it ended.
     pub ended_at: Timestamp,
-    /// When it was due.
+    /// The due time.
     pub due_at: Timestamp,
     /// Attempts of its last occurrence.
     pub attempts: u32,
-    /// An attempt began whose outcome is not known.
+    /// `true`: the outcome of an attempt is not known.
     pub maybe_delivered: bool,
-    /// What only the record knew.
+    /// Fields of the record; `None` if the record was not read.
     pub details: Option<Box<Details>>,
 }
 
 /// The part of a tombstone that comes from the timer's record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Details {
-    /// When the timer was made.
+    /// The time at which the timer was created.
     pub created_at: Timestamp,
-    /// When a caller last changed it.
+    /// The time of the last change by a caller.
     pub updated_at: Timestamp,
     /// Its revision.
     pub revision: u32,
@@ -58,18 +58,18 @@ pub struct Details {
     pub incarnation: Incarnation,
     /// Its occurrence.
     pub occurrence: u32,
-    /// Hash of the request that made it.
+    /// Hash of the request that created it.
     pub request_hash: RequestHash,
-    /// When the first attempt began.
+    /// The start of the first attempt.
     pub fired_at: Option<Timestamp>,
     /// Its last attempts.
     pub history: Vec<Attempt>,
-    /// The token whose settle ended it.
+    /// The token whose settlement ended it.
     pub settled: Option<SettledToken>,
 }
 
 impl Tombstone {
-    /// The tombstone of a timer whose record is at hand.
+    /// Creates the tombstone of a timer from its record.
     pub fn of(timer: &Timer, ended: Ended, ended_at: Timestamp) -> Self {
         Self {
             id: timer.id.clone(),
@@ -92,8 +92,8 @@ impl Tombstone {
         }
     }
 
-    /// Returns the token whose settle ended the timer. A cancelled one forgets its tokens: a store may cancel
-    /// without its record.
+    /// Returns the token whose settlement ended the timer. A cancelled timer has none, because a store may
+    /// cancel it without its record.
     pub fn settled(&self) -> Option<SettledToken> {
         match self.ended {
             Ended::Finished => self.details.as_ref()?.settled,
@@ -101,7 +101,7 @@ impl Tombstone {
         }
     }
 
-    /// The tombstone of a timer that was cancelled before any attempt, without a look at its record.
+    /// Creates the tombstone of a timer that was cancelled before any attempt, without reading its record.
     pub const fn cancelled_unread(id: TimerId, due_at: Timestamp, ended_at: Timestamp) -> Self {
         Self {
             id,

@@ -1,4 +1,4 @@
-//! A timer as a caller sees it: from its record, or from its tombstone.
+//! A timer as the API shows it: from its record, or from its tombstone.
 
 use crate::{
     NamespaceName, State, Timer, TimerId, Timestamp, Tombstone, request_hash::RequestHash,
@@ -9,34 +9,34 @@ pub(crate) mod memory;
 
 pub use memory::TooLarge;
 
-/// A timer as it is answered: from its record, or from its tombstone.
+/// A timer as the API returns it: from its record, or from its tombstone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerView {
     /// The namespace.
     pub namespace: NamespaceName,
-    /// The state, by the store's clock at the time of the answer.
+    /// The state, by the store's clock at the time of the call.
     pub state: State,
-    /// Record or tombstone.
+    /// The record or the tombstone.
     pub body: Body,
-    /// When the lease ends, while in flight.
+    /// The end of the lease, while in flight.
     pub leased_until: Option<Timestamp>,
-    /// The attempt under way, while in flight.
+    /// The number of the attempt under way, while in flight.
     pub attempt_under_way: Option<u32>,
-    /// When that attempt was claimed.
+    /// The time at which that attempt was claimed.
     pub claimed_at: Option<Timestamp>,
 }
 
-/// What is known of a timer.
+/// The known part of a timer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// Everything.
+    /// The whole record.
     Whole(Box<Timer>),
-    /// It has ended.
+    /// The tombstone of an ended timer.
     Tombstone(Box<Tombstone>),
 }
 
 impl TimerView {
-    /// A view of a live timer under no lease.
+    /// Creates a view of a live timer without a lease.
     pub fn unleased(
         namespace: NamespaceName,
         timer: impl Into<Box<Timer>>,
@@ -46,7 +46,7 @@ impl TimerView {
         Self::whole(namespace, timer.unleased_state(wall), timer)
     }
 
-    /// A view of a timer in this state and not in flight.
+    /// Creates a view of a timer in this state that is not in flight.
     pub fn whole(namespace: NamespaceName, state: State, timer: impl Into<Box<Timer>>) -> Self {
         Self {
             namespace,
@@ -58,7 +58,7 @@ impl TimerView {
         }
     }
 
-    /// A view of a tombstone.
+    /// Creates a view of a tombstone.
     pub fn tombstone(namespace: NamespaceName, tombstone: Tombstone) -> Self {
         Self {
             namespace,
@@ -70,7 +70,7 @@ impl TimerView {
         }
     }
 
-    /// The timer's id.
+    /// Returns the timer's id.
     pub fn id(&self) -> &TimerId {
         match &self.body {
             Body::Whole(timer) => &timer.id,
@@ -78,8 +78,8 @@ impl TimerView {
         }
     }
 
-    /// Whether this is the timer, as far as what is left of it tells: the tombstone of a cancelled one may be
-    /// of any. A dead letter is one firing of it.
+    /// Returns `true` if this is a view of `timer`, as far as its remains tell. The tombstone of a cancelled
+    /// timer matches any timer. A dead letter matches one firing only.
     pub fn is_of(&self, timer: &Timer) -> bool {
         match &self.body {
             Body::Whole(_) if self.state == State::Dead => self.is_of_firing(timer),
@@ -92,8 +92,8 @@ impl TimerView {
         }
     }
 
-    /// Whether this is the timer with the firing that it is at, so that their delivery ids are one; of a
-    /// cancelled one nothing is said.
+    /// Returns `true` if this is a view of `timer` at the same firing, so that their delivery ids are equal.
+    /// `false` for the tombstone of a cancelled timer.
     pub fn is_of_firing(&self, timer: &Timer) -> bool {
         let firing = (timer.incarnation, timer.occurrence);
         match &self.body {
@@ -105,7 +105,7 @@ impl TimerView {
         }
     }
 
-    /// When it is, or was, due.
+    /// Returns the due time.
     pub fn due_at(&self) -> Timestamp {
         match &self.body {
             Body::Whole(timer) => timer.due_at,
@@ -113,7 +113,7 @@ impl TimerView {
         }
     }
 
-    /// Its revision, if known.
+    /// Returns its revision, if known.
     pub fn revision(&self) -> Option<u32> {
         match &self.body {
             Body::Whole(timer) => Some(timer.revision),
@@ -121,7 +121,7 @@ impl TimerView {
         }
     }
 
-    /// Attempts begun, the one under way included.
+    /// Returns the number of attempts that were begun, including the one under way.
     pub fn attempts(&self) -> u32 {
         let ended = match &self.body {
             Body::Whole(timer) => timer.attempts,
@@ -130,7 +130,7 @@ impl TimerView {
         self.attempt_under_way.unwrap_or(ended).max(ended)
     }
 
-    /// Whether an attempt may have arrived although nobody confirmed it.
+    /// Returns `true` if an attempt may have arrived without a confirmation.
     pub fn maybe_delivered(&self) -> bool {
         match &self.body {
             Body::Whole(timer) => timer.maybe_delivered,
@@ -138,7 +138,7 @@ impl TimerView {
         }
     }
 
-    /// The hash of the request that made it, if known.
+    /// Returns the hash of the request that created it, if known.
     pub fn request_hash(&self) -> Option<RequestHash> {
         match &self.body {
             Body::Whole(timer) => Some(timer.request_hash),
@@ -146,7 +146,7 @@ impl TimerView {
         }
     }
 
-    /// The whole record by value, if it is more than a tombstone.
+    /// Returns the whole record by value; `None` for a tombstone.
     pub fn into_timer(self) -> Option<Box<Timer>> {
         match self.body {
             Body::Whole(timer) => Some(timer),
@@ -154,7 +154,7 @@ impl TimerView {
         }
     }
 
-    /// The whole record, if it is more than a tombstone.
+    /// Returns the whole record; `None` for a tombstone.
     pub fn timer(&self) -> Option<&Timer> {
         match &self.body {
             Body::Whole(timer) => Some(timer),

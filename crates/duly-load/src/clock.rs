@@ -1,19 +1,20 @@
-//! The wall clock of this machine, which the server under test reads too.
+//! Wall clock of this machine, which a server on the same machine reads too.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Unix time in microseconds.
+/// Returns the Unix time in microseconds.
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Unix time in whole milliseconds, rounded down.
+/// Returns the Unix time in whole milliseconds, rounded down.
 pub fn now_ms() -> u64 {
     now_us() / 1_000
 }
 
-/// Seconds from a due time (Unix ms) to a moment (Unix µs); negative where it is before.
+/// Returns the seconds from a due time (Unix ms) to a moment (Unix µs); negative if the moment is
+/// earlier.
 #[expect(clippy::cast_precision_loss, reason = "differences are far below 2^53 µs")]
 pub fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
     let due_us = due_ms * 1_000;

@@ -1,4 +1,7 @@
-//! Consumers: they lease what is due, note it, and acknowledge it on lines of their own meanwhile.
+//! Consumers: they lease the firings that are due, record them in the ledger and acknowledge them.
+//!
+//! A consumer leases on one connection and acknowledges on another at the same time, or it does
+//! both on one gRPC stream.
 
 mod stream;
 
@@ -23,38 +26,38 @@ use crate::{
     transport::{Firing, grpc::Grpc},
 };
 
-/// How long a lease call waits: this long a consumer does not see that the run is over.
+/// Longest wait of a lease call. A consumer detects the end of the run only after this wait.
 const WAIT_MS: u32 = 200;
-/// Batches that may wait to be acknowledged, for each consumer.
+/// Most batches that wait for their acknowledgement, per consumer.
 const UNSETTLED: usize = 64;
-/// How long after the last due time everything must have come.
+/// Time after the last due time within which every firing must arrive.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
-/// What consumers do.
+/// Parameters of the consumers.
 pub(crate) struct Drain {
-    /// What is leased.
+    /// Namespace to lease from.
     pub(crate) namespace: String,
-    /// Consumers; each has two lines.
+    /// Number of consumers; each has two connections, or one stream.
     pub(crate) consumers: usize,
-    /// The first of their lines.
+    /// Number of their first connection (`line`).
     pub(crate) first_line: usize,
-    /// Most firings of a call.
+    /// Most firings per call.
     pub(crate) batch: u32,
-    /// So many are to come.
+    /// Number of expected firings.
     pub(crate) expected: u64,
-    /// They are given up then.
+    /// Time at which the consumers give up.
     pub(crate) until: Instant,
-    /// Lateness of each.
+    /// Recorder of the lateness of each firing.
     pub(crate) lateness: Arc<Recorder>,
-    /// Consumers open a stream each; they call when absent.
+    /// gRPC transport for one stream per consumer; consumers use lease calls if absent.
     pub(crate) stream: Option<Arc<Grpc>>,
 }
 
-/// What came of it.
+/// Result of the consumers.
 pub(crate) struct Came {
-    /// Whether all came, or had the time to.
+    /// `Yes`: all firings arrived, or had the time to.
     pub(crate) drained: Drained,
-    /// When the last acknowledgement was known to be taken, Unix µs; 0 where there was none.
+    /// Time at which the last acknowledgement was confirmed, Unix µs; 0 if there was none.
     pub(crate) last_us: u64,
 }
 
@@ -67,7 +70,8 @@ struct Consumers {
     last_us: AtomicU64,
 }
 
-/// Takes everything.
+/// Leases and acknowledges until all expected firings are settled, the time is over, or the run
+/// stops.
 pub(crate) async fn drain(
     drain: Drain,
     target: &Arc<Target>,
@@ -111,7 +115,7 @@ impl Consumers {
             let received_us = now_us();
             self.note(&firings, received_us);
             if !firings.is_empty() && sender.send(firings).await.is_err() {
-                // The other half has failed and says why.
+                // The settling half has failed and returns the error.
                 break;
             }
         }

@@ -1,30 +1,31 @@
-//! How evenly namespaces with the same load were served. Pure arithmetic.
+//! Fairness between namespaces with the same load. Pure arithmetic.
 
 use crate::{Table, clock::seconds_since};
 
-/// The spread over the namespaces.
+/// Differences between the namespaces. Times count from the first due time of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fairness {
-    /// From the beginning until the first namespace had got its last.
+    /// Time until the first namespace had received its last firing.
     pub first_s: f64,
-    /// Half of them had.
+    /// Time until half of the namespaces had.
     pub p50_s: f64,
-    /// 99 % had.
+    /// Time until 99 % of them had.
     pub p99_s: f64,
-    /// All had.
+    /// Time until all had.
     pub last_s: f64,
     /// Jain's index of these times.
     pub jain_of_lasts: f64,
-    /// When half of all timers were out: those of the namespace that had got the fewest.
+    /// Fewest firings that one namespace had received when half of all firings were received.
     pub half_least: f64,
-    /// Of the one that had got the most.
+    /// Most firings that one namespace had received at that time.
     pub half_most: f64,
-    /// Jain's index of what each had got then.
+    /// Jain's index of the numbers of firings at that time.
     pub jain_at_half: f64,
 }
 
 impl Fairness {
-    /// Of the times (Unix µs) at which timers came, `each` of one namespace after another.
+    /// Returns the fairness of receive times (Unix µs). The first `each` times belong to the first
+    /// namespace, and so on.
     pub fn of(times_us: &[u64], each: usize, begin_ms: u64) -> Self {
         let mut sorted = times_us.to_vec();
         sorted.sort_unstable();
@@ -54,7 +55,7 @@ impl Fairness {
         }
     }
 
-    /// Adds it to the figures, beside what it would be if everything came when it was due.
+    /// Adds the fairness to the table, beside `ideal`: that of the due times.
     pub fn add_into(&self, ideal: &Self, table: &mut Table) {
         for (name, seconds) in [
             ("a namespace's last out: first", self.first_s),
@@ -73,8 +74,8 @@ impl Fairness {
     }
 }
 
-/// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 where all have the same, 1/n where one has
-/// everything.
+/// Returns Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 if all values are equal, 1/n if one
+/// value is everything.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 fn jain(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();

@@ -1,4 +1,4 @@
-//! What the machine itself can do, in the same minute: the floor under every figure.
+//! Baseline of the machine, measured in the same run: append and sync, wake-up, loopback echo.
 
 use std::convert::Infallible;
 use std::fs::OpenOptions;
@@ -22,10 +22,11 @@ use duly_checker::Percentiles;
 const LASTING: Duration = Duration::from_secs(1);
 const WAKES: u32 = 200;
 
-/// How long every core is kept busy. Cores of a virtual machine are taken away a few times a second.
+/// Duration of the baseline with busy cores. The host of a virtual machine takes cores away a few
+/// times a second.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// Measures the machine at rest and adds it.
+/// Measures the idle machine and adds the figures.
 pub async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
     let sync = append_and_sync(dir)?;
     add(table, "floor: append 512 B + fdatasync", &sync);
@@ -36,8 +37,11 @@ pub async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How late a thread is that never sleeps, while every core is busy: what the host of a virtual
-/// machine, or another program, takes away. No timer can be less late than this under load.
+/// Measures the lateness of a thread that never sleeps while every core is busy, and adds the
+/// figures.
+///
+/// This is the time that the host of a virtual machine, or another program, takes away. No timer
+/// can be less late under load.
 pub async fn print_busy_into(table: &mut Table) -> Result<()> {
     let cores = thread::available_parallelism()?.get();
     let spinning = (0..cores).map(|_| tokio::task::spawn_blocking(spin)).collect::<Vec<_>>();
@@ -53,7 +57,7 @@ pub async fn print_busy_into(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// For every whole millisecond, how much later the clock could be read for the first time.
+/// Returns, for each whole millisecond, how much later the clock could first be read.
 fn spin() -> Vec<u64> {
     let began = Instant::now();
     let mut late = Vec::new();
@@ -73,7 +77,7 @@ fn add(table: &mut Table, name: &str, percentiles: &Percentiles) {
     table.add(&format!("{name}, p99"), "ms", ms(percentiles.p99_us));
 }
 
-/// Milliseconds for a table.
+/// Returns microseconds as milliseconds, for a table.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
@@ -114,7 +118,7 @@ async fn echo() -> Result<f64> {
             let service = service_fn(|_: Request<Incoming>| async {
                 Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
             });
-            // It ends with an error when the client goes away.
+            // The service returns an error when the client disconnects.
             drop(
                 hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)

@@ -1,44 +1,44 @@
-//! Whether a server may be put under load: the one of this machine, or one that the caller says is
-//! theirs.
+//! Guard against load on foreign servers: a server must be on this machine, or its user must
+//! confirm to own it.
 //!
-//! The addresses are looked at after the name was resolved, and those that were looked at are the ones
-//! that are called: a name cannot point elsewhere in between.
+//! The addresses are checked after the name was resolved, and the run calls these same addresses.
+//! So the name cannot resolve to another address in between.
 
 use std::net::SocketAddr;
 
-/// Whose server it is.
+/// Ownership of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The caller has said that it is theirs.
+    /// The user has confirmed to own it.
     Caller,
-    /// Nothing was said.
+    /// Not confirmed.
     Unknown,
 }
 
-/// Why it is not loaded.
+/// Reason why a server is not put under load.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Refusal {
-    /// It may be somebody else's.
+    /// The server may belong to another person.
     #[error(
         "{server} is at {address}, which is not this machine: a benchmark takes all that a server \
          has. Loopback addresses are allowed; if the server is yours and nobody needs it now, say \
          --i-own-this-server"
     )]
     Foreign {
-        /// As it was named.
+        /// The server as the user named it.
         server: String,
-        /// Where it is.
+        /// Its address.
         address: SocketAddr,
     },
-    /// The name leads nowhere.
+    /// The name has no address.
     #[error("{server} has no address: name a host that resolves, such as http://127.0.0.1:3859")]
     Nowhere {
-        /// As it was named.
+        /// The server as the user named it.
         server: String,
     },
 }
 
-/// The address to call.
+/// Returns the address to call, or refuses the server.
 pub(crate) fn judge(
     server: &str,
     addresses: &[SocketAddr],

@@ -1,7 +1,8 @@
-//! Runs whose history is judged: every call, every firing and every kill is kept, and what they prove
-//! is said by [`duly_checker::checker`].
+//! Recording client of runs with a full history: it records each call, each firing and each kill,
+//! and [`duly_checker::checker`] judges the history.
 //!
-//! A call that fails is in doubt, and the run goes on: an error says nothing about what was done.
+//! A call that fails is in doubt, and the run continues: an error does not tell whether the server
+//! made the change.
 
 mod consume;
 mod figures;
@@ -29,17 +30,17 @@ use crate::{
 pub(crate) use consume::CONSUMERS;
 pub(crate) use figures::Judged;
 
-/// Between two tries while a call fails.
+/// Pause before the next attempt after a call failed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Keeps what happens in a namespace.
+/// Recording client of one namespace.
 pub(crate) struct Judge {
     witness: Arc<dyn Witness>,
     target: Arc<Target>,
     namespace: String,
     history: History,
     beside: u64,
-    /// Received minus due, of first attempts.
+    /// Lateness of first attempts: received minus due.
     pub(crate) lateness: Arc<Recorder>,
     is_down: AtomicBool,
     is_over: AtomicBool,
@@ -47,7 +48,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Of this namespace. Timers with numbers from `beside` on do not count for the lateness.
+    /// Creates the recording client of a namespace. Timers with numbers from `beside` on do not
+    /// count for the lateness.
     pub(crate) fn new(
         witness: Arc<dyn Witness>,
         target: Arc<Target>,
@@ -67,12 +69,12 @@ impl Judge {
         }
     }
 
-    /// Where it is.
+    /// Returns the namespace.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Sends operations together and keeps what was answered.
+    /// Sends operations as one call and records their results.
     pub(crate) async fn ask(&self, line: usize, asks: &[Ask]) -> Sent {
         let key = |ask: &Ask| self.history.key(&self.namespace, &ask.number.to_string());
         let keys: Vec<_> = asks.iter().map(key).collect();
@@ -91,28 +93,28 @@ impl Judge {
         Sent { began, ended, answered }
     }
 
-    /// The server is going to be killed: from now on calls may fail.
+    /// Announces a kill of the server: from now on calls may fail without a remark.
     pub(crate) fn goes_down(&self) {
         self.is_down.store(true, Relaxed);
     }
 
-    /// It is back.
+    /// Records a crash and that the server is ready again.
     pub(crate) fn is_back(&self, crash: Crash) {
         self.history.crash(crash);
         self.is_down.store(false, Relaxed);
     }
 
-    /// Everything that was due had the time to come: what is still there is stuck.
+    /// Notes that every due firing had the time to arrive. The checker then counts missing ones.
     pub(crate) fn has_waited(&self) {
         self.has_waited.store(true, Relaxed);
     }
 
-    /// Consumers have nothing more to wait for.
+    /// Tells the consumers to end.
     pub(crate) fn is_over(&self) {
         self.is_over.store(true, Relaxed);
     }
 
-    /// Reads every timer that was ever named, over so many lines.
+    /// Reads every recorded timer back, over `lines` connections, and records its final state.
     pub(crate) async fn read_back(self: &Arc<Self>, lines: usize) -> Result<()> {
         let keys = Arc::new(parking_lot::Mutex::new(self.history.keys()));
         let mut readers = JoinSet::new();
@@ -138,7 +140,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A call failed, which it may while the server is down.
+    /// Adds a remark about a failed call, unless the server is down.
     fn remark(&self, error: &anyhow::Error) {
         if !self.is_down.load(Relaxed) {
             self.target.remark(format!("a call had no answer: {error:#}"));

@@ -1,8 +1,9 @@
-//! What became of every timer of a run, by its number, in five bytes each.
+//! Ledger: the state of every timer of a run, by its number, in five bytes each.
 //!
-//! It is told what was asked, acknowledged, cancelled and fired; in the end it says how many are lost,
-//! early, came twice or came after a confirmed cancellation. Only what is certain counts against the
-//! server: what was not acknowledged may fire or not.
+//! The run reports each timer that it requests, and each one that is acknowledged, cancelled or
+//! fired. At the end the ledger counts timers that are lost, early, delivered twice, or delivered
+//! after a confirmed cancellation. Only certain faults count: a timer without an acknowledgement
+//! may fire or not.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +20,7 @@ const SETTLED: u8 = 16;
 pub struct Ledger {
     base_ms: u64,
     flags: Box<[AtomicU8]>,
-    /// Acknowledged due times, in milliseconds after the base.
+    /// Acknowledged due times, in milliseconds after `base_ms`.
     dues: Box<[AtomicU32]>,
     refused: AtomicU64,
     duplicates: AtomicU64,
@@ -30,44 +31,44 @@ pub struct Ledger {
     settled: AtomicU64,
 }
 
-/// Whether everything that was due had the time to come.
+/// Tells whether every due firing had the time to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// It had: what did not come is lost.
+    /// It had: a firing that did not arrive is lost.
     Yes,
-    /// The run did not wait for it.
+    /// The run did not wait for the firings.
     No,
 }
 
-/// The sums.
+/// Totals of a ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Timers that were asked for.
+    /// Timers that were requested.
     pub attempted: u64,
-    /// Timers that the server said it has.
+    /// Timers whose schedule call the server confirmed.
     pub acknowledged: u64,
-    /// Operations that it refused.
+    /// Operations that the server refused.
     pub refused: u64,
-    /// Timers that were cancelled, as it said.
+    /// Timers whose cancellation the server confirmed.
     pub cancelled: u64,
     /// Timers that fired.
     pub fired: u64,
-    /// Timers whose firing was acknowledged, as it said.
+    /// Timers whose ack the server confirmed.
     pub settled: u64,
-    /// Acknowledged, not cancelled, and never fired.
+    /// Timers that were acknowledged, not cancelled, and never fired.
     pub lost: u64,
-    /// Firings of a timer that had fired.
+    /// Firings of a timer that had fired before.
     pub duplicates: u64,
-    /// Firings before the time.
+    /// Firings before the due time.
     pub early: u64,
     /// Firings after a confirmed cancellation.
     pub after_cancel: u64,
-    /// Firings of timers that nobody asked for.
+    /// Firings of timers that the run did not request.
     pub unexpected: u64,
 }
 
 impl Ledger {
-    /// For so many timers, none of them due before `base_ms`.
+    /// Creates a ledger for `timers` timers. None may be due before `base_ms`.
     pub fn new(timers: usize, base_ms: u64) -> Self {
         Self {
             base_ms,
@@ -83,12 +84,13 @@ impl Ledger {
         }
     }
 
-    /// A timer is going to be asked for.
+    /// Notes that a timer is about to be requested.
     pub fn asked(&self, number: u64) {
         self.set(number, ASKED);
     }
 
-    /// The server has it, due then. Calls for one timer come in the order of its changes.
+    /// Notes that the server has the timer, with this due time. Calls for one timer must come in
+    /// the order of its changes.
     pub fn acknowledged(&self, number: u64, due_ms: u64) {
         let Some(place) = self.place(number) else { return };
         let offset = u32::try_from(due_ms.saturating_sub(self.base_ms)).unwrap_or(u32::MAX);
@@ -96,7 +98,7 @@ impl Ledger {
         self.flags[place].fetch_or(ACKNOWLEDGED, Relaxed);
     }
 
-    /// The server has cancelled it.
+    /// Notes that the server has cancelled the timer.
     pub fn cancelled(&self, number: u64) {
         if let Some(place) = self.place(number)
             && self.flags[place].fetch_or(CANCELLED, Relaxed) & FIRED != 0
@@ -105,12 +107,13 @@ impl Ledger {
         }
     }
 
-    /// The server refused something.
+    /// Counts a refused operation.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// It fired, and was received then. Answers how late, where it is a timer of this run.
+    /// Notes a firing and its receive time (Unix µs). Returns its lateness in µs if it is the first
+    /// firing of an acknowledged timer of this run.
     pub fn fired(&self, number: Option<u64>, received_us: u64) -> Option<u64> {
         let place = number.and_then(|number| self.place(number));
         let before = place.map_or(0, |place| self.flags[place].fetch_or(FIRED, Relaxed));
@@ -136,7 +139,7 @@ impl Ledger {
         Some(received_us.saturating_sub(due_us))
     }
 
-    /// The server took the acknowledgement of its firing. Answers whether for the first time.
+    /// Notes that the server accepted the ack of the timer. Returns `true` the first time.
     pub fn settled(&self, number: u64) -> bool {
         let Some(place) = self.place(number) else { return false };
         let is_first = self.flags[place].fetch_or(SETTLED, Relaxed) & SETTLED == 0;
@@ -144,19 +147,19 @@ impl Ledger {
         is_first
     }
 
-    /// Whether the firings of all of these were acknowledged.
+    /// Returns `true` if the acks of all these timers were accepted.
     pub fn all_settled(&self, mut numbers: std::ops::Range<u64>) -> bool {
         numbers.all(|number| {
             self.place(number).is_some_and(|place| self.flags[place].load(Relaxed) & SETTLED != 0)
         })
     }
 
-    /// Timers that fired so far.
+    /// Returns the number of timers that have fired.
     pub fn fired_so_far(&self) -> u64 {
         self.fired.load(Relaxed)
     }
 
-    /// The sums, when no call is under way.
+    /// Returns the totals. No call may be in progress.
     pub fn counts(&self, drained: Drained) -> Counts {
         let mut counts = Counts {
             refused: self.refused.load(Relaxed),
@@ -192,7 +195,7 @@ impl Ledger {
 }
 
 impl Counts {
-    /// What the server must never do, in words; empty where it did none of it.
+    /// Describes the broken promises of the server; empty if there is none.
     pub fn broken(&self) -> Vec<String> {
         let all = [
             (self.lost, "lost: acknowledged and never fired"),

@@ -1,22 +1,25 @@
-//! A load generator for a running server, for anybody who wants to see the figures again.
+//! Load generator for a running server, so that any user can repeat the figures.
 //!
 //! ```text
-//!   subject ──► offer (pace: when each send is meant to go) ──► transport: HTTP or gRPC ──► server
+//!   subject ──► offer (pace: intended time of each send) ──► transport: HTTP or gRPC ──► server
 //!      │           │ latency from the intended time                   ▲
 //!      │           ▼                                                  │
 //!      │        recorder, ledger ◄────────── drain: lease, settle ────┘
 //!      ▼
-//!   report: table, JSON, picture; floors of the machine beside
+//!   report: table, JSON, plot; baselines of the machine beside
 //! ```
 //!
-//! Where changes and firings race (`mixed`, `recovery`) the judge stands in the place of the ledger: it
-//! keeps the whole history and has `duly-checker` say what that proves.
+//! For `mixed` and `recovery`, in which changes and firings race, a recording client (`judge`)
+//! replaces the ledger: it keeps the whole history, and `duly-checker` judges it.
 //!
-//! * It promises an open loop: a send has its time before the run begins, and its latency counts from
-//!   then, so a server that stands still is charged with all that waited for it.
-//! * Every timer is counted by its number: acknowledged, fired, twice, early, lost.
-//! * What grows has a limit: the timers of a run, the calls under way, the seconds.
-//! * It refuses to hide latency: no retries, no cache, no batches but those that were asked for.
+//! What must stay true:
+//!
+//! 1. The load is an open loop. Each send has its intended time before the run begins, and its
+//!    latency counts from that time. So the latency includes the wait of every send that a stalled
+//!    server delays.
+//! 2. Every timer is counted by its number: acknowledged, fired, fired twice, early, lost.
+//! 3. Everything that grows has a limit: the timers of a run, the calls in flight, the seconds.
+//! 4. Nothing hides latency: there are no retries, no cache, and only the requested batches.
 //!
 //! `duly bench` is its caller; `duly-testkit` uses its tools. Start reading at [`run`].
 

@@ -1,4 +1,5 @@
-//! Sends work by the pace, over all lines, and keeps how long each send took.
+//! Open-loop sender: sends work at the times of the pace, over all connections, and records the
+//! latency of each send.
 
 mod batches;
 
@@ -16,39 +17,39 @@ use crate::{
 
 pub(crate) use batches::{Batches, Make};
 
-/// What is sent.
+/// Work to send.
 pub(crate) trait Work: Send + Sync {
-    /// Operations of a send: 0 after the last.
+    /// Returns the number of operations of a send; 0 after the last send.
     fn count(&self, send: u64) -> u64;
 
-    /// Sends it over a line; `None` after the last. An error ends the run.
+    /// Makes a send over a connection; `None` after the last send. An error ends the run.
     fn send(&self, line: usize, send: u64) -> BoxFuture<'_, Result<Option<Sent>>>;
 }
 
-/// A send that is over.
+/// A completed send.
 pub(crate) struct Sent {
-    /// Just before the call.
+    /// Time just before the call.
     pub(crate) began: Instant,
-    /// When its answer was read, or it failed.
+    /// Time at which the result was read or the call failed.
     pub(crate) ended: Instant,
-    /// Operations of it that were answered.
+    /// Operations of the send that have a result.
     pub(crate) answered: u64,
 }
 
-/// What is offered.
+/// Parameters of the sender.
 pub(crate) struct Offer {
     pub(crate) pace: Pace,
-    /// Of a pace that has a rate, unless the clock is a virtual one.
+    /// Pacer of a pace that has a rate; absent with a virtual clock.
     pub(crate) metronome: Option<Metronome>,
     pub(crate) lines: usize,
     pub(crate) work: Arc<dyn Work>,
-    /// Latency from the intended time of a send.
+    /// Recorder of the latency from the intended time of a send.
     pub(crate) latency: Arc<Recorder>,
-    /// How late the sends themselves were: what the generator adds by itself.
+    /// Recorder of the delay of the sends: the part that the load generator itself adds.
     pub(crate) behind: Arc<Recorder>,
 }
 
-/// Sends all. Answers how many operations were never sent.
+/// Makes all sends. Returns the number of operations that were never sent.
 pub(crate) async fn offer(offer: Offer, stop: &Stop) -> Result<u64> {
     let offer = Arc::new(offer);
     offer.latency.begin(offer.pace.began);

@@ -1,4 +1,4 @@
-//! What a run is told.
+//! Options of a run.
 
 use std::path::PathBuf;
 
@@ -11,31 +11,31 @@ mod check;
 pub use check::Unused;
 pub(crate) use check::check;
 
-/// What is measured.
+/// Subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Durable schedules in batches.
+    /// Durable schedule calls in batches.
     Ingest,
-    /// How late firings arrive that are due over time.
+    /// Lateness of firings with spread due times.
     Lateness,
-    /// Everything due at one instant.
+    /// All timers due at one instant.
     HotSecond,
-    /// Durable cancellations in batches, in random order.
+    /// Durable cancels in batches, in random order.
     Cancel,
-    /// The same ids replaced over and over.
+    /// Repeated replacement of the same ids.
     Debounce,
-    /// Schedules, changes, cancellations and firings at once.
+    /// Schedule calls, changes, cancels and firings at the same time.
     Mixed,
-    /// A quiet namespace alone, beside a dead receiver, and beside one that is served at full speed.
+    /// A quiet namespace: alone, beside a dead receiver, and beside a namespace at full speed.
     Isolation,
-    /// A kill -9 under load and what comes after it.
+    /// A kill -9 under load, and the restart.
     Recovery,
     /// Many namespaces with a few timers each, due within one second.
     Namespaces,
 }
 
 impl Subject {
-    /// Its word.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ingest => "ingest",
@@ -51,17 +51,17 @@ impl Subject {
     }
 }
 
-/// How the server is spoken to.
+/// Protocol to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportKind {
-    /// HTTP/1.1 with JSON, a connection for each call under way.
+    /// HTTP/1.1 with JSON, one connection per call in flight.
     Http,
     /// gRPC.
     Grpc,
 }
 
 impl TransportKind {
-    /// Its word.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -70,72 +70,73 @@ impl TransportKind {
     }
 }
 
-/// Where the server is.
+/// Server of a run.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// One that runs.
+    /// A running server.
     At(Url, Owner),
-    /// One that is started for the run, with its data in a new folder in `dir`.
+    /// A server that the run starts, with its data in a new folder in `dir`.
     Own {
         /// The `duly` binary.
         bin: PathBuf,
-        /// Decides which disk is measured; the system's folder for temporary files when absent.
+        /// Parent of the data folder; it decides which disk is measured. Default: the system's
+        /// folder for temporary files.
         dir: Option<PathBuf>,
     },
 }
 
-/// Whether the floors of the machine are measured first.
+/// Tells whether the baselines of the machine are measured first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floors {
-    /// They are: a few seconds.
+    /// They are measured; this takes a few seconds.
     Measured,
-    /// They are not.
+    /// They are not measured.
     Left,
 }
 
-/// A run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is measured.
+    /// Subject to measure.
     pub subject: Subject,
-    /// The server.
+    /// Server to measure.
     pub place: Place,
-    /// How it is spoken to.
+    /// Protocol to use.
     pub transport: TransportKind,
-    /// Timers a second; as many as the calls under way can carry, or the subject's own number, when
-    /// absent.
+    /// Timers per second. If absent: the subject's default, or as many as the calls in flight can
+    /// carry.
     pub rate: Option<u32>,
-    /// Timers in all, where rate and seconds do not say it; the subject's own number when absent.
+    /// Number of timers, unless rate and seconds determine it; the subject's default if absent.
     pub timers: Option<u32>,
-    /// How long is measured; 10 s when absent.
+    /// Duration of the measurement in seconds; 10 if absent.
     pub seconds: Option<u64>,
     /// Bytes of each payload.
     pub payload_bytes: usize,
-    /// Timers of a call; 1000, or with a rate as many as make 100 calls a second, when absent.
+    /// Timers per call. If absent: 1000, or with a rate as many as make 100 calls a second.
     pub batch: Option<u32>,
-    /// Calls under way at once; 8 when absent.
+    /// Calls in flight at once; 8 if absent.
     pub in_flight: Option<u32>,
-    /// How consumers get firings; by lease calls when absent.
+    /// Method by which consumers get firings; lease calls if absent.
     pub pull: Option<Pull>,
-    /// Namespaces; 1000 when absent.
+    /// Number of namespaces; 1000 if absent.
     pub namespaces: Option<u32>,
-    /// Timers of each of them; 10 when absent.
+    /// Timers of each namespace; 10 if absent.
     pub each: Option<u32>,
-    /// Floors.
+    /// Measurement of the baselines.
     pub floors: Floors,
 }
 
-/// How consumers get firings.
+/// Method by which consumers get firings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// A call each time, which waits for the first.
+    /// Lease calls, each of which waits for the first firing.
     Lease,
-    /// One stream, on which the consumer gives credits; gRPC only.
+    /// One stream per consumer, with credits; gRPC only.
     Consume,
 }
 
 impl Pull {
-    /// Its word.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lease => "lease",

@@ -1,4 +1,4 @@
-//! The server that a run has started for itself, its folder, and its sudden end.
+//! Self-started server of a run: its data folder, and its kill and restart.
 
 use std::{
     net::SocketAddr,
@@ -21,15 +21,15 @@ use crate::{
 /// Longest time for a server to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server of a run.
+/// A self-started server.
 pub(crate) struct Own {
     server: Server,
     options: process::Options,
-    /// Its data; removed in the end.
+    /// Folder of its data; removed on drop.
     folder: TempDir,
 }
 
-/// A new folder for a run.
+/// Creates a new folder for a run.
 pub(crate) fn folder(dir: Option<&Path>) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("duly-bench-");
@@ -68,7 +68,8 @@ impl Own {
         self.folder.path()
     }
 
-    /// Kills it with -9, starts it again on the same data and address, and waits until it is ready.
+    /// Kills the server with SIGKILL, starts it again with the same data and address, and waits
+    /// until it is ready.
     pub(crate) async fn crash(&mut self) -> Result<Crash> {
         let killed_us = now_us();
         self.server.kill()?;
@@ -77,7 +78,7 @@ impl Own {
         Ok(Crash { killed_us, reaped_us, spawned_us, ready_us: now_us() })
     }
 
-    /// Ends it; at once where the run is to stop, since nobody needs its data.
+    /// Stops the server. If the run is to stop, kills it at once, because its data are not needed.
     pub(crate) async fn end(mut self, stop: &Stop) -> Result<()> {
         if stop.is_wanted() {
             return Ok(self.server.kill()?);

@@ -1,12 +1,15 @@
-//! When each send is meant to go: the open loop.
+//! Intended times of the sends: the open loop.
 //!
-//! The times of all sends are known before the first. Send `n` belongs to line `n % lines`, and a line
-//! makes its sends one after another: what it cannot send in time because an earlier call takes long
-//! is sent late, and its latency counts from the time that was meant. A line that is behind goes on at
-//! once. What was not begun when the run is over is *unsent*: it is charged with the time it has
-//! waited so far.
+//! 1. The times of all sends are known before the first send.
+//! 2. Send `n` belongs to connection `n % lines`. A connection makes its sends one after another.
+//! 3. If an earlier call takes long, the next send of its connection is late. Its latency still
+//!    counts from the intended time.
+//! 4. A connection that is behind makes its next send at once.
+//! 5. A send that has not begun at the end of the run is *unsent*. Its wait so far counts as
+//!    latency.
 //!
-//! Without a rate a line sends as soon as it can, and the intended time is that of the send.
+//! Without a rate, a connection sends as soon as it can, and the intended time is the time of the
+//! send.
 
 mod metronome;
 
@@ -18,31 +21,31 @@ pub(crate) use metronome::Metronome;
 
 use crate::stop::Stop;
 
-/// The times of a run.
+/// Intended times of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// When send 0 is meant to go.
+    /// Intended time of send 0.
     pub began: Instant,
-    /// From one send to the next; as soon as possible when absent.
+    /// Time from one send to the next; sends go as soon as possible if absent.
     pub interval: Option<Duration>,
-    /// Sends in all.
+    /// Number of sends.
     pub sends: u64,
-    /// Nothing is begun later.
+    /// Time after which no send begins.
     pub until: Instant,
 }
 
 /// One send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Its number.
+    /// Number of the send.
     pub number: u64,
-    /// When it was meant to go.
+    /// Intended time.
     pub intended: Instant,
 }
 
 impl Pace {
-    /// Waits for the time of this send, by the metronome or, without one, by the runtime's timer.
-    /// `None`: it is too late for it, or the run is to stop.
+    /// Waits for the time of this send, by the pacer or, without one, by the runtime's timer.
+    /// Returns `None` if it is too late for the send, or the run is to stop.
     pub(crate) async fn turn(
         &self,
         number: u64,
@@ -71,7 +74,8 @@ impl Pace {
         (Instant::now() <= self.until).then_some(Turn { number, intended })
     }
 
-    /// The sends of a line from this one on that were meant to go by now and were not begun.
+    /// Returns the sends of a connection, from this one on, whose intended time has passed and
+    /// which have not begun.
     pub(crate) fn unsent(&self, from: u64, lines: u64, now: Instant) -> impl Iterator<Item = Turn> {
         let paced = self.interval.is_some();
         let pace = *self;

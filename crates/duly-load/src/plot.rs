@@ -1,4 +1,4 @@
-//! A run as a picture: the distribution of its times, and timers of each second below.
+//! Plot of a run: the distribution of its times, and the timers of each second below.
 
 mod marked;
 
@@ -10,12 +10,12 @@ use plotters::{coord::Shift, prelude::*};
 use crate::report::Report;
 use marked::Marked;
 
-/// Width and height.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (1_000, 800);
-/// The lines, in the order of the legend; the first is that of the bars.
+/// Colors of the lines, in the order of the legend; the first is also that of the bars.
 const COLORS: [RGBColor; 4] =
     [RGBColor(30, 90, 200), RGBColor(210, 90, 20), RGBColor(20, 140, 80), RGBColor(130, 60, 160)];
-/// The scale of times begins here: a logarithm needs something.
+/// Start of the time scale: a logarithmic scale cannot start at 0.
 const LEAST_MS: f64 = 0.001;
 
 /// Draws an SVG file.
@@ -43,7 +43,8 @@ where
     Ok(())
 }
 
-/// Against the number of nines: 0 is the best of all, 1 is 90 %, 3 is 99.9 %.
+/// Draws times against the number of nines of their quantile: 0 is the minimum, 1 is 90 %, 3 is
+/// 99.9 %.
 fn distribution<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     report: &Report,
@@ -56,7 +57,7 @@ where
     let right = points().map(|point| point.0).fold(1.0, f64::max);
     let top = points().map(|point| point.1).fold(LEAST_MS, f64::max) * 2.0;
     let lowest = points().map(|point| point.1).fold(top, f64::min) / 2.0;
-    // Lines rise, so the legend is below them at the right, in a third more room.
+    // Lines rise, so the legend is below them at the right, in a third more space.
     let bottom = lowest / (top / lowest).powf(0.33);
     let pull = report.pull.map(|pull| format!(", {pull}")).unwrap_or_default();
     let title = format!("{}, {}{pull}: distribution", report.subject.name(), report.transport);
@@ -96,7 +97,7 @@ where
     Ok(())
 }
 
-/// The points of a line; all are below 100 %, which has no place on this axis.
+/// Returns the points of a line. All quantiles are below 100 %, which this axis cannot show.
 fn nines(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect()
 }
@@ -136,7 +137,7 @@ where
         .label_style(("sans-serif", 13))
         .draw()?;
     let bars = report.by_second.iter().enumerate().map(|(second, count)| {
-        // A gap between bars tells seconds apart.
+        // A gap between bars separates the seconds.
         let gap = right / 500.0;
         let second = second as f64;
         let corners = [(second + gap, 0.0), (second + 1.0 - gap, *count as f64)];
@@ -146,7 +147,7 @@ where
     Ok(())
 }
 
-/// Whole seconds to mark, at most eleven of them up to here.
+/// Returns the whole seconds to mark, at most eleven up to `right`.
 fn seconds(right: f64) -> impl Iterator<Item = f64> {
     let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0];
     let step = steps.into_iter().find(|step| right / step <= 10.0).unwrap_or(600.0);

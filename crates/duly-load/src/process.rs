@@ -1,8 +1,9 @@
 //! A real `duly serve` as a child process.
 //!
-//! It is started in a process group of its own, so that a Ctrl-C meant for the tool does not reach
-//! it, and only ever signalled by the pid of the child that was started here. Output goes to one
-//! log file per data directory. Dropping a [`Server`] kills it.
+//! * The child has its own process group, so a Ctrl-C for the tool does not reach it.
+//! * Signals go only to the pid of the child that was started here.
+//! * Output goes to one log file per data directory.
+//! * Dropping a [`Server`] kills the child.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,24 +20,24 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wire::{Connection, Network};
 
-/// How to start a server.
+/// Options to start a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The `duly` binary.
     pub bin: PathBuf,
-    /// Its data directory; `None` where the settings name a store that is shared.
+    /// Data directory; `None` if the settings name a shared store.
     pub data: Option<PathBuf>,
-    /// Where its output goes; appended to.
+    /// Log file for the output; appended to.
     pub log: PathBuf,
-    /// Where it listens; port 0 picks a free one.
+    /// Listen address; port 0 picks a free port.
     pub listen: SocketAddr,
-    /// Settings by their environment variables.
+    /// Settings, as environment variables.
     pub settings: Vec<(String, String)>,
-    /// Where it runs.
+    /// Network in which the server runs.
     pub network: Arc<dyn Network>,
 }
 
-/// A running child.
+/// A running child process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -44,13 +45,13 @@ pub struct Server {
     network: Arc<dyn Network>,
 }
 
-/// Settings of a fixed list.
+/// Returns settings of a fixed list.
 pub fn settings(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 impl Server {
-    /// Starts the process. It may not listen yet; see [`Starting::wait_for_address`].
+    /// Starts the process. The server may not listen yet; see [`Starting::wait_for_address`].
     pub fn spawn(options: &Options) -> Result<Starting> {
         let log = OpenOptions::new()
             .create(true)
@@ -79,24 +80,24 @@ impl Server {
         })
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the process and waits until the server is ready.
     pub async fn start(options: &Options, patience: Duration) -> Result<Self> {
         let mut server = Self::spawn(options)?.wait_for_address(patience).await?;
         server.wait_ready(patience).await?;
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks `/readyz` until it says yes, the process ends, or patience does.
+    /// Polls `/readyz` until it succeeds, the process ends, or `patience` is over.
     pub async fn wait_ready(&mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         let mut connection = Connection::within(Arc::clone(&self.network), self.address);
@@ -116,23 +117,23 @@ impl Server {
         }
     }
 
-    /// Whether it ended by itself.
+    /// Returns `true` if the process has ended by itself.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Kills it with -9 and waits until it is gone.
+    /// Kills the process with SIGKILL and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(|_| ())
     }
 
-    /// Has it stand still (SIGSTOP): its sockets stay open, and nothing of it runs.
+    /// Stops the process with SIGSTOP: its sockets stay open, and none of its threads run.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Has it go on (SIGCONT).
+    /// Resumes the process with SIGCONT.
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -143,7 +144,7 @@ impl Server {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Asks it to end (SIGTERM), waits, and says whether it ended with success.
+    /// Stops the process with SIGTERM and waits. Returns `true` if it ended with success.
     pub async fn stop(&mut self, patience: Duration) -> Result<bool> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + patience;
@@ -160,7 +161,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already, and there is nobody left to tell.
+        // The process may have ended already; a drop cannot report an error.
         drop(self.kill());
     }
 }
@@ -173,12 +174,12 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Kills it at once.
+    /// Kills the process at once.
     pub fn kill(mut self) -> io::Result<()> {
         self.server.kill()
     }
 
-    /// Waits until it has said where it listens.
+    /// Waits until the process has printed its listen address.
     pub async fn wait_for_address(mut self, patience: Duration) -> Result<Server> {
         let deadline = Instant::now() + patience;
         loop {
@@ -203,7 +204,7 @@ fn read_address(stdout: ChildStdout, mut log: File) -> mpsc::Receiver<SocketAddr
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if let Some(address) = address_in(&line) {
-                // Nobody may be waiting any more; the log goes on all the same.
+                // The receiver may be dropped; the log continues.
                 sender.send(address).unwrap_or(());
             }
             if writeln!(log, "{line}").is_err() {
@@ -222,7 +223,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     rest[..end].parse().ok()
 }
 
-/// The last lines of a log, for a message.
+/// Returns the last lines of a log, for an error message.
 pub fn tail(log: &Path, lines: usize) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,7 +1,7 @@
-//! The webhook receiver: confirms everything, as leanly as it can, on a thread of its own.
+//! Webhook receiver that confirms every delivery with little work, on its own thread.
 //!
-//! It reads each request whole, tells the timer's id (`ce-subject`) and answers 200. Its
-//! runtime is not the load generator's, so that neither waits for the other's work.
+//! It reads each whole request, passes on the timer's id (`ce-subject`) and replies 200. It has its
+//! own async runtime, so the receiver and the load generator do not wait for each other.
 
 mod dead;
 
@@ -20,28 +20,28 @@ use crate::clock::now_us;
 
 pub use dead::Dead;
 
-/// Hears of each delivery: the timer's id, and when it was read (Unix µs).
+/// Callback for each delivery: the timer's id, and the time at which it was read (Unix µs).
 pub type Hear = Arc<dyn Fn(&[u8], u64) + Send + Sync>;
 
-/// What every delivery is answered.
+/// The response to every delivery.
 pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Room for a request; more is made where one needs it.
+/// Initial buffer size of a request; the buffer grows if needed.
 const READ_BYTES: usize = 4 * 1_024;
 
 /// A receiver that listens until it is dropped.
 pub struct Receiver {
     address: SocketAddr,
-    /// Dropped to end the thread.
+    /// Its drop ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
     seen: Arc<Seen>,
 }
 
-/// What a receiver's connections share.
+/// State shared by the connections of a receiver.
 struct Seen {
     hear: Hear,
-    /// The longest delivery.
+    /// Bytes of the longest delivery.
     longest: AtomicUsize,
 }
 
@@ -52,7 +52,8 @@ impl std::fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    /// Begins to listen. What it confirms counts as acknowledged only when the server says so.
+    /// Starts to listen. A confirmed delivery counts as acknowledged only when the server reports
+    /// it so.
     pub fn start(hear: Hear) -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -77,12 +78,12 @@ impl Receiver {
         Ok(Self { address, stop: Some(stop), thread: Some(thread), seen })
     }
 
-    /// The URL to deliver to.
+    /// Returns the URL to deliver to.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// Bytes of the longest delivery so far.
+    /// Returns the bytes of the longest delivery so far.
     pub fn delivery_bytes(&self) -> usize {
         self.seen.longest.load(Ordering::Relaxed)
     }
@@ -92,7 +93,7 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A receiver that panicked has said so itself; the counts show what it missed.
+            // A panic has printed its own message; the counts show the missed deliveries.
             thread.join().ok();
         }
     }
@@ -102,7 +103,7 @@ async fn accept_all(listener: std::net::TcpListener, seen: Arc<Seen>) -> io::Res
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
-        // A connection ends when the server closes it or goes.
+        // A connection ends when the server closes it or ends.
         tokio::spawn(answer_all(stream, Arc::clone(&seen)));
     }
 }
@@ -125,16 +126,16 @@ async fn answer_all(mut stream: TcpStream, seen: Arc<Seen>) -> io::Result<()> {
     }
 }
 
-/// A request that is whole.
+/// A complete request.
 #[derive(Debug, PartialEq, Eq)]
 struct Delivery<'a> {
-    /// `ce-subject`, or nothing where it has none.
+    /// Value of `ce-subject`; empty if the request has none.
     id: &'a [u8],
-    /// Its bytes, head and body.
+    /// Bytes of the request, head and body.
     length: usize,
 }
 
-/// The first request, once all of it is there.
+/// Returns the first request, if it is complete.
 fn first(read: &[u8]) -> Option<Delivery<'_>> {
     let (mut id, mut body_bytes) = (&[][..], 0);
     let mut at = 0;
@@ -148,7 +149,7 @@ fn first(read: &[u8]) -> Option<Delivery<'_>> {
         if let Some(value) = value_of(line, b"ce-subject:") {
             id = value;
         } else if let Some(value) = value_of(line, b"content-length:") {
-            // A length that is no number is none: the next bytes then make no sense, and the
+            // A length that is no number counts as 0. The next bytes then make no sense, and the
             // counts show it.
             body_bytes = std::str::from_utf8(value).ok()?.parse().unwrap_or(0);
         }

@@ -1,4 +1,4 @@
-//! What was measured: a histogram, and how much came in each second.
+//! Recorder of a measurement: a histogram, and the number of timers in each second.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use duly_checker::{Percentiles, histogram};
 
-/// Most seconds that are told apart; what comes later counts in the last.
+/// Most seconds that are counted separately; later timers count in the last one.
 const SECONDS_MAX: usize = 7_200;
 
-/// Latencies, or latenesses, of a run.
+/// Latencies or lateness of a run.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Mutex<Instant>,
@@ -33,12 +33,12 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Seconds count from this time.
+    /// Sets the time from which the seconds count.
     pub(crate) fn begin(&self, at: Instant) {
         *self.began.lock() = at;
     }
 
-    /// So many timers, each of which took so long, are done now.
+    /// Records `count` timers that are done now, each with this time.
     pub(crate) fn record(&self, micros: u64, count: u64) {
         let since = self.began.lock().elapsed();
         let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
@@ -51,33 +51,33 @@ impl Recorder {
         inner.last = Some(since);
     }
 
-    /// So many were never sent and had waited so long: latency without throughput.
+    /// Records the wait of `count` operations that were never sent: latency without throughput.
     pub(crate) fn charge(&self, micros: u64, count: u64) {
         self.inner.lock().histogram.saturating_record_n(micros.max(1), count);
     }
 
-    /// How many were recorded.
+    /// Returns the number of recorded times.
     pub(crate) fn count(&self) -> u64 {
         self.inner.lock().histogram.len()
     }
 
-    /// Percentiles of all.
+    /// Returns the percentiles of all times.
     pub(crate) fn percentiles(&self) -> Percentiles {
         Percentiles::of_histogram(&self.inner.lock().histogram)
     }
 
-    /// From the beginning to the last that was recorded.
+    /// Returns the time from the start to the last record.
     pub(crate) fn lasted(&self) -> Duration {
         self.inner.lock().last.unwrap_or_default()
     }
 
-    /// Timers of each second.
+    /// Returns the timers of each second.
     pub(crate) fn by_second(&self) -> Vec<u64> {
         self.inner.lock().by_second.clone()
     }
 
-    /// The distribution: (share of all that were at most so long, ms). The longest of `n` has a share
-    /// of n / (n + 1), so that it has a place where shares are told apart by their nines.
+    /// Returns the distribution: (share of the times that are not longer, time in ms). The longest
+    /// of `n` times has the share n / (n + 1), so an axis of nines can show it.
     #[expect(clippy::cast_precision_loss, reason = "for a picture")]
     pub(crate) fn distribution(&self) -> Vec<(f64, f64)> {
         let inner = self.inner.lock();

@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! Report of a run, for people and for programs.
 
 use std::{fmt, time::Duration};
 
@@ -19,41 +19,41 @@ use crate::{
     usage::MIB,
 };
 
-/// The figures of a run.
+/// Report of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// What was measured.
+    /// The subject.
     pub subject: Subject,
-    /// How the server was spoken to.
+    /// The protocol.
     pub transport: &'static str,
-    /// How consumers got firings, where it was chosen.
+    /// Method by which consumers got firings, if the user chose one.
     pub pull: Option<&'static str>,
-    /// Whether it went to its end.
+    /// `true`: the run went to its end.
     pub is_complete: bool,
-    /// Why it did not, where something failed.
+    /// The error that ended the run early, if there was one.
     pub failed: Option<String>,
-    /// The figures, floors first.
+    /// The figures, baselines first.
     pub table: Table,
-    /// What became of the timers.
+    /// Totals of the timers.
     pub counts: Counts,
-    /// What a server must never do, in words.
+    /// Broken promises, in words.
     pub broken: Vec<String>,
-    /// What else is to be known.
+    /// Further remarks.
     pub remarks: Vec<String>,
     /// Distributions of times.
     pub series: Vec<Series>,
     /// Timers of each second.
     pub by_second: Vec<u64>,
-    /// What the judge says, of a run whose whole history is judged.
+    /// Verdict of the checker, for a run with a full history.
     pub verdict: Option<Verdict>,
 }
 
 /// A distribution of times.
 #[derive(Debug)]
 pub struct Series {
-    /// What it is of.
+    /// Name of the measured times.
     pub name: String,
-    /// (share of all, ms): so many were at most so late.
+    /// Points (share of all times, ms): this share of the times is at most this long.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -94,7 +94,8 @@ impl Report {
     fn add_figures(&mut self, run: &Run) {
         let Self { table, subject, .. } = self;
         let prepared = run.prepared.percentiles().count;
-        // Stretches are prepared one after another, with what is measured in between.
+        // The parts of an isolation run are prepared one after another, with measurements in
+        // between.
         if prepared > 0 && run.stretches.is_empty() {
             let took = run.prepared.lasted();
             table.add("preparing: schedules", "/s", per_second(prepared, took));
@@ -136,7 +137,7 @@ impl Report {
         }
     }
 
-    /// What the judge counts besides the counts of every run.
+    /// Returns the checker's counts that are not among the counts of every run.
     fn judged_more(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let more = [
             Count::OldTime,
@@ -153,7 +154,7 @@ impl Report {
         })
     }
 
-    /// For programs.
+    /// Returns the report for programs.
     pub fn to_json(&self) -> Value {
         json!({
             "subject": self.subject.name(),
@@ -171,10 +172,10 @@ impl Report {
     }
 }
 
-/// What received minus due is called.
+/// Name of the time received minus due.
 const LATENESS: &str = "lateness";
 
-/// The distributions of a run: those of its stretches, or of what is measured and of lateness beside.
+/// Returns the distributions of a run: those of its parts, or the measured times and the lateness.
 fn series(run: &Run) -> Vec<Series> {
     let (_, times) = words(run.options.subject, run.options.paced().is_some());
     let own = [(times, &*run.measured)].into_iter();
@@ -191,7 +192,7 @@ fn series(run: &Run) -> Vec<Series> {
     all
 }
 
-/// What the speed and the times of a subject are called.
+/// Returns the names of a subject's speed and times.
 fn words(subject: Subject, is_paced: bool) -> (&'static str, &'static str) {
     let from = if is_paced { "latency from the intended time" } else { "latency of a call" };
     match subject {

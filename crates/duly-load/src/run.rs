@@ -1,4 +1,4 @@
-//! A run from its beginning to its end: the server, the floors, the subject, and cleaning up.
+//! A run from start to end: server, baselines, subject, cleanup.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -23,19 +23,19 @@ use crate::{
     transport::Speaker,
 };
 
-/// Longest time for a run's namespaces to go.
+/// Longest time to delete a run's namespaces.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The same when the run is to stop.
+/// The same limit if the run is to stop.
 const HURRY: Duration = Duration::from_millis(700);
-/// Calls at once that end namespaces.
+/// Concurrent calls that delete namespaces.
 const ENDERS: usize = 16;
-/// Between two looks at how far it is.
+/// Time between two progress polls.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Hears how far a run is: done, in all, of what.
+/// Callback for the progress of a run: items done, all items, and a description.
 pub type Watcher<'a> = &'a (dyn Fn(u64, Option<u64>, &str) + Send + Sync);
 
-/// Measures. A run that was stopped, or that failed half-way, answers the figures so far.
+/// Measures. A run that was stopped, or that failed midway, returns the figures so far.
 pub async fn run(options: &Options, stop: &Stop, watcher: Watcher<'_>) -> Result<Report> {
     let timers = options::check(options)?;
     let (own, address) = match &options.place {
@@ -84,11 +84,11 @@ pub async fn run(options: &Options, stop: &Stop, watcher: Watcher<'_>) -> Result
     let outcome = tokio::select! {
         outcome = run.go() => outcome,
         () = look(watcher, &measured, &prepared, &phase, timers) => Ok(()),
-        // What is under way is left alone: its calls may take long.
+        // Calls in flight are abandoned: they may take long.
         () = stop.passed() => Ok(()),
     };
     let left = match run.own.take() {
-        // Its data goes with it.
+        // This also removes the data of the server.
         Some(own) => own.end(stop).await.err(),
         None => end(options, address, &target, stop).await.err(),
     };
@@ -124,8 +124,8 @@ async fn floors(table: &mut Table, folder: &Path, stop: &Stop) -> Result<()> {
     }
 }
 
-/// Ends the namespaces of a run, by connections of their own: those of the run may be in the middle of
-/// a call.
+/// Deletes the namespaces of a run, over separate connections: those of the run may be in the
+/// middle of a call.
 async fn end(options: &Options, address: SocketAddr, target: &Target, stop: &Stop) -> Result<()> {
     let transport = Speaker::new(options.transport, address, ENDERS, 0)?.transport();
     let patience = if stop.is_wanted() { HURRY } else { PATIENCE };

@@ -1,33 +1,33 @@
-//! The wish that a run ends now, with the figures so far.
+//! Signal that ends a run early, with the figures so far.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How long calls under way have from then on.
+/// Time for the calls in flight after the signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Says that a run is to end.
+/// Sender of the signal.
 #[derive(Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
-/// Hears it.
+/// Receiver of the signal.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// A pair.
+    /// Creates a connected pair.
     pub fn new() -> (Stopper, Self) {
         let (sender, receiver) = watch::channel(false);
         (Stopper(sender), Self(receiver))
     }
 
-    /// Whether it was said.
+    /// Returns `true` if the run is to stop.
     pub fn is_wanted(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Until it is said; for ever, where nobody is left who could.
+    /// Waits for the signal; forever if the sender was dropped without one.
     pub async fn wanted(&self) {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|wanted| *wanted).await.is_err() {
@@ -35,7 +35,7 @@ impl Stop {
         }
     }
 
-    /// Until it was said and calls under way had their time.
+    /// Waits for the signal and for the grace period of calls in flight.
     pub(crate) async fn passed(&self) {
         self.wanted().await;
         tokio::time::sleep(GRACE).await;

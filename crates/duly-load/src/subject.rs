@@ -1,7 +1,7 @@
-//! What each subject does: what is scheduled, what is offered by the pace, what is waited for.
+//! Subjects of a run: the timers to schedule, the load to offer, and the wait for firings.
 //!
-//! Everything a subject finds out is in the ledger, the judge and the recorders, so that a run which is
-//! stopped half-way has its figures all the same.
+//! A subject keeps all results in the ledger, the recording client and the recorders. So a run that
+//! is stopped midway still has its figures.
 
 mod fill;
 mod firing;
@@ -37,10 +37,11 @@ use crate::{
 pub(crate) use isolation::Stretch;
 pub(crate) use namespaces::CALLERS;
 
-/// Lines besides those of what is offered: each consumer leases on one and acknowledges on another.
+/// Connections beyond those of the offered load: each consumer leases on one and acknowledges on
+/// another.
 pub(crate) const LINES_MORE: usize = 2 * firing::CONSUMERS;
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Run {
     pub(crate) options: Options,
     pub(crate) address: SocketAddr,
@@ -49,36 +50,36 @@ pub(crate) struct Run {
     pub(crate) target: Arc<Target>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) stop: Stop,
-    /// The server, where the run has started it.
+    /// The self-started server, if there is one.
     pub(crate) own: Option<Own>,
-    /// Latency of what is offered, or lateness of what fires.
+    /// Latency of the offered load, or lateness of the firings.
     pub(crate) measured: Arc<Recorder>,
-    /// How late the generator's own sends were.
+    /// Delay of the load generator's own sends.
     pub(crate) behind: Arc<Recorder>,
-    /// Of the part that is not measured.
+    /// Latency of the preparation, which is not measured.
     pub(crate) prepared: Arc<Recorder>,
-    /// What goes on where that is neither preparing nor measuring.
+    /// Description of the current work, if it is neither preparation nor measurement.
     pub(crate) phase: Arc<Mutex<Option<&'static str>>>,
-    /// Of a run whose whole history is judged.
+    /// Recording client of a run with a full history.
     pub(crate) judge: Option<Arc<Judge>>,
-    /// Of a run in several stretches.
+    /// Parts of an isolation run.
     pub(crate) stretches: Vec<Stretch>,
     /// Operations that were never sent.
     pub(crate) unsent: u64,
-    /// Whether everything that was due had the time to come.
+    /// `Yes`: every due firing had the time to arrive.
     pub(crate) drained: Drained,
-    /// From the due time to the last acknowledgement, of a hot second.
+    /// Time from the due time to the last acknowledgement (subject `hot-second`).
     pub(crate) out_after: Option<Duration>,
-    /// What the server has otherwise than it said.
+    /// Difference between the server's state and its acknowledgements, in words.
     pub(crate) differs: Option<String>,
-    /// What the measured part used.
+    /// Resources used by the measured part.
     pub(crate) used: Option<Used>,
-    /// The figures so far.
+    /// Figures so far.
     pub(crate) table: Table,
 }
 
 impl Run {
-    /// Does it.
+    /// Runs the subject.
     pub(crate) async fn go(&mut self) -> Result<()> {
         self.target.make_main(&Settings::default()).await?;
         match self.options.subject {
@@ -94,19 +95,19 @@ impl Run {
         }
     }
 
-    /// Lines of what is offered.
+    /// Returns the number of connections of the offered load.
     fn lines(&self) -> usize {
         usize::try_from(self.options.in_flight()).unwrap_or(1)
     }
 
-    /// Timers of a call of what is offered.
+    /// Returns the timers per call of the offered load.
     fn batch(&self) -> u64 {
         let of_rate = |rate: u32| (rate / 100).clamp(1, 1_000);
         let batch = self.options.batch;
         batch.unwrap_or_else(|| self.options.paced().map_or(1_000, of_rate)).into()
     }
 
-    /// The pace of so many sends of such batches, from now.
+    /// Returns the pace of `sends` sends of `batch` operations each, starting now.
     fn pace(&self, sends: u64, batch: u64) -> Pace {
         let began = Instant::now();
         #[expect(clippy::cast_precision_loss, reason = "a batch is a small number")]
@@ -119,13 +120,15 @@ impl Run {
         }
     }
 
-    /// A server that is slower than the rate has as much time again.
+    /// Returns the longest duration. With a rate it is twice the requested time, for a server that
+    /// is slower than the rate.
     fn lasts_at_most(&self) -> Duration {
         let times = if self.options.paced().is_some() { 2 } else { 1 };
         Duration::from_secs(self.options.seconds()) * times
     }
 
-    /// How long before the first due time scheduling begins, for so many timers.
+    /// Returns the time between the start of scheduling and the first due time, for this number of
+    /// timers.
     fn lead_ms(timers: u64) -> u64 {
         2_000 + timers / 20
     }
@@ -138,19 +141,19 @@ impl Run {
         Ok(())
     }
 
-    /// Of the server, where the run has started it.
+    /// Returns the process id of the self-started server, if there is one.
     fn pid(&self) -> Option<u32> {
         self.own.as_ref().map(Own::pid)
     }
 
-    /// Operations of the main namespace.
+    /// Returns the work of sending operations to the main namespace.
     fn batches(&self, make: Make) -> Arc<Batches> {
         let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
         let namespace = target.namespace.clone();
         Arc::new(Batches { make, namespace, target, ledger })
     }
 
-    /// What is measured, by this pace.
+    /// Returns the measured load, with this pace.
     fn offered(&self, pace: Pace, lines: usize, work: Arc<dyn Work>) -> Result<Offer> {
         let (latency, behind) = (Arc::clone(&self.measured), Arc::clone(&self.behind));
         let metronome = pace.interval.map(|_| Metronome::start(pace, lines)).transpose();
@@ -166,12 +169,12 @@ impl Run {
         Ok(())
     }
 
-    /// Says what goes on.
+    /// Sets the description of the current work.
     fn say(&self, phase: &'static str) {
         *self.phase.lock() = Some(phase);
     }
 
-    /// What the server says is pending must be what it said before.
+    /// Checks that the server has as many pending timers as its acknowledgements imply.
     async fn compare_pending(&mut self) -> Result<()> {
         let counts = self.ledger.counts(Drained::No);
         let expected = counts.acknowledged.saturating_sub(counts.cancelled);
@@ -190,14 +193,14 @@ impl Run {
     }
 }
 
-/// The instant of a time to come, by the wall clock as it is now.
+/// Returns the instant of a future Unix time, by the present wall clock.
 fn at(unix_ms: u64) -> Instant {
     Instant::now() + Duration::from_micros((unix_ms * 1_000).saturating_sub(now_us()))
 }
 
-/// The same for the same number, and far from that of its neighbours.
+/// Returns a hash of the number: neighbours get distant values.
 const fn scattered(number: u64) -> u64 {
-    // The last step of splitmix64.
+    // The finalizer of splitmix64.
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)

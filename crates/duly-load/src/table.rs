@@ -26,7 +26,7 @@ impl Row {
 }
 
 impl Table {
-    /// Adds one round's figure.
+    /// Adds the value of one round to a figure.
     pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
         match self.rows.iter_mut().find(|row| row.name == name) {
             Some(row) => row.rounds.push(value),
@@ -34,14 +34,14 @@ impl Table {
         }
     }
 
-    /// Adds the figures of another behind its own.
+    /// Appends the figures of another table.
     pub(crate) fn append(&mut self, other: Self) {
         for Row { name, unit, rounds } in other.rows {
             rounds.into_iter().for_each(|value| self.add(&name, unit, value));
         }
     }
 
-    /// Every figure with its median and its rounds.
+    /// Returns every figure with its median and its rounds, as JSON.
     pub fn to_json(&self) -> Value {
         self.rows
             .iter()

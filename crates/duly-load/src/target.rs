@@ -1,4 +1,4 @@
-//! What a run works on: a server, namespaces of its own with a random name, and what there is to say.
+//! Target of a run: the server, the run's namespaces with random names, and the first remark.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 
 use crate::transport::{Settings, Transport};
 
-/// The server and the namespaces of a run.
+/// Target of a run.
 pub(crate) struct Target {
     pub(crate) transport: Arc<dyn Transport>,
-    /// The main one; the names of others begin with it.
+    /// The main namespace; the names of the others begin with its name.
     pub(crate) namespace: String,
     made: Mutex<Vec<String>>,
     remark: Mutex<Option<String>>,
@@ -23,12 +23,12 @@ impl Target {
         Self { transport, namespace, made: Mutex::default(), remark: Mutex::default() }
     }
 
-    /// Makes the main namespace.
+    /// Creates the main namespace.
     pub(crate) async fn make_main(&self, settings: &Settings) -> Result<()> {
         self.make_named(0, self.namespace.clone(), settings).await.map(drop)
     }
 
-    /// Makes another, and answers its name.
+    /// Creates another namespace and returns its name.
     pub(crate) async fn make(
         &self,
         line: usize,
@@ -39,20 +39,20 @@ impl Target {
     }
 
     async fn make_named(&self, line: usize, name: String, settings: &Settings) -> Result<String> {
-        // Noted before: a call without an answer may have made it.
+        // The name is noted first: a call without a result may have created the namespace.
         self.made.lock().push(name.clone());
         self.transport.make(line, &name, settings).await?;
         Ok(name)
     }
 
-    /// Ends one of them.
+    /// Deletes one namespace.
     pub(crate) async fn end(&self, line: usize, name: &str) -> Result<()> {
         self.transport.end(line, name).await?;
         self.made.lock().retain(|made| made != name);
         Ok(())
     }
 
-    /// Ends everything that was made, over so many lines of this transport.
+    /// Deletes all namespaces of the run, over `lines` connections of this transport.
     pub(crate) async fn end_all(&self, transport: Arc<dyn Transport>, lines: usize) -> Result<()> {
         let left = Arc::new(Mutex::new(std::mem::take(&mut *self.made.lock())));
         let mut workers = JoinSet::new();
@@ -71,12 +71,12 @@ impl Target {
         Ok(())
     }
 
-    /// Keeps the first of what went otherwise than it should.
+    /// Keeps a remark about an unexpected result, if it is the first.
     pub(crate) fn remark(&self, text: String) {
         self.remark.lock().get_or_insert(text);
     }
 
-    /// What went otherwise.
+    /// Returns the kept remark.
     pub(crate) fn remarked(&self) -> Option<String> {
         self.remark.lock().clone()
     }

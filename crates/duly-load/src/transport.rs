@@ -1,7 +1,8 @@
-//! The ways to speak to a server, behind one trait.
+//! Transports to a server (HTTP and gRPC) behind one trait.
 //!
-//! A call goes over a *line*: calls of one line come one after another, lines do not wait for each
-//! other. Nothing is repeated and nothing is put together: a call is what was asked for.
+//! Each call names a *line*: one sequence of calls, with its own connection or on a shared one.
+//! Calls of one line run one after another; lines do not wait for each other. A transport retries
+//! nothing and merges nothing: each call is one request.
 
 pub mod grpc;
 pub mod http;
@@ -21,63 +22,63 @@ pub use witness::{Ask, Last, Taken, Witness, mark_of, marked};
 /// One operation of a batch, on the timer with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A new timer.
+    /// Schedules a new timer.
     Schedule {
-        /// Its number, which is its id.
+        /// Number of the timer, which is its id.
         number: u64,
-        /// When, Unix ms.
+        /// Due time, Unix ms.
         due_ms: u64,
     },
-    /// One in the place of what is there.
+    /// Schedules a timer and replaces an existing one.
     Replace {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
-        /// When, Unix ms.
+        /// Due time, Unix ms.
         due_ms: u64,
     },
-    /// No more.
+    /// Cancels a timer.
     Cancel {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
     },
 }
 
-/// What became of it.
+/// Result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A new timer.
+    /// A new timer was created.
     Created,
-    /// It was there already.
+    /// The same timer existed already.
     Existing,
-    /// It took the place of another.
+    /// The timer replaced another one.
     Replaced,
-    /// It is cancelled.
+    /// The timer is cancelled.
     Cancelled,
-    /// It was refused, with this code.
+    /// The operation was refused, with this code.
     Refused(String),
 }
 
 /// A leased firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// The timer; `None` where the id is none of a run.
+    /// Number of the timer; `None` if the id is not one of a run.
     pub number: Option<u64>,
-    /// Names the lease.
+    /// Token of the lease.
     pub token: String,
 }
 
-/// How a namespace is made.
+/// Settings of a new namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Webhooks go here; firings are leased when absent.
+    /// URL of the webhook destination; firings are leased if absent.
     pub url: Option<String>,
-    /// How long a lease is; as the server has it when absent.
+    /// Duration of a lease; the server's default if absent.
     pub lease: Option<Duration>,
 }
 
-/// A server, spoken to.
+/// A client of a server.
 pub trait Transport: Send + Sync {
-    /// Makes a namespace.
+    /// Creates a namespace.
     fn make<'a>(
         &'a self,
         line: usize,
@@ -85,13 +86,13 @@ pub trait Transport: Send + Sync {
         settings: &'a Settings,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Ends it with all that is in it; one that is not there has ended.
+    /// Deletes a namespace with all its timers; a missing one counts as deleted.
     fn end<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// How many timers are pending in it.
+    /// Returns the number of pending timers of a namespace.
     fn pending<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<u64>>;
 
-    /// Sends operations together; answers one outcome for each.
+    /// Sends operations as one call; returns one outcome for each.
     fn batch<'a>(
         &'a self,
         line: usize,
@@ -99,7 +100,7 @@ pub trait Transport: Send + Sync {
         operations: &'a [Operation],
     ) -> BoxFuture<'a, Result<Vec<Outcome>>>;
 
-    /// Leases what is due, waiting so long for the first.
+    /// Leases due firings; waits up to `wait_ms` for the first.
     fn lease<'a>(
         &'a self,
         line: usize,
@@ -108,7 +109,7 @@ pub trait Transport: Send + Sync {
         wait_ms: u32,
     ) -> BoxFuture<'a, Result<Vec<Firing>>>;
 
-    /// Acknowledges the firings of these leases; answers what became of each.
+    /// Acknowledges the firings of these leases; returns one result for each.
     fn settle<'a>(
         &'a self,
         line: usize,

@@ -1,4 +1,4 @@
-//! What the server's process uses: memory and CPU, as `/proc` says it.
+//! Memory and CPU of processes, from `/proc`.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use anyhow::{Context, Result};
 
 use super::Table;
 
-/// Ticks of a second in `/proc/<pid>/stat`: part of Linux' interface to programs.
+/// Ticks per second in `/proc/<pid>/stat`: part of Linux' interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A mebibyte.
 pub const MIB: f64 = 1_048_576.0;
 
-/// Memory of a process that is resident.
+/// Returns the resident memory of a process, in bytes.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     memory_bytes(&status(pid)?, "VmRSS:")
 }
 
-/// The most that was resident since [`forget_peak`].
+/// Returns the peak resident memory since [`forget_peak`], in bytes.
 pub fn peak_bytes(pid: u32) -> Result<u64> {
     memory_bytes(&status(pid)?, "VmHWM:")
 }
 
-/// Begins the peak anew. Where the kernel does not allow it the peak is that of the whole life of
-/// the process: too high, never too low.
+/// Resets the peak. If the kernel does not allow it, the peak is that of the whole life of the
+/// process: too high, never too low.
 pub fn forget_peak(pid: u32) {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
 }
 
-/// Adds the most that was resident since [`forget_peak`], and what was before.
+/// Adds the peak resident memory since [`forget_peak`], and the memory before.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -> Result<()> {
     let peak = peak_bytes(pid)?;
@@ -37,19 +37,19 @@ pub fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -> Resul
     Ok(())
 }
 
-/// CPU that a process has used, of the user and the system together.
+/// Returns the CPU time (user and system) that a process has used.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&stat).context("the process statistics have no CPU time")?;
     Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
-/// CPU that this process has used: the load generator's.
+/// Returns the CPU time that this process, the load generator, has used.
 pub fn own_cpu() -> Result<Duration> {
     cpu(std::process::id())
 }
 
-/// A stretch of time in which is looked at what is used.
+/// A measurement of resources from `begin` to `end`.
 #[derive(Debug)]
 pub struct Using {
     pid: Option<u32>,
@@ -57,24 +57,24 @@ pub struct Using {
     own_before: Duration,
 }
 
-/// What was used in it.
+/// Resources used during a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
-    /// By the server: CPU, and the most bytes that were resident; where it is known which it is.
+    /// CPU and peak resident bytes of the server, if its process is known.
     pub server: Option<(Duration, u64)>,
     /// CPU of this process.
     pub own_cpu: Duration,
 }
 
 impl Using {
-    /// From now on, of this server.
+    /// Starts to measure this process and the server with this pid.
     pub fn begin(pid: Option<u32>) -> Self {
         pid.into_iter().for_each(forget_peak);
         let before = pid.and_then(|pid| cpu(pid).ok()).unwrap_or_default();
         Self { pid, before, own_before: own_cpu().unwrap_or_default() }
     }
 
-    /// Until now. `None` where the system does not say it.
+    /// Ends the measurement. Returns `None` if the system does not report the figures.
     pub fn end(self) -> Option<Used> {
         let of_server =
             |pid| Some((cpu(pid).ok()?.saturating_sub(self.before), peak_bytes(pid).ok()?));
@@ -94,7 +94,7 @@ fn memory_bytes(status: &str, name: &str) -> Result<u64> {
     Ok(kib * 1_024)
 }
 
-/// The 14th and 15th field. The 2nd is a name in brackets that can hold anything.
+/// Reads the 14th and 15th field. The 2nd field is a name in brackets that can contain anything.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let (_, behind_the_name) = stat.rsplit_once(')')?;
     let mut fields = behind_the_name.split_whitespace().skip(11);

@@ -1,8 +1,8 @@
-//! The leanest HTTP/1.1 client that can drive the server: one connection, one call at a time.
+//! Minimal HTTP/1.1 client for load: one connection, one call at a time.
 //!
-//! It never repeats a call by itself, so the caller knows exactly what was sent: an error before
-//! the request was written ([`Error::NotSent`]) means that nothing happened, any other one that
-//! the outcome is unknown. A failed connection is dropped and the next call opens a new one.
+//! It never retries, so the caller knows exactly what was sent. An error before the request was
+//! written ([`Error::NotSent`]) means that nothing happened; after any other error the outcome is
+//! unknown. A failed connection is dropped, and the next call opens a new one.
 
 mod network;
 mod response;
@@ -19,19 +19,19 @@ pub use network::{Here, Network};
 pub use response::Response;
 pub use words::{settle_answer, time_ms};
 
-/// Bytes asked for by one read.
+/// Buffer space reserved for one read.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Why a call has no answer.
+/// Reason why a call has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server certainly did not get the request.
     #[error("cannot connect: {0}")]
     NotSent(std::io::Error),
-    /// It may have got it.
+    /// The server may have got the request.
     #[error("no answer: {0}")]
     InDoubt(std::io::Error),
-    /// It took longer than the caller wanted to wait.
+    /// The response did not come in time.
     #[error("no answer in time")]
     Late,
 }
@@ -46,12 +46,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To this server.
+    /// Creates a connection to this server.
     pub fn new(address: SocketAddr) -> Self {
         Self::within(Arc::new(Here), address)
     }
 
-    /// To this server in another network.
+    /// Creates a connection to this server from another network.
     pub fn within(network: Arc<dyn Network>, address: SocketAddr) -> Self {
         Self { network, address, stream: None, buffer: Vec::new() }
     }
@@ -68,8 +68,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request made by [`request`] and reads the answer. Not cancellation safe: a call
-    /// that is dropped half-way leaves the connection unusable, so wrap it in [`Self::call`].
+    /// Sends a request made by [`request`] and reads the response. Not cancellation safe: a call
+    /// that is dropped midway leaves the connection unusable, so wrap it in [`Self::call`].
     pub async fn exchange(&mut self, request: &[u8]) -> Result<Response, Error> {
         self.open().await?;
         let result = self.exchange_open(request).await;
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// One call, given up after `patience`.
+    /// Makes one call with the timeout `patience`.
     pub async fn call(
         &mut self,
         method: &str,
@@ -113,7 +113,7 @@ impl Connection {
     }
 }
 
-/// The bytes of a request with a JSON body (none where it is empty).
+/// Returns the bytes of a request with a JSON body (none if it is empty).
 pub fn request(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n").into_bytes();
     if !body.is_empty() {

@@ -1,7 +1,8 @@
-//! Asks the homes of lanes for this node's part of their limits, where several nodes share the store.
+//! Sends this node's quota requests to the coordinator shards of lanes, where several nodes share the
+//! store.
 //!
-//! What to ask and what follows is decided by `lanes`; this loop carries it: it groups what is to be
-//! asked by home, calls, and rings the shards that can begin more.
+//! `lanes` decides what to request and applies the grants. This loop groups the requests by coordinator
+//! shard, sends them, and notifies the shards that can start more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,9 +22,9 @@ use crate::{
 
 /// Shortest time between two rounds.
 const ROUND_MIN: Duration = Duration::from_millis(1);
-/// A call that takes longer is given up.
+/// Time-out of a call.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Homes that are asked at once.
+/// Coordinator shards that are called at the same time.
 const AT_ONCE: usize = 16;
 
 /// The loop; ends when the node has left. Nothing to do where the store is not shared.
@@ -46,7 +47,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// The time until something is to be asked.
+/// Waits until a request must be sent.
 async fn pause(shared: &Shared) {
     let now = shared.clock.boot();
     let ask_at = shared.lanes.lock().ask_at();
@@ -79,7 +80,7 @@ async fn round(shared: &Arc<Shared>, deployment: &dyn Deployment, run: MemberId,
                 Err(_elapsed) => vec![None; asks.len()],
             };
             let now = shared.clock.boot();
-            // What was allotted to a run that is over is nobody's.
+            // Grants to an earlier member id are dropped.
             let counts = shared.nodes.run() == run;
             let mut woken = Vec::new();
             {

@@ -1,18 +1,19 @@
-//! The auditor of the node: lanes that have something due and that nobody works on.
+//! The auditor of the node: finds lanes that have due firings and make no progress.
 //!
-//! It compares what the store says is claimable with what the lanes know. A lane is worked on while
-//! it holds slots or waits for something that can still come; a pull lane is neglected when calls
-//! wait for it and nobody serves them. What looks neglected at two looks in a row is a finding: it is
-//! counted, logged, shown in `/readyz`, and the lane is looked at anew. The store has an auditor of
-//! its own for what it forgot itself.
+//! 1. It compares the store's list of claimable lanes with the state of the lanes in this node.
+//! 2. A push lane makes progress while it holds slots or waits for an event that can still come. A pull
+//!    lane is neglected while lease calls wait for it and no task serves them.
+//! 3. A lane that is neglected at two audits in a row is a finding. It is counted, logged, shown in
+//!    `/readyz`, and planned again from scratch.
+//! 4. Namespaces with due firings and no lease call are reported too. The node cannot repair those.
+//! 5. An audit reads the store's list in pages, like a walk, and remembers at most [`SUSPECTS_MAX`]
+//!    lanes.
+//! 6. An audit whose store call gets no reply is aborted and counted as a restart. The next one runs as
+//!    usual.
+//! 7. The loop iterates at least once in [`SLEEP_MAX`], except during a store call, so that a stall can
+//!    be detected.
 //!
-//! Namespaces with something due for consumers that nobody leases are reported too; nothing can be done
-//! about them here.
-//!
-//! A look reads the store's list in pages like any walk, and remembers at most [`SUSPECTS_MAX`]. One
-//! that gets no answer is given up and counted like a call that is made again; the next comes as
-//! ever. The loop turns at least once in [`SLEEP_MAX`] but for a call to the store, so that its
-//! standing still can be seen.
+//! The store has an auditor of its own for its own state.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,13 +27,13 @@ use unleased::Unleased;
 
 use crate::{nodes::Part, phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
 
-/// Lanes of one page.
+/// Lanes of one page of the store's list.
 const PAGE: usize = 256;
-/// Pause between two pages, so that a look at very many lanes takes little of the store.
+/// Pause between two pages, so that an audit of very many lanes puts little load on the store.
 const PAGE_PAUSE: Duration = Duration::from_millis(5);
-/// Lanes that are remembered from one look to the next.
+/// Most lanes that are remembered from one audit to the next.
 const SUSPECTS_MAX: usize = 1_000;
-/// Lanes that are named.
+/// Most lanes that are named in the log and in `/readyz`.
 const NAMED_MAX: usize = 10;
 
 /// The loop; ends when the node drains.
@@ -56,7 +57,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// The time between two looks, in steps.
+/// Waits for the time between two audits, in steps.
 async fn pause(shared: &Shared) {
     let mut left = shared.options.audit_every;
     while !left.is_zero() {
@@ -67,7 +68,7 @@ async fn pause(shared: &Shared) {
     }
 }
 
-/// One page of the store's list. A call that is never answered ends as one that failed.
+/// Reads one page of the store's list. A call without a reply fails after `stall_after`.
 async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> Result<Ready> {
     shared.auditor_beat.turn(shared.clock.boot());
     let answer = shared.store.ready(shard, after, PAGE);
@@ -78,19 +79,19 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
     Err(Error::InDoubt { reason: "the store gave no answer".to_owned() })
 }
 
-/// The findings of a look; of each at most [`SUSPECTS_MAX`].
+/// The findings of one audit; at most [`SUSPECTS_MAX`] of each kind.
 #[derive(Default)]
 struct Seen {
-    /// Lanes that nobody works on now.
+    /// Lanes that make no progress now.
     neglected: FxHashSet<(ShardId, Lane)>,
-    /// Namespaces with something due for consumers, each with a shard that has it.
+    /// Namespaces with firings due for consumers, each with a shard that has some.
     pull: BTreeMap<NamespaceName, ShardId>,
 }
 
 async fn look(shared: &Shared) -> Result<Seen> {
     let mut seen = Seen::default();
     for shard in shared.shards() {
-        // The lanes of another node's shards are its work.
+        // Another node audits the lanes of its own shards.
         if shared.nodes.part(shard, shared.clock.boot()) != Part::Ours {
             continue;
         }
@@ -121,7 +122,7 @@ fn is_worked_on(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
         LaneKey::Pull => !shared.pull.is_neglected(&lane.namespace),
         LaneKey::Origin(_) | LaneKey::Overflow => {
             let lanes = shared.lanes.lock();
-            // With more waiting than can be remembered, one that is not is no wonder.
+            // When the backlog is full, a lane that is not in it is no finding.
             lanes.is_full(shard) || lanes.is_worked_on(shard, lane, shared.clock.boot())
         }
     }

@@ -1,8 +1,8 @@
 //! Counts the lanes for the metrics.
 //!
-//! Every firing needs the lock of the lanes. So they are counted in slices, with the lock handed to
-//! whoever waits for it after each, and pauses between them: however many are remembered, counting
-//! takes little of it.
+//! Every firing needs the lock of the lanes. So the count runs in slices, with pauses between them.
+//! After each slice the lock goes to a waiting thread first. So the count holds the lock for a small
+//! part of the time, for any number of remembered lanes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// Time from one count to the next.
 const EVERY: Duration = Duration::from_secs(1);
-/// Pause between two slices of one.
+/// Pause between two slices of one count.
 const SLICE_PAUSE: Duration = Duration::from_millis(2);
 
 /// The loop; ends when the node drains.
@@ -46,15 +46,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// The lanes of a namespace, as [`Lanes::list`] finds them.
+/// Returns the lanes of a namespace, as [`Lanes::list`] finds them.
 pub(crate) fn list(shared: &Shared, mut listing: Listing) -> Vec<LaneLoad> {
     let now = shared.clock.boot();
     while look(shared, |lanes| lanes.list(&mut listing, now)).is_some() {}
     listing.done()
 }
 
-/// One look under the lock, which then goes to whoever waits for it: the next look would come before
-/// them otherwise.
+/// Runs one slice under the lock, then passes the lock to a waiting thread. Otherwise the next slice
+/// would get it first.
 fn look<T>(shared: &Shared, look: impl FnOnce(&Lanes) -> T) -> T {
     let lanes = shared.lanes.lock();
     let seen = look(&lanes);

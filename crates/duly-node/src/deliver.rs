@@ -20,20 +20,20 @@ use crate::{
     state::Shared,
 };
 
-/// How long after its claim was sent a firing may still go out; later it is handed back. The lease
-/// of a node has no end of its own, but settings and payload grow old with the claim.
+/// Time after its claim was sent within which a firing may be sent; later it is released. The lease of a
+/// node does not expire, but settings and payload become outdated.
 pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The claim that brought a firing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
-    /// Who claimed.
+    /// Member id of the node at the claim.
     pub(crate) run: MemberId,
     /// The boot-time clock before the claim was sent.
     pub(crate) sent_at: Duration,
 }
 
-/// Starts the attempt, which holds this.
+/// Starts the attempt of a claimed firing, which holds the permit.
 pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim: Claimed) {
     let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
     let slot = Slot::new(Arc::clone(shared), lane, permit);
@@ -52,7 +52,8 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     let chosen = match (&firing.settings.fallback, receiver) {
         (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
         (None, Receiver::Fallback) => {
-            // The fallback was removed between plan and claim, and the lane's own receiver is shut.
+            // The fallback was removed between plan and claim, and the breaker of the lane's own
+            // receiver is open.
             attempt.conclude(SettleVerdict::Release);
             return;
         }
@@ -67,7 +68,8 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     let boot = shared.clock.boot();
     let held_for = boot.saturating_sub(claim.sent_at);
     let may_send_for = HOLD_FOR.saturating_sub(held_for);
-    // Whoever is not heard by the others does not send: they may have sent it already.
+    // A node without acknowledged heartbeats must not send: another node may have sent the firing
+    // already.
     let may_send = shared.nodes.may_send(claim.run, boot);
     if may_send_for.is_zero() || !may_send || shared.phases.now() >= Phase::CutOff {
         attempt.conclude(SettleVerdict::Release);
@@ -89,7 +91,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
         trace_parent: firing.trace_parent,
         deadline: started + may_send_for,
     };
-    // The sink promises to end by itself; one that does not must not keep its slot for ever.
+    // The sink ends by itself at its time-out. If it does not, it must not keep its slot for ever.
     let timeout = envelope.destination.timeout.to_std().min(may_send_for);
     let patience = timeout.saturating_add(shared.options.stall_after);
     let (id, delivery_id, number) = (envelope.id.clone(), envelope.delivery_id, envelope.attempt);
@@ -122,7 +124,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     attempt.conclude(verdict(delivery));
 }
 
-/// A failure of the fallback says so.
+/// Marks the reason of a failure of the fallback.
 fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
     let of = |reason| format!("fallback: {reason}");
     match delivery {
@@ -135,7 +137,8 @@ fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
     }
 }
 
-/// What an attempt says of its receiver. Whoever answers "never again" is there.
+/// Returns the health of the receiver as the attempt shows it. A receiver that rejects a firing for good
+/// works.
 const fn reception(delivery: &Delivery) -> Reception {
     match delivery {
         Delivery::Confirmed | Delivery::Rejected { .. } => Reception::Good,
@@ -153,8 +156,8 @@ fn verdict(delivery: Delivery) -> SettleVerdict {
     }
 }
 
-/// The duty to say what became of a claimed firing. Dropped without a verdict (a panic of the
-/// sink) it says that the lease was lost, so that neither the firing nor its slot stays behind.
+/// An obligation to settle a claimed firing. If it is dropped without a verdict (the sink panicked) it
+/// settles the firing as a lost lease, so that neither the firing nor its slot leaks.
 struct Attempt {
     shared: Arc<Shared>,
     token: Token,
@@ -163,8 +166,8 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Which receiver the attempt goes to: the fallback, when the lane's own does not answer or this
-    /// firing has failed often enough, since it was sent again where it was.
+    /// Chooses the receiver of the attempt. It is the fallback if the breaker of the lane's own receiver
+    /// is open, or if this firing has failed often enough since its last redrive.
     fn choose(&mut self, firing: &Firing) -> Receiver {
         let Some(slot) = &mut self.slot else {
             return Receiver::Own;
@@ -177,7 +180,7 @@ impl Attempt {
         slot.receiver()
     }
 
-    /// Tells the lane at once, before the verdict is durable.
+    /// Reports the health of the receiver at once, before the verdict is durable.
     fn report(&mut self, reception: Reception) {
         if let Some(slot) = &mut self.slot {
             slot.report(reception);
@@ -199,7 +202,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        // What broke once may break again, so the next attempt waits as after any failure.
+        // It may fail again, so the next attempt waits as after any failure.
         self.say(lease_lost(Wait::Policy, "the delivery broke off without a verdict"));
     }
 }

@@ -1,15 +1,16 @@
-//! The loop of one shard: what is due gets claimed and sent on its way.
+//! The dispatch loop of one shard: claims due firings and starts their attempts.
 //!
 //! ```text
-//!   bell ─► slots freed? ─► plan the lanes that waited for them ─► claim ─► deliver
-//!      ├──► time?        ─► pull lanes that are expected to have something ─► waiting lease calls
-//!      └──► due?         ─► ready, page by page ─┬─ push lanes ─► plan ─► claim ─► deliver
-//!                                                └─ pull lanes ─► waiting lease calls
+//!   notified ─► slots freed? ─► plan the lanes that waited for them ─► claim ─► deliver
+//!      ├──────► time?        ─► pull lanes with expected firings ─► waiting lease calls
+//!      └──────► due?         ─► ready, page by page ─┬─ push lanes ─► plan ─► claim ─► deliver
+//!                                                    └─ pull lanes ─► waiting lease calls
 //!      ◄── sleep until next_due_in, at most 1 s ─┘
 //! ```
 //!
-//! A freed slot looks only at lanes that waited for it; the store's whole list is walked only when
-//! something became due, and when that list is long not more often than its walk is worth.
+//! A freed slot plans only lanes that waited for it. A walk reads the store's whole list of ready lanes.
+//! The loop walks only when something became due; the longer the list, the longer the pause between two
+//! walks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,20 +27,20 @@ use crate::{
     waker::SLEEP_MAX,
 };
 
-/// Lanes of one page.
+/// Lanes of one page of the store's list.
 const PAGE: usize = 256;
-/// Pause after a call to the store that failed.
+/// Pause after a store call that failed.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// Time between two walks for each lane of the last one: it bounds the share of walking.
+/// Pause between two walks, per lane of the last walk: it bounds the time spent on walks.
 const WALK_PAUSE_PER_LANE: Duration = Duration::from_micros(2);
-/// Walks of fewer lanes than this are free.
+/// Walks of up to this many lanes need no pause.
 const WALK_FREE_LANES: usize = 64;
-/// Time between two looks at a shard of another node for something that nobody expected.
+/// Time between two polls of another node's shard for firings that were not expected.
 const VISIT_PAUSE: Duration = Duration::from_millis(250);
-/// Shortest sleep: what becomes due within it is claimed together.
+/// Shortest sleep: firings that become due within it are claimed together.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
-/// Claims for waiting lanes before the loop looks whether something became due, so that fast
-/// receivers with a backlog hold up nobody.
+/// Claims for waiting lanes before the loop checks for due firings again. So fast receivers with a
+/// backlog delay no other lane.
 const RESUMES_PER_LOOK: usize = 4;
 
 /// The loop; ends when the node drains.
@@ -59,22 +60,22 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
     }
 }
 
-/// What one turn of the loop leaves to the next; moments are of the boot-time clock.
+/// State that one iteration of the loop leaves to the next; times are those of the boot-time clock.
 #[derive(Debug, Default)]
 struct Times {
     walk_at: Duration,
-    /// When the last walk began.
+    /// Time at which the last walk began.
     walked_at: Duration,
-    /// Where the next walk begins, when the last could not remember more lanes.
+    /// Position at which the next walk starts, if the backlog was full during the last one.
     walk_from: Option<ReadyCursor>,
-    /// Claims so far.
+    /// Number of claims so far.
     claims: u64,
 }
 
 impl Times {
-    /// Which of `count` lanes the next claim begins with. A claim ends when its bytes are used up, so
-    /// each lane must come first at times, also where claims of one kind alternate with others: hence
-    /// steps of a golden section.
+    /// Returns the index of the lane, of `count`, with which the next claim begins. A claim ends when
+    /// its bytes are used up, so each lane must come first at times. Steps of the golden ratio ensure
+    /// this even if claims of different kinds alternate.
     fn begin_with(&mut self, count: usize) -> usize {
         self.claims = self.claims.wrapping_add(1);
         let spread = self.claims.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -82,7 +83,7 @@ impl Times {
     }
 }
 
-/// What one turn found.
+/// The findings of one iteration.
 #[derive(Debug, Default)]
 struct Found {
     lanes: usize,
@@ -104,7 +105,7 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     match shared.nodes.part(shard, shared.clock.boot()) {
         Part::Ours => {}
         Part::Others => return visit(shared, shard, times).await,
-        // A beat that is heard rings.
+        // The loop is notified when heartbeats are acknowledged again.
         Part::None => return Ok(()),
     }
     resume(shared, shard, &mut found, times).await?;
@@ -117,7 +118,7 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
         if expected.is_empty() || left.is_zero() || !expected.iter().all(served) {
             due = true;
         } else {
-            // A claim says whether anything else is there.
+            // The claim reports whether the shard has anything else.
             for namespace in &expected {
                 pull::ready_unwalked(shared, shard, namespace);
             }
@@ -135,7 +136,7 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
             let lanes = u32::try_from(found.lanes).unwrap_or(u32::MAX);
             times.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
         }
-        // A walk that could not remember more lanes goes on as soon as it may.
+        // A walk that stopped because the backlog was full continues as soon as it may.
         if found.look_again || times.walk_from.is_some() {
             shared.bell(shard).ring_due();
         }
@@ -158,23 +159,24 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     Ok(())
 }
 
-/// Looks for waiting calls in a shard that another node looks after: in namespaces that claimed there
-/// last, when something becomes claimable; in all, now and then, in case an announcement was lost.
+/// Polls a shard of another node for the lease calls that wait here. It serves the namespaces that
+/// claimed there last when they expect a firing. Now and then it polls for all namespaces, in case an
+/// announcement was lost.
 async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
     let timed = shared.bell(shard).take_timed();
     let mut due = shared.bell(shard).take_due();
     if timed {
-        // The node that looks after the shard did not see the claims that were made here, nor when the
-        // next is to be made: whoever claimed sees to that, for others too if nobody waits here any more.
+        // The owner of the shard does not know the claims that were made here, nor the time of the next
+        // firing. So the node that claimed announces that firing, even if no call waits here any more.
         let expected = pull::take_expected(shared, shard);
         for namespace in &expected {
             if !shared.pull.is_waited_for(namespace) {
                 pass_on(shared, shard, namespace);
             }
-            // The next call that comes looks there first.
+            // The next lease call that arrives tries this shard first.
             pull::ready(shared, shard, namespace);
         }
-        // Something else, as the end of a lease that was granted here.
+        // Other events, such as the end of a lease that was granted here.
         let left = times.walked_at.saturating_add(VISIT_PAUSE).saturating_sub(shared.clock.boot());
         if expected.is_empty() && left.is_zero() {
             due = true;
@@ -201,7 +203,7 @@ async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Resul
     Ok(())
 }
 
-/// Has other nodes' waiting calls hear of a namespace.
+/// Announces a namespace with claimable firings to the waiting lease calls of other nodes.
 fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, found: &mut Found) {
     match shared.nodes.announces(shard, namespace, shared.clock.boot()) {
         When::Never => {}
@@ -218,7 +220,7 @@ fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, fou
     }
 }
 
-/// A pull lane has something.
+/// Serves a pull lane that has claimable firings.
 fn see(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
     if ready.retry > 0 {
         pull::saw_retries(shared, &ready.lane.namespace);
@@ -226,7 +228,7 @@ fn see(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
     pull::ready(shared, shard, &ready.lane.namespace);
 }
 
-/// Has other nodes hear of a namespace that has something where this node claimed last.
+/// Announces to other nodes a firing that this node's last claim predicted.
 fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     let mut found = Found::default();
     announce(shared, shard, namespace, &mut found);
@@ -235,8 +237,8 @@ fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     }
 }
 
-/// Asks the store which lanes have something, and serves them. With as many waiting as can be
-/// remembered it ends, and the next walk goes on from there.
+/// Walks the store's list of ready lanes and serves them. If the backlog becomes full the walk stops,
+/// and the next walk continues from there.
 async fn walk(
     shared: &Arc<Shared>,
     shard: ShardId,
@@ -274,8 +276,8 @@ async fn walk(
     Ok(())
 }
 
-/// Claims for lanes that waited for a slot, for as long as that gets them anything, but not for
-/// ever.
+/// Claims for lanes that waited for a slot, as long as there is something to claim, but at most
+/// [`RESUMES_PER_LOOK`] times.
 async fn resume(
     shared: &Arc<Shared>,
     shard: ShardId,
@@ -297,7 +299,7 @@ async fn resume(
     Ok(())
 }
 
-/// Claims what was planned, and starts the attempts.
+/// Claims the planned firings, and starts their attempts.
 async fn claim(
     shared: &Arc<Shared>,
     shard: ShardId,
@@ -308,14 +310,14 @@ async fn claim(
     if planned.is_empty() {
         return Ok(());
     }
-    // In order of name, so that the turn goes round whatever order they were planned in.
+    // Sorted by name, so that the rotation does not depend on the order of planning.
     planned.sort_unstable_by(|a, b| a.claim.lane.cmp(&b.claim.lane));
     let first = times.begin_with(planned.len());
     planned.rotate_left(first);
     let lanes: Vec<LaneClaim> = planned.iter().map(|planned| planned.claim.clone()).collect();
     let mut held = Held { shared, planned };
-    // A drain that began before the slots were held may not see them, and one that begins later
-    // waits for them: only in this order nothing is claimed behind its back.
+    // A drain that started before the slots were reserved may not see them. A drain that starts later
+    // waits for them. So this check must follow the reservation; otherwise a draining node could claim.
     if shared.phases.now() != Phase::Running {
         return Ok(());
     }
@@ -337,7 +339,7 @@ async fn claim(
     let planned = std::mem::take(&mut held.planned);
     let boot = shared.clock.boot();
     let granted = shared.lanes.lock().granted(shard, &planned, claimed, boot);
-    // A drain may wait for slots that have come back.
+    // A drain may wait for the slots that were released.
     shared.quieter.notify_waiters();
     let Granted { excess, firings, look_again } = granted;
     found.look_again |= look_again;
@@ -350,8 +352,8 @@ async fn claim(
     Ok(())
 }
 
-/// Slots that are held for a claim under way. They come back when it fails, and when the loop is
-/// stopped in the middle of it.
+/// Slots that are reserved for a claim under way. They are released if the claim fails, and if the loop
+/// is stopped during the claim.
 struct Held<'a> {
     shared: &'a Shared,
     planned: Vec<Planned>,
@@ -366,7 +368,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Passes the store's wake-ups of a shard on to its loop.
+/// Forwards the store's wake-ups of a shard to its loop.
 pub(crate) async fn listen(shared: Arc<Shared>, shard: ShardId) {
     let mut wakeups = shared.store.wakeups(shard);
     while shared.phases.now() == Phase::Running {
@@ -374,7 +376,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, shard: ShardId) {
             changed = wakeups.changed() => match changed {
                 Ok(()) if shared.nodes.part(shard, shared.clock.boot()) == Part::Others => {}
                 Ok(()) => shared.bell(shard).ring_due(),
-                // The store is gone, and the loop hears of it by itself.
+                // The store is gone; the loop learns that from its own calls.
                 Err(_) => return,
             },
             () = shared.phases.reached(Phase::Draining) => {}

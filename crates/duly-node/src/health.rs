@@ -1,4 +1,4 @@
-//! How a node feels.
+//! The health of a node.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -7,44 +7,46 @@ use std::{
 
 use duly_core::NamespaceName;
 
-/// How a node feels; answered at once, also while its store is busy.
+/// The health of a node; available at once, also while its store is busy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeHealth {
-    /// Each loop and when it last turned: those of shards, watchdog and auditor every few seconds but
-    /// for a call to the store, settlers (named only while something is unsettled) at every such call.
+    /// Each loop with the time since its last iteration. Shard loops, watchdog and auditor iterate every
+    /// few seconds, except during a store call. Settlers are listed only while they have unsettled
+    /// verdicts, and iterate at every store call.
     pub loops: Vec<LoopHealth>,
     /// Lease calls that wait.
     pub waiters: usize,
-    /// Push attempts under way, those not yet settled included.
+    /// Push attempts under way, including those not yet settled.
     pub deliveries_in_flight: usize,
-    /// Verdicts that the store has not taken yet.
+    /// Verdicts that the store has not accepted yet.
     pub unsettled: usize,
-    /// Whether it has stopped claiming.
+    /// `true`: the node has stopped claiming.
     pub draining: bool,
-    /// Loops, calls and deliveries that stood still or broke and were begun again, since the start.
+    /// Loops, calls and deliveries that stalled or failed and were restarted, since the start.
     pub restarts: u64,
-    /// Lanes with something due that nobody worked on at the last two looks, a few of them by name.
+    /// Lanes with due firings that made no progress at the last two audits; names of a few of them.
     pub neglected: Vec<String>,
-    /// Namespaces with something due that nobody leases, a few of them.
+    /// Namespaces with due firings and no consumer that leases them; a few of them.
     pub unleased: Vec<NamespaceName>,
-    /// Set while the node may begin nothing because no other can know that it is alive: how long ago it
-    /// was last heard.
+    /// Time since the last acknowledged heartbeat. Set while the node may start nothing, because the
+    /// other nodes cannot know that it is alive.
     pub cut_off_for: Option<Duration>,
-    /// Names of nodes of an older version that are members still: until they have left the node begins
-    /// nothing. It is ready all the same, so that a rolling upgrade goes on.
+    /// Names of members of an older version. Until they have left, this node starts nothing. It is ready
+    /// all the same, so that a rolling upgrade continues.
     pub waits_for: Vec<String>,
 }
 
-/// One loop.
+/// One loop of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopHealth {
-    /// Its name.
+    /// Name of the loop.
     pub name: String,
-    /// How long ago it last turned.
+    /// Time since the loop's last iteration.
     pub idle_for: Duration,
 }
 
-/// The turns of one loop: how many, and when the last was by the boot-time clock.
+/// The progress of one loop: the number of its iterations, and the time of the last one by the boot-time
+/// clock.
 #[derive(Debug, Default)]
 pub(crate) struct LoopTurns {
     last_ms: AtomicU64,
@@ -52,7 +54,7 @@ pub(crate) struct LoopTurns {
 }
 
 impl LoopTurns {
-    /// The turns of a loop that begins now.
+    /// Creates the progress of a loop that starts now.
     pub(crate) fn begun(boot: Duration) -> Self {
         let turns = Self::default();
         turns.turn(boot);
@@ -65,7 +67,7 @@ impl LoopTurns {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has turned.
+    /// Returns the number of iterations.
     pub(crate) fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! The background pass that has the store remove implicit namespaces that have been idle for a day.
+//! A background pass: has the store remove implicit namespaces that have been idle for a day.
 //!
-//! The store decides; the node tells it on which namespaces lease calls have waited.
+//! The store decides which to remove. The node tells it on which namespaces lease calls have waited.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{phase::Phase, state::Shared};
 
 /// Time from one pass to the next.
 const EVERY: Duration = Duration::from_secs(3_600);
-/// Pause between two pages, so that a pass takes little of the store.
+/// Pause between two pages, so that a pass puts little load on the store.
 const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The loop; ends when the node drains.

@@ -1,25 +1,28 @@
-//! Lanes: how many firings each may have under way, decided by free capacity. Pure: the clock is
-//! handed in.
+//! The scheduler of push lanes: decides from free capacity how many firings each lane may claim. Pure:
+//! the caller passes the time.
+//!
+//! How it works: [`Lanes::plan`] and [`Lanes::plan_waiting`] reserve slots before a claim, and
+//! [`Lanes::granted`] releases those that the claim did not use. A lane that got less than it wants
+//! waits in its shard's [`Backlog`]. The only caller is the node, under one lock.
+//! `docs/internals/lanes.md` has the full description.
 //!
 //! Invariants, at every moment:
 //!
-//! * a lane holds at most its cap (`max_in_flight` of its namespace; where several nodes share the
-//!   store, what this one was allotted of it), begins attempts no faster than
-//!   its rate (`deliver_per_second`), and none while its breaker is open,
-//! * all lanes together hold at most `workers_max`, retries at most half of that, and payloads of at most
-//!   `bytes_max`, but for one in each claim,
-//! * of each kind a namespace takes more only while it holds less than twice as many workers as are
-//!   free for that kind, times its weight (the *dynamic threshold* of Choudhury and Hahne, 1998), and
-//!   one of its lanes only a part of that: the greedy shrink each other and leave some for whoever has
-//!   nothing yet, so a few dead receivers cannot take all workers,
-//! * workers that are freed while lanes are starved of them go round by deficit round-robin over the
-//!   namespaces, each for its weight,
-//! * of a lane's slots each shard gets its part by how many firings wait there,
-//! * within a lane retries hold at most half of its cap while there is more than one slot, and get
-//!   every fourth slot at least: neither kind starves the other.
-//!
-//! A lane that got less than it wants waits in its shard's [`Backlog`]. The only caller is the node,
-//! under one lock. `docs/internals/lanes.md` tells the whole of it.
+//! 1. A lane holds at most its cap (`max_in_flight` of its namespace; where several nodes share the
+//!    store, this node's quota of it).
+//! 2. A lane starts attempts no faster than its rate (`deliver_per_second`), and none while its breaker
+//!    is open.
+//! 3. All lanes together hold at most `workers_max` slots. Retries hold at most half of that.
+//! 4. The payloads of all lanes together hold at most `bytes_max`, except for one firing in each claim.
+//! 5. A namespace gets more slots of a kind only while it holds less than twice the free workers of that
+//!    kind, times its weight. This is the *dynamic threshold* of Choudhury and Hahne (1998). One of its
+//!    lanes gets only a part of that. Greedy namespaces shrink each other and leave workers for new
+//!    ones, so a few dead receivers cannot take all workers.
+//! 6. Workers that are freed while lanes are starved of them are shared by deficit round-robin over the
+//!    namespaces, each for its weight.
+//! 7. The slots of a lane are shared between its shards by the number of firings that wait in each.
+//! 8. Within a lane retries hold at most half of the cap while there is more than one slot, and get at
+//!    least every fourth slot. So neither kind starves the other.
 
 use std::time::Duration;
 
@@ -63,19 +66,19 @@ use share::{Demand, Limit, Load, Room, Share, Turn};
 pub use view::{Activity, LaneLoad};
 pub(crate) use view::{Census, Count, Listing};
 
-/// Most starved lanes looked at in one step.
+/// Most starved lanes planned in one call.
 const LOOKS_MAX: usize = 4_096;
-/// Wait of a lane that has attempts for its fallback beside those for its own receiver.
+/// Wait of a lane that has attempts both for its own receiver and for its fallback.
 const SOON: Duration = Duration::from_millis(10);
 
-/// What a claim brought, beside its firings.
+/// The result of a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
-    /// Firings that no slot is left for, because the cap has been lowered: to be released.
+    /// Firings without a slot, because the cap has been lowered: to be released.
     pub(crate) excess: Vec<Firing>,
-    /// Firings to be delivered, each with the slot it holds.
+    /// Firings to be delivered, each with the slot that it holds.
     pub(crate) firings: Vec<(Firing, Permit)>,
-    /// Whether the shard should ask for ready lanes again at once.
+    /// `true`: the shard should poll for ready lanes again at once.
     pub(crate) look_again: bool,
 }
 
@@ -87,13 +90,13 @@ pub(crate) struct Lanes {
     workers: Load,
     bytes: Bytes,
     lanes: Known,
-    /// What the lanes of a namespace hold together; absent when nothing.
+    /// Slots that the lanes of a namespace hold together; absent when none.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
     fallbacks: Fallbacks,
-    /// Where several nodes share the store: what this one was allotted of the lanes' limits.
+    /// This node's quotas of the lanes' limits; `None` if the node has the store for itself.
     allotments: Option<Allotments>,
-    /// A lane that is lost sight of, so that a test sees who notices.
+    /// A lane that `plan` skips, so that a test can check that the auditor finds it.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
 }
@@ -116,13 +119,13 @@ impl Lanes {
         }
     }
 
-    /// The same where several nodes share the store, and limits are those of all together.
+    /// Enables quotas: several nodes share the store, and the limits apply to all of them together.
     #[must_use]
     pub(crate) fn shared(self) -> Self {
         Self { allotments: Some(Allotments::default()), ..self }
     }
 
-    /// Lets no more lanes of each shard wait than these.
+    /// Limits the number of waiting lanes of each shard.
     #[cfg(test)]
     pub(crate) fn remember_waiting(&mut self, lanes: usize) {
         for backlog in &mut self.backlogs {
@@ -130,14 +133,14 @@ impl Lanes {
         }
     }
 
-    /// Attempts under way.
+    /// Returns the number of attempts under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.workers.sum()
     }
 
-    /// Decides what to claim for lanes that have something, and holds the slots for it. What a lane
-    /// wants and does not get is remembered in the backlog of its shard. A lane that is starved
-    /// already keeps its turn.
+    /// Decides how many firings to claim for ready lanes, and reserves the slots. The demand that a lane
+    /// does not get is kept in the backlog of its shard. A lane that is starved already keeps its place
+    /// in the round-robin.
     pub(crate) fn plan(
         &mut self,
         shard: ShardId,
@@ -160,9 +163,9 @@ impl Lanes {
         plan.done()
     }
 
-    /// Decides what to claim for lanes of a shard that waited: those with a slot of their own freed
-    /// or whose moment has come, then starved ones in turn, for as long as there are workers. A lane
-    /// that was not looked at keeps its turn.
+    /// Decides how many firings to claim for the waiting lanes of a shard. Lanes that were called come
+    /// first: a slot of their own was freed, or their time has come. Then starved lanes follow in
+    /// round-robin order, while there are workers. A lane that was not planned keeps its place.
     pub(crate) fn plan_waiting(&mut self, shard: ShardId, now: Duration) -> Vec<Planned> {
         let mut plan = Plan::new(shard, now, self.batch_max);
         let at = usize::from(shard.0);
@@ -175,7 +178,7 @@ impl Lanes {
         for looked in 0..looks {
             let is_full = self.workers.sum() >= self.workers_max || self.bytes.free() == 0;
             if is_full || plan.batch_left == 0 {
-                // The claim may bring less than it asks for: then there are workers again.
+                // The claim may use fewer workers than it reserves: then there are workers again.
                 self.backlogs[at].owe_looks(looks - looked);
                 break;
             }
@@ -184,7 +187,7 @@ impl Lanes {
             };
             let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
             let used = self.plan_one(&mut plan, lane.clone(), waiting.wanted(), credit);
-            // A lane whose retries are denied must not stand before one with first attempts.
+            // A lane that wants retries only, and gets none, must not block one with first attempts.
             let goes_on = waiting.demand.first > 0 || !self.backlogs[at].wants_first();
             if used == 0 && holds_none && goes_on {
                 self.backlogs[at].deny(&lane);
@@ -195,18 +198,19 @@ impl Lanes {
         plan.done()
     }
 
-    /// When a lane of a shard that waits for a moment is to be planned, by the boot-time clock.
+    /// Returns the time at which the next waiting lane of a shard must be planned, by the boot-time
+    /// clock.
     pub(crate) fn next_at(&self, shard: ShardId) -> Option<Duration> {
         self.backlogs[usize::from(shard.0)].next_at()
     }
 
-    /// Whether no more lanes of a shard can be remembered, so that the store need not name others.
+    /// Returns `true` if the backlog of a shard is full, so that the store need not list more lanes.
     pub(crate) fn is_full(&self, shard: ShardId) -> bool {
         self.backlogs[usize::from(shard.0)].is_full()
     }
 
-    /// Plans one lane; answers how much it got. `credit` is what its namespace's turn is good for,
-    /// the largest number when it is not about turns.
+    /// Plans one lane and returns the number of slots it got. `credit` is the round-robin credit of its
+    /// namespace, or `usize::MAX` if the lane is not planned by round-robin.
     fn plan_one(&mut self, plan: &mut Plan, lane: Lane, wanted: Wanted, credit: usize) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
         let Wanted { demand, share: whole, place } = wanted;
@@ -244,9 +248,9 @@ impl Lanes {
         let limit = match gate {
             Gate::ShutUntil(at) => Limit::Breaker(at),
             _ if waits => Limit::Breaker(plan.now + SOON),
-            // Whatever attempt ends gives workers and bytes back.
+            // Any attempt that ends frees workers and bytes.
             _ if !has_room => Limit::Workers,
-            // With a fallback the others need not wait for the probe that begins now.
+            // With a fallback, the other firings need not wait for the result of this probe.
             Gate::Probes(_)
                 if got > 0 && to == Receiver::Own && is_diverted(&state, share, plan.now) =>
             {
@@ -266,7 +270,7 @@ impl Lanes {
             Waiting { demand: left, limit, share: whole, place, is_called: false },
         );
         if got == plan.batch_left && got < credit {
-            // Only the size of the batch kept it from more.
+            // Only the size of the batch limited it.
             backlog.retry(&lane);
         }
         if got > 0 {
@@ -289,8 +293,8 @@ impl Lanes {
         got
     }
 
-    /// Returns a shard's place in the line for slots of a lane, and how many of those that are free it
-    /// may have.
+    /// Returns a shard's place in the queue for the slots of a lane, and how many of the free slots it
+    /// may take.
     fn turn(
         &mut self,
         plan: &Plan,
@@ -305,15 +309,14 @@ impl Lanes {
         line::turn(own, demand.sum(), free, &mut others, plan.now)
     }
 
-    /// Gives back the slots of a claim that failed.
+    /// Releases the slots of a claim that failed.
     pub(crate) fn unplan(&mut self, planned: &[Planned], now: Duration) {
         for planned in planned {
             self.give_back_planned(planned, planned.load(), now);
         }
     }
 
-    /// Takes in what a claim brought: learns caps, gives back the slots that were held for more than
-    /// there was.
+    /// Applies the result of a claim: learns caps, and releases the slots that no firing uses.
     pub(crate) fn granted(
         &mut self,
         shard: ShardId,
@@ -327,8 +330,8 @@ impl Lanes {
         for firing in claimed.firings {
             let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
             let share = Share::of(&firing.settings);
-            // A redriven firing without attempts is a retry to the store although its attempt is
-            // the first, so the slot that is held counts, not the number.
+            // The store treats a redriven firing as a retry, although its attempt number is 1. So the
+            // kind of the reserved slot counts, not the attempt number.
             let held = unused.get_mut(&lane).and_then(|(left, pass, to)| {
                 let kind = [Kind::of(&firing), Kind::First, Kind::Retry]
                     .into_iter()
@@ -336,14 +339,14 @@ impl Lanes {
                 Some((left, Permit { kind, pass: *pass, to: *to, bytes: firing.bytes() }))
             });
             let Some((left, permit)) = held else {
-                // More than was asked for: no slot is held for it.
+                // The claim returned more than it was asked for: no slot is reserved for this firing.
                 result.excess.push(firing);
                 continue;
             };
             let still_unused = left.minus(Load::one(permit.kind));
             let load = self.lanes.get(&lane).map_or(0, |state| state.load.sum());
             if load.saturating_sub(still_unused.sum()) > share.cap {
-                // Its slot stays in `unused` and is given back below.
+                // Its slot stays in `unused` and is released below.
                 result.excess.push(firing);
                 continue;
             }
@@ -362,21 +365,22 @@ impl Lanes {
             } else if !backlog.waits(lane) {
                 result.look_again = true;
             } else if left.sum() > 0 {
-                // The claim ended before its slots were used: they are free for it again.
+                // The claim ended before its slots were used: the lane may use them again.
                 if !result.firings.is_empty() {
                     backlog.retry(lane);
                 } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0) {
-                    // With no slot of its own nothing would call it; the next walk brings it back.
+                    // Without a slot of its own nothing would call it; the next walk of the store's list
+                    // finds it again.
                     backlog.forget_capped(lane);
                 }
             }
         }
-        // With nothing granted, asking again at once would only spin.
+        // If nothing was granted, polling again at once would only spin.
         result.look_again &= !result.firings.is_empty();
         result
     }
 
-    /// Learns how an attempt went. Answers the shards that may have use for it.
+    /// Reports the result of an attempt to the breaker. Returns the shards that may start more.
     pub(crate) fn report(
         &mut self,
         lane: &Lane,
@@ -390,7 +394,8 @@ impl Lanes {
             self.fallbacks.change(&lane.namespace, report);
             return Vec::new();
         }
-        // The overflow lane has many receivers: one that is dead must not shut out the others.
+        // The overflow lane has many receivers: one dead receiver must not stop deliveries to the
+        // others.
         let known = self.lanes.get_mut(lane).filter(|_| lane.key != LaneKey::Overflow);
         let Some(state) = known else {
             return Vec::new();
@@ -409,7 +414,7 @@ impl Lanes {
         }
     }
 
-    /// Frees the slot of an attempt that is settled. Answers the shards that may have use for it.
+    /// Frees the slot of an attempt that is settled. Returns the shards that may use it.
     pub(crate) fn free(&mut self, lane: &Lane, permit: Permit, now: Duration) -> Vec<ShardId> {
         self.bytes.give_back(&lane.namespace, permit.bytes);
         self.give_back(lane, Load::one(permit.kind), now);
@@ -421,7 +426,7 @@ impl Lanes {
         shards.filter_map(|(shard, backlog)| wants(backlog).then_some(shard)).collect()
     }
 
-    /// Gives back what was held for a claim and not used.
+    /// Releases slots that were reserved for a claim and not used.
     fn give_back_planned(&mut self, planned: &Planned, load: Load, now: Duration) {
         if let Some(state) = self.lanes.get_mut(&planned.claim.lane) {
             state.give_back(planned, load.sum());

@@ -1,4 +1,4 @@
-//! Firing: what is due goes to its webhook or to a waiting consumer, on time and fairly.
+//! The delivery engine: sends due firings to webhooks and to consumers, on time and fairly.
 //!
 //! ```text
 //!   waker ── due ──┐                                      ┌──► deliver (a task per firing) ──► Sink
@@ -7,14 +7,21 @@
 //!                           └──► pull: waiters in order ──► claim ──► lease call
 //! ```
 //!
-//! * It promises that no lane's burst, dead receiver or backlog makes another lane late (P9): every
-//!   decision is made by `lanes` from free capacity alone, and everything it holds is
-//!   bounded (P10).
-//! * It keeps no state that matters: whatever it forgets, the store's leases bring back.
-//! * It refuses to know about HTTP.
+//! How it works: each shard has a loop (`dispatch`) that polls the store for lanes with due firings.
+//! `lanes` decides how many firings each lane may claim. `deliver` makes the attempts, `pull` serves
+//! lease calls, and `settler` writes the verdicts to the store in batches. The decisions are pure
+//! (`lanes`, `waiters`); the loops around them are thin.
 //!
-//! The decisions are pure (`lanes`, `waiters`); the loops around them are thin (`dispatch`,
-//! `deliver`, `pull`, `settler`). Start reading at [`Node`], then `dispatch`.
+//! What stays true:
+//!
+//! 1. A burst, a dead receiver or a backlog of one lane does not make another lane late (P9): `lanes`
+//!    decides from free capacity alone.
+//! 2. Everything that the node holds in memory is bounded (P10).
+//! 3. The node keeps no state that must survive: when it stops or is evicted, its leases are ended and the
+//!    firings are due again.
+//! 4. This crate knows nothing about HTTP.
+//!
+//! Start reading at [`Node`], then `dispatch`.
 
 mod allot;
 mod auditor;

@@ -1,10 +1,10 @@
-//! At most so many lines in a time, and how many were held back.
+//! A rate limit for log lines: at most a number of lines per window. Counts the suppressed lines.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Counts lines of one kind.
+/// The limit and the counts of one kind of line.
 #[derive(Debug)]
 pub(crate) struct LogLimit {
     lines_max: u32,
@@ -20,13 +20,13 @@ struct Window {
 }
 
 impl LogLimit {
-    /// Lets `lines_max` lines through in each `window`.
+    /// Creates a limit of `lines_max` lines in each `window`.
     pub(crate) fn new(lines_max: u32, window: Duration) -> Self {
         Self { lines_max, window, now: Mutex::default() }
     }
 
-    /// Whether a line may be written at `boot` (time since boot): with how many were held back
-    /// since the last one, or not at all.
+    /// Returns the number of lines suppressed since the last one if a line may be written at `boot`
+    /// (time since boot), otherwise `None`.
     pub(crate) fn admit(&self, boot: Duration) -> Option<u64> {
         let mut window = self.now.lock();
         let number = boot.as_nanos() / self.window.as_nanos().max(1);

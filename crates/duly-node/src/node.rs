@@ -1,4 +1,4 @@
-//! Starting a node, and the handle to it.
+//! Starts a node and provides the handle to it.
 
 use std::{
     sync::{
@@ -32,20 +32,20 @@ use crate::{
     watchdog::{self, Watch},
 };
 
-/// Longest time a drain waits for its last verdicts to be taken by the store.
+/// Longest time that a drain waits until the store has accepted the last verdicts.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
-/// A node: claims what is due and delivers it. It has no value of its own; see [`Node::start`].
+/// A node: claims due firings and delivers them. The type has no value of its own; see [`Node::start`].
 #[derive(Debug)]
 pub struct Node;
 
 impl Node {
-    /// Starts a node on the present tokio runtime. It runs until [`Handle::drain`] or the end of
-    /// the runtime.
+    /// Starts a node on the current tokio runtime. It runs until [`Handle::drain`] or the end of the
+    /// runtime.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, and when the system gives no thread or timer to wake up by:
-    /// without it nothing would be on time.
+    /// When called outside of a tokio runtime, and when the system provides no thread or timer for
+    /// wake-ups: without them nothing would be on time.
     pub fn start(
         store: Arc<dyn Store>,
         sink: Arc<dyn Sink>,
@@ -90,7 +90,8 @@ impl Node {
             quieter: Notify::new(),
             recorder: Recorder::default(),
             failed_attempts: LogLimit::new(10, Duration::from_secs(1)),
-            // A store that is away is said once more every few seconds; metrics and readiness tell it too.
+            // A store that cannot be reached is logged once every few seconds; metrics and readiness
+            // show it too.
             store_errors: LogLimit::new(2, Duration::from_secs(10)),
             nodes,
             store,
@@ -108,7 +109,7 @@ impl Node {
             });
             let stalled = Arc::clone(&shared.watch.stalled[usize::from(shard.0)]);
             supervise::spawn(name, &shared, stalled, move |shared| {
-                // After a restart everything is looked at again.
+                // After a restart the loop polls the store for everything again.
                 shared.bell(shard).ring_due();
                 dispatch::run(shared, shard)
             });
@@ -131,25 +132,26 @@ impl Node {
 pub struct Handle(pub(crate) Arc<Shared>);
 
 impl Handle {
-    /// Leases firings of the namespace's pull lane, waiting in line for them.
+    /// Leases firings of the namespace's pull lane, and waits for them in the queue of lease calls.
     ///
     /// Cancellation safe: a caller that goes away leaves no claim behind.
     ///
     /// # Errors
-    /// `UnknownNamespace`; `Overloaded` when too many calls wait or the firings have no room; what the
-    /// store says.
+    /// `UnknownNamespace`; `Overloaded` when too many calls wait or no memory is left for the firings;
+    /// errors of the store.
     pub async fn lease(&self, request: LeaseRequest) -> Result<Leased> {
         let leased = pull::lease(&self.0, request).await;
         Recorder::waiters(self.0.pull.waiting());
         leased
     }
 
-    /// Settles what consumers have leased; one outcome for each settlement, in their order.
+    /// Settles leases of consumers. Returns one outcome for each settlement, in the same order.
     ///
-    /// Not cancellation safe: dropped, some may have been taken. Settling again is harmless.
+    /// Not cancellation safe: if the call is dropped, the store may have accepted some settlements.
+    /// Settling again is harmless.
     ///
     /// # Errors
-    /// What the store says, if no shard took any; the same settlements can be sent again.
+    /// The store's error, if no shard accepted any settlement; the same settlements can be sent again.
     pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
         let attempts: Vec<_> = settlements
             .iter()
@@ -166,11 +168,14 @@ impl Handle {
         Ok(outcomes)
     }
 
-    /// Stops claiming, answers waiting lease calls with nothing, lets attempts under way finish
-    /// within the time of the options, and gives up the rest: what was not sent goes back
-    /// uncounted, what was sent counts as an attempt whose lease was lost.
+    /// Drains the node:
     ///
-    /// Cancellation safe: a drain that was begun can be waited for again.
+    /// 1. It stops claiming and answers waiting lease calls with no firings.
+    /// 2. It lets attempts under way finish within `drain_timeout`.
+    /// 3. It aborts the rest. A firing that was not sent is released and not counted. A firing that was
+    ///    sent counts as an attempt whose lease was lost.
+    ///
+    /// Cancellation safe: a drain that has started can be awaited again.
     pub async fn drain(&self) {
         let shared = &self.0;
         shared.phases.enter(Phase::Draining);
@@ -184,7 +189,7 @@ impl Handle {
         nodes::leave(shared).await;
     }
 
-    /// Gives up what did not end in time.
+    /// Aborts the attempts that did not end in time.
     async fn cut_off(&self) {
         let shared = &self.0;
         let in_flight = shared.lanes.lock().in_flight();
@@ -196,23 +201,24 @@ impl Handle {
         }
     }
 
-    /// The push lanes of a namespace that hold something or lately did.
+    /// Returns the push lanes of a namespace that hold something or recently did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
         census::list(&self.0, Listing::new(namespace.clone()))
     }
 
-    /// The nodes of the deployment as this one sees them, itself among them while it is heard.
+    /// Returns the nodes of the deployment as this node sees them. It includes this node once a
+    /// majority of the coordinator shards has acknowledged its heartbeats.
     pub fn members(&self) -> Vec<MemberView> {
         self.0.nodes.members(self.0.clock.boot(), self.0.store.shards())
     }
 
-    /// What is known of a namespace's fallback, whether it has one or not.
+    /// Returns the state of a namespace's fallback, whether the namespace has one or not.
     pub fn fallback(&self, namespace: &NamespaceName) -> FallbackLoad {
         let now = self.0.clock.boot();
         self.0.lanes.lock().fallback(namespace, now)
     }
 
-    /// How the node feels; answers at once.
+    /// Returns the health of the node, without waiting.
     pub fn health(&self) -> NodeHealth {
         let boot = self.0.clock.boot();
         let of = |name, beat: &LoopTurns| LoopHealth { name, idle_for: beat.idle_for(boot) };
@@ -237,12 +243,12 @@ impl Handle {
         }
     }
 
-    /// Waits until no attempt and no claim for a lease call is under way and every verdict is taken.
+    /// Waits until no attempt and no claim for a lease call is under way and every verdict is settled.
     async fn quiet(&self) {
         loop {
             let quieter = self.0.quieter.notified();
             tokio::pin!(quieter);
-            // Listen first, look then: otherwise the last change could slip between.
+            // Listen first, then check: otherwise a change between the two would be missed.
             quieter.as_mut().enable();
             let busy = self.0.lanes.lock().in_flight() > 0
                 || self.0.pull.serving() > 0

@@ -1,18 +1,18 @@
-//! The nodes of one deployment: this one's beats, and what follows from who else is there.
+//! The nodes of one deployment: sends this node's heartbeats, and tracks the other members.
 //!
-//! A store that belongs to one process has no other nodes: then this node may always act, and
-//! every shard is its own. In a store that is shared a loop beats at every coordination shard
-//! ([`beats`]; [`membership`] says what follows), and:
+//! A store that belongs to one process has no other nodes: this node may always act, and it owns every
+//! shard. In a shared store a loop sends heartbeats to every coordinator shard ([`beats`];
+//! [`membership`] decides the consequences):
 //!
-//! * the leases of a run that is gone are ended in our shards at once;
-//! * in shards that are newly ours, and now and then in all of ours, it is asked who holds leases. A
-//!   holder that no coordination shard knows is named dead like one that stands still: so the leases
-//!   of nodes come back that died while nobody saw it ([`suspects`]);
-//! * waiting lease calls hear from the owner of a shard when something is there for them.
+//! 1. The leases of an evicted member are ended in our shards at once.
+//! 2. In shards that became ours, and now and then in all of ours, the store is asked for the holders of
+//!    leases. A holder that no coordinator shard knows is named dead like a member that stalls. So the
+//!    leases of nodes that died unobserved are ended too ([`suspects`]).
+//! 3. The owner of a shard announces claimable firings to the waiting lease calls of other nodes.
 //!
-//! What takes calls to shards goes on beside the beats: a shard that does not answer must not silence a
-//! node. Safety does not hang on any of this: see `docs/adr/0004-nodes-of-one-deployment.md` and
-//! `docs/adr/0005-membership-by-majority.md`.
+//! Calls to shards run concurrently to the heartbeats: a shard that does not reply must not stop the
+//! heartbeats of a node. Safety does not depend on any of this: see
+//! `docs/adr/0004-nodes-of-one-deployment.md` and `docs/adr/0005-membership-by-majority.md`.
 
 mod announce;
 mod beats;
@@ -36,28 +36,28 @@ pub(crate) use self::{
     beats::{leave, listen, run},
 };
 
-/// What this node knows of the others.
+/// The state of this node's membership, and its view of the other nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    /// For people.
+    /// The name of this node, for operators.
     pub(crate) name: String,
-    /// `None` where the store belongs to this process.
+    /// `None` if the store belongs to this process.
     shared: Option<Mutex<Membership>>,
-    /// The run where it does.
+    /// The member id in that case.
     alone: MemberId,
     announced: Mutex<Announced>,
-    /// Changes when the next beats are to be sent now.
+    /// Changes when the next heartbeats must be sent at once.
     now: watch::Sender<()>,
 }
 
-/// Whose shard it is.
+/// The relation of this node to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Ours: everything in it is our work.
+    /// This node owns the shard: it does all work in it.
     Ours,
-    /// Another node's; only calls that wait here are.
+    /// Another node owns the shard: this node only serves its own waiting lease calls from it.
     Others,
-    /// We may not act at all now.
+    /// This node may not act at all now.
     None,
 }
 
@@ -66,17 +66,17 @@ pub(crate) enum Part {
 pub struct MemberView {
     /// Its member id.
     pub member_id: MemberId,
-    /// As it calls itself.
+    /// Name that the member announces.
     pub name: String,
-    /// Whether it is the node that answers.
+    /// `true`: it is the node that replies.
     pub is_this: bool,
     /// Stage of its membership.
     pub presence: Presence,
-    /// Oldest and newest version of what nodes agree on that it understands.
+    /// Oldest and newest protocol version between nodes that the member understands.
     pub protocols: (u16, u16),
-    /// Shards that it looks after.
+    /// Number of shards that the member owns.
     pub shards: usize,
-    /// How long it has not been heard.
+    /// Time since its last heartbeat.
     pub heartbeat_age: Duration,
 }
 
@@ -95,17 +95,17 @@ impl Nodes {
         }
     }
 
-    /// Whether several nodes share the store.
+    /// Returns `true` if several nodes share the store.
     pub(crate) const fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// The run by which this node claims now.
+    /// Returns the member id by which this node claims now.
     pub(crate) fn run(&self) -> MemberId {
         self.shared.as_ref().map_or(self.alone, |nodes| nodes.lock().run())
     }
 
-    /// Whose a shard is.
+    /// Returns the relation of this node to a shard.
     pub(crate) fn part(&self, shard: ShardId, now: Duration) -> Part {
         let Some(nodes) = &self.shared else {
             return Part::Ours;
@@ -120,7 +120,7 @@ impl Nodes {
         }
     }
 
-    /// Whether what was claimed by this run may be sent.
+    /// Returns `true` if firings that were claimed by this member id may be sent.
     pub(crate) fn may_send(&self, run: MemberId, now: Duration) -> bool {
         self.shared.as_ref().is_none_or(|nodes| {
             let nodes = nodes.lock();
@@ -128,19 +128,20 @@ impl Nodes {
         })
     }
 
-    /// How long ago a majority of the coordination shards was last heard, when that is too long to act.
+    /// Returns the time since a majority of the coordinator shards last acknowledged heartbeats, if it
+    /// is too long to act.
     pub(crate) fn cut_off_for(&self, now: Duration) -> Option<Duration> {
         let nodes = self.shared.as_ref()?.lock();
         let silent = nodes.silent_for(now).unwrap_or(Duration::ZERO);
         (!nodes.may_act(now) && !nodes.is_waiting()).then_some(silent)
     }
 
-    /// Names of the nodes of an older version that have to leave before this one acts.
+    /// Returns the names of the nodes of an older version that must leave before this node acts.
     pub(crate) fn waits_for(&self) -> Vec<String> {
         self.shared.as_ref().map_or_else(Vec::new, |nodes| nodes.lock().waits_for())
     }
 
-    /// The leases of our run were ended: it goes on as another one.
+    /// Rejoins with a new member id, because the leases of the current one were ended.
     pub(crate) fn begin_again(&self) {
         if let Some(nodes) = &self.shared {
             nodes.lock().rejoin(fresh_run());
@@ -148,14 +149,16 @@ impl Nodes {
         }
     }
 
-    /// The others forget what a run waits for with the run, and hear of the next at once.
+    /// Announces the waiting lease calls again, because the other nodes drop them with the old member
+    /// id.
     fn is_forgotten(&self) {
         self.announced.lock().forgotten();
         self.beat_now();
     }
 
-    /// Takes note where an answer to this run says that its leases were ended. Another node may do that
-    /// while we are a member as ever: what it had sent before it was cut off may arrive much later.
+    /// Rejoins if a reply says that the leases of this member id were ended. That can happen while this
+    /// node is still a member: another node may have sent the call that ended them before it was cut
+    /// off, and the call arrived much later.
     pub(crate) fn heed<T>(&self, run: MemberId, answer: Result<T>) -> Result<T> {
         if answer.as_ref().err() == Some(&Error::Evicted) && self.run() == run {
             tracing::warn!("node evicted: its leases were ended; rejoining with a new member id");
@@ -164,24 +167,24 @@ impl Nodes {
         answer
     }
 
-    /// The others are to hear at once how this node is.
+    /// Sends the next heartbeats at once.
     pub(crate) fn beat_now(&self) {
         self.now.send_replace(());
     }
 
-    /// Since when the others know that calls wait here for a namespace.
+    /// Returns the time since which the other nodes know that calls wait here for a namespace.
     pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
         self.announced.lock().told_since(namespace)
     }
 
-    /// A call has begun to wait: others are to know soon.
+    /// Notes that a lease call waits, and announces it soon.
     pub(crate) fn waits(&self, namespace: &NamespaceName) {
         if self.shared.is_some() && self.announced.lock().waits(namespace) {
             self.beat_now();
         }
     }
 
-    /// Whether calls wait for a namespace at another node that can be told now; else, when at last.
+    /// Returns the time at which a namespace may be announced to other nodes whose calls wait for it.
     pub(crate) fn announces(
         &self,
         shard: ShardId,
@@ -197,7 +200,7 @@ impl Nodes {
         self.announced.lock().admit(shard, namespace, now)
     }
 
-    /// Everybody there is.
+    /// Returns all members, including this node.
     pub(crate) fn members(&self, now: Duration, shards: u16) -> Vec<MemberView> {
         let this = |member_id, presence, shards, heartbeat_age| MemberView {
             member_id,
@@ -234,7 +237,7 @@ impl Nodes {
     }
 }
 
-/// Returns a run that was never used: a random number from the standard library's seed.
+/// Returns a new member id: a random number from the standard library's seed.
 fn fresh_run() -> MemberId {
     MemberId(RandomState::new().build_hasher().finish())
 }

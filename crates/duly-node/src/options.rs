@@ -1,28 +1,28 @@
-//! What a node can be told.
+//! Options of a node.
 
 use std::time::Duration;
 
 /// Limits and times of a node.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the node is called, for people who look at the deployment.
+    /// Name of the node, for operators who look at the deployment.
     pub name: String,
     /// Push attempts under way at once, over all lanes.
     pub workers_max: usize,
     /// Bytes of payload and headers of push attempts under way, over all lanes.
     pub bytes_max: u64,
-    /// Lease calls that wait at once, over all namespaces.
+    /// Lease calls that may wait at once, over all namespaces.
     pub pull_waiters_max: usize,
-    /// How long a drain lets attempts finish.
+    /// Time that a drain gives attempts under way to finish.
     pub drain_timeout: Duration,
-    /// How long a loop, a call to the store or a delivery past its time-out may stand still before it
-    /// is stopped, begun again and alarmed. A call that settles is waited for twice as long each time.
+    /// Time without progress after which a loop, a store call or a delivery past its time-out is
+    /// stopped, restarted and reported. The time-out of a call that settles doubles with each try.
     pub stall_after: Duration,
-    /// Time between two looks for lanes that have something due and that nobody works on.
+    /// Time between two audits: searches for lanes that have due firings and make no progress.
     pub audit_every: Duration,
-    /// Most firings of one push claim.
+    /// Most firings in one push claim.
     pub claim_batch_max: usize,
-    /// Most bytes of payload and headers of one push claim.
+    /// Most bytes of payload and headers in one push claim.
     pub claim_bytes_max: u64,
 }
 

@@ -1,21 +1,22 @@
-//! The phases of a node's life: running, draining, cut off, left. They only go forward.
+//! The phases of a node's life: running, draining, cut off, left. A node only moves forward through
+//! them.
 
 use tokio::sync::watch;
 
-/// Where a node is in its life.
+/// A phase of a node's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It claims and delivers.
+    /// The node claims and delivers.
     Running,
-    /// It claims no more; attempts under way may finish.
+    /// The node claims nothing more; attempts under way may finish.
     Draining,
-    /// Attempts under way are given up.
+    /// Attempts under way are aborted.
     CutOff,
-    /// Nothing is under way any more, and the other nodes know it.
+    /// No attempt is under way any more, and the node tells the others that it leaves.
     Left,
 }
 
-/// The phase, to be set and waited for.
+/// The current phase of a node, with a wait for a later one.
 #[derive(Debug)]
 pub(crate) struct Phases(watch::Sender<Phase>);
 
@@ -24,7 +25,7 @@ impl Phases {
         Self(watch::Sender::new(Phase::Running))
     }
 
-    /// Moves forward; a phase behind the present one changes nothing.
+    /// Moves to `phase`. A phase before the current one changes nothing.
     pub(crate) fn enter(&self, phase: Phase) {
         self.0.send_if_modified(|now| {
             let forward = phase > *now;

@@ -1,9 +1,10 @@
-//! Pull: lease calls wait in line, and are answered as soon as something is there.
+//! Pull: lease calls wait in a queue, and are answered as soon as a firing is claimable.
 //!
-//! A call is queued, and its namespace is served by a task of its own: claim for the call at the
-//! head, answer it, go on until nothing is claimable or nobody waits. What a shard loop finds ready
-//! in a pull lane starts the same task. A claim whose caller is gone, at any moment up to
-//! [`Leased::delivered`], is released uncounted.
+//! 1. A call is queued, and each namespace with calls is served by one task. The task claims for the
+//!    call at the head and answers it. It continues until nothing is claimable or no call waits.
+//! 2. The same task starts when a shard loop finds claimable firings in a pull lane.
+//! 3. If the caller of a claim disconnects before [`Leased::delivered`], the firings are released and
+//!    not counted.
 
 use std::{
     collections::BTreeSet,
@@ -40,44 +41,45 @@ pub use held::{Held, OnItsWay};
 use hints::Hints;
 use waiters::{Empty, Patience, Serve, Waiters};
 
-/// How long a claim may take to tell whether a shard has anything else, until that is looked for.
+/// Time within which a claim must report whether a shard has anything else; after it the shard is
+/// walked.
 const TOLD_WITHIN: Duration = Duration::from_millis(50);
-/// When a caller that found the line full may come again.
+/// Retry delay for a caller that found the queue full.
 const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
 
-/// Memory for what a lease brings, asked for when its turn has come: what would not fit is not claimed,
-/// however long the call has waited, and one that waits takes nothing.
+/// A memory budget for the firings of lease calls. Memory is reserved when the turn of a call has come,
+/// so a call that waits holds none. Firings that do not fit are not claimed.
 pub trait Room: fmt::Debug + Send + Sync {
-    /// Learns how large one payload may be: the first firing comes whatever its size.
+    /// Sets the largest size of one payload: the first firing is returned regardless of its size.
     fn expect(&self, payload_bytes_max: u64);
 
-    /// Sets memory aside before a claim, and says for how many bytes, at most `bytes_max`; `None`
-    /// where there is too little. It may wait for other claims.
+    /// Reserves memory before a claim. Returns the number of bytes reserved, at most `bytes_max`; `None`
+    /// if there is too little. It may wait for other claims.
     fn set_aside(&self, bytes_max: u64) -> BoxFuture<'_, Option<u64>>;
 
-    /// Nothing was claimed: gives it back.
+    /// Releases the reserved memory, because nothing was claimed.
     fn let_go(&self);
 }
 
-/// What a consumer asks for.
+/// A lease call of a consumer.
 #[derive(Debug, Clone)]
 pub struct LeaseRequest {
-    /// Whose firings.
+    /// Namespace whose firings are leased.
     pub namespace: NamespaceName,
     /// Most firings.
     pub max: usize,
-    /// Most bytes of payload and headers; the first firing comes whatever its size.
+    /// Most bytes of payload and headers; the first firing is returned regardless of its size.
     pub bytes_max: u64,
-    /// How long the lease is; the namespace's own when absent.
+    /// Duration of the lease; the namespace's default if absent.
     pub lease: Option<Millis>,
-    /// How long to wait for a firing; zero is one try.
+    /// Longest wait for a firing; with zero the call tries once.
     pub wait: Duration,
-    /// What has to have room for the firings, if anything has.
+    /// Memory budget for the firings, if there is one.
     pub room: Option<Arc<dyn Room>>,
 }
 
 impl LeaseRequest {
-    /// How many bytes may be claimed for it now; `None` where it has no room.
+    /// Reserves memory. Returns the bytes that may be claimed now; `None` if there is too little memory.
     async fn set_aside(&self) -> Option<u64> {
         match &self.room {
             Some(room) => room.set_aside(self.bytes_max).await,
@@ -92,12 +94,13 @@ impl LeaseRequest {
     }
 }
 
-/// What a consumer gets. Dropped before [`Leased::delivered`], its claims are released uncounted.
+/// The result of a lease call. If it is dropped before [`Leased::delivered`], its firings are released
+/// and not counted.
 #[derive(Debug, Default)]
 pub struct Leased {
-    /// The firings; empty when there were none in time.
+    /// The firings; empty if there were none in time.
     pub firings: Vec<Firing>,
-    /// Whether there were none because the namespace is paused.
+    /// `true`: there are none because the namespace is paused.
     pub paused: bool,
     claims: Option<Claims>,
 }
@@ -112,7 +115,7 @@ impl Leased {
         Self { paused: true, ..Self::default() }
     }
 
-    /// The answer has been written: the consumer holds the claims from now on.
+    /// Marks the reply as written: the consumer holds the leases from now on.
     pub fn delivered(mut self) {
         if let Some(claims) = &mut self.claims {
             claims.tokens.clear();
@@ -120,7 +123,7 @@ impl Leased {
     }
 }
 
-/// Claims that go back to the store unless their answer was written.
+/// Claims that are released unless their reply is written.
 #[derive(Debug)]
 struct Claims {
     shared: Arc<Shared>,
@@ -137,17 +140,17 @@ impl Drop for Claims {
 
 type Answer = oneshot::Sender<Result<Leased>>;
 
-/// The lines of waiting calls.
+/// The queues of waiting calls.
 #[derive(Debug)]
 pub(crate) struct Pull {
     waiters: Mutex<Waiters<LeaseRequest, Answer>>,
     hints: Mutex<Hints>,
     expected: Mutex<Expected>,
-    /// Shards in which a claim is to tell whether they have to be walked.
+    /// Shards for which a claim must report whether they have to be walked.
     unwalked: Mutex<FxHashSet<ShardId>>,
-    /// Where the next claim starts, so that shards take turns.
+    /// Shard at which the next claim starts; it rotates.
     next_shard: AtomicU16,
-    /// Namespaces that are being served: a claim may be under way.
+    /// Number of namespaces that are being served: a claim may be under way.
     serving: AtomicUsize,
 }
 
@@ -167,22 +170,22 @@ impl Pull {
         self.waiters.lock().len()
     }
 
-    /// How many namespaces are being served.
+    /// Returns the number of namespaces that are being served.
     pub(crate) fn serving(&self) -> usize {
         self.serving.load(Ordering::Acquire)
     }
 
-    /// Whether calls wait for a namespace.
+    /// Returns `true` if calls wait for a namespace.
     pub(crate) fn is_waited_for(&self, namespace: &NamespaceName) -> bool {
         self.waiters.lock().is_waited_for(namespace)
     }
 
-    /// Whether calls wait for a namespace and nobody serves them.
+    /// Returns `true` if calls wait for a namespace and no task serves it.
     pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
         self.waiters.lock().is_neglected(namespace)
     }
 
-    /// Namespaces for which calls wait.
+    /// Returns the namespaces for which calls wait.
     pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
         self.waiters.lock().waited_for()
     }
@@ -192,12 +195,12 @@ impl Pull {
         self.waiters.lock().take_waited()
     }
 
-    /// Says whether a call waits for a namespace, or has waited since [`Self::take_waited`].
+    /// Returns `true` if a call waits for a namespace, or has waited since [`Self::take_waited`].
     pub(crate) fn was_waited_for(&self, namespace: &NamespaceName) -> bool {
         self.waiters.lock().was_waited_for(namespace)
     }
 
-    /// Answers every waiting call with nothing.
+    /// Answers every waiting call with no firings.
     pub(crate) fn send_all_away(&self) {
         let answers = self.waiters.lock().take_all();
         for answer in answers {
@@ -206,7 +209,7 @@ impl Pull {
     }
 }
 
-/// Something of the namespace's pull lane may be claimable in a shard.
+/// Starts to serve the namespace: its pull lane may have claimable firings in a shard.
 pub(crate) fn ready(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     if shared.nodes.is_shared() {
         shared.pull.hints.lock().add(namespace, shard);
@@ -215,14 +218,15 @@ pub(crate) fn ready(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceN
     start(shared, namespace, serve);
 }
 
-/// A walk has seen retries of the namespace's pull lane.
+/// Records that a walk has seen retries in the namespace's pull lane.
 pub(crate) fn saw_retries(shared: &Shared, namespace: &NamespaceName) {
     if shared.nodes.is_shared() {
         shared.pull.hints.lock().saw_retries(namespace, shared.clock.boot());
     }
 }
 
-/// As [`ready`], where a claim is to tell whether the shard has anything else; without one it is walked.
+/// Does the same as [`ready`], and lets the claim report whether the shard has anything else. If no
+/// claim reports in time, the shard is walked.
 pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     shared.pull.unwalked.lock().insert(shard);
     ready(shared, shard, namespace);
@@ -230,7 +234,7 @@ pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &N
         walk_unless(shared, shard, false);
         return;
     }
-    // The claim may wait for one in another shard, whose server is away.
+    // The claim may wait for a claim in another shard, whose server is down.
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         tokio::time::sleep(TOLD_WITHIN).await;
@@ -238,8 +242,8 @@ pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &N
     });
 }
 
-/// A namespace that has claimed in a shard will have something there again at this wall time, which is
-/// the first thing of `all`, or of one kind.
+/// Records that a namespace that has claimed in a shard will have a firing there at this wall time. With
+/// `all` that is its first firing of any kind, otherwise the first of the kinds that were claimed.
 pub(crate) fn expect(
     shared: &Shared,
     shard: ShardId,
@@ -251,28 +255,28 @@ pub(crate) fn expect(
     shared.waker.wake_by(shard, wall);
 }
 
-/// Takes out namespaces that were expected to have something in a shard by now.
+/// Takes the namespaces that were expected to have a firing in a shard by now.
 pub(crate) fn take_expected(shared: &Shared, shard: ShardId) -> Vec<NamespaceName> {
     let (due, next) = shared.pull.expected.lock().take_due(shard, shared.clock.wall());
     if let Some(wall) = next {
-        // A shard is woken at one time, so the next may have been forgotten for one before it.
+        // The waker keeps one time per shard, so a later one may have been dropped for an earlier one.
         shared.waker.wake_by(shard, wall);
     }
     due
 }
 
-/// A shard is walked unless a claim has said that there is nothing else.
+/// Walks a shard unless a claim has reported that it has nothing else.
 fn walk_unless(shared: &Shared, shard: ShardId, nothing_else: bool) {
     if shared.pull.unwalked.lock().remove(&shard) && !nothing_else {
         shared.bell(shard).ring_due();
     }
 }
 
-/// A lease call, from its arrival to its answer.
+/// Serves a lease call, from its arrival to its reply.
 ///
 /// # Errors
-/// `UnknownNamespace`, `Overloaded` when too many calls wait or there is no room for the firings, and
-/// whatever the store says.
+/// `UnknownNamespace`; `Overloaded` when too many calls wait or no memory is left for the firings;
+/// errors of the store.
 pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result<Leased> {
     let namespace = request.namespace.clone();
     match shared.store.get_namespace(namespace.clone()).await? {
@@ -303,7 +307,7 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     if !wait.is_zero() {
         shared.nodes.waits(&namespace);
     }
-    // Between the look at the phase above and the queue a drain may have sent everybody away.
+    // Between the check of the phase above and the queue, a drain may have answered all waiting calls.
     if shared.phases.now() != Phase::Running {
         shared.pull.send_all_away();
     }
@@ -312,11 +316,11 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     }
     match tokio::time::timeout(wait, &mut answered).await {
         Ok(Ok(answer)) => answer,
-        // Nobody is left who could answer.
+        // The sender was dropped, so no reply will come.
         Ok(Err(_)) => Ok(Leased::default()),
         Err(_elapsed) => {
             drop(place);
-            // Out of the line now; what was answered a moment before still counts.
+            // The call is out of the queue now; a reply that was sent just before still counts.
             match answered.try_recv() {
                 Ok(answer) => answer,
                 Err(_) => Ok(out_of_time(shared, namespace).await),
@@ -325,7 +329,7 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     }
 }
 
-/// The answer to a call that waited in vain: it may have been paused meanwhile.
+/// Returns the result of a call that timed out; the namespace may have been paused meanwhile.
 async fn out_of_time(shared: &Shared, namespace: NamespaceName) -> Leased {
     match shared.store.get_namespace(namespace).await {
         Ok(Some(known)) if known.paused => Leased::paused(),
@@ -333,7 +337,7 @@ async fn out_of_time(shared: &Shared, namespace: NamespaceName) -> Leased {
     }
 }
 
-/// A place in line; given up when the call ends or its caller goes away.
+/// A place in the queue; it is left when the call ends or its caller disconnects.
 struct Place<'a> {
     shared: &'a Shared,
     namespace: &'a NamespaceName,
@@ -356,7 +360,8 @@ fn start(shared: &Arc<Shared>, namespace: &NamespaceName, serve: Serve) {
     }
 }
 
-/// A namespace that is being served. A drain waits for its end; a panic leaves nobody waiting.
+/// A namespace that is being served. A drain waits for its end; if the task panics, the waiting calls
+/// return no firings.
 struct Serving {
     shared: Arc<Shared>,
     namespace: NamespaceName,
@@ -374,12 +379,12 @@ impl Drop for Serving {
     }
 }
 
-/// Serves a namespace until nothing is claimable or nobody waits.
+/// Serves a namespace until nothing is claimable or no call waits.
 async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serving) {
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
         let Some(mut head) = head else {
-            // No claim is made where one was to tell of the rest of the shard.
+            // No claim will report on the rest of these shards.
             let unclaimed = shared.pull.hints.lock().shards(&namespace);
             for shard in unclaimed {
                 walk_unless(&shared, shard, false);
@@ -387,7 +392,7 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
             return;
         };
         let Some(bytes_max) = head.request.set_aside().await else {
-            // It makes way for those behind it.
+            // The call fails, so that those behind it are served.
             let answer = shared.pull.waiters.lock().take(&namespace, head.id);
             if let Some(answer) = answer {
                 answer.send(Err(no_room())).ok();
@@ -423,7 +428,7 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
     }
 }
 
-/// The answer to a call for whose firings there is no memory.
+/// Returns the error for a call for whose firings there is no memory.
 fn no_room() -> Error {
     Error::Overloaded {
         reason: "there is no room in memory for the firings of a lease: come again".to_owned(),
@@ -431,7 +436,7 @@ fn no_room() -> Error {
     }
 }
 
-/// A claim that hangs must not hold up its namespace for ever; its waiting calls hear of it.
+/// Returns the error for the waiting calls of a namespace whose claim timed out.
 fn no_answer(shared: &Shared) -> Error {
     shared.watch.restarted("serving lease calls", "got no answer of the store");
     Error::Unavailable {
@@ -440,7 +445,7 @@ fn no_answer(shared: &Shared) -> Error {
     }
 }
 
-/// Answers the call at the head. If its caller is gone the claims go back as `Leased` is dropped.
+/// Answers the call at the head. If its caller is gone, the firings are released as `Leased` is dropped.
 fn hand_out(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
     let wall = shared.clock.wall();
     for firing in &firings {

@@ -1,7 +1,7 @@
-//! What is measured, with labels whose number is bounded.
+//! The metrics of the node, with a bounded number of labels.
 //!
-//! What is counted for each firing keeps its handles: looking a metric up by its labels takes a key, and
-//! so some allocations, each time.
+//! Metrics that are recorded for each firing keep their handles: a look-up by labels builds a key, which
+//! allocates memory each time.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -18,7 +18,7 @@ use crate::lanes::{Activity, BreakerState, Census, Kind};
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
 
-/// How firings leave the node.
+/// The delivery mode of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Push,
@@ -37,14 +37,14 @@ impl Way {
 /// Label of namespaces without one of their own.
 const OTHER: &str = "other";
 
-/// Counters of a label, by way and outcome.
+/// Counters of a label, by mode and outcome.
 type Attempts = [[OnceLock<Counter>; AttemptOutcome::ALL.len()]; 2];
 
-/// Records metrics; knows which namespaces have a label of their own. What records metrics in the
-/// process must be installed before it records the first.
+/// Records metrics, and decides which namespaces have a label of their own. The metrics recorder of the
+/// process must be installed before the first call.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// By way and kind.
+    /// By mode and kind.
     lateness: [[OnceLock<Histogram>; 2]; 2],
     deliveries: OnceLock<Histogram>,
     labelled: RwLock<FxHashMap<NamespaceName, Arc<Attempts>>>,
@@ -52,7 +52,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A firing that became claimable at `claimable_since` leaves at `wall`.
+    /// Records the lateness of a firing that became claimable at `claimable_since` and leaves at `wall`.
     pub(crate) fn lateness(
         &self,
         way: Way,
@@ -71,7 +71,7 @@ impl Recorder {
         histogram.record(late.as_secs_f64());
     }
 
-    /// An attempt ended.
+    /// Counts an attempt that ended.
     pub(crate) fn attempt(&self, way: Way, namespace: &NamespaceName, outcome: AttemptOutcome) {
         let own = self.own_label(namespace);
         let (attempts, label) = match &own {
@@ -89,14 +89,14 @@ impl Recorder {
         counter.increment(1);
     }
 
-    /// A push attempt took this long.
+    /// Records the duration of a push attempt.
     pub(crate) fn delivery(&self, took: Duration) {
         let histogram =
             self.deliveries.get_or_init(|| metrics::histogram!(names::DELIVERY_SECONDS));
         histogram.record(took.as_secs_f64());
     }
 
-    /// Lanes by what they are doing, and by their breakers.
+    /// Records the number of lanes by activity and by breaker state.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn lanes(census: &Census) {
         for (activity, count) in Activity::ALL.iter().zip(census.activities) {
@@ -108,7 +108,8 @@ impl Recorder {
         metrics::gauge!(names::LANES_OVERFLOW).set(census.overflow as f64);
     }
 
-    /// Push lanes whose firings go to their fallback, and the breakers of fallbacks.
+    /// Records the number of push lanes whose firings go to their fallback, and the breakers of
+    /// fallbacks.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn fallbacks(diverted: usize, breakers: [usize; 3]) {
         metrics::gauge!(names::LANES_DIVERTED).set(diverted as f64);
@@ -118,13 +119,14 @@ impl Recorder {
         }
     }
 
-    /// Namespaces with something due that nobody leases.
+    /// Records the number of namespaces with due firings and no consumer that leases them.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn unleased(count: usize) {
         metrics::gauge!(names::NAMESPACES_UNLEASED).set(count as f64);
     }
 
-    /// Lanes that the node's auditor found neglected at its last look.
+    /// Records the lanes that the auditor found neglected: `now` at its last audit. Adds `more` to the
+    /// count of findings.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn neglected(now: usize, more: usize) {
         metrics::gauge!(names::LANES_NEGLECTED).set(now as f64);
@@ -132,13 +134,13 @@ impl Recorder {
             .increment(more as u64);
     }
 
-    /// Lease calls that wait.
+    /// Records the number of waiting lease calls.
     pub(crate) fn waiters(count: usize) {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         metrics::gauge!(names::LEASE_WAITERS).set(count as f64);
     }
 
-    /// Counters of a namespace's own label, if it has one or there is one left.
+    /// Returns the counters of a namespace's own label, if it has one or one is left.
     fn own_label(&self, namespace: &NamespaceName) -> Option<Arc<Attempts>> {
         let labelled = self.labelled.read();
         if let Some(own) = labelled.get(namespace) {

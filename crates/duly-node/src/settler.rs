@@ -1,9 +1,10 @@
-//! Verdicts on their way to the store.
+//! The settler: writes verdicts to the store.
 //!
-//! One task per shard takes whatever verdicts have come together while the last batch was being
-//! made durable, so batches grow with the load. A batch that the store could not take is offered
-//! again for as long as the process lives: the slot of an attempt is freed only when its verdict is
-//! taken, so a store that is away stops new claims by itself and nothing is forgotten.
+//! 1. One task per shard settles all verdicts that arrived while the last batch was being made durable.
+//!    So batches grow with the load.
+//! 2. It retries a batch that failed for as long as the process lives.
+//! 3. The slot of an attempt is freed only when the store has accepted its verdict. So a store that is
+//!    down stops new claims, and no verdict is lost.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -30,24 +31,24 @@ use crate::{
     state::Shared,
 };
 
-/// Most verdicts of one call.
+/// Most verdicts in one call.
 const BATCH_MAX: usize = 1_000;
 /// Pause after the first call that failed.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two calls.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// A call is waited for so many times as long as a stall, at most.
+/// Longest time-out of a call, as a multiple of `stall_after`.
 const PATIENCE_MAX: u32 = 64;
 
-/// One verdict, with what is freed when it is taken.
+/// One verdict, with the slot that is freed when the store accepts it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) settlement: Settlement,
     pub(crate) slot: Option<Slot>,
 }
 
-/// A slot of a lane; freed when it is dropped.
+/// A slot of a lane; it is freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     shared: Arc<Shared>,
@@ -61,19 +62,20 @@ impl Slot {
         Self { shared, lane, permit, is_reported: false }
     }
 
-    /// Tells the lane how the attempt went, once.
+    /// Reports the health of the receiver to the lane; only the first report counts.
     pub(crate) fn report(&mut self, reception: Reception) {
         if !std::mem::replace(&mut self.is_reported, true) {
             self.shared.report(&self.lane, self.permit, reception);
         }
     }
 
-    /// Where the attempt goes.
+    /// Returns the receiver of the attempt.
     pub(crate) const fn receiver(&self) -> Receiver {
         self.permit.to
     }
 
-    /// Has the attempt go to the fallback, if that one's breaker lets it. A probe stays one.
+    /// Diverts the attempt to the fallback, if the fallback's breaker admits it. A probe is not
+    /// diverted.
     pub(crate) fn divert(&mut self) {
         if matches!(self.permit.pass, Pass::Probe(_)) || self.permit.to == Receiver::Fallback {
             return;
@@ -96,7 +98,7 @@ impl Drop for Slot {
 }
 
 impl Shared {
-    /// Queues a verdict. Never waits and never fails while the node runs.
+    /// Queues a verdict. Never waits, and never fails while the node runs.
     pub(crate) fn settle_later(
         &self,
         token: Token,
@@ -114,18 +116,19 @@ impl Shared {
         }
         let settlement = Settlement { token, namespace: Some(namespace), verdict };
         if to.send(Entry { settlement, slot }).is_err() {
-            // The runtime is shutting down; the store releases what was leased when it opens again.
+            // The runtime is shutting down; the store releases the leases when it opens again.
             unsettled.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands a firing back uncounted.
+    /// Releases a firing: the attempt is not counted.
     pub(crate) fn release_later(&self, token: Token, namespace: NamespaceName) {
         self.settle_later(token, namespace, SettleVerdict::Release, None);
     }
 }
 
-/// Returns how an attempt ends with this verdict, if it is taken; `None` when it does not count as one.
+/// Returns the outcome of an attempt with this verdict, if the store accepts it; `None` if the verdict
+/// does not count as an attempt.
 pub(crate) const fn attempt_outcome(verdict: &SettleVerdict) -> Option<AttemptOutcome> {
     match verdict {
         SettleVerdict::Ack => Some(AttemptOutcome::Delivered),
@@ -135,12 +138,12 @@ pub(crate) const fn attempt_outcome(verdict: &SettleVerdict) -> Option<AttemptOu
     }
 }
 
-/// The verdict of an attempt that ended without anybody knowing how.
+/// Returns the verdict of an attempt whose result is unknown.
 pub(crate) fn lease_lost(wait: Wait, reason: &str) -> SettleVerdict {
     SettleVerdict::Retry { wait, outcome: AttemptOutcome::LeaseLost, reason: reason.to_owned() }
 }
 
-/// Takes verdicts of one shard to the store until every sender is gone.
+/// Settles the verdicts of one shard until every sender is gone.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     shard: ShardId,
@@ -159,8 +162,8 @@ pub(crate) async fn run(
     }
 }
 
-/// After a panic nobody knows which verdicts were taken. A lease of this node has no end of its
-/// own, so all are ended: the firings are due again, and what is under way settles in vain.
+/// Ends all leases of this node after a panic, because it is unknown which verdicts were accepted and a
+/// node's lease does not expire. The firings become due again; attempts under way settle without effect.
 async fn give_leases_back(shared: &Shared, shard: ShardId) {
     shared.watch.restarted("settling", "panicked; the leases of this node are given back");
     if let Err(error) = shared.store.release_owner(shard, shared.nodes.run()).await {
@@ -196,7 +199,7 @@ async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch:
             }
             Err(error) if error.retry() == Retry::Never && !one_by_one => one_by_one = true,
             Err(error) if error.retry() == Retry::Never => {
-                // Nothing can be said of this firing; its lease ends with this node.
+                // This firing cannot be settled; its lease ends with this node.
                 shared.log_store_error("settle (given up)", &error);
                 left.remove(0);
             }
@@ -209,9 +212,9 @@ async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch:
     }
 }
 
-/// How long a call is waited for. A call that is made again waits for all that was written meanwhile,
-/// so on a slow disk waiting always equally long would never end: each time-out doubles it, and
-/// answers well within it halve it again.
+/// The time-out of settle calls. A repeated call waits for all that was written meanwhile, so on a slow
+/// disk a constant time-out could fail for ever. Each time-out doubles it; a reply within a quarter of
+/// it halves it again.
 #[derive(Debug)]
 struct Patience {
     least: Duration,
@@ -235,7 +238,8 @@ impl Patience {
     }
 }
 
-/// A call that hangs is made again: settling twice changes nothing.
+/// Returns the error of a call that timed out. The call is repeated, because settling twice changes
+/// nothing.
 fn no_answer(shared: &Shared) -> Error {
     shared.watch.restarted("settling", "got no answer of the store");
     Error::InDoubt { reason: "the store gave no answer".to_owned() }

@@ -1,4 +1,4 @@
-//! What the loops and handles of one node have in common.
+//! The state that the loops and handles of one node share.
 
 use std::{
     fmt,
@@ -29,26 +29,26 @@ use crate::{
     watchdog::Watch,
 };
 
-/// One node: its ports, its decisions, its bells.
+/// One node: its ports, its decisions and its notifiers.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
-    /// The other nodes, and by which run this one claims.
+    /// The other nodes, and the member id by which this one claims.
     pub(crate) nodes: Nodes,
     pub(crate) lanes: Mutex<Lanes>,
-    /// Rung when a part of a lane's limits is to be asked for now.
+    /// Notified when a lane's quota request must be sent at once.
     pub(crate) asks: Notify,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,
     pub(crate) bells: Arc<[Bell]>,
     pub(crate) waker: Box<dyn Waker>,
-    /// By shard; bounded by the workers and by what consumers have leased.
+    /// Verdicts to settle, by shard; bounded by the workers and by the leases of consumers.
     pub(crate) settlers: Vec<mpsc::UnboundedSender<Entry>>,
-    /// Verdicts that the store has not taken yet, by shard.
+    /// Verdicts that the store has not accepted yet, by shard.
     pub(crate) unsettled: Vec<AtomicUsize>,
-    /// Rung when a slot is freed or a verdict is taken: a drain waits for it.
+    /// Notified when a slot is freed or a verdict is settled: a drain waits for it.
     pub(crate) quieter: Notify,
     pub(crate) recorder: Recorder,
     pub(crate) failed_attempts: LogLimit,
@@ -69,7 +69,7 @@ impl Shared {
         &self.bells[usize::from(shard.0)]
     }
 
-    /// Verdicts that the store has not taken yet.
+    /// Returns the number of verdicts that the store has not accepted yet, over all shards.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Frees a slot, and rings where somebody waits for one.
+    /// Frees a slot, and notifies the shards that wait for one.
     pub(crate) fn free(&self, lane: &Lane, permit: Permit) {
         let woken = self.lanes.lock().free(lane, permit, self.clock.boot());
         for shard in woken {
@@ -89,7 +89,8 @@ impl Shared {
         self.quieter.notify_waiters();
     }
 
-    /// Tells a lane how an attempt went, and rings where that lets others begin.
+    /// Reports the result of an attempt to the breaker of its lane, and notifies shards that may start
+    /// more.
     pub(crate) fn report(&self, lane: &Lane, permit: Permit, reception: Reception) {
         let woken = self.lanes.lock().report(lane, permit, reception, self.clock.boot());
         for shard in woken {
@@ -97,12 +98,12 @@ impl Shared {
         }
     }
 
-    /// The loop of a shard makes progress.
+    /// Records that the loop of a shard made progress.
     pub(crate) fn shard_turned(&self, shard: ShardId) {
         self.shard_beats[usize::from(shard.0)].turn(self.clock.boot());
     }
 
-    /// Says that a call to the store failed, at most a few times a minute.
+    /// Logs a failed store call; the rate of these log lines is limited.
     pub(crate) fn log_store_error(&self, operation: &str, error: &duly_store::Error) {
         if let Some(held_back) = self.store_errors.admit(self.clock.boot()) {
             tracing::warn!(operation, %error, held_back, "store call failed, will retry");
@@ -116,7 +117,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What wakes the loop of a shard. A ring is never lost: it waits for the loop.
+/// The notifier of a shard's loop. A notification is stored until the loop takes it, so none is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     due: AtomicBool,
@@ -125,29 +126,29 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Something may be claimable now.
+    /// Notifies the loop that something may be claimable now.
     pub(crate) fn ring_due(&self) {
         self.due.store(true, Ordering::Release);
         self.rung.notify_one();
     }
 
-    /// A time has come at which somebody wanted to look.
+    /// Notifies the loop that a requested wake-up time has come.
     pub(crate) fn ring_timed(&self) {
         self.timed.store(true, Ordering::Release);
         self.rung.notify_one();
     }
 
-    /// A lane that waited may have a slot now.
+    /// Notifies the loop that a waiting lane may have a slot now.
     pub(crate) fn ring_freed(&self) {
         self.rung.notify_one();
     }
 
-    /// Whether the store is to be asked; answers once for any number of rings.
+    /// Returns `true` if the store must be polled; any number of notifications returns `true` once.
     pub(crate) fn take_due(&self) -> bool {
         self.due.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it was rung by the clock.
+    /// Returns `true` if the waker notified the loop since the last call.
     pub(crate) fn take_timed(&self) -> bool {
         self.timed.swap(false, Ordering::AcqRel)
     }
@@ -157,7 +158,7 @@ impl Bell {
     }
 }
 
-/// The wall time that lies `after` from now.
+/// Returns the wall time that is `after` from now.
 pub(crate) fn wall_after(clock: &dyn Clock, after: Duration) -> Duration {
     clock.wall().saturating_add(after)
 }

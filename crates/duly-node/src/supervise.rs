@@ -1,5 +1,4 @@
-//! Loops that must not die quietly: one that panics, or that the watchdog finds standing still, is
-//! started again, counted and logged.
+//! Supervision of loops: a loop that panics or stalls is restarted, counted and logged.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -7,14 +6,14 @@ use tokio::sync::Notify;
 
 use crate::state::Shared;
 
-/// Pause before a loop that panicked starts again.
+/// Pause before a loop that panicked is restarted.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 
-/// Spawns `run` and starts it again whenever it panics or `stalled` rings. It ends when `run`
-/// returns.
+/// Spawns `run` and restarts it each time it panics or `stalled` is notified. Supervision ends when
+/// `run` returns.
 ///
-/// A loop that stands still inside a call that never yields cannot be ended; it ends at its next
-/// wait, and the one begun in its place does not wait for that.
+/// A loop that stalls inside a call that never yields cannot be stopped at once. It ends at its next
+/// `await`; its replacement does not wait for that.
 pub(crate) fn spawn<F, R>(
     name: impl Into<String>,
     shared: &Arc<Shared>,

@@ -1,5 +1,5 @@
-//! The loops against the reference store, with a clock that is moved and a sink whose answers the
-//! test gives. One thread, paused runtime time: nothing happens that the test does not cause.
+//! The loops with the reference store, a clock that the test moves, and a sink that the test answers.
+//! One thread and paused runtime time: nothing happens that the test does not cause.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ async fn t23_a_retry_storm_does_not_starve_first_attempts() {
     for i in 0..40 {
         world.schedule(&format!("a{i}"), ms(0), A).await;
     }
-    // Nearly every first attempt fails, too few in a row for the breaker; then all retries hang.
+    // Nearly every first attempt fails, but too few in a row for the breaker; then all retries hang.
     for i in 0..40 {
         let good = i % 9 == 8;
         let failed = failed(AttemptOutcome::Failed);
@@ -188,7 +188,7 @@ async fn a_verdict_is_offered_until_the_store_takes_it() {
     world.schedule("t1", ms(0), A).await;
     world.call().await.answer(Delivery::Confirmed);
     world.schedule("t2", ms(0), A).await;
-    // The slot is held until the verdict is taken, so a store that is away gets no new claims.
+    // The slot is held until the verdict is accepted, so a store that is down gets no new claims.
     world.nothing_more().await;
     assert_eq!(world.handle.health().unsettled, 1);
     world.until("t1", State::Finished).await;
@@ -238,7 +238,7 @@ async fn nothing_is_sent_of_a_claim_that_took_too_long() {
     let too_long = duly_core::Millis::from_secs(crate::deliver::HOLD_FOR.as_secs());
     world.flaky.delay_claim(world.clock.clone(), too_long);
     world.schedule("t", ms(0), A).await;
-    // The first claim was handed back uncounted, so what is sent now is the first attempt still.
+    // The first claim was released and not counted, so this is still the first attempt.
     let call = world.call().await;
     assert_eq!(call.envelope.attempt, 1);
     assert_eq!(world.flaky.released(), 1);

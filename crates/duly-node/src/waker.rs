@@ -1,11 +1,11 @@
-//! Waking a shard loop at a wall-clock time, to well below a millisecond.
+//! The waker: notifies a shard loop at a wall-clock time, with a precision well below a millisecond.
 //!
-//! The runtime's timer is too coarse and counts monotonic time; a due time is wall time, and the
-//! wall clock can be set. So one thread of its own sleeps on a `timerfd` of the real-time clock
-//! with an absolute time, and wakes at once when that clock is set. Elsewhere than on Linux a
-//! thread sleeps in short steps.
-//!
-//! Nothing sleeps longer than [`SLEEP_MAX`]: a lost wake-up costs at most that.
+//! 1. The runtime's timer is too coarse and uses monotonic time. A due time is wall time, and the wall
+//!    clock can be set.
+//! 2. On Linux one thread sleeps on a `timerfd` of the real-time clock with an absolute time. It wakes
+//!    at once when that clock is set.
+//! 3. On other systems a thread sleeps in short steps.
+//! 4. No shard loop sleeps longer than [`SLEEP_MAX`]: a lost wake-up costs at most that.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -25,20 +25,21 @@ mod tests;
 /// Longest sleep of a shard loop.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Rings a shard's bell at a wall time.
+/// Notifies shards at wall times.
 pub(crate) trait Waker: Send + Sync {
-    /// Rings at `wall` at the latest; an earlier time that was asked for stays, and then rings too.
+    /// Notifies `shard` at `wall` at the latest. An earlier requested time stays valid, and notifies
+    /// too.
     fn wake_by(&self, shard: ShardId, wall: Duration);
 
-    /// How often it has turned; it turns at least once in [`SLEEP_MAX`] while the loops run. `None`
-    /// when nothing turns in it.
+    /// Returns the number of iterations of the thread; at least one in [`SLEEP_MAX`] while the loops
+    /// run. `None` if the waker has no thread.
     fn turns(&self) -> Option<u64>;
 
-    /// Begins it again after it stopped turning.
+    /// Restarts the thread after it stopped iterating.
     fn restart(&self) -> io::Result<()>;
 }
 
-/// The waker of this system.
+/// Creates the waker of this operating system.
 pub(crate) fn system(bells: Arc<[Bell]>) -> io::Result<Box<dyn Waker>> {
     #[cfg(target_os = "linux")]
     return Ok(Box::new(timerfd::TimerFd::start(bells)?));

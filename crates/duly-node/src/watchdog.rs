@@ -1,14 +1,18 @@
-//! The watchdog: a loop that stands still is begun again, and somebody hears of it.
+//! The watchdog: restarts a loop that stalls, counts the restart and logs it.
 //!
-//! Each loop counts its turns. A few times in [`crate::Options::stall_after`] the watchdog looks at
-//! the counts: a loop that has not turned since the last look gets its bell rung, so a lost wake-up
-//! costs no more than that; one that does not answer [`MISSES_MAX`] rings in a row is stopped and
-//! begun again. It counts looks and reads no clock, so a machine that slept, or a server that was
-//! stopped for a while, is no alarm. The thread that wakes the loops is watched in the same way: the
-//! watchdog asks it to turn between two looks.
+//! How it works:
 //!
-//! Calls of the settler and deliveries have time-outs of their own, and a watchdog that dies is begun
-//! again like every loop; what none of this helps stands in `/readyz` as a loop that stands still.
+//! 1. Each loop counts its iterations. [`MISSES_MAX`] times in [`crate::Options::stall_after`] the
+//!    watchdog checks the counts.
+//! 2. It notifies a loop that has made no progress since the last check. So a lost wake-up costs no more
+//!    than the time between two checks.
+//! 3. It stops and restarts a loop that made no progress at [`MISSES_MAX`] checks in a row.
+//! 4. It counts checks and reads no clock. So a machine that slept, or a server that was stopped for a
+//!    while, raises no alarm.
+//! 5. The waker thread is watched in the same way: the watchdog requests a wake-up between two checks.
+//!
+//! Calls of the settler and deliveries have time-outs of their own. The watchdog itself is restarted if
+//! it panics, like every loop. A loop that no restart helps is shown in `/readyz` as stalled.
 
 use std::{
     sync::{
@@ -27,18 +31,18 @@ use crate::{
     state::{Shared, wall_after},
 };
 
-/// Looks without a turn after which a loop is stopped.
+/// Checks without progress after which a loop is stopped.
 const MISSES_MAX: u32 = 4;
 
-/// What watchdog and auditor have found, and the bells of the loops that they watch.
+/// The findings of watchdog and auditor, and the notifiers that stop stalled loops.
 #[derive(Debug)]
 pub(crate) struct Watch {
     restarts: AtomicU64,
-    /// By shard: rung when its loop is to be stopped and begun again.
+    /// By shard: notified when its loop must be stopped and restarted.
     pub(crate) stalled: Vec<Arc<Notify>>,
-    /// Lanes that nobody works on, by name.
+    /// Names of lanes with due firings that make no progress.
     pub(crate) neglected: Mutex<Vec<String>>,
-    /// Namespaces with something due that nobody leases.
+    /// Namespaces with due firings and no consumer that leases them.
     pub(crate) unleased: Mutex<Vec<NamespaceName>>,
 }
 
@@ -52,27 +56,27 @@ impl Watch {
         }
     }
 
-    /// Counts and says that something was begun again.
+    /// Counts and logs a restart.
     pub(crate) fn restarted(&self, what: &str, why: &str) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
         metrics::counter!(metric_names::WATCHDOG_RESTARTS_TOTAL).increment(1);
         tracing::error!(what, why, "node task restarted");
     }
 
-    /// How often something was begun again.
+    /// Returns the number of restarts.
     pub(crate) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 }
 
-/// One thing whose turns are counted.
+/// The last known iteration count of one loop, and its misses in a row.
 #[derive(Debug, Default)]
 struct Watched {
     turns: u64,
     misses: u32,
 }
 
-/// What a look found.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Turns,
@@ -118,7 +122,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 tracing::error!(%error, "the waker cannot be begun again");
             }
         }
-        // Loops that hang, or may not act, ask nothing of the waker; by the next look it has turned.
+        // A loop that hangs or may not claim requests no wake-up. So the watchdog requests one: the
+        // waker makes progress before the next check.
         shared.waker.wake_by(ShardId(0), wall_after(&*shared.clock, every / 2));
         tokio::select! {
             () = tokio::time::sleep(every) => {}

@@ -1,25 +1,25 @@
-//! A real Cluster as child processes: masters that share the slots, and replicas.
+//! A Redis Cluster as child processes: masters that share the slots, and their replicas.
 
 use std::time::{Duration, Instant};
 
 use crate::server::{Server, free_port, tell};
 
-/// How long the servers may take to agree.
+/// Longest wait for the servers to agree.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Slots of a Cluster.
 const SLOTS: u32 = 16_384;
 
-/// Masters, and as many replicas of each.
+/// A Cluster of masters, each with the same number of replicas.
 #[derive(Debug)]
 pub struct Cluster {
-    /// In the order of the slots that they begin with.
+    /// Masters, in the order of their first slots.
     pub masters: Vec<Server>,
-    /// Those of the first master at 0, and again after so many as there are masters.
+    /// Replicas: with `n` masters, those of master `i` are at `i`, `i + n` and so on.
     pub replicas: Vec<Server>,
 }
 
 impl Cluster {
-    /// Starts a Cluster whose slots are spread evenly.
+    /// Starts a Cluster with evenly spread slots.
     pub fn start(masters: u32, replicas_each: u32) -> Self {
         let start = |_| {
             let bus = free_port().to_string();
@@ -69,18 +69,18 @@ impl Cluster {
         cluster
     }
 
-    /// The URL of a store on it.
+    /// Returns the URL of a store on this Cluster.
     pub fn url(&self) -> String {
         let masters = self.masters.iter().map(|server| format!("127.0.0.1:{}", server.port()));
         format!("redis-cluster://{}", masters.collect::<Vec<_>>().join(","))
     }
 
-    /// Every server.
+    /// Returns every server: the masters, then the replicas.
     pub fn all(&self) -> impl Iterator<Item = &Server> {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Waits until every slot is served and every replica follows.
+    /// Waits until every slot is served and every replica follows its master.
     pub fn wait_until_whole(&self) {
         self.wait_until("every slot is served", |cluster| {
             cluster.all().all(|server| {
@@ -95,7 +95,7 @@ impl Cluster {
         });
     }
 
-    /// Waits for something that the servers do by themselves.
+    /// Waits until the servers have reached a state by themselves.
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !holds(self) {
@@ -104,7 +104,7 @@ impl Cluster {
         }
     }
 
-    /// Empties all masters.
+    /// Removes all keys of all masters.
     pub fn empty(&self) {
         for master in &self.masters {
             assert_eq!(tell(master.port(), "FLUSHALL"), "+OK");

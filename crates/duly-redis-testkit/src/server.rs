@@ -1,6 +1,7 @@
-//! A real `redis-server` as a child process: on a free port, in a directory of its own.
+//! A `redis-server` as a child process: on a free port, in a directory of its own.
 //!
-//! `DULY_REDIS_SERVER` names another program, such as `valkey-server`. Dropping a server kills it.
+//! `DULY_REDIS_SERVER` names another program, such as `valkey-server`. Dropping a server kills its
+//! process.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -12,10 +13,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a server may take to answer.
+/// Longest wait for a reply of a server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server that can be killed and started again on what it kept.
+/// A server that can be killed and started again on the same data.
 #[derive(Debug)]
 pub struct Server {
     directory: TempDir,
@@ -25,13 +26,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps everything it acknowledges: with `everysec` it answers while a sync is
-    /// under way, before anything is handed to the system, so a kill too would lose changes.
+    /// Starts a server that keeps every write it acknowledges (`appendfsync always`). With `everysec` a
+    /// server replies while a sync is under way, before the write is handed to the system, so a kill too
+    /// would lose changes.
     pub fn start(extra: &[&str]) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let extra = extra.iter().map(ToString::to_string).collect();
         let mut server = Self { directory, port: 0, extra, child: None };
-        // Somebody else may take the port in between: then another one does.
+        // Another process may take the port in between: then try another port.
         for _ in 0..20 {
             server.port = free_port();
             if server.up() {
@@ -41,28 +43,28 @@ impl Server {
         panic!("no redis-server could be started: {}", server.log());
     }
 
-    /// Its port.
+    /// Returns the port of the server.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of a store on it.
+    /// Returns the URL of a store on this server.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The port by which the servers of a Cluster talk to each other.
+    /// Returns the port by which the servers of a Cluster talk to each other.
     pub fn bus_port(&self) -> u16 {
         let at = self.extra.iter().position(|argument| argument == "--cluster-port");
         at.and_then(|at| self.extra.get(at + 1)?.parse().ok()).expect("it is of a Cluster")
     }
 
-    /// The number of its process, while it runs.
+    /// Returns the process id, while the server runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Kills it as kill -9 does.
+    /// Kills the server as `kill -9` does.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("a child of ours can be killed");
@@ -70,13 +72,13 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same port and directory.
+    /// Starts the server again on the same port and directory.
     pub fn start_again(&mut self) {
         assert!(self.up(), "it does not come up again: {}", self.log());
     }
 
-    /// Removes all that it keeps, while it is down: it comes back without data, and in a Cluster as the
-    /// same server.
+    /// Removes all data of the server, which must be down. It comes back without data, in a Cluster as
+    /// the same server.
     pub fn lose_data(&self) {
         assert!(self.child.is_none(), "only a server that is down loses its data");
         let files = std::fs::read_dir(self.directory.path()).expect("its directory is there");
@@ -89,18 +91,19 @@ impl Server {
         }
     }
 
-    /// Copies what it keeps now, as a snapshot of its disk would; it may run.
+    /// Copies the present data, as a snapshot of the disk would. The server may run.
     pub fn copy_data(&self, to: &Path) {
         copy_files(&self.data(), to);
     }
 
-    /// Puts such a copy in the place of what it keeps, while it is down: it comes back with older data.
+    /// Replaces the data by a copy from [`Self::copy_data`]. The server must be down, and comes back
+    /// with older data.
     pub fn restore_data(&self, from: &Path) {
         self.lose_data();
         copy_files(from, &self.data());
     }
 
-    /// The folder of its append-only files.
+    /// Returns the folder of the append-only files.
     fn data(&self) -> PathBuf {
         self.directory.path().join("appendonlydir")
     }
@@ -160,7 +163,7 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Whether a server is there and has read what it kept.
+/// Returns `true` if a server is up and has loaded its data.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
         return false;
@@ -173,13 +176,13 @@ fn answers(port: u16) -> bool {
     stream.read_exact(&mut answer).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&answer)
 }
 
-/// A port that nobody had a moment ago.
+/// Returns a port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
-/// Sends one command and answers what comes back: the text of a bulk, else the line.
+/// Sends one command and returns the reply: the text of a bulk string, else the line.
 pub fn tell(port: u16, command: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
@@ -197,7 +200,7 @@ pub fn tell(port: u16, command: &str) -> String {
     String::from_utf8_lossy(&bulk).trim().to_owned()
 }
 
-/// Sends one command and answers the texts of a list.
+/// Sends one command and returns the texts of its list.
 pub fn list(port: u16, command: &str) -> Vec<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");

@@ -58,7 +58,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the process's own environment, without file and flags. Bytes in it that are no text are
+    /// Returns the process's own environment, without file and flags. Bytes that are not UTF-8 are
     /// replaced by U+FFFD, which is refused in the value of a key.
     pub fn from_env() -> Self {
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
@@ -70,7 +70,7 @@ impl Source {
 /// A flag of the command line that sets a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// As the user knows it: `--listen`.
+    /// The flag as the user knows it: `--listen`.
     pub flag: String,
     /// The key that it sets: `server.listen`.
     pub key: &'static str,
@@ -98,7 +98,7 @@ pub struct Config {
     pub log: Log,
     /// `[drain]`.
     pub drain: Drain,
-    /// Origins by the name of the key; a key that is missing has its default.
+    /// Origins by key name; a missing key has its default.
     #[serde(skip)]
     origins: BTreeMap<&'static str, Origin>,
 }
@@ -116,16 +116,16 @@ pub struct Effective {
 /// Reads and checks a configuration.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// Returns all errors.
 pub fn load(source: &Source) -> Result<Config, Errors> {
     load_and(source, |_, _| {})
 }
 
-/// Reads and checks a configuration, and the files and directories that it names, as a start would
-/// use them.
+/// Reads and checks a configuration, and the files and directories that it names, as a start would use
+/// them.
 ///
 /// # Errors
-/// Everything that is wrong, that of the files too.
+/// Returns all errors, including those of the files.
 pub fn load_with_files(source: &Source) -> Result<Config, Errors> {
     load_and(source, files::check)
 }

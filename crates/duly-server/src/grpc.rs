@@ -1,15 +1,14 @@
-//! The gRPC interface: a file per service, one layer in front of them.
+//! The gRPC interface: a file for each service, with one layer in front of all services.
 //!
 //! ```text
 //!   request ──► front ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
 //!                │          inbound (size, memory)                                 │
-//!   answer  ◄────┴── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
+//!   response ◄───┴── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
 //! ```
 //!
-//! It stands on the port of HTTP and under its rules: the same guard, limits, budget of memory and
-//! drain. Messages are those of [`duly_api`], checked by what checks JSON, and
-//! brought to the store by the functions that the HTTP handlers call. Start reading at [`router`],
-//! then the module `timers`.
+//! It shares the port and the rules of HTTP: the same guard, limits, memory budget and drain. Messages
+//! are those of [`duly_api`]. The checks of JSON check them too, and the functions of the HTTP handlers
+//! call the store. Start reading at [`router`], then the module `timers`.
 
 mod cluster;
 mod consume;
@@ -40,10 +39,10 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::http::{App, Problem, batch::BATCH_BYTES_MAX};
 
-/// Most bytes of an answer: a page of the largest payloads, with room to spare.
+/// Most bytes of a response: no limit, because the memory budget bounds a page.
 const RESPONSE_BYTES_MAX: usize = usize::MAX;
 
-/// Everything that is answered to gRPC.
+/// Returns the router of gRPC.
 pub(crate) fn router(app: App) -> Router {
     let bytes_max = message_bytes_max(&app);
     macro_rules! sized {
@@ -79,17 +78,17 @@ fn described() -> Reflection<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// Most bytes of one message, as of one body.
+/// Returns the most bytes of one message, which are those of one body.
 fn message_bytes_max(app: &App) -> usize {
     app.limits().body_bytes_max.min(BATCH_BYTES_MAX)
 }
 
-/// The namespace that a message names.
+/// Parses the namespace of a message.
 fn namespace(name: &str) -> Result<NamespaceName, Problem> {
     Ok(NamespaceName::new(name)?)
 }
 
-/// A part of a message that must be there.
+/// Returns a required part of a message.
 fn required<T>(field: &str, value: Option<T>) -> Result<T, Problem> {
     value.ok_or_else(|| Invalid::unseen(field, "given").into())
 }

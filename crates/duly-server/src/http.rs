@@ -1,14 +1,14 @@
-//! The HTTP interface: a file per resource, one layer in front of them.
+//! The HTTP interface: a file for each resource, with one layer in front of all handlers.
 //!
 //! ```text
 //!   request ──► front ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
 //!                                                                          │
-//!   answer  ◄── JSON, or a Problem for everything that goes wrong ──────────┘
+//!   response ◄── JSON, or a Problem for every error ────────────────────────┘
 //! ```
 //!
-//! Handlers read a body of [`duly_api`], check it, bring it to the store or the node, and write
-//! the answer. They hold no state of timers and decide nothing about them. Start reading at
-//! [`router`], then the module `timers`.
+//! Handlers read a body of [`duly_api`], check it, call the store or the node, and write the response.
+//! They hold no state of timers and decide nothing about them. Start reading at [`router`], then the
+//! module `timers`.
 
 mod answer;
 mod app;
@@ -76,7 +76,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 /// Paths of health, readiness and metrics.
 pub(crate) const PROBES: [&str; 3] = [health::HEALTHZ, health::READYZ, metrics::PATH];
 
-/// Everything that is answered at `server.admin_listen`.
+/// Returns the router of `server.admin_listen`.
 pub(crate) fn admin_router(app: App) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::healthz))
@@ -87,7 +87,7 @@ pub(crate) fn admin_router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Everything the service answers.
+/// Returns the router of the whole service.
 pub fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router
@@ -96,7 +96,7 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The routes with their description.
+/// Returns the routes with their descriptions.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(timers::schedule::schedule_timer, timers::list::list_timers))

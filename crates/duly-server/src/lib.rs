@@ -7,11 +7,13 @@
 //!                                                 telemetry (metrics, logs)
 //! ```
 //!
-//! * It promises that every call of the contract is answered, and everything refused says which
-//!   field, what was seen and what is allowed; that every request it reads has a bound;
-//!   that no web page can drive a server on its reader's machine.
-//! * It refuses to know how timers are kept or fired: it checks, asks the store or the node, and
-//!   writes the answer.
+//! The crate checks requests, calls the store or the node, and writes responses. It does not know how
+//! timers are kept or fired. These rules hold:
+//!
+//! 1. Every call of the contract gets a response. A refusal names the field, the value seen and the
+//!    allowed values.
+//! 2. Every request that the server reads has a bound.
+//! 3. No web page can control a server on the machine of its reader.
 //!
 //! Start reading at [`http::router`]; the bodies are those of `duly-api`.
 

@@ -1,6 +1,6 @@
-//! Messages of the public model, made of the values of store and node.
+//! Converts values of the store and the node into messages of the public model.
 //!
-//! Both HTTP and gRPC respond with these. What a value of the core looks like stands in `duly-api`.
+//! Both HTTP and gRPC respond with these messages. `duly-api` defines the form of each value.
 
 use std::time;
 
@@ -32,7 +32,7 @@ pub(crate) fn namespace(namespace: &namespaces::Namespace) -> Namespace {
     }
 }
 
-/// Returns a namespace as another server creates it.
+/// Returns a namespace in the form from which another server creates it.
 pub(crate) fn exported(found: &namespaces::Namespace) -> ExportedNamespace {
     let shown = namespace(found);
     ExportedNamespace {
@@ -70,7 +70,7 @@ pub(crate) fn backup(report: BackupReport) -> BackupMade {
     BackupMade { path: path.display().to_string(), bytes, files, lsn }
 }
 
-/// Returns a firing that is handed out.
+/// Returns a firing that is leased to a consumer.
 pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
     Firing {
         token: firing.token.to_string(),
@@ -86,10 +86,10 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
     .carrying(firing.payload.as_ref(), &firing.headers)
 }
 
-/// Returns the timer that an operation found, made or changed.
+/// Returns the timer that an operation found, created or changed.
 ///
 /// # Errors
-/// The refusal; `path` is the operation's place in the request, in front of a field at fault.
+/// The refusal; `path` is the operation's place in the request, in front of the field at fault.
 pub(crate) fn timer(sent: Sent, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
     let (view, mark) = match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
@@ -105,7 +105,7 @@ pub(crate) fn timer(sent: Sent, outcome: &Outcome, path: &str) -> Result<Timer, 
 /// Returns the response to a cancel.
 ///
 /// # Errors
-/// As [`timer`].
+/// The errors of [`timer`].
 pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse, Problem> {
     match outcome {
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
@@ -169,7 +169,7 @@ pub(crate) fn refused(sent: impl Into<Sent>, outcome: &Outcome, path: &str) -> P
         Outcome::Refused(refusal) => Problem::refused(refusal.clone(), sent, path),
         Outcome::Failed(failure) => failure.clone().into(),
         other => {
-            // Its kind alone: a whole outcome holds payload and headers.
+            // Only the kind is logged: a whole outcome holds payload and headers.
             tracing::error!(kind = kind(other), "the store returned another kind of outcome");
             Problem::fault("an outcome of another kind")
         }

@@ -1,7 +1,7 @@
-//! The known name that an unknown one was probably meant to be.
+//! Finds the known name that is most similar to an unknown one.
 
-/// The nearest of the known names, if one is near enough to be a slip of the finger: up to a third
-/// of its letters wrong. Letter case does not count, nor whether words are joined by `-` or `_`.
+/// Returns the most similar known name, if it is similar enough for a typing error: at most a third of
+/// its letters differ. Letter case does not count, and `-` equals `_`.
 pub(crate) fn nearest<'a>(seen: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let seen = plain(seen);

@@ -1,7 +1,7 @@
-//! Refusals: the one place where an error becomes a problem that a caller reads.
+//! Refusals: the only place where an error becomes a problem that a caller reads.
 //!
-//! Everything that goes wrong, the framework's own included, ends as a [`Problem`]: an
-//! `application/problem+json` body with a stable code (RFC 9457).
+//! Every error, including those of the framework, ends as a [`Problem`]: an `application/problem+json`
+//! body with a stable code (RFC 9457).
 
 pub(crate) mod refused;
 
@@ -9,7 +9,7 @@ use duly_api::{Problem as Message, State, Time};
 use duly_core::{Code, Invalid, error_code::Retry};
 use duly_store::Refusal;
 
-/// When to look again at a firing in flight: its verdict may come long before its lease ends.
+/// Time after which to look again at a firing in flight: it may end long before its lease does.
 const IN_FLIGHT_WAIT_MS: u64 = 1_000;
 
 /// The reasons for which a timer may not be found.
@@ -24,12 +24,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with nothing but its code and a sentence.
+    /// Returns a problem with only its code and a sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, body: Box::new(Message::new(code, detail)) }
     }
 
-    /// Something that cannot be, was. What exactly belongs into the log.
+    /// Returns the problem of a broken invariant. The details go to the log.
     pub(crate) fn fault(what: &str) -> Self {
         tracing::error!(what, "a fault in Duly");
         Self::new(
@@ -41,14 +41,14 @@ impl Problem {
         )
     }
 
-    /// There is no such timer in this namespace.
+    /// Returns the problem that this namespace has no such timer.
     pub fn no_timer(id: &str, namespace: &str) -> Self {
         let id = duly_core::invalid::shorten(id);
         let detail = format!("there is no timer {id} in namespace {namespace}: {KNOWN_TIMERS}");
         Self::new(Code::NotFound, detail)
     }
 
-    /// There is no such namespace.
+    /// Returns the problem that there is no such namespace.
     pub fn no_namespace(name: &str) -> Self {
         Self::new(
             Code::NotFound,
@@ -59,7 +59,7 @@ impl Problem {
         )
     }
 
-    /// Names the field at fault, the value seen and what is allowed.
+    /// Adds the field at fault, the value seen and the allowed values.
     #[must_use]
     pub fn at(mut self, field: &str, seen: Option<String>, allowed: &str) -> Self {
         self.body.field = Some(field.to_owned());
@@ -68,7 +68,7 @@ impl Problem {
         self
     }
 
-    /// Says when another try can help.
+    /// Adds the time after which a retry can help.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { code: self.code, body: Box::new(self.body.with_retry(retry)) }
@@ -83,7 +83,7 @@ impl Problem {
         self
     }
 
-    /// Says how much of the call was done before it went wrong.
+    /// Adds the number of items that were done before the error.
     #[must_use]
     pub(crate) fn after_doing(mut self, count: u64, done: &str) -> Self {
         if count > 0 {
@@ -92,7 +92,7 @@ impl Problem {
         self
     }
 
-    /// With what the store's refusal knows besides its sentence.
+    /// Adds the values of the store's refusal that its sentence does not hold.
     #[must_use]
     pub(crate) fn with(mut self, refusal: Refusal) -> Self {
         let out = &mut self.body;
@@ -129,7 +129,7 @@ impl Problem {
         self
     }
 
-    /// As the definite answer to a cancel.
+    /// Adds the definite outcome of a cancel.
     #[must_use]
     pub(crate) fn for_cancel(mut self) -> Self {
         let is_definite =
@@ -138,17 +138,17 @@ impl Problem {
         self
     }
 
-    /// Its code.
+    /// Returns the code.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The path of the field at fault.
+    /// Returns the path of the field at fault.
     pub(crate) fn field(&self) -> Option<&str> {
         self.body.field.as_deref()
     }
 
-    /// Returns `true` if the same call can help, now or later.
+    /// Returns `true` if the same call can succeed, now or later.
     pub(crate) fn can_pass(&self) -> bool {
         self.body.retry_after_ms.is_some()
     }
@@ -158,7 +158,7 @@ impl Problem {
         &self.body
     }
 
-    /// The body, to stand inside an answer.
+    /// Returns the body, for use inside a response.
     pub fn into_body(self) -> Box<Message> {
         self.body
     }

@@ -1,7 +1,7 @@
-//! The connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, a task each, bounded.
+//! Accepts connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, one task each, bounded.
 //!
-//! When all places are in use, [`Reserve`] serves health, readiness and metrics on, so that a server that is
-//! busy is not taken for one that is dead.
+//! When all connections are in use, [`Reserve`] still serves health, readiness and metrics. So a busy
+//! server is not taken for a dead one.
 
 mod patient;
 mod reserve;
@@ -30,32 +30,32 @@ use crate::{
 
 /// Wait after the system refused a connection (for want of file descriptors, for instance).
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How often histograms are tidied.
+/// Interval of the upkeep of histograms.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
-/// HTTP/2 requests at once on one connection.
+/// Concurrent HTTP/2 requests on one connection.
 pub(crate) const STREAMS_MAX: u32 = 256;
-/// Bytes of a request's head. Many slow heads at once must not fill the memory (P10).
+/// Bytes of the head of a request. Many slow heads together must not fill the memory (P10).
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
-/// How connections are served.
+/// Settings of the connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     /// Connections at once.
     pub(crate) connections_max: usize,
     /// Time for the head of the next request.
     pub(crate) header_timeout: Duration,
-    /// Time in which a caller must take some of its answer.
+    /// Time in which a caller must read some of its response.
     pub(crate) write_timeout: Duration,
-    /// How long a stop waits for requests to end.
+    /// Time that a stop waits for requests to end.
     pub(crate) drain_timeout: Duration,
 }
 
-/// A listener at work.
+/// A running listener.
 #[derive(Debug)]
 pub(crate) struct Serving {
     stop: watch::Sender<Stop>,
     accepting: JoinHandle<()>,
-    /// Ends with this: probes are answered until all is done.
+    /// Tasks that end with this value: probes get responses until the stop is complete.
     others: Vec<AbortHandle>,
 }
 
@@ -66,7 +66,7 @@ enum Stop {
 }
 
 impl Serving {
-    /// Starts to accept connections; those of `admin` ask for health, readiness and metrics.
+    /// Starts to accept connections. Those of `admin` serve health, readiness and metrics.
     pub(crate) fn start(
         (listener, front): (TcpListener, Front),
         admin: Option<(TcpListener, Front)>,
@@ -84,12 +84,12 @@ impl Serving {
         Self { stop, accepting, others }
     }
 
-    /// Accepts no more; what is connected ends with the runtime.
+    /// Stops accepting; open connections end with the runtime.
     pub(crate) fn abandon(self) {
         self.accepting.abort();
     }
 
-    /// Accepts no more, and waits until every request has its answer or the time is over.
+    /// Stops accepting, and waits until every request has its response or `drain_timeout` is over.
     pub(crate) async fn stop(&mut self) {
         self.stop.send_replace(Stop::Now);
         if let Err(error) = (&mut self.accepting).await {
@@ -155,7 +155,7 @@ async fn accept(
     }
     drop((listener, leaves));
     leave.send_replace(Stop::Now);
-    // Each connection has a receiver as long as it is there.
+    // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, leave.closed()).await.is_err() {
         tracing::warn!("some requests had no answer in time and were cut off");
     }
@@ -211,7 +211,7 @@ fn connect(
                     break;
                 }
                 _ = leaves.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
-                // A caller that was asked to go and does not is left.
+                // During a stop, a connection that stays open without a call is closed.
                 () = taken.rested(patience.idle, from) => if stop == Stop::Now {
                     tracing::debug!("a connection without a call stayed");
                     break;
@@ -224,7 +224,7 @@ fn connect(
     });
 }
 
-/// Whether the error is about the one connection, and not about accepting as such.
+/// Returns `true` if the error concerns one connection, and not accepting as such.
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

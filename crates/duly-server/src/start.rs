@@ -1,9 +1,14 @@
-//! Starts a server: port, store, node, HTTP, in this order; and stops it in the other one.
+//! Starts and stops a server.
 //!
-//! The port is taken first, so that a second server on one machine fails before it touches any
-//! data. From then on `/healthz` answers, `/readyz` says how far opening the store is, and every
-//! other call is told to come again. A stop takes no new connections, lets requests and attempts
-//! finish within `drain.timeout`, and closes the store last.
+//! The start opens the port, the store, the node and HTTP, in this order:
+//!
+//! 1. The port is bound first. A second server on the same machine fails before it touches any data.
+//! 2. While the store opens, `/healthz` and `/metrics` respond, `/readyz` reports the progress, and calls
+//!    that need the store are told to retry.
+//! 3. Then the node starts, and all calls are served.
+//!
+//! A stop accepts no new connections, lets requests and attempts finish within `drain.timeout`, and
+//! closes the store last.
 
 mod error;
 mod open;
@@ -40,20 +45,20 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// How long callers may take the answers of a server whose store has ended.
+/// Time that callers have to read their responses when the store has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Namespaces that are counted for the report in one call.
 const NAMESPACES_PAGE: usize = 1_000;
 
-/// What a server says when it has started.
+/// The report of a server that has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartReport {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub listen: SocketAddr,
-    /// Where it answers health, readiness and metrics besides.
+    /// The additional address for health, readiness and metrics.
     pub admin_listen: Option<SocketAddr>,
-    /// Where the data is.
+    /// The location of the data.
     pub data: String,
     /// Pending timers.
     pub pending: u64,
@@ -63,13 +68,13 @@ pub struct StartReport {
     pub dead: u64,
     /// Namespaces.
     pub namespaces: u64,
-    /// How long opening the store took.
+    /// Time that opening the store took.
     pub open_time: Duration,
-    /// How the journal ended; [`Tail::Closed`] where the store is shared.
+    /// The state of the end of the journal; [`Tail::Closed`] for a shared store.
     pub tail: Tail,
 }
 
-/// A server that runs. Dropped without [`Running::stop`], it ends with the runtime.
+/// A running server. If it is dropped without [`Running::stop`], it ends with the runtime.
 #[derive(Debug)]
 pub struct Running {
     serving: Serving,
@@ -79,19 +84,19 @@ pub struct Running {
     report: StartReport,
 }
 
-/// Starts a server on the present tokio runtime.
+/// Starts a server on the current tokio runtime.
 ///
-/// Dropped before it is done, it gives the port back; what is being opened is left to the end of the
-/// process, as by a crash.
+/// If the future is dropped before it is done, the port is closed. A store that is still being opened is
+/// left to the end of the process, as after a crash.
 ///
 /// # Errors
-/// One clear reason; what was opened is closed again.
+/// Returns one clear reason; everything that was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let listener = bind(&config, LISTEN, config.server.listen.0).await?;
     start_on(listener, config, Box::new(open::directory)).await
 }
 
-/// The key of the address for everything.
+/// The key of the main listen address.
 const LISTEN: &str = key!(server.listen);
 
 async fn bind(
@@ -136,7 +141,7 @@ async fn start_on(
         http: opening_router(opening.clone()),
         grpc: grpc::opening_router(opening.clone()),
     });
-    // It is not spoken to over HTTP/2, so its second router is never asked.
+    // The admin listener does not accept HTTP/2, so its gRPC router is never called.
     let probes = |http: Router| Routers { grpc: http.clone(), http };
     let admin_front = Front::new(probes(opening_admin_router(opening)));
     let settings = Settings {
@@ -157,7 +162,7 @@ async fn start_on(
     Ok(Running { serving: serving.started(), app, node, store, report })
 }
 
-/// What answers before the store is open. Dropped before that, it gives the port back.
+/// The listener that responds before the store is open. A drop before that closes the port.
 struct Listening(Option<Serving>);
 
 impl Listening {
@@ -174,7 +179,7 @@ impl Drop for Listening {
     }
 }
 
-/// What runs behind the connections.
+/// The parts behind the connections.
 struct Parted {
     app: App,
     node: duly_node::Handle,
@@ -224,17 +229,17 @@ async fn open_and_run(
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub const fn addr(&self) -> SocketAddr {
         self.report.listen
     }
 
-    /// What it found when it started.
+    /// Returns the report of the start.
     pub const fn report(&self) -> &StartReport {
         &self.report
     }
 
-    /// How many lease calls wait.
+    /// Returns the number of waiting lease calls.
     pub fn waiting(&self) -> usize {
         self.node.health().waiters
     }
@@ -242,7 +247,7 @@ impl Running {
     /// Runs until `signal` is done or the store has ended, then stops.
     ///
     /// # Errors
-    /// As [`Running::stop`].
+    /// The errors of [`Running::stop`].
     pub async fn wait_for_stop(self, signal: impl Future<Output = ()>) -> Result<(), StartError> {
         tokio::select! {
             () = signal => {}
@@ -251,15 +256,16 @@ impl Running {
         self.stop().await
     }
 
-    /// Takes no new connections, drains, closes the store. Where the store has ended there is nothing
-    /// to drain: callers get a moment to take their answers.
+    /// Accepts no new connections, drains, and closes the store.
+    ///
+    /// If the store has ended, there is nothing to drain: callers get a moment to read their responses.
     ///
     /// # Errors
-    /// When the store has ended for good, or its threads end in a way they should not.
+    /// When the store has ended for good, or the task that closes it panics.
     pub async fn stop(self) -> Result<(), StartError> {
         let Self { mut serving, app, node, store, .. } = self;
         app.stop();
-        // Together: a drain answers the lease calls that wait, and so lets connections end.
+        // Concurrently: the drain ends the waiting lease calls, so their connections can end.
         let drained = async { tokio::join!(serving.stop(), node.drain()) };
         let cut_off = async {
             store.ended().await;

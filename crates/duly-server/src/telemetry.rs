@@ -1,5 +1,4 @@
-//! What can be seen of a running server: metrics and logs. Names stand in
-//! [`duly_core::metric_names`].
+//! Metrics and logs of a running server. The names of metrics are in [`duly_core::metric_names`].
 
 pub mod logging;
 mod metrics;

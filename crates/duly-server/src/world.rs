@@ -1,4 +1,4 @@
-//! A server without sockets, on a store whose claims are counted and fail on demand.
+//! A test server without sockets, on a store that counts claims and fails on demand.
 
 use std::{
     sync::{
@@ -35,10 +35,10 @@ use crate::{
 
 pub(crate) const BODIES_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long a store that fails asks to be left alone.
+/// Retry delay that a failing store returns.
 pub(crate) const LEFT_ALONE: Duration = Duration::from_secs(7);
 
-/// What the claims of a store come to, and how many of its next calls fail.
+/// Counts of the claims of a store, and of the next calls that fail.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) granted: AtomicUsize,
@@ -97,11 +97,11 @@ pub(crate) struct World {
     pub(crate) claims: Arc<Claims>,
 }
 
-/// What a client calls instead of a connection.
+/// The service that a client calls in place of a connection.
 type Direct = MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::Request<Body>>;
 
 impl World {
-    /// A server with the namespace `a`.
+    /// Starts a server with the namespace `a`.
     pub(crate) async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
         let claims = Arc::<Claims>::default();
@@ -141,7 +141,7 @@ impl World {
         crate::grpc::router(self.app.clone()).map_request(|request| request.map(Body::new))
     }
 
-    /// Makes timers that are due, behind the back of everything that counts bytes.
+    /// Creates due timers directly in the store, so that no request memory is counted.
     pub(crate) async fn due(&self, count: usize) {
         let commands = (0..count).map(|i| {
             let id = TimerId::new(&format!("t{i}")).unwrap();
@@ -159,7 +159,7 @@ impl World {
         self.claims.granted.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing of the memory of bodies is used.
+    /// Returns `true` if no request memory is in use.
     pub(crate) fn uses_nothing(&self) -> bool {
         let all_but_one = self.app.budget().take_anyway(BODIES_BYTES - 1);
         let has_room = self.app.budget().take(1).is_ok();
@@ -182,7 +182,7 @@ fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
 }
 
 impl Consumer {
-    /// Opens a stream whose leases have this length.
+    /// Opens a stream whose leases last `lease_secs`.
     pub(crate) async fn open(world: &World, credits: u32, lease_secs: u64) -> Self {
         let (say, said) = mpsc::channel(10);
         let lease = Some(Duration::from_secs(lease_secs).into());
@@ -197,7 +197,7 @@ impl Consumer {
         self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
     }
 
-    /// What comes next; a wait of an hour is a hang.
+    /// Returns the next message; panics after an hour, which means a hang.
     pub(crate) async fn hear(&mut self) -> Option<Result<Kind, Status>> {
         let next = timeout(Duration::from_secs(3_600), self.hear.next()).await;
         Some(next.expect("nothing comes")?.map(|answer| answer.kind.unwrap()))

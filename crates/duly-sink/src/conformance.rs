@@ -1,7 +1,7 @@
-//! Checks that every sink passes, whatever its far side is.
+//! The conformance checks that every sink passes, for any kind of receiver.
 //!
-//! A test hands in a [`Receiver`]: a far side that it can see into, and the sink that speaks to it.
-//! Each check names the promise it proves; it panics with a sentence when the promise is broken.
+//! A test provides a [`Receiver`]: a receiver that the test can inspect, and the sink that sends to it.
+//! Each check names the promise that it tests. It panics with a sentence if the promise is broken.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use futures::future::BoxFuture;
 
 use crate::{Delivery, Envelope, Sink};
 
-/// What a receiver does with the next delivery.
+/// The behaviour of a receiver at the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Confirms it.
+    /// Confirms the delivery.
     Confirm,
-    /// Takes it and says no.
+    /// Takes the delivery and refuses it.
     Refuse,
-    /// Takes it and never answers.
+    /// Takes the delivery and never replies.
     Hang,
 }
 
@@ -35,7 +35,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The value of a header that stands there exactly once.
+    /// Returns the value of a header that is present exactly once.
     pub fn only(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(known, _)| known == name);
         match (values.next(), values.next()) {
@@ -45,19 +45,19 @@ impl Arrival {
     }
 }
 
-/// A far side that a test can see into.
+/// A receiver that a test can inspect.
 pub trait Receiver: Send + Sync {
-    /// The sink that speaks to it.
+    /// Returns the sink that sends to it.
     fn sink(&self) -> &dyn Sink;
-    /// A destination that leads to it.
+    /// Returns a destination that leads to it.
     fn destination(&self) -> HttpDestination;
-    /// What it does from now on.
+    /// Sets its behaviour from now on.
     fn behave(&self, manner: Manner);
-    /// What has arrived since the last call.
+    /// Returns the deliveries that have arrived since the last call.
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>>;
 }
 
-/// An envelope for `destination` with this payload, due long ago.
+/// Creates an envelope for `destination` with this payload, due long ago.
 pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
     Envelope {
         namespace: NamespaceName::new("conformance").expect("a valid name"),
@@ -74,7 +74,7 @@ pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
     }
 }
 
-/// Every check.
+/// Runs all checks.
 pub async fn all(receiver: &dyn Receiver) {
     s1_confirms_only_what_was_confirmed(receiver).await;
     s2_payload_and_headers_arrive_intact(receiver).await;
@@ -83,7 +83,7 @@ pub async fn all(receiver: &dyn Receiver) {
     s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver).await;
 }
 
-/// S1.
+/// Checks S1.
 pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
     for (manner, confirmed) in [(Manner::Refuse, false), (Manner::Confirm, true)] {
         receiver.behave(manner);
@@ -94,7 +94,7 @@ pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
     }
 }
 
-/// S2.
+/// Checks S2.
 pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
     receiver.behave(Manner::Confirm);
     let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).collect();
@@ -112,7 +112,7 @@ pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
     }
 }
 
-/// S3.
+/// Checks S3.
 pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
     receiver.behave(Manner::Confirm);
     let sent = envelope(receiver.destination(), b"x");
@@ -134,7 +134,7 @@ pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
     }
 }
 
-/// S4.
+/// Checks that nothing is sent after the deadline (S4).
 pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
     receiver.behave(Manner::Confirm);
     let mut late = envelope(receiver.destination(), b"late");
@@ -145,7 +145,7 @@ pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
     assert!(arrived.is_empty(), "S4: sent past the deadline");
 }
 
-/// S4.
+/// Checks that a receiver that hangs ends at the deadline (S4).
 pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: &dyn Receiver) {
     receiver.behave(Manner::Hang);
     let within = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! What is delivered: one attempt of one firing, with all that a far side gets to see.
+//! One attempt of one firing, with everything that the receiver gets.
 
 use std::{fmt, time::Instant};
 
@@ -7,31 +7,31 @@ use duly_core::{
     headers::Headers, namespace::SigningSecret,
 };
 
-/// One attempt of one firing. `Debug` shows its names only, never headers, payload, URL or secrets.
+/// One attempt of one firing. `Debug` shows only its names, never headers, payload, URL or secrets.
 #[derive(Clone)]
 pub struct Envelope {
-    /// The namespace.
+    /// Namespace of the timer.
     pub namespace: NamespaceName,
-    /// The timer.
+    /// Id of the timer.
     pub id: TimerId,
-    /// The receiver's idempotency key.
+    /// Delivery id: the receiver's idempotency key.
     pub delivery_id: DeliveryId,
-    /// Which attempt, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// When it was due.
+    /// Due time of the firing.
     pub due_at: Timestamp,
-    /// The timer's own headers.
+    /// Headers of the timer.
     pub headers: Headers,
-    /// The body.
+    /// Payload of the timer: the body of the request.
     pub payload: Option<Payload>,
-    /// Where it goes.
+    /// Destination of the firing.
     pub destination: HttpDestination,
-    /// What it is signed with: nothing, one secret, or two during a rotation.
+    /// Secrets that sign the delivery: none, one, or two during a rotation.
     pub signing_secrets: Vec<SigningSecret>,
-    /// W3C trace context of the call that scheduled it.
+    /// W3C trace context of the call that scheduled the timer.
     pub trace_parent: Option<String>,
-    /// When the sender's right to send ends (its lease, with a margin). The destination's own
-    /// time-out counts as well, whichever is earlier.
+    /// Time after which the sender may not send (the end of its lease, with a margin). The destination's
+    /// own time-out applies too; the earlier one counts.
     pub deadline: Instant,
 }
 

@@ -1,24 +1,24 @@
-//! Why a sink could not be built. What befalls one delivery is a [`crate::Delivery`] instead.
+//! The errors of building a sink. Failures of one delivery are a [`crate::Delivery`] instead.
 
 use std::path::PathBuf;
 
-/// Why a sink could not be built.
+/// An error of building a sink.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The TLS client refused its options.
+    /// The TLS client rejected its options.
     #[error("the webhook client cannot be built: {0}")]
     Client(String),
-    /// A file that the options name cannot be used.
+    /// A file named by the options cannot be used.
     #[error("the {what} ({key}) {} cannot be used: {reason}", path.display())]
     File {
-        /// What it is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// The key of the configuration that names it.
+        /// The configuration key that names it.
         key: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it, and what it must be.
+        /// Fault of the file, and its required content.
         reason: String,
     },
 }

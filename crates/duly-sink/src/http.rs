@@ -1,16 +1,16 @@
 //! The webhook sink.
 //!
-//! One pool of connections for all receivers: HTTP/1.1 in the clear, HTTP/1.1 or HTTP/2 over TLS by
-//! ALPN. Redirects are not followed and the environment's proxy settings are ignored, so the address
-//! that was checked is the address that is spoken to.
+//! One pool keeps the connections to all receivers: HTTP/1.1 without TLS, HTTP/1.1 or HTTP/2 with TLS
+//! (chosen by ALPN). Redirects are not followed and the environment's proxy settings are ignored. So the
+//! sink connects to exactly the address that was checked.
 //!
-//! * [`address`]: which addresses and ports may be reached (S5), for literal hosts here and for names
-//!   in [`resolve`].
-//! * `headers`, `request`, [`signature`]: what is sent with the payload (S2, S3).
+//! * [`address`]: the addresses and ports that may be reached (S5), for hosts written as addresses here
+//!   and for names in [`resolve`].
+//! * `headers`, `request`, [`signature`]: the request that carries the payload (S2, S3).
 //! * `connect` (with `dial`, `tunnel`, `tls`) makes a connection; `connection` sends over it; `pool`
-//!   keeps it. `exchange` puts them together: which time-out ends what, and what is repeated (P4, S7).
-//! * `unsent`: whether a request has left that is already answered.
-//! * `status`, `answer`, `bounded`: what the answer means, and how little of it is read (S1, S4).
+//!   keeps it. `exchange` combines them: time-outs, and the requests that are repeated (P4, S7).
+//! * `unsent`: detects whether a request that is already answered was sent completely.
+//! * `status`, `answer`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).
 //!
 //! The only caller is the node's delivery task.
 
@@ -55,17 +55,18 @@ use self::{
     unsent::FLUSHED_WITHIN,
 };
 
-/// Reads the certificates and keys that are named, as a sink does, and keeps nothing of them.
+/// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
+/// them.
 ///
-/// One error at most of the authorities, and one of the client's pair.
+/// Returns at most one error for the authorities and one for the client certificate and its key.
 pub fn check_files(files: &options::TlsFiles) -> Vec<Error> {
     tls::check(files)
 }
 
-/// How much sooner than the receiver says an idle connection is closed from this side.
+/// Safety margin: an idle connection is closed this long before the receiver's announced time-out.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// Delivers firings to webhooks.
+/// The sink that delivers firings to webhooks.
 #[derive(Clone)]
 pub struct HttpSink {
     connector: Arc<Connector>,
@@ -82,7 +83,7 @@ impl std::fmt::Debug for HttpSink {
 }
 
 impl HttpSink {
-    /// A sink that resolves names by the system.
+    /// Creates a sink that resolves names by the system.
     ///
     /// # Errors
     /// When a file that the options name cannot be used.
@@ -90,7 +91,7 @@ impl HttpSink {
         Self::with_lookup(options, clock, Arc::new(resolve::System))
     }
 
-    /// A sink that resolves names by `lookup`.
+    /// Creates a sink that resolves names by `lookup`.
     ///
     /// # Errors
     /// When a file that the options name cannot be used.
@@ -130,7 +131,8 @@ impl HttpSink {
         }
     }
 
-    /// The status alone decides; the body only explains, so a slow one changes nothing.
+    /// Returns the result for a reply. The status alone decides; the body is only kept as an
+    /// explanation, so a slow body changes nothing.
     async fn judge(&self, answer: Answer, target: &Target<'_>, ends_at: Instant) -> Delivery {
         let Answer { response, lease, mut unsent } = answer;
         let (head, body) = response.into_parts();
@@ -164,10 +166,11 @@ impl HttpSink {
     }
 }
 
-/// How long the receiver will keep the connection, as far as it says; `None`: not at all.
+/// Returns the time for which the receiver keeps the connection, as far as it announces one; `None` if
+/// it closes it.
 ///
-/// A request that crosses the receiver's closing on its way is lost without a trace of whether it
-/// was read, so a connection that is about to be closed is better not used.
+/// If a request crosses the receiver's close, it is unknown whether the receiver read it. So a
+/// connection that is about to be closed is not used again.
 fn kept_for(head: &::http::response::Parts) -> Option<Duration> {
     let values = |name: &str| {
         let values = head.headers.get_all(name).into_iter();

@@ -1,16 +1,16 @@
-//! The `Sink` port: handing a firing to the far side, and saying honestly what became of it.
+//! The `Sink` port: sends a firing to its receiver and reports the result.
 //!
 //! ```text
-//!   node ── Envelope ──► Sink::deliver ──► far side
+//!   node ── Envelope ──► Sink::deliver ──► receiver
 //!        ◄── Delivery ──  Confirmed | Failed { kind, wait, reason } | Rejected
 //! ```
 //!
 //! * [`Sink`] is the contract, with its numbered promises S1–S7.
 //! * [`http`] is the webhook sink: CloudEvents, Standard Webhooks, status rules, address filter.
-//! * [`conformance`] holds the checks that every sink passes.
+//! * [`conformance`] has the checks that every sink passes.
 //!
-//! The crate refuses to know about stores, leases and lanes: it sees one [`Envelope`] at a time and
-//! a deadline. Start reading at [`Sink`].
+//! The crate knows nothing about stores, leases and lanes: it gets one [`Envelope`] at a time, with a
+//! deadline. Start reading at [`Sink`].
 
 pub mod conformance;
 mod envelope;

@@ -1,62 +1,62 @@
-//! The trait itself, and the three ends that a delivery can have.
+//! The [`Sink`] trait, and the three results of a delivery.
 
 use duly_core::timer::{AttemptOutcome, Wait};
 use futures::future::BoxFuture;
 
 use crate::Envelope;
 
-/// Hands firings to one kind of far side.
+/// Sends firings to one kind of receiver.
 ///
 /// # Promises
 ///
-/// * **S1 confirmed**: [`Delivery::Confirmed`] is said only after the far side confirmed.
-/// * **S2 intact**: the payload arrives byte for byte, header values too.
-/// * **S3 named**: the delivery id, the attempt and the due time are always there, whatever headers
-///   the timer or the destination carries.
-/// * **S4 in time**: nothing is sent past [`Envelope::deadline`], and the future ends soon after
-///   it, however slow or endless the far side is.
+/// * **S1 confirmed**: [`Delivery::Confirmed`] is returned only after the receiver has confirmed.
+/// * **S2 intact**: the payload arrives byte for byte, and so do header values.
+/// * **S3 named**: the delivery id, the attempt and the due time are always present, regardless of the
+///   headers of the timer or the destination.
+/// * **S4 in time**: nothing is sent after [`Envelope::deadline`]. The future ends soon after it, even
+///   if the receiver is slow or sends without end.
 /// * **S5 allowed**: no connection is made to a refused address, by number or by name.
-/// * **S6 discreet**: no secret, header value or URL stands in a reason, an error or a log line.
-///   (What a receiver itself writes into its answer is kept as it came.)
-/// * **S7 once**: the far side sees one attempt at most once. What it may have seen is not repeated
-///   before the next attempt, which has a number of its own.
+/// * **S6 discreet**: no secret, header value or URL appears in a reason, an error or a log line. (Text
+///   that the receiver itself writes into its reply is kept unchanged.)
+/// * **S7 once**: the receiver gets one attempt at most once. A request that it may have got is not
+///   repeated before the next attempt, which has its own number.
 ///
 /// # Cancellation safety
 ///
-/// Dropping the future closes the exchange; whether the far side got it is then unknown.
+/// If the future is dropped, the exchange is closed. It is then unknown whether the receiver got it.
 pub trait Sink: Send + Sync + 'static {
-    /// Delivers one firing once. Never fails otherwise than by its answer.
+    /// Delivers one firing once. Failures are part of the returned [`Delivery`].
     fn deliver(&self, envelope: Envelope) -> BoxFuture<'_, Delivery>;
 }
 
-/// What became of one attempt.
+/// The result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
-    /// The far side confirmed it.
+    /// The receiver confirmed the firing.
     Confirmed,
-    /// Not confirmed; another attempt may help.
+    /// The attempt was not confirmed; another attempt may succeed.
     Failed {
-        /// How it ended; decides whether the far side may have it.
+        /// Outcome of the attempt; says whether the receiver may have the firing.
         kind: AttemptOutcome,
-        /// How long to wait.
+        /// Wait before the next attempt.
         wait: Wait,
-        /// Why, for a person.
+        /// Reason, for operators.
         reason: String,
     },
-    /// The far side said never again.
+    /// The receiver rejected the firing for good.
     Rejected {
-        /// Why, for a person.
+        /// Reason, for operators.
         reason: String,
     },
 }
 
 impl Delivery {
-    /// A failure that waits as the retry policy says.
+    /// Creates a failure that waits according to the retry policy.
     pub fn failed(kind: AttemptOutcome, reason: impl Into<String>) -> Self {
         Self::Failed { kind, wait: Wait::Policy, reason: reason.into() }
     }
 
-    /// How the attempt ended, as the history tells it.
+    /// Returns the outcome of the attempt for the history.
     pub const fn outcome(&self) -> AttemptOutcome {
         match self {
             Self::Confirmed => AttemptOutcome::Delivered,

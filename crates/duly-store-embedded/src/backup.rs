@@ -1,20 +1,22 @@
-//! Backups: a consistent copy of a running store in another directory, and the way back.
+//! Backups: copies a running store consistently into another directory, and restores it.
 //!
 //! ```text
 //!   backup   checkpoint, runs, sealed segments ── hard links (copies across file systems) ─┐
 //!            active segment up to what is durable, and a closing frame ── copy ───────────┤
 //!            RESTORED, then MANIFEST ─────────────────────────────────────────────────────┴─► target
-//!   restore  copies all of it, checks the copy, then MANIFEST; the first opening pauses every namespace
+//!   restore  copies all of it, checks the copy, then MANIFEST; the first start pauses every namespace
 //! ```
 //!
-//! * A directory with a manifest is a whole backup: it is written last, when everything else is
-//!   durable. A backup that fails takes away what it made.
-//! * Files that are linked are never written again by the store that they come from; a segment that
-//!   has another name is not recycled ([`Disk::is_shared`]).
-//! * The target is empty before, or is made.
-//! * A backup leaves the reserve of the file system that it goes to (`store.min_free_bytes`) alone.
-//! * A restore reads regular files only, in directories that are no symbolic links, and publishes
-//!   nothing that the check of `duly store check` finds damaged.
+//! What must stay true:
+//!
+//! 1. A directory with a manifest is a complete backup: the manifest is written last, when everything
+//!    else is durable. A backup that fails removes what it made.
+//! 2. The source store never writes to a linked file again: a segment that has another name is not
+//!    recycled ([`Disk::is_shared`]).
+//! 3. The target is an empty directory, or is created.
+//! 4. A backup leaves the reserve of the target's file system (`store.min_free_bytes`) alone.
+//! 5. A restore reads regular files only, in directories that are not symbolic links. It publishes
+//!    nothing that the check of `duly store check` finds damaged.
 
 use std::{
     fs, io,
@@ -42,35 +44,35 @@ use copy::Copying;
 /// Directories of a store.
 const DIRS: [&str; 3] = [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir];
 
-/// What was copied.
+/// The result of a backup or a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupReport {
     /// The directory.
     pub path: PathBuf,
-    /// Files in it.
+    /// Files in the directory.
     pub files: u64,
-    /// Their bytes, linked ones included.
+    /// Their bytes, linked files included.
     pub bytes: u64,
-    /// Bytes that were copied and not linked.
+    /// Bytes that were copied, not linked.
     pub copied_bytes: u64,
-    /// Newest frame of the journal that is in it; not known of a restored one before it is opened.
+    /// Newest frame of the journal in the copy. `None` for a restored store, which is not opened yet.
     pub lsn: Option<u64>,
 }
 
-/// How far a backup or a restore is.
+/// Progress of a backup or a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Bytes that are there.
+    /// Bytes in the target so far.
     pub bytes_done: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes_total: u64,
 }
 
-/// Why there is no backup, or nothing restored. Nothing is left of it.
+/// The reason that a backup or a restore failed. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// There is something at the target.
+    /// The target is not empty.
     #[error("{0} is not empty: name a directory that is empty or does not exist")]
     NotEmpty(PathBuf),
     /// The target is in the data directory.
@@ -81,7 +83,7 @@ pub enum BackupError {
     Target {
         /// The target.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The copy would use up the reserve of the file system that it goes to.
@@ -93,14 +95,14 @@ pub enum BackupError {
     NoRoom {
         /// The target.
         path: PathBuf,
-        /// Bytes that are still to be copied.
+        /// Bytes still to be copied.
         needed_bytes: u64,
-        /// Bytes that are free there.
+        /// Free bytes of the target's file system.
         free_bytes: u64,
         /// Bytes that stay free.
         reserve_bytes: u64,
     },
-    /// What was copied from the backup is no whole store.
+    /// The copy of the backup is not a complete store.
     #[error(
         "the backup {path} is damaged and was not restored: {what}. Restore another backup. To save \
          what is left of this one, copy its directory and start a server on the copy: every \
@@ -112,25 +114,25 @@ pub enum BackupError {
         /// The first finding, and the number of the others.
         what: String,
     },
-    /// One is under way.
+    /// Another backup is under way.
     #[error("another backup is under way: wait for it")]
     Busy,
-    /// The store was closed meanwhile.
+    /// The store was closed during the backup.
     #[error("the store was closed before the backup was complete")]
     Closed,
-    /// The store does not take a checkpoint.
+    /// The store did not take a checkpoint.
     #[error(transparent)]
     Store(#[from] duly_store::Error),
-    /// A disk refused.
+    /// An operation of a disk failed.
     #[error(transparent)]
     Disk(#[from] disk::Error),
-    /// The source is no store, or cannot be read.
+    /// The source is not a store, or cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl BackupError {
-    /// Whether another try can succeed: a disk failed, or has no room, at present.
+    /// Returns `true` if another attempt can succeed: a disk failed or is full at present.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Disk(error) => error.may_pass(),
@@ -171,7 +173,7 @@ impl Target {
         Ok(Self { path: path.to_owned(), is_new })
     }
 
-    /// Fills it; after an error it is as it was.
+    /// Fills the directory. After an error it is as before.
     pub(crate) fn fill<T>(
         &self,
         fill: impl FnOnce(&RealDisk) -> Result<T, BackupError>,
@@ -191,9 +193,9 @@ impl Target {
         filled
     }
 
-    /// Takes away what was made. It was empty before, so all of it was.
+    /// Removes what was made. The directory was empty before, so that is all of it.
     fn clear(&self) {
-        // Without its manifest it is no store, whatever else stays.
+        // Without its manifest the directory is not a store, even if other files stay.
         let names = [manifest::COPY, manifest::NAME];
         let forgotten = names.iter().try_for_each(|name| remove_file(&self.path.join(name)));
         let cleared = forgotten.and_then(|()| {
@@ -220,7 +222,8 @@ fn is_gone(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Copies what a plan names, which is held meanwhile; `is_closed` ends it early.
+/// Copies the files of a plan; the caller holds the plan meanwhile. If `is_closed` returns `true` the
+/// copy ends early.
 pub(crate) fn copy(
     source: &Arc<dyn Disk>,
     target: &Target,
@@ -256,7 +259,7 @@ pub(crate) fn copy(
     })
 }
 
-/// Makes all of it durable, and then a store.
+/// Makes all files durable, and then writes the manifest, which makes them a store.
 fn publish(disk: &RealDisk, manifest: &Manifest) -> Result<(), BackupError> {
     disk.create(manifest::RESTORED)?.sync_all()?;
     for dir in DIRS.into_iter().chain([""]) {
@@ -265,5 +268,5 @@ fn publish(disk: &RealDisk, manifest: &Manifest) -> Result<(), BackupError> {
     Ok(manifest.write(disk)?)
 }
 
-/// Nobody else waits for the disk.
+/// No other work waits for the disk.
 const UNHURRIED: Pace = Pace::Unlimited;

@@ -1,15 +1,15 @@
 //! Offline check of a data directory: reads everything, changes nothing.
 //!
 //! ```text
-//!   manifest ─► checkpoints, whole ─► state (as an opening loads it) ─► runs, segments, whole
+//!   manifest ─► checkpoints, whole ─► state (as a start loads it) ─► runs, segments, whole
 //!                                       │                                  │ each record
 //!                                       └──── is it pointed at? ◄──────────┘
 //! ```
 //!
-//! Every byte that has a checksum is read once and every record decoded; then each entry of the
-//! state must have met its record. A place that is damaged is noted and the check goes on behind it.
+//! It reads every byte that has a checksum once, and decodes every record. Then each entry of the state
+//! must have met its record. Damage is noted, and the check continues behind it.
 //!
-//! Called by `duly store check`, on a directory that no server has open.
+//! `duly store check` calls it, on a directory that no server has open.
 
 use std::{path::Path, sync::Arc};
 
@@ -29,29 +29,30 @@ mod report;
 
 pub use report::{Counts, FilesOf, Finding, Holding, LeftOver, Report};
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being read.
+    /// Name of the part that is being read.
     pub what: &'static str,
-    /// Bytes read of it.
+    /// Bytes of that part that were read.
     pub bytes_done: u64,
-    /// Bytes of it in all.
+    /// Total bytes of that part.
     pub bytes_total: u64,
 }
 
-/// Reads a whole data directory. It must not be open in a running server.
+/// Reads a whole data directory. No running server may have it open.
 ///
 /// # Errors
-/// Why it could not be read: there is no store, a server has it open, a newer Duly wrote it, too many
-/// files are open. What is damaged is no error but a finding.
+/// When the directory could not be read: there is no store, a server has it open, a newer Duly wrote it,
+/// or too many files are open. Damage is not an error but a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_existing(path)?);
     let _lock = disk.lock()?;
     check_disk(disk, Arc::new(SystemClock), progress)
 }
 
-/// As [`check`], on any disk; the caller holds its lock. The clock says which tombstones have ended.
+/// Checks as [`check`] does, on any disk; the caller holds its lock. The clock decides which tombstones
+/// have ended.
 ///
 /// # Errors
 /// As [`check`].
@@ -112,7 +113,7 @@ fn check_files(
 struct Check<'a> {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
-    /// `None` where it cannot be loaded.
+    /// `None` if the state cannot be loaded.
     state: Option<Inspection>,
     report: Report,
     progress: &'a mut dyn FnMut(Progress),
@@ -121,7 +122,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Loads the state as an opening would.
+    /// Loads the state as a start does.
     fn load(&mut self, clock: Arc<dyn Clock>) -> Result<(), OpenError> {
         let tell = &mut *self.progress;
         let mut told = |progress: OpenProgress| {
@@ -134,7 +135,7 @@ impl Check<'_> {
                 self.report.tail = state.found.tail;
                 self.report.checkpoint = state.checkpoint();
                 self.report.namespaces = state.holdings();
-                // What an opening does first to a restored store.
+                // The first start of a restored store pauses every namespace.
                 let is_restored = self.disk.list("")?.iter().any(|name| name == manifest::RESTORED);
                 for namespace in &mut self.report.namespaces {
                     namespace.paused |= is_restored;
@@ -146,7 +147,7 @@ impl Check<'_> {
         }
     }
 
-    /// Every entry must have met its record; each namespace must be counted right.
+    /// Checks that every entry has met its record, and that the counts of each namespace are right.
     fn entries(&mut self) {
         let Some(state) = &self.state else {
             return;
@@ -154,7 +155,7 @@ impl Check<'_> {
         for stray in state.strays() {
             let (file, offset, what) = (stray.file, stray.offset, stray.what);
             let means = "it was acknowledged and is lost; restore a backup to get it back";
-            // It says more than that the record is damaged.
+            // This finding says more than one of a damaged record at the same byte, and replaces it.
             self.report.findings.retain(|known| known.file != file || known.offset != offset);
             self.report.find(Finding { file, offset, what, means });
         }
@@ -166,8 +167,8 @@ impl Check<'_> {
         }
     }
 
-    /// Makes a finding of what is damaged or unreadable, and hands back what keeps the check from
-    /// going on.
+    /// Turns damage and unreadable files into a finding, and returns an error that the check cannot
+    /// continue after.
     fn note(&mut self, error: OpenError, means: &'static str) -> Result<(), OpenError> {
         let (file, offset, what) = match error {
             OpenError::Disk(ref disk) if disk.is_shortage() => return Err(error),

@@ -1,11 +1,11 @@
-//! Checkpoints: files from which the engine comes up without reading the whole journal.
+//! Checkpoints: files that let a start skip most of the journal.
 //!
-//! The layout is in [`crate::format::checkpoint`]. A checkpoint is written as
-//! `checkpoints/<number>.tmp` and gets its name `checkpoints/<number>.ckp` when it is whole and
-//! durable; under that name there is only ever a whole one. One that does not read back is
-//! therefore damage of the disk, and who loads it may take the one before it.
-//!
-//! Whoever opens the store makes the directory [`FILES`]`.dir`, durably, before the first writer.
+//! 1. The layout is in [`crate::format::checkpoint`].
+//! 2. A checkpoint is written as `checkpoints/<number>.tmp`. It is renamed to `checkpoints/<number>.ckp`
+//!    when it is complete and durable, so a file of that name is always complete.
+//! 3. A checkpoint that does not read back is therefore damage of the disk, and a start may load the one
+//!    before it.
+//! 4. The start of the store makes the directory [`FILES`]`.dir` durable before the first writer.
 
 use crate::{disk::Disk, numbered::Numbered, open::Result};
 
@@ -20,10 +20,10 @@ pub(crate) use ahead::{HowFar, each_block};
 pub(crate) use read::Reader;
 pub(crate) use write::{Finished, Writer};
 
-/// Where checkpoints are.
+/// Directory and suffix of the checkpoints.
 pub(crate) const FILES: Numbered = Numbered { dir: "checkpoints", suffix: ".ckp" };
 
-/// The numbers of the checkpoints that there are, newest first.
+/// Returns the numbers of the existing checkpoints, newest first.
 pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<u64>> {
     let mut numbers = FILES.list(disk)?;
     numbers.reverse();

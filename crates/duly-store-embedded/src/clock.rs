@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The times of one step, read once so that the step is of one instant.
+/// The times of one step, read once, so that the whole step sees the same instant.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Times {
     /// Wall clock in milliseconds, rounded down.
@@ -40,9 +40,9 @@ pub(crate) struct Times {
     pub(crate) wall_rest: Duration,
     /// Boot-time clock in milliseconds, rounded down.
     pub(crate) boot_ms: u64,
-    /// The steady clock: wall time at open plus boot time since. Retries follow it, so that a step
-    /// of the wall clock neither delays nor hastens them. While there are retries it begins no
-    /// earlier than where it ended in the run before.
+    /// The steady clock: wall time at the start plus boot time since then. Retries follow it, so that a
+    /// step of the wall clock neither delays nor hastens them. While there are retries it begins no
+    /// earlier than where it ended before the restart.
     pub(crate) steady_ms: u64,
 }
 
@@ -59,12 +59,12 @@ impl Times {
         }
     }
 
-    /// The wall clock as a timestamp.
+    /// Returns the wall clock as a timestamp.
     pub(crate) const fn wall(&self) -> Timestamp {
         Timestamp::saturating_from_unix_ms(self.wall_ms)
     }
 
-    /// The steady clock as a timestamp.
+    /// Returns the steady clock as a timestamp.
     pub(crate) const fn steady(&self) -> Timestamp {
         Timestamp::saturating_from_unix_ms(self.steady_ms)
     }

@@ -1,5 +1,5 @@
-//! What a record does to the state: the few fields that `absorb` needs, hashed and without the
-//! strings that only the record's reader wants.
+//! The effect of a record on the state: the few fields that `absorb` needs, with hashed keys instead of
+//! strings.
 //!
 //! ```text
 //!   live     Record ──────── of ──┐
@@ -7,12 +7,16 @@
 //!   replay   bytes ─── skim ──────┘
 //! ```
 //!
-//! * Both ways answer the same: `skim(encode(record)) == of(record)`, which a property test holds.
-//! * An effect is small and, for what is common (a timer without a destination of its
-//!   own, the end of one), nothing on the heap: replay moves millions of them between threads.
-//! * What is rare or large is boxed.
+//! What must stay true:
 //!
-//! Made by the engine for what it writes and by [`crate::journal::recovery`] for what it reads.
+//! 1. Both ways give the same result: `skim(encode(record)) == of(record)`, which a property test
+//!    checks.
+//! 2. An effect is small. In the common cases (a timer without a destination of its own, the end of a
+//!    timer) it allocates nothing: replay moves millions of effects between threads.
+//! 3. Rare and large parts are boxed.
+//!
+//! The engine makes effects of the records that it writes, and [`crate::journal::recovery`] of those
+//! that it reads.
 
 use duly_core::{
     DeliveryId, Destination, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
@@ -28,33 +32,33 @@ mod skim;
 
 pub(crate) use skim::Skimmed;
 
-/// What one record does.
+/// The effect of one record.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// A timer is pending from here on.
+    /// A timer becomes pending.
     Pending(Pending),
-    /// A dead letter was sent again: a timer is pending, the letter is gone.
+    /// A dead letter was redriven: its timer is pending, and the dead letter is gone.
     Redriven(Box<Redriven>),
-    /// A firing is a dead letter from here on.
+    /// A firing becomes a dead letter.
     Dead { key: Key, cause: Cause, died_of: DiedOf, due_ms: u64, died_ms: u64, firing: Box<Firing> },
-    /// A timer has ended; `ends_ms` is when its tombstone goes (`None`: no tombstone is kept), `number` how
-    /// many had ended before.
+    /// A timer has ended. `ends_ms`: the time until which its tombstone is kept (`None`: no tombstone is
+    /// kept). `number`: how many timers had ended before.
     Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
     /// A lease was granted or extended.
     Lease { key: Key, lease: Box<Lease> },
-    /// A dead letter of this timer was dropped; `letter` is the key of its delivery id.
+    /// A dead letter of this timer was purged; `letter` is the key of its delivery id.
     Purged { letter: Key, timer: Key },
-    /// The record of a pending timer, or of a tombstone, is lost, and the timer or the tombstone with it.
+    /// The record of a pending timer or of a tombstone is lost, and with it the timer or the tombstone.
     Lost { key: Key },
-    /// No tombstone is left of the ends of the namespace before this one.
+    /// The tombstones of all ends of the namespace before number `below` are gone.
     Evicted { below: u64 },
-    /// A namespace as it is from here on.
+    /// A namespace has these settings from now on.
     Namespace(Box<NamespaceRecord>),
-    /// A namespace is gone, with all it held.
+    /// A namespace is deleted, with all its contents.
     NamespaceGone,
 }
 
-/// A timer that is pending, as the index has it.
+/// A pending timer, with the fields of its index entry.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Pending {
     pub(crate) key: Key,
@@ -62,40 +66,40 @@ pub(crate) struct Pending {
     pub(crate) claimable: Claimable,
     pub(crate) due_ms: u64,
     pub(crate) lane: LaneOf,
-    /// From when on it has expired.
+    /// The time from which the firing has expired.
     pub(crate) expires_ms: Option<u64>,
 }
 
-/// A timer whose dead letter was sent again; the cause is [`Cause::Redriven`], and only here.
+/// A timer whose dead letter was redriven. The cause is [`Cause::Redriven`], and only here.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Redriven {
     pub(crate) pending: Pending,
-    /// The firing whose letter is gone.
+    /// The firing whose dead letter is gone.
     pub(crate) firing: Firing,
 }
 
 /// The lane that a timer asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LaneOf {
-    /// It follows its namespace.
+    /// The default lane of its namespace.
     Default,
-    /// It names pull.
+    /// The pull lane.
     Pull,
-    /// It names a receiver.
+    /// The lane of a receiver.
     Origin(Box<LaneKey>),
 }
 
-/// What made a dead letter.
+/// The origin of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiedOf {
-    /// What became of its firing; it is no longer pending.
+    /// A firing failed; the timer is no longer pending.
     Firing,
-    /// Its record could not be read: the letter has an id of its own, under which nothing was
-    /// pending.
+    /// The record of a timer could not be read. The dead letter has an id of its own, and no timer was
+    /// pending under it.
     Corruption,
 }
 
-/// What a delivery id is made of, besides the name of the namespace.
+/// The parts of a delivery id, besides the name of the namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Firing {
     pub(crate) id: TimerId,
@@ -103,7 +107,7 @@ pub(crate) struct Firing {
     pub(crate) occurrence: u32,
 }
 
-/// A lease without the timer's id.
+/// A lease, without the id of its timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) nonce: u64,
@@ -113,17 +117,17 @@ pub(crate) struct Lease {
     pub(crate) claimed_at: Timestamp,
     pub(crate) lease_ms: u64,
     pub(crate) until: Timestamp,
-    /// Whether this extends a lease that was granted before.
+    /// `true`: this extends a lease that was granted before.
     pub(crate) extends: bool,
 }
 
 impl Effect {
-    /// What `record` of the namespace with this number does.
+    /// Returns the effect of `record` in the namespace with this number.
     pub(crate) fn of(hash_key: u128, namespace: u32, record: &Record) -> Self {
         Self::keyed(record, |id| Key::of(hash_key, namespace, id.as_str()))
     }
 
-    /// The same, for who knows the key of the timer's id, or how to make it.
+    /// Returns the effect of `record`, with `key` to make the key of the timer's id.
     pub(crate) fn keyed(record: &Record, key: impl Fn(&TimerId) -> Key) -> Self {
         match record {
             Record::Pending(cause, timer) => {
@@ -164,7 +168,7 @@ impl Effect {
         }
     }
 
-    /// The timer that it is about, if it is about one.
+    /// Returns the key of the timer that the effect is about, if there is one.
     pub(crate) fn key(&self) -> Option<Key> {
         match self {
             Self::Pending(pending) => Some(pending.key),
@@ -199,8 +203,9 @@ impl Pending {
     }
 }
 
-/// When, and as what, a timer can be claimed: a first attempt by the wall clock, a retry by the
-/// steady one. A retry whose due time the wall clock has stepped back behind is held back besides.
+/// Returns the time and the kind of a timer's next claim: a first attempt follows the wall clock, a
+/// retry the steady clock. If the wall clock has stepped back behind the due time of a retry, the retry
+/// is also deferred.
 fn claimable(due_ms: u64, next_attempt_at: Option<Timestamp>) -> Claimable {
     match next_attempt_at {
         None => Claimable { at_ms: due_ms, kind: Kind::First },
@@ -208,7 +213,7 @@ fn claimable(due_ms: u64, next_attempt_at: Option<Timestamp>) -> Claimable {
     }
 }
 
-/// From when on a firing has expired that may be claimed until `expires_at`.
+/// Returns the time from which a firing has expired that may be claimed until `expires_at`.
 const fn expired_from(expires_at: Timestamp) -> u64 {
     expires_at.unix_ms() + 1
 }
@@ -235,7 +240,7 @@ impl Firing {
         Self { id: timer.id.clone(), incarnation, occurrence }
     }
 
-    /// The delivery id, given the name of the namespace.
+    /// Returns the delivery id, given the name of the namespace.
     pub(crate) fn delivery_id(&self, namespace: &str) -> DeliveryId {
         DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
     }

@@ -1,4 +1,4 @@
-//! The engine: one thread's state machine over a disk and two clocks.
+//! The engine: the state machine of one shard. One thread runs it over a disk and two clocks.
 //!
 //! ```text
 //!   operation ──► operate (duly_core) ──► Effect ──► Record ──► journal.append ──► absorb
@@ -6,12 +6,13 @@
 //!   open ──► recovery reads the journal ───────────── Record ──────────────────────┘
 //! ```
 //!
-//! * Every change is a record, and [`Engine::absorb`] is the only function that turns a record
-//!   into state. Replay runs the very same function, so what is there after a restart is what was
-//!   there before.
-//! * A timer gets into the calendar, and so can be claimed, only when its record is durable
-//!   ([`Engine::synced`]); a calendar entry that disagrees with the index is dropped.
-//! * The engine neither sleeps nor syncs nor answers: the shells do ([`crate::shell`]).
+//! What must stay true:
+//!
+//! 1. Every change is a record, and [`Engine::absorb`] is the only function that turns a record into
+//!    state. Replay runs the same function, so the state after a restart is the state before it.
+//! 2. A timer enters the calendar, and so can be claimed, only when its record is durable
+//!    ([`Engine::synced`]). A calendar entry that disagrees with the index is dropped.
+//! 3. The engine does not sleep, sync or reply to callers. The shells do that ([`crate::shell`]).
 //!
 //! Start at `absorb.rs`, then `operate.rs` and `claim.rs`.
 
@@ -101,11 +102,11 @@ pub(crate) struct Engine {
     random: StdRng,
     manifest: Manifest,
     hash_key: u128,
-    /// What the checksums of this store's files start from.
+    /// Seed of the checksums of this store's files.
     seed: frame::Seed,
-    /// Times of the present step.
+    /// Times of the current step.
     now: Times,
-    /// What the steady clock starts from: wall and boot time at open, in milliseconds; see
+    /// Origin of the steady clock: wall and boot time at open, in milliseconds; see
     /// [`Engine::go_on_from_steady`].
     anchor: (u64, u64),
     journal: Journal,
@@ -115,80 +116,82 @@ pub(crate) struct Engine {
     stopping: stop::Stopping,
     rewriter: rewrite::Rewriter,
     puncher: punch::Puncher,
-    /// When namespaces whose time to go on could not be written are tried again, by the boot-time clock.
+    /// Time from which due resumes of namespaces are written again after a failure, by the boot-time
+    /// clock.
     resume_not_before_ms: u64,
-    /// When the journal last grew, by the boot-time clock.
+    /// Time at which the journal last grew, by the boot-time clock.
     journal_grew_ms: u64,
     backups: backup::Backups,
     auditor: audit::Auditor,
-    /// Work for the background.
+    /// Work that waits for the background thread.
     outbox: work::Outbox,
-    /// How fast the background may write.
+    /// Speed at which background work may write.
     pace: work::Pace,
     leases: Leases,
-    /// Settings and counts, and the entries of all timers.
+    /// Settings, counts and index entries of all namespaces.
     namespaces: Namespaces,
-    /// What can be claimed soon.
+    /// Timers that can be claimed soon: the near horizon.
     near: near::Near,
-    /// What is due and cannot be read now.
+    /// Due timers whose records are unreadable now.
     aside: aside::Aside,
     refills: refill::Refills,
     surveys: survey::Surveys,
     step_back: step_back::StepBack,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
-    /// Ends of `expire_after` of what is due or retrying, by the wall clock.
+    /// Ends of `expire_after` of due and retrying timers, by the wall clock.
     expiries: Calendar<PackedKey>,
     tombstone_passes: tombstones::Passes,
-    /// What gets into the calendar once its frame is durable.
+    /// Timers that become claimable when their frame is durable, each with the number of that frame.
     unpublished: VecDeque<(u64, Publish)>,
-    /// How often a retry stands in `unpublished`, where any does.
+    /// Number of entries in `unpublished` for each retry that has any.
     unpublished_retries: FxHashMap<Key, u32>,
-    /// Reused by the passes over the calendars.
+    /// Buffer that the passes over the calendars reuse.
     popped: Vec<(u64, PackedKey)>,
     graves: graves::Graves,
     numbers: numbers::Numbers,
     space: Space,
     rolls: roll::Rolls,
     stall: stall::Stall,
-    /// Set when the store has ended for good: nothing is done any more.
+    /// Set when the store has ended for good. Then the engine does nothing any more.
     terminal_error: Option<String>,
-    /// The same, for those who wait for it.
+    /// The same reason, for callers that wait for the end of the store.
     terminal: Terminal,
-    /// Due retries that wait for the wall clock to reach their due time again, after it stepped
-    /// back behind it.
+    /// Deferred retries: due by the steady clock, while the wall clock has stepped back behind their due
+    /// time. They wait until the wall clock reaches it again.
     held_back: BTreeSet<HeldBack>,
-    /// The latest due time of any retry there has been, by the wall clock.
+    /// Latest due time that any retry has had, by the wall clock.
     retry_due_max_ms: u64,
-    /// The steady clock at the last frame that was read at the opening.
+    /// Steady clock at the last frame that startup read.
     steady_seen_ms: u64,
-    /// The wall clock of the last step.
+    /// Wall clock of the last step.
     last_wall_ms: u64,
     clock_watch: ClockWatch,
-    /// Whether records come from the journal being read back.
+    /// `true`: records come from the replay of the journal.
     replaying: bool,
-    /// The frame whose records are being read back.
+    /// Number of the frame that is replayed now.
     replay_lsn: u64,
-    /// Files that a checkpoint names and that are not there, while a store is opened.
+    /// Files that a checkpoint names and that do not exist; used during startup.
     missing_files: Vec<(u16, FileId)>,
-    /// Retries of a checkpoint whose expiry is still to be looked up.
+    /// Retries from a checkpoint whose expiry is not looked up yet.
     retries_that_expire: Vec<Key>,
-    /// Whether the loop has more to do at once.
+    /// `true`: the loop has more work and should not wait.
     busy: bool,
-    /// Set when something may have become claimable earlier than was said.
+    /// `true`: a timer may be claimable earlier than `announced_ms`.
     wake: bool,
-    /// When the last answer said that something would become claimable, by the wall clock.
+    /// Time at which the last reply promised the next claimable timer, by the wall clock.
     announced_ms: Option<u64>,
 }
 
-/// A timer that waits for its frame to be durable.
+/// A timer that becomes claimable when its frame is durable.
 #[derive(Debug, Clone, Copy)]
 struct Publish {
     key: Key,
     claimable: Claimable,
 }
 
-/// A due retry that waits for the wall clock; stale if `at_ms` disagrees with the index.
+/// A deferred retry: due, but waiting for the wall clock. It is stale if `at_ms` disagrees with the
+/// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldBack {
     due_ms: u64,
@@ -196,28 +199,29 @@ struct HeldBack {
     key: PackedKey,
 }
 
-/// Why an item could not be written.
+/// Reason for which an item was not written.
 #[derive(Debug)]
 enum Stop {
-    /// This item is refused; the store goes on.
+    /// This item is refused; the store continues.
     Refused(Refusal),
-    /// A record that this item needs cannot be read now, or takes more memory than its answer may;
-    /// nothing was done.
+    /// A record that this item needs cannot be read now, or is larger than its reply may be. Nothing was
+    /// done.
     Unread(Error),
-    /// The store cannot write it now, and tries again; nothing was done.
+    /// The store cannot write now and tries again later. Nothing was done.
     NotNow(Error),
     /// The store has ended for good.
     Terminal,
 }
 
 impl Engine {
-    /// Reads the clocks and does what time has brought: the first call of every step.
+    /// Reads the clocks and does the work that is due by time. This is the first call of every step.
     pub(crate) fn begin_step(&mut self) {
         self.now = self.read_times();
         self.busy = false;
         if self.terminal_error.is_none() && !self.is_stalled() {
             self.checkpoint_step();
-            // What is written from the last checkpoint on would have to be read back.
+            // A clean stop takes a last checkpoint. Startup would have to replay what is written after
+            // it.
             if !self.stopping.is_begun() {
                 self.rewrite_step();
                 self.punch_step();
@@ -226,8 +230,8 @@ impl Engine {
         }
     }
 
-    /// Writes what the step appended. Answers what has to be synced. After a failure nothing is
-    /// written any more: not even what the disk would take now.
+    /// Writes the frame of this step. Returns the mark to sync. After a terminal error it writes nothing,
+    /// even if the disk would accept it now.
     pub(crate) fn commit(&mut self) -> Result<Option<Mark>, Error> {
         if let Some(reason) = &self.terminal_error {
             return Err(Error::InDoubt { reason: reason.clone() });
@@ -239,7 +243,7 @@ impl Engine {
         self.close_journal()
     }
 
-    /// Takes note that frames up to `lsn` are durable: their timers become claimable.
+    /// Marks frames up to `lsn` as durable and makes their timers claimable.
     pub(crate) fn synced(&mut self, lsn: u64, position: Position) {
         self.journal.synced(lsn, position);
         self.publish_durable();
@@ -259,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// Has a timer wait for its record to be durable.
+    /// Makes a timer claimable later, when its record is durable.
     fn publish_when_durable(&mut self, publish: Publish) {
         if publish.claimable.kind == Kind::Retry {
             *self.unpublished_retries.entry(publish.key).or_default() += 1;
@@ -278,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Ends the store for good: the disk may hold a part of what was written last.
+    /// Ends the store for good: the disk may hold only a part of the last write.
     pub(crate) fn end(&mut self, error: &disk::Error) -> Error {
         self.end_because(&error.to_string())
     }
@@ -295,7 +299,7 @@ impl Engine {
         error
     }
 
-    /// Refuses when the store has ended for good, or the journal waits for room.
+    /// Refuses if the store has ended for good, or if the journal waits for disk space.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
         match &self.terminal_error {
             None => self.check_stall(),
@@ -306,27 +310,27 @@ impl Engine {
         }
     }
 
-    /// Why the store has ended, for those who wait for it.
+    /// Returns a handle to the reason for which the store has ended.
     pub(crate) fn terminal(&self) -> Terminal {
         self.terminal.clone()
     }
 
-    /// Whether there is more to do without waiting for anything.
+    /// Returns `true` if there is more to do without a wait.
     pub(crate) const fn is_busy(&self) -> bool {
         self.busy && self.terminal_error.is_none() && !self.is_stalled()
     }
 
-    /// Whether a waiting claimer should look again; answers once.
+    /// Returns `true`, once, if claimers that wait should claim again.
     pub(crate) const fn take_wake(&mut self) -> bool {
         std::mem::replace(&mut self.wake, false)
     }
 
-    /// Newest frame written and newest frame durable.
+    /// Returns the newest frame written and the newest frame durable.
     pub(crate) const fn lsns(&self) -> (u64, u64) {
         (self.journal.written_lsn(), self.journal.durable_lsn())
     }
 
-    /// Bytes waiting to be committed.
+    /// Returns the bytes that wait to be committed.
     pub(crate) const fn uncommitted_bytes(&self) -> usize {
         self.journal.frame_bytes()
     }
@@ -339,7 +343,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The same for a record of a timer whose key is known.
+    /// Appends a record of a timer whose key is known, and absorbs it.
     fn write_keyed(&mut self, key: Key, record: &Record) -> Result<(), Stop> {
         let namespace = key.namespace();
         let location = self.append(namespace, record)?;
@@ -347,8 +351,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends a record, behind a roll if it needs one. After a failure nothing is: a pass that goes on
-    /// would fill the segment that a failed roll has given a successor, and with that no opening would
+    /// Appends a record. Rolls to a new segment first if the active one is full.
+    ///
+    /// After a terminal error nothing is appended. A pass that continued would fill a segment to which a
+    /// failed roll has already given a successor, and no startup would
     /// find its frames in order.
     fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
         if self.terminal_error.is_some() {
@@ -375,7 +381,7 @@ impl Engine {
         })
     }
 
-    /// Reads a record, wherever it stands.
+    /// Reads a record from the frame under construction or from its file.
     fn read(&self, location: Location) -> Result<Decoded, ReadError> {
         match self.journal.under_construction(location) {
             Some(bytes) => record::decode(bytes).map_err(|source| ReadError::Damaged {
@@ -387,8 +393,8 @@ impl Engine {
         }
     }
 
-    /// Reads many records, in the order asked; when the disk has refused `failures_max` reads it is
-    /// asked for no others, and `None` stands for what was not read.
+    /// Reads many records, in the order of `locations`. After `failures_max` failed reads it sends the
+    /// disk no more; `None` stands for a record that was not read.
     fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
         let is_built = |place: &&Location| self.journal.under_construction(**place).is_some();
         if !locations.iter().any(|place| is_built(&place)) {

@@ -1,13 +1,15 @@
-//! The files that locations point into: journal segments and runs, by slot.
+//! The files that locations point into: journal segments and sorted runs, by slot.
 //!
-//! An index entry names a file by a slot of 16 bits. Here is which file stands in which slot, how
-//! many of its records are pointed at, and how many of each MiB of it ([`chunks`]).
+//! An index entry names a file by a slot of 16 bits. This table has the file of each slot, the number of
+//! records in it that are pointed at, and the same number for each MiB of it ([`chunks`]).
 //!
-//! Invariants: a slot keeps its file until nothing has pointed at it since before the older of the
-//! two kept checkpoints began ([`Files::reclaimable`]); what is counted equals a full scan of the
-//! indexes.
+//! What must stay true:
 //!
-//! Called by the engine alone, from one thread.
+//! 1. A slot keeps its file until nothing has pointed at it since before the older of the two kept
+//!    checkpoints began ([`Files::reclaimable`]).
+//! 2. The counts equal a full scan of the indexes.
+//!
+//! Only the engine calls it, from one thread.
 
 use std::{ops::Range, sync::Arc};
 
@@ -31,10 +33,10 @@ mod read_many;
 use chunks::{ChunkBytes, Chunks, Emptied};
 pub(crate) use read_many::Answers;
 
-/// Read at once for a record of unknown size.
+/// Bytes read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;
 
-/// Which file.
+/// Identity of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileId {
     Segment(u64),
@@ -57,7 +59,7 @@ impl FileId {
     }
 }
 
-/// Why a record could not be read back.
+/// The reason that a record could not be read back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("{file} at byte {offset}: {source}")]
@@ -74,11 +76,11 @@ pub(crate) struct DataFile {
     pub(crate) id: FileId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) length: u64,
-    /// Whether a rewrite found records in it that it could not move.
+    /// `true`: a rewrite found records in the file that it could not move.
     pub(crate) is_stuck: bool,
-    /// Where the records of a run end; nothing of a segment is given back before all of it.
+    /// End of the records of a sorted run. 0 for a segment, which is deallocated only as a whole.
     records_end: u64,
-    /// Bytes that were given back to the file system.
+    /// Bytes that were deallocated.
     hole_bytes: u64,
 }
 
@@ -94,18 +96,18 @@ impl DataFile {
         Self { id, file, length, is_stuck: false, records_end, hole_bytes: 0 }
     }
 
-    /// Bytes that it takes, holes left out.
+    /// Returns the bytes that the file takes, without its holes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.length.saturating_sub(self.hole_bytes)
     }
 }
 
-/// What points at the file in a slot.
+/// The counts of the records in a slot that are pointed at.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Records.
+    /// Records that are pointed at.
     pub(crate) live: u64,
-    /// Their bytes, by size class: at most twice what they are.
+    /// Estimate of their bytes by size class: at most twice the real number.
     pub(crate) live_bytes: u64,
     chunks: Chunks,
     /// Number of the first checkpoint that began after nothing pointed here any more.
@@ -123,12 +125,13 @@ struct Slot {
 pub(crate) struct Files {
     slots: Vec<Slot>,
     by_id: FxHashMap<FileId, u16>,
-    /// Number that the next checkpoint gets.
+    /// Number of the next checkpoint.
     next_checkpoint: u64,
-    /// Room is given back in pieces of so many bytes.
+    /// Size of the chunks in which space is deallocated.
     chunk_bytes: ChunkBytes,
     emptied: Emptied,
-    /// What became of the latest hole; where the file system has none, none is tried any more.
+    /// Result of the latest attempt to punch a hole. If holes are unsupported, there are no more
+    /// attempts.
     punched: Punched,
 }
 
@@ -139,7 +142,7 @@ impl Default for Files {
 }
 
 impl Files {
-    /// An empty table. Pieces of so many bytes are given back.
+    /// Makes an empty table. Space is deallocated in chunks of `chunk_bytes`.
     pub(crate) fn new(chunk_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -151,7 +154,7 @@ impl Files {
         }
     }
 
-    /// Puts a run into a free slot.
+    /// Puts a sorted run into a free slot.
     ///
     /// # Errors
     /// As [`Files::check_room`].
@@ -161,7 +164,7 @@ impl Files {
         Ok(slot)
     }
 
-    /// Puts a run into this slot, which must hold no file.
+    /// Puts a sorted run into this slot, which must hold no file.
     pub(crate) fn put_run(&mut self, slot: u16, mut run: runs::Run) {
         let holes = std::mem::take(&mut run.holes);
         let file = DataFile::run(run);
@@ -180,10 +183,10 @@ impl Files {
         Ok(slot)
     }
 
-    /// Whether there is a free slot.
+    /// Checks that there is a free slot.
     ///
     /// # Errors
-    /// An index entry can name 65,536 files; past that there is no room.
+    /// An index entry can name 65,536 files; when all are in use there is no capacity for more.
     pub(crate) fn check_room(&self) -> disk::Result<()> {
         self.free_slot().map(drop)
     }
@@ -218,7 +221,7 @@ impl Files {
         &mut self.slots[place]
     }
 
-    /// Empties a slot; answers the file that was in it.
+    /// Empties a slot and returns the file that was in it.
     pub(crate) fn remove(&mut self, slot: u16) -> Option<Arc<dyn File>> {
         let place = self.slot_mut(slot);
         let file = place.file.take()?;
@@ -251,14 +254,14 @@ impl Files {
         })
     }
 
-    /// A slot without a file whose records are pointed at, if there is one, and how many.
+    /// Returns a slot without a file whose records are pointed at, if there is one, and their number.
     pub(crate) fn missing(&self) -> Option<(u16, u64)> {
         let is_missing = |slot: &Slot| slot.file.is_none() && slot.counts.live > 0;
         let place = self.slots.iter().position(is_missing)?;
         Some((u16::try_from(place).ok()?, self.slots[place].counts.live))
     }
 
-    /// As it stands in a checkpoint.
+    /// Returns the slots as a checkpoint stores them.
     pub(crate) fn slots(&self) -> Vec<checkpoint::FileSlot> {
         let slot = |(slot, file, _): (u16, &DataFile, &Counts)| match file.id {
             FileId::Segment(number) => {
@@ -271,7 +274,7 @@ impl Files {
         self.iter().map(slot).collect()
     }
 
-    /// Counts a record as pointed at. While a store is opened its file may come later.
+    /// Counts a record as pointed at. During a start its file may be added later.
     pub(crate) fn retain(&mut self, location: Location) {
         let (chunk_bytes, next_checkpoint) = (self.chunk_bytes, self.next_checkpoint);
         let counts = &mut self.slot_mut(location.slot()).counts;
@@ -280,7 +283,7 @@ impl Files {
         counts.chunks.retain(chunk_bytes, location, next_checkpoint);
     }
 
-    /// Whether some record of its chunk is counted as pointed at.
+    /// Returns `true` if any record of its chunk is counted as pointed at.
     pub(crate) fn is_counted(&self, location: Location) -> bool {
         let counts = self.counts(location.slot());
         counts.is_some_and(|it| it.chunks.has_live(self.chunk_bytes, location))
@@ -301,22 +304,22 @@ impl Files {
         self.emptied.note(next_checkpoint, emptied);
     }
 
-    /// A checkpoint begins: what empties from now on is not empty in it.
+    /// Notes that a checkpoint begins: what becomes empty from now on is not empty in it.
     pub(crate) fn checkpoint_begins(&mut self, number: u64) {
         self.next_checkpoint = number + 1;
         self.emptied.checkpoint_begins(number);
     }
 
-    /// Slots of the files at which nothing has pointed since before the checkpoint with this number
-    /// began.
+    /// Returns the slots of the files at which nothing has pointed since before the checkpoint with this
+    /// number began.
     pub(crate) fn reclaimable(&self, oldest_kept: u64) -> Vec<u16> {
         let is_empty = |counts: &Counts| counts.live == 0 && counts.emptied_at <= oldest_kept;
         let empty = self.iter().filter(|(_, _, counts)| is_empty(counts));
         empty.map(|(slot, ..)| slot).collect()
     }
 
-    /// Bytes of files, and of pieces of runs, that nothing points at and that wait for later
-    /// checkpoints than this one to be the oldest that is kept.
+    /// Returns the bytes of files and chunks of sorted runs at which nothing points, but which wait
+    /// until later checkpoints than this one are the oldest kept.
     pub(crate) fn waiting_bytes(&self, oldest_kept: u64) -> u64 {
         let waits = |counts: &Counts| counts.live == 0 && counts.emptied_at > oldest_kept;
         let waiting = self.iter().filter(|(_, _, counts)| waits(counts));
@@ -324,7 +327,7 @@ impl Files {
             return waiting.map(|(_, file, _)| file.bytes()).sum();
         }
         let ChunkBytes(chunk_bytes) = self.chunk_bytes;
-        // What is between the first and the last piece of a run is among the pieces.
+        // Everything between the first and the last chunk of a sorted run is counted in its chunks.
         let bytes = |file: &DataFile| match file.id {
             FileId::Segment(_) => file.bytes(),
             FileId::Run(_) => file.bytes().min(2 * chunk_bytes),
@@ -333,7 +336,7 @@ impl Files {
         files + self.emptied.waiting(oldest_kept) * chunk_bytes
     }
 
-    /// Bytes of a file that no hole will give back.
+    /// Returns the bytes of a file that holes cannot deallocate.
     pub(crate) fn held_bytes(&self, file: &DataFile, counts: &Counts) -> u64 {
         match self.punched {
             Punched::Done => file.bytes().min(counts.chunks.held_bytes(self.chunk_bytes)),
@@ -341,20 +344,20 @@ impl Files {
         }
     }
 
-    /// Pieces of the run in this slot that can be given back: nothing has pointed at them since
-    /// before the checkpoint with this number began.
+    /// Returns the chunks of the sorted run in this slot that can be deallocated: nothing has pointed at
+    /// them since before the checkpoint with this number began.
     pub(crate) fn removable(&self, slot: u16, oldest_kept: u64) -> Vec<Range<u64>> {
         let Some((file, counts)) = self.get(slot).zip(self.counts(slot)) else {
             return Vec::new();
         };
-        // One that is empty goes as a whole.
+        // An empty file is removed as a whole.
         if counts.live == 0 || self.punched == Punched::Unsupported {
             return Vec::new();
         }
         counts.chunks.removable(self.chunk_bytes, file.records_end, oldest_kept)
     }
 
-    /// Takes note of holes in a run, if it is still in this slot.
+    /// Notes holes in a sorted run, if it is still in this slot.
     pub(crate) fn punched(&mut self, slot: u16, id: FileId, holes: &[Range<u64>]) {
         let chunk_bytes = self.chunk_bytes;
         let Slot { file, counts } = self.slot_mut(slot);
@@ -365,28 +368,29 @@ impl Files {
         }
     }
 
-    /// Whether the file system has holes at all, as far as is known.
+    /// Returns `true` unless the file system is known not to support holes.
     pub(crate) const fn can_punch(&self) -> bool {
         matches!(self.punched, Punched::Done)
     }
 
-    /// The file system has no holes: none is tried any more.
+    /// Notes that the file system does not support holes: none is tried any more.
     pub(crate) const fn cannot_punch(&mut self) {
         self.punched = Punched::Unsupported;
     }
 
-    /// Number of slots, taken or not.
+    /// Returns the number of slots, used or free.
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.iter().map(|(_, file, _)| file.bytes()).sum()
     }
 
-    /// Reads a record back, checking it. What does not hold is read once more, from the disk: a bit
-    /// that flipped on the way, or in memory, is no damage, and a caller gives up what is damaged.
+    /// Reads a record back and checks it. A record that fails its check is read once more, from the
+    /// disk. A bit that flipped in memory or on the way is not damage of the disk, and callers give up
+    /// damaged records.
     pub(crate) fn read(&self, location: Location) -> Result<Decoded, ReadError> {
         let read = self.read_once(location);
         if let Err(first @ ReadError::Damaged { .. }) = &read

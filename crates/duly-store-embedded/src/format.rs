@@ -1,13 +1,14 @@
 //! The on-disk format: every constant, and the codecs of everything that is written.
 //!
-//! `docs/internals/disk-format.md` shows the same layouts for people. All numbers are little
-//! endian. All checksums are CRC-32C.
+//! `docs/internals/disk-format.md` shows the same layouts for people. All numbers are little endian. All
+//! checksums are CRC-32C.
 //!
-//! **The rule for changing it.** A released layout never changes its meaning. A new optional field
-//! takes a new tag (old readers refuse unknown tags of records they must understand, so it also
-//! takes a feature bit); anything else bumps [`VERSION`], and [`READER_MIN`] unless builds of the
-//! version before can read it, keeps a reader of that version, and adds a golden directory to the
-//! tests.
+//! **The rule for changing it.** A released layout never changes its meaning.
+//!
+//! 1. A new optional field takes a new tag. Old readers refuse unknown tags of records that they must
+//!    understand, so it also takes a feature bit.
+//! 2. Any other change bumps [`VERSION`], and also [`READER_MIN`] unless builds of the version before
+//!    can read it. It keeps a reader of the old version, and adds a golden directory to the tests.
 
 pub(crate) mod checkpoint;
 pub(crate) mod fields;
@@ -30,17 +31,17 @@ pub(crate) mod strategies;
 pub const VERSION: u32 = 1;
 /// Oldest version that this build reads.
 pub(crate) const VERSION_READ_MIN: u32 = 1;
-/// Oldest version whose builds may read what this build writes; raised when they could not.
+/// Oldest version whose builds may read what this build writes; raised when they cannot.
 pub(crate) const READER_MIN: u32 = 1;
 /// Feature bit: the journal has closing frames ([`frame`]), which older builds take for its end.
 pub(crate) const CLOSING_FRAMES: u64 = 1;
-/// Feature bit: records of namespaces may say that they are implicit ([`settings`]), which older builds
-/// do not understand.
+/// Feature bit: records of namespaces may be marked as implicit ([`settings`]), which older builds do
+/// not understand.
 const IMPLICIT_NAMESPACES: u64 = 2;
-/// Feature bits this build understands.
+/// Feature bits that this build understands.
 pub const FEATURES: u64 = CLOSING_FRAMES | IMPLICIT_NAMESPACES;
 
-/// Records start at multiples of this; an index entry counts offsets in it.
+/// Alignment of records; an index entry counts offsets in this unit.
 pub(crate) const ALIGN: u64 = 16;
 
 /// Rounds up to [`ALIGN`].
@@ -48,10 +49,10 @@ pub(crate) const fn align_up(bytes: u64) -> u64 {
     bytes.div_ceil(ALIGN) * ALIGN
 }
 
-/// Why bytes could not be decoded.
+/// The reason that bytes could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("the bytes end at {0}")]
     Truncated(usize),
     /// The checksum differs.
@@ -60,7 +61,7 @@ pub(crate) enum DecodeError {
     /// A field has a value that this build does not know.
     #[error("unknown {what} {value}")]
     Unknown {
-        /// Which field.
+        /// Name of the field.
         what: &'static str,
         /// Its value.
         value: u64,

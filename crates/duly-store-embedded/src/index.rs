@@ -1,15 +1,13 @@
 //! The index of one namespace: 24 bytes of RAM for each timer, found by its key.
 //!
-//! Entries lie in small tables in the order of their fingerprints; a namespace of up to
-//! [`TABLE_LEN_MAX`] timers has a single table, a larger one a directory over many (see
-//! `directory`). Every table grows, splits and merges on its own, so no step copies more than a few
-//! thousand entries. An index without entries owns no memory.
-//!
-//! A scan goes in the order of the fingerprints with a position as its cursor. An entry never
-//! changes its position, so a pass sees every entry that stays exactly once, whatever else is put
-//! and removed between its steps.
-//!
-//! Pending timers, tombstones of ended ones and dead letters have indexes of this kind, each its own.
+//! 1. Entries are in small tables, in the order of their fingerprints. A namespace of up to
+//!    [`TABLE_LEN_MAX`] timers has a single table, a larger one a directory over many (see `directory`).
+//! 2. Every table grows, splits and merges on its own, so no step copies more than a few thousand
+//!    entries. An index without entries owns no memory.
+//! 3. A scan visits entries in the order of the fingerprints, with a position as its cursor. An entry
+//!    never changes its position. So a complete scan visits every entry that stays exactly once, even if
+//!    other entries are put or removed between its steps.
+//! 4. Pending timers, tombstones and dead letters each have an index of this kind.
 
 mod directory;
 mod entry;
@@ -31,8 +29,8 @@ pub(crate) use span::Cursor;
 use span::{Span, position};
 use table::Table;
 
-/// The entries of one namespace, by key. Keys of other namespaces must not be asked for: entries
-/// do not know their namespace.
+/// The entries of one namespace, by key. Callers must not ask for keys of other namespaces: entries do
+/// not store their namespace.
 #[derive(Debug)]
 pub(crate) struct Index(Root);
 
@@ -49,7 +47,7 @@ impl Index {
         Self(Root::One(Table::new(Span::default())))
     }
 
-    /// Begins an index of about `len` entries that come in the order of a scan. See [`Loader`].
+    /// Starts an index of about `len` entries that come in the order of a scan. See [`Loader`].
     pub(crate) fn load(len: usize) -> Loader {
         Loader::new(len)
     }
@@ -61,28 +59,27 @@ impl Index {
         table.find(fingerprint).ok().map(|place| *table.at(place))
     }
 
-    /// Reads what searches for these keys read first: the processor fetches that from memory for many at
-    /// a time, where the searches would wait for one after the other.
+    /// Prefetches the first words that searches for these keys read. The processor fetches them for many
+    /// keys at a time, while searches would wait for one after the other.
     pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
-        // Told to be of use, or it would not be read.
+        // `black_box` keeps the compiler from removing the reads.
         std::hint::black_box(keys.fold(0, |all, key| all ^ self.touch(key)));
     }
 
-    /// Reads the first of what a search for a key reads, and answers something of it; see
-    /// [`Self::warm`].
+    /// Reads the first word that a search for a key reads, and returns it; see [`Self::warm`].
     #[inline]
     pub(crate) fn touch(&self, key: Key) -> u64 {
         let fingerprint = key.fingerprint();
         self.table(fingerprint).touch(fingerprint)
     }
 
-    /// An entry, to be read and then perhaps replaced or removed without a second search.
+    /// Finds an entry, which can then be replaced or removed without a second search.
     #[inline]
     pub(crate) fn find(&mut self, key: Key) -> Option<Held<'_>> {
         Held::find(self, key)
     }
 
-    /// Puts an entry in; answers the one it replaces.
+    /// Puts an entry in. Returns the entry that it replaces.
     pub(crate) fn put(&mut self, entry: Entry) -> Option<Entry> {
         match &mut self.0 {
             Root::One(table) => {
@@ -101,7 +98,7 @@ impl Index {
         self.find(key).map(Held::remove)
     }
 
-    /// Gives an entry these flags and no others; answers whether there is one.
+    /// Gives an entry these flags and no others. Returns `true` if there is such an entry.
     pub(crate) fn set_flags(&mut self, key: Key, flags: Flags) -> bool {
         let held = self.find(key);
         held.map(|mut held| held.replace(held.entry().with_flags(flags))).is_some()
@@ -115,12 +112,12 @@ impl Index {
         Some(before)
     }
 
-    /// One step of a scan: the entries from a position on, as far as one table goes (so at most
-    /// about [`TABLE_LEN_MAX`]), and where to go on. `None` if the index is empty.
+    /// Performs one step of a scan: returns the entries from a position on in one table (so at most
+    /// about [`TABLE_LEN_MAX`]), and the next cursor. Returns `None` if the index is empty.
     ///
-    /// A pass that begins at [`Cursor::START`] and goes on until there is no next cursor gives every
-    /// entry that is there from its first to its last step exactly once, even if others come and go
-    /// (or it gets other flags or a new location) between the steps.
+    /// A scan begins at [`Cursor::START`] and ends when there is no next cursor. It gives every entry
+    /// that exists from its first to its last step exactly once. That holds even if other entries come
+    /// and go between the steps, or the entry gets other flags or a new location.
     pub(crate) fn scan(&self, from: Cursor) -> Option<Scan<'_>> {
         let table = self.table_at(from.0);
         (!self.is_empty()).then(|| Scan {
@@ -141,7 +138,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// Memory that it owns, besides itself; known at all times.
+    /// Returns the heap memory that the index owns; always known without a scan.
     pub(crate) const fn heap_bytes(&self) -> usize {
         match &self.0 {
             Root::One(table) => table.heap_bytes(),
@@ -164,7 +161,7 @@ impl Index {
         }
     }
 
-    /// Does without the directory where one table is left, or no entry.
+    /// Removes the directory if only one table or no entry is left.
     fn collapse(&mut self) {
         if let Root::Many(directory) = &mut self.0 {
             if directory.len() == 0 {
@@ -181,12 +178,12 @@ impl Index {
 pub(crate) struct Scan<'a> {
     table: &'a Table,
     from: u64,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next step; `None` at the end.
     pub(crate) next: Option<Cursor>,
 }
 
 impl<'a> Scan<'a> {
-    /// The entries, in the order of the scan.
+    /// Returns the entries, in the order of the scan.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
         self.table.from(self.from)
     }

@@ -1,4 +1,4 @@
-//! The journal: numbered segments of frames, the place where everything is written first.
+//! The journal (write-ahead log): numbered segments of frames, to which every change is written first.
 //!
 //! ```text
 //!   append(record) ──► frame under construction (memory) ──► location, at once
@@ -6,15 +6,18 @@
 //!   synced(mark)   ──► everything up to the mark is durable   (the sync runs elsewhere)
 //! ```
 //!
-//! * A location is known when the record is appended, so the index can point at it before it is
-//!   written; [`Journal::under_construction`] is where it is read from then.
-//! * A frame is written by one call. One without records is a closing frame
-//!   ([`Journal::write_closing_frame`]); every segment has room for it behind its last frame.
-//! * Only the active segment has unsynced bytes:
-//!   [`Journal::roll`] syncs the old segment, and the header of the new one, first.
-//! * A write or sync that fails leaves the file in an unknown state; the caller stops for good.
+//! What must stay true:
 //!
-//! Called by the engine alone, from one thread.
+//! 1. A record's location is known when it is appended, so the index can point at it before it is
+//!    written. Until then it is read from [`Journal::under_construction`].
+//! 2. One call writes a whole frame. A frame without records is a closing frame
+//!    ([`Journal::write_closing_frame`]); every segment has space for one behind its last frame.
+//! 3. Only the active segment has unsynced bytes: [`Journal::roll`] first syncs the old segment and the
+//!    header of the new one.
+//! 4. A write or sync that fails leaves the file in an unknown state, and the caller stops for good. The
+//!    exception is a failure for lack of space ([`Journal::rewrite_unsynced`]).
+//!
+//! Only the engine calls it, from one thread.
 
 use std::sync::Arc;
 
@@ -39,25 +42,25 @@ mod sticky;
 
 pub(crate) use spare::{PACED_BYTES, RECYCLED_SUFFIX, SPARE, SparePace, recycle, write_spare};
 
-/// Memory that is kept from one frame to the next; more was for very large records.
+/// Memory that is kept from one frame to the next; a larger buffer was for very large records.
 const FRAME_BYTES_KEPT: usize = 4 << 20;
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
 
-/// Name of a segment's file.
+/// Returns the name of a segment's file.
 pub(crate) fn segment_name(sequence: u64) -> String {
     format!("{DIR}/{sequence:016}.log")
 }
 
-/// A place in the journal's order.
+/// A place in the order of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
     pub(crate) offset: u64,
 }
 
-/// What a sync has to make durable.
+/// The frame and position that a sync must make durable.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     pub(crate) lsn: u64,
@@ -65,7 +68,7 @@ pub(crate) struct Mark {
     pub(crate) file: Arc<dyn File>,
 }
 
-/// Why a record could not be appended.
+/// The reason that a record could not be appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
     /// The active segment is full: roll, then try again.
@@ -74,30 +77,31 @@ pub(crate) enum AppendError {
     TooLarge { bytes: u64, bytes_max: u64 },
 }
 
-/// Held from giving a segment its name to the sync of the directory, and over every other sync of it.
+/// A lock that is held from the naming of a segment to the sync of the directory, and during every other
+/// sync of the directory.
 ///
-/// A sync that fails gives up all changes of names that wait for one. Were it another thread's, between
-/// the two, then the sync behind it would succeed and prove nothing.
+/// A failed sync gives up all pending changes of names. If another thread's sync failed between the two,
+/// the sync that follows would succeed and prove nothing.
 pub(crate) type Naming = Arc<Mutex<()>>;
 
-/// Makes the names of segments durable, from a thread that gives none.
+/// Makes the names of segments durable, for threads that do not name any.
 pub(crate) fn sync_names(disk: &dyn Disk, naming: &Naming) -> disk::Result<()> {
     let _alone = naming.lock();
     disk.sync_dir(DIR)
 }
 
-/// Why no segment could be begun.
+/// The reason that a segment could not be started.
 #[derive(Debug)]
 pub(crate) enum RollError {
-    /// Nothing of the journal was written: another try can succeed.
+    /// Nothing of the journal was written: another attempt can succeed.
     Again(disk::Error),
-    /// A sync of the old segment found no room: see [`Journal::rewrite_unsynced`].
+    /// A sync of the old segment found no space: see [`Journal::rewrite_unsynced`].
     Unsynced(disk::Error),
-    /// Nobody knows what of the journal is durable.
+    /// It is unknown what of the journal is durable.
     Terminal(disk::Error),
 }
 
-/// The segment that is written to.
+/// The segment that frames are appended to.
 #[derive(Debug)]
 struct Active {
     sequence: u64,
@@ -120,12 +124,12 @@ pub(crate) struct Journal {
     seed: frame::Seed,
     epoch: u32,
     segment_bytes: u64,
-    /// The segment that is written to; `None` before the first one.
+    /// The segment that frames are appended to; `None` before the first one.
     active: Option<Active>,
     naming: Naming,
-    /// Where the next frame begins in the active segment.
+    /// Offset of the next frame in the active segment.
     end: u64,
-    /// Whether the active segment takes no frame any more: the next one may have its name, and begins
+    /// `true`: the active segment takes no more frames. The next segment may have its name, and begins
     /// with the next frame.
     is_sealed: bool,
     frame: Vec<u8>,
@@ -134,8 +138,7 @@ pub(crate) struct Journal {
     durable_lsn: u64,
     durable: Position,
     bytes_written: u64,
-    /// Whether something shows that the last frame was durable: a closing frame, or the header of the
-    /// next segment.
+    /// `true`: a closing frame or the header of the next segment proves that the last frame was durable.
     is_closed: bool,
 }
 
@@ -143,7 +146,7 @@ pub(crate) struct Journal {
 pub(crate) const CLOSING_BYTES: u64 = frame::HEADER_BYTES as u64;
 
 impl Journal {
-    /// A journal without segments.
+    /// Makes a journal without segments.
     pub(crate) fn new(disk: Arc<dyn Disk>, manifest: &Manifest, segment_bytes: u64) -> Self {
         Self {
             disk,
@@ -165,7 +168,7 @@ impl Journal {
         }
     }
 
-    /// Takes over what recovery found; `slot` is that of its last segment.
+    /// Continues the journal that recovery found; `slot` is that of its last segment.
     pub(crate) fn adopt(&mut self, epoch: u32, found: recovery::Found, slot: u16) {
         self.epoch = epoch;
         self.next_lsn = found.next_lsn;
@@ -182,17 +185,17 @@ impl Journal {
         }
     }
 
-    /// The lock of the names, for other threads.
+    /// Returns the lock of the names, for other threads.
     pub(crate) fn naming(&self) -> Naming {
         Arc::clone(&self.naming)
     }
 
-    /// Number of the active segment; 0 before the first one.
+    /// Returns the number of the active segment; 0 before the first one.
     pub(crate) fn active_sequence(&self) -> u64 {
         self.active.as_ref().map_or(0, |active| active.sequence)
     }
 
-    /// Where the next frame will stand, and its number: the frame under construction must have been
+    /// Returns the place and the number of the next frame. The frame under construction must have been
     /// committed.
     pub(crate) fn replay_point(&self) -> recovery::ReplayPoint {
         assert_eq!(self.frame_records, 0, "a replay point is between two frames");
@@ -204,13 +207,13 @@ impl Journal {
         }
     }
 
-    /// Bytes written to the journal since the checkpoint that it was opened with, to tell growth: what
-    /// was read back counts.
+    /// Returns the bytes written to the journal since the checkpoint that it was opened with, bytes read
+    /// back included. It measures the growth of the journal.
     pub(crate) const fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// The record under construction that stands at this place, if one does.
+    /// Returns the record under construction at this location, if there is one.
     pub(crate) fn under_construction(&self, location: Location) -> Option<&[u8]> {
         let active = self.active.as_ref()?;
         let offset = location.unit() * ALIGN;
@@ -218,37 +221,37 @@ impl Journal {
         Some(self.frame.get(usize::try_from(start).ok()?..).unwrap_or(&[]))
     }
 
-    /// The newest frame that is known to be durable.
+    /// Returns the newest frame that is known to be durable.
     pub(crate) const fn durable_lsn(&self) -> u64 {
         self.durable_lsn
     }
 
-    /// Up to where everything is durable, and the newest frame before it.
+    /// Returns the position up to which everything is durable, and the newest frame before it.
     pub(crate) const fn durable(&self) -> (Position, u64) {
         (self.durable, self.durable_lsn)
     }
 
-    /// The newest frame that was written.
+    /// Returns the newest frame that was written.
     pub(crate) const fn written_lsn(&self) -> u64 {
         self.next_lsn - 1
     }
 
-    /// Whether so much of the active segment has been written that its spare should be begun.
+    /// Returns `true` if the active segment is filled far enough to begin its spare.
     pub(crate) fn active_is_begun(&self) -> bool {
         self.active.as_ref().is_some_and(|active| self.end >= spare::begins_at(active.length))
     }
 
-    /// Bytes of the active segment that have been written.
+    /// Returns the bytes of the active segment that have been written.
     pub(crate) const fn active_bytes(&self) -> u64 {
         self.end
     }
 
-    /// Bytes of the frame under construction.
+    /// Returns the bytes of the frame under construction.
     pub(crate) const fn frame_bytes(&self) -> usize {
         self.frame.len()
     }
 
-    /// Appends a record to the frame under construction and says where it will stand.
+    /// Appends a record to the frame under construction and returns its future location.
     pub(crate) fn append(
         &mut self,
         namespace: u32,
@@ -281,8 +284,8 @@ impl Journal {
         Ok(Location::new(slot, unit, u64::from(bytes)))
     }
 
-    /// Writes the frame under construction, at this time by the steady clock. Answers what has to be
-    /// synced, if anything is new.
+    /// Writes the frame under construction, with this time of the steady clock. Returns the mark to
+    /// sync, if a frame was written.
     pub(crate) fn commit(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
         if self.frame_records == 0 {
             return Ok(None);
@@ -291,7 +294,7 @@ impl Journal {
         frame::seal(&mut self.frame, self.seed, identity);
         let frame = std::mem::take(&mut self.frame);
         let written = self.write_frame(&frame);
-        // A frame for which there was no room is written again.
+        // If there was no space for a frame, it is written again later.
         self.frame = frame;
         let mark = written?;
         self.frame.clear();
@@ -301,8 +304,8 @@ impl Journal {
         Ok(Some(mark))
     }
 
-    /// Writes a closing frame behind the last one, if that is durable and nothing shows it yet.
-    /// Returns what has to be synced.
+    /// Writes a closing frame behind the last frame, if that frame is durable and nothing proves it yet.
+    /// Returns the mark to sync.
     pub(crate) fn write_closing_frame(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
         if !self.wants_closing_frame() || self.durable_lsn < self.written_lsn() {
             return Ok(None);
@@ -312,7 +315,8 @@ impl Journal {
         Ok(Some(mark))
     }
 
-    /// Whether nothing shows that the last frame was durable, and a closing frame can.
+    /// Returns `true` if nothing proves that the last frame was durable, and a closing frame can be
+    /// written.
     pub(crate) fn wants_closing_frame(&self) -> bool {
         // Segments of older builds may be full to the end.
         let has_room =
@@ -320,8 +324,8 @@ impl Journal {
         !self.is_closed && !self.is_sealed && self.frame_records == 0 && has_room
     }
 
-    /// The closing frame that a copy of the journal up to [`Journal::durable`] ends with; `None`
-    /// where it needs none.
+    /// Returns the closing frame for a copy of the journal up to [`Journal::durable`]; `None` if the
+    /// copy needs none.
     pub(crate) fn closing_frame_of_copy(&self, steady_ms: u64) -> Option<Vec<u8>> {
         let length = self.active.as_ref()?.length;
         let is_closed = self.is_closed && self.durable_lsn == self.written_lsn();
@@ -333,7 +337,7 @@ impl Journal {
         Some(frame::closing(self.seed, identity))
     }
 
-    /// Names the frame that comes next.
+    /// Returns the header fields of the next frame.
     const fn next_identity(&self, steady_ms: u64) -> frame::Identity {
         frame::Identity {
             epoch: self.epoch,
@@ -360,15 +364,15 @@ impl Journal {
         })
     }
 
-    /// Takes note that everything up to the mark is durable.
+    /// Notes that everything up to the mark is durable.
     pub(crate) fn synced(&mut self, lsn: u64, position: Position) {
         self.durable_lsn = self.durable_lsn.max(lsn);
         self.durable = self.durable.max(position);
     }
 
-    /// Makes everything that was written durable after a sync that found no room, by writing it again:
-    /// what that sync gave up is in the operating system's memory at best. Fails with
-    /// [`disk::Error::NoSpace`] while there is no room, and otherwise for good.
+    /// Writes everything again that a sync without space left undone, and makes it durable. Those bytes
+    /// are in the page cache at best. Fails with [`disk::Error::NoSpace`] while there is no space; any
+    /// other error is final.
     pub(crate) fn rewrite_unsynced(&mut self) -> disk::Result<()> {
         let Some(active) = &self.active else {
             return Ok(());
@@ -390,7 +394,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether these are all frames that were written and not synced, each as it was written.
+    /// Returns `true` if the bytes are exactly the frames that were written and not synced.
     fn are_unsynced_frames(&self, bytes: &[u8]) -> bool {
         let (mut at, mut lsn) = (0, self.durable_lsn + 1);
         while at < bytes.len() {
@@ -409,17 +413,18 @@ impl Journal {
         lsn == self.next_lsn
     }
 
-    /// Whether what stands at this place of a segment is durable.
+    /// Returns `true` if this place of a segment is durable.
     pub(crate) fn is_durable(&self, sequence: u64, offset: u64) -> bool {
         Position { sequence, offset } < self.durable
     }
 
-    /// Begins a new segment; the frame under construction must have been committed. On success
+    /// Begins a new segment. The frame under construction must have been committed. On success
     /// everything before is durable.
     ///
-    /// Nothing of the journal is written before the new segment has its name, so a roll that fails up
-    /// to there is begun again from the start. From the rename on the name may be there, also where it
-    /// failed: the old segment takes no frame any more, and the next try replaces the file.
+    /// 1. Nothing of the journal is written before the new segment has its name. So a roll that fails
+    ///    before that starts again from the beginning.
+    /// 2. From the rename on the name may exist, even if the rename failed. The old segment takes no
+    ///    more frames, and the next attempt replaces the file.
     pub(crate) fn roll(&mut self, files: &mut Files) -> Result<(), RollError> {
         assert_eq!(self.frame_records, 0, "a frame never spans segments");
         if let Some(old) = &self.active {
@@ -450,7 +455,7 @@ impl Journal {
         self.is_sealed = true;
         let file = sticky::sticky(self.disk.open(&name).map_err(RollError::Again)?);
         self.disk.sync_dir(DIR).map_err(|error| match error {
-            // The directory was not opened, or the next try gives the name anew: that sync counts.
+            // The directory was not opened, or the next attempt gives the name again: its sync counts.
             error if error.is_shortage() => RollError::Again(error),
             error @ disk::Error::NoSpace { .. } => RollError::Again(error),
             error => RollError::Terminal(error),
@@ -462,7 +467,8 @@ impl Journal {
         self.is_sealed = false;
         self.end = segment::HEADER_BYTES;
         self.durable = Position { sequence, offset: self.end };
-        // A segment begins when all before it is durable, and its header says with which frame.
+        // A segment begins when all before it is durable, and its header has the number of its first
+        // frame.
         self.is_closed = true;
         Ok(())
     }

@@ -7,13 +7,13 @@
 //!                                                 └─ lanes     what is due, exactly
 //! ```
 //!
-//! * It promises P1–P12 of [`duly_store::Store`] on one machine: what was answered is on disk
-//!   (`fdatasync`), what cannot be known after a failed write is said to be in doubt, and a
-//!   directory that lost acknowledged data is not opened.
-//! * It refuses to guess: a damaged middle of the journal stops the opening and names file and
-//!   byte.
+//! * It keeps the promises P1–P12 of [`duly_store::Store`] on one machine. A change is on disk
+//!   (`fdatasync`) before its call returns. If a write fails and its effect cannot be known, the call
+//!   returns that it is in doubt. A directory that lost acknowledged data is not opened.
+//! * It does not guess: damage in the middle of the journal stops the start, and the error names the
+//!   file and the byte.
 //!
-//! Start reading at [`EmbeddedStore`], then the module `engine`; the format is in `format` and in
+//! Start reading at [`EmbeddedStore`], then read the module `engine`. The format is in `format` and in
 //! `docs/internals/disk-format.md`.
 
 pub mod backup;

@@ -1,4 +1,4 @@
-//! The manifest: what the data directory is, and the epoch of its present opening.
+//! The manifest: identity and format of the data directory, and the epoch of its latest start.
 //!
 //! ```text
 //!  0  magic        8 bytes  "DULYMAN\n"
@@ -7,21 +7,21 @@
 //! 16  features     u64      feature bits a reader must understand
 //! 24  store        u128     UUID of the store
 //! 40  hash_key     u128     key of the index hash
-//! 56  epoch        u64      +1 at every opening; frames of an earlier epoch never follow later ones
+//! 56  epoch        u64      +1 at every start; frames of an earlier epoch never follow later ones
 //! 64  created_at   u64      Unix ms
 //! 72  crc          u32      over bytes 0..72
 //! ```
 //!
-//! It is kept twice, as `MANIFEST` and as `MANIFEST.copy`: one damaged file costs nothing. Rules:
+//! The manifest is kept twice, as `MANIFEST` and as `MANIFEST.copy`, so one damaged file loses nothing.
+//! Rules:
 //!
-//! 1. A change is written over the older of the two, synced, and then over the other. So one of them
-//!    is whole at every moment, and what both hold is the same before any frame is written.
-//! 2. A file that is there is written in place: an opening needs no free block and no free inode. One
-//!    that is missing or too short is written beside, synced and renamed.
-//! 3. Of two that are whole the one with the later epoch counts.
-//!
-//! The 76 bytes have this layout in every version to come, so that an older build can name what it
-//! cannot read; bytes behind them are for later versions and are not looked at.
+//! 1. A change is written over the older of the two files, synced, and then written over the other. So
+//!    one of them is complete at every moment, and both hold the same before any frame is written.
+//! 2. An existing file is written in place, so a start needs no free block and no free inode. A file
+//!    that is missing or too short is written under another name, synced and renamed.
+//! 3. Of two complete files the one with the later epoch counts.
+//! 4. The 76 bytes keep this layout in every later version, so that an older build can say what it
+//!    cannot read. Bytes behind them are for later versions and are ignored.
 
 use crate::{
     checkpoint,
@@ -36,7 +36,7 @@ use crate::{
     runs,
 };
 
-/// The epoch of a store whose first segment is not durable yet. Frames begin with the next one, so
+/// The epoch of a store whose first segment is not durable yet. Frames begin with the next epoch, so
 /// from then on the journal cannot be missing.
 pub(crate) const EPOCH_BEFORE_JOURNAL: u64 = 1;
 
@@ -44,16 +44,16 @@ pub(crate) const EPOCH_BEFORE_JOURNAL: u64 = 1;
 pub(crate) const NAME: &str = "MANIFEST";
 /// Name of its copy.
 pub(crate) const COPY: &str = "MANIFEST.copy";
-/// A file that says that the directory was restored from a backup: the next opening pauses every
-/// namespace, durably, and removes it.
+/// A file that marks a directory as restored from a backup. The next start pauses every namespace,
+/// durably, and removes the file.
 pub(crate) const RESTORED: &str = "RESTORED";
 const TEMPORARY: &str = "MANIFEST.tmp";
 const MAGIC: &[u8; 8] = b"DULYMAN\n";
 const BYTES: usize = 76;
-/// Where the epoch stands.
+/// Offset of the epoch.
 pub(crate) const EPOCH_AT: u64 = 56;
 
-/// What the manifest says.
+/// The contents of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) version: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Manifest {
     pub(crate) created_at_ms: u64,
 }
 
-/// The first directory of a store that holds anything.
+/// Returns the first directory of a store that is not empty.
 fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
     for dir in [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
         if !disk.list(dir)?.is_empty() {
@@ -75,7 +75,7 @@ fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// The reason why one of the two files counts for nothing.
+/// The reason that one of the two files does not count.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("it is missing")]
@@ -86,7 +86,7 @@ enum Fault {
     Unreadable(disk::Error),
 }
 
-/// Reads one of the two files. Fails where the other one cannot help.
+/// Reads one of the two files. Fails only in cases that the other file cannot make up for.
 fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault>> {
     let read = disk.open(name).and_then(|file| {
         let length = usize::try_from(file.len()?.min(4096)).unwrap_or(4096);
@@ -104,11 +104,11 @@ fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault
     }
 }
 
-/// A manifest, and what is wrong with one of its two files.
+/// A manifest, and the fault of one of its two files.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) manifest: Manifest,
-    /// The file that counts for nothing, and the reason.
+    /// The file that does not count, and the reason.
     pub(crate) fault: Option<(&'static str, String)>,
 }
 
@@ -117,12 +117,13 @@ fn damaged(what: String) -> OpenError {
 }
 
 impl Manifest {
-    /// Reads and checks it; `None` when the directory has none and nothing else of a store.
+    /// Reads and checks the manifest; `None` if the directory has neither a manifest nor other parts of
+    /// a store.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>> {
         Ok(Self::read_both(disk)?.map(|kept| kept.manifest))
     }
 
-    /// The same, with what is wrong with one of the files.
+    /// Reads and checks the manifest, with the fault of one of its files.
     pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<Kept>> {
         let kept = |manifest, fault| Kept { manifest, fault };
         let kept = match (read_side(disk, NAME)?, read_side(disk, COPY)?) {
@@ -170,13 +171,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// What the checksums of this store's frames start from.
+    /// Returns the start value of the checksums of this store's frames.
     pub(crate) fn frame_seed(&self) -> frame::Seed {
         frame::Seed::of(self.hash_key)
     }
 
-    /// Raises it to what this build writes: an older build that could not read that is refused
-    /// from now on.
+    /// Begins the next epoch, and raises the versions to those that this build writes: an older build
+    /// that could not read them is refused from now on.
     pub(crate) fn begin_epoch(&mut self) {
         self.epoch += 1;
         self.version = self.version.max(format::VERSION);
@@ -184,8 +185,8 @@ impl Manifest {
         self.features |= format::FEATURES;
     }
 
-    /// Replaces it, durably. The file that holds less goes first: until it is durable, the other
-    /// is the only one.
+    /// Replaces the manifest durably. The file with the earlier epoch goes first: until it is durable,
+    /// the other one is the only complete file.
     pub(crate) fn write(&self, disk: &dyn Disk) -> disk::Result<()> {
         let epoch = |name| -> disk::Result<Option<u64>> {
             Ok(read_side(disk, name)?.ok().map(|manifest| manifest.epoch))

@@ -1,7 +1,8 @@
-//! What runs and checkpoints have in common: numbers for names, and the store that they are of.
+//! Numbered files, the common base of sorted runs and checkpoints: names with numbers, and the check of
+//! their store.
 //!
-//! A numbered file is `<dir>/<16 decimal digits>.<suffix>`, from 1. It is written under the same
-//! name with the suffix `tmp`; who opens a store removes what a crash left of those.
+//! A numbered file is `<dir>/<16 decimal digits>.<suffix>`, from 1. It is written under the same name
+//! with the suffix `tmp`. A start removes such files that a crash left behind.
 
 use crate::{
     disk::{self, Disk},
@@ -10,14 +11,14 @@ use crate::{
     open::{OpenError, Result},
 };
 
-/// Suffix of files that are not whole yet.
+/// Suffix of files that are not complete yet.
 const TEMPORARY: &str = ".tmp";
 
 /// A directory of numbered files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbered {
     pub(crate) dir: &'static str,
-    /// With its dot.
+    /// Suffix with its dot.
     pub(crate) suffix: &'static str,
 }
 
@@ -30,8 +31,8 @@ impl Numbered {
         format!("{}/{number:016}{TEMPORARY}", self.dir)
     }
 
-    /// The numbers that there are, ascending. Other names are left alone, but one that has the
-    /// suffix and no number that Duly gives is refused.
+    /// Returns the existing numbers, ascending. Ignores other names, but refuses a name that has the
+    /// suffix and no number that Duly gives.
     pub(crate) fn list(&self, disk: &dyn Disk) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for name in disk.list(self.dir)? {
@@ -48,7 +49,7 @@ impl Numbered {
         Ok(numbers)
     }
 
-    /// Removes what writers that were interrupted left.
+    /// Removes the files of interrupted writers.
     pub(crate) fn remove_temporaries(&self, disk: &dyn Disk) -> disk::Result<()> {
         for name in disk.list(self.dir)? {
             if name.ends_with(TEMPORARY) {
@@ -69,7 +70,7 @@ pub(crate) fn check_origin(
     if store != manifest.store {
         return Err(damaged(name, 16, "the file belongs to another store"));
     }
-    // A newer build may have written it in a way that its manifest says this one can read.
+    // A newer build may have written it in a format that its manifest declares readable by this one.
     if version > format::VERSION.max(manifest.version) {
         return Err(OpenError::Newer { found: version, known: format::VERSION, features: 0 });
     }

@@ -1,18 +1,18 @@
-//! What opening a store answers: a report, or one clear reason why not.
+//! The result of opening a store: a report, or the reason of the failure.
 
 use crate::{disk, journal::recovery};
 
-/// The result of a step of opening a data directory.
+/// Result of a step of opening a data directory.
 pub(crate) type Result<T, E = OpenError> = std::result::Result<T, E>;
 
-/// Why a data directory was not opened. Nothing in it was changed.
+/// The reason that a data directory was not opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The disk said no; its message says what to do.
+    /// The disk failed; its message says what to do.
     #[error(transparent)]
     Disk(#[from] disk::Error),
-    /// Written by a newer Duly.
+    /// A newer Duly wrote the directory.
     #[error(
         "the data directory has format {found} and this build reads up to {known}{}: run the \
          Duly that wrote it, or a newer one",
@@ -26,7 +26,7 @@ pub enum OpenError {
         /// Feature bits that this build does not know.
         features: u64,
     },
-    /// Written by a Duly that is too old.
+    /// The directory was written by a Duly that is too old.
     #[error(
         "the data directory has format {found} and this build reads from {oldest}: open it once \
          with a release in between"
@@ -37,33 +37,33 @@ pub enum OpenError {
         /// Oldest format that this build reads.
         oldest: u32,
     },
-    /// The middle of something that must be whole is not.
+    /// Data that must be complete is damaged.
     #[error(
         "{file} is damaged at byte {offset}: {what}; acknowledged timers may be missing, so Duly \
          does not open it. Run `duly store check --data DIR` for the whole picture and restore \
          the directory from a backup"
     )]
     Damaged {
-        /// File, within the data directory.
+        /// File, relative to the data directory.
         file: String,
-        /// Where in it.
+        /// Byte in the file.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
-    /// There is no store to check.
+    /// The directory has no store.
     #[error("{0} holds no Duly store: it has no MANIFEST; name the directory with --data")]
     NoStore(String),
-    /// Opening needed to write and could not.
+    /// The start had to write and could not.
     #[error("{0}")]
     Unwritable(String),
-    /// The system refused a thread.
+    /// The system did not start a thread.
     #[error(
         "no thread could be started: {0}; raise the limit of threads (ulimit -u, TasksMax of the \
          unit), or free memory, and start again"
     )]
     NoThread(String),
-    /// A limit of the options is out of its range.
+    /// An option is out of its range.
     #[error("{0}")]
     Options(duly_core::Invalid),
 }
@@ -79,22 +79,22 @@ fn features_text(features: u64) -> String {
     if features == 0 { String::new() } else { format!(" without features {features:#x}") }
 }
 
-/// How far an opening is. One file after the other is read: the newest checkpoint, then the journal
-/// from where that ends; a checkpoint that turns out to be damaged is followed by the one before.
+/// Progress of a start. It reads one file after the other: the newest checkpoint, then the journal from
+/// the checkpoint's end on. If a checkpoint is damaged, it reads the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenProgress {
-    /// What is being read.
+    /// Name of the part that is being read.
     pub what: &'static str,
-    /// Bytes read of it.
+    /// Bytes of that part that were read.
     pub bytes_done: u64,
-    /// Bytes of it in all.
+    /// Total bytes of that part.
     pub bytes_total: u64,
 }
 
 impl OpenProgress {
-    /// The timers and namespaces as they were some time ago.
+    /// The newest state of timers and namespaces that was saved.
     pub const CHECKPOINT: &'static str = "checkpoint";
-    /// What has changed since.
+    /// The changes since the checkpoint.
     pub const JOURNAL: &'static str = "journal to replay";
 }
 
@@ -105,18 +105,19 @@ impl From<recovery::Progress> for OpenProgress {
     }
 }
 
-/// How the journal of a store ends.
+/// The end of a store's journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tail {
-    /// Its last frame is confirmed: by a closing frame, by a checkpoint, or by a segment that begins
+    /// The last frame is confirmed: by a closing frame, by a checkpoint, or by a segment that begins
     /// behind it.
     #[default]
     Closed,
-    /// Its last frame is whole, and nothing stands behind it, as a process leaves it that was killed.
-    /// If another one followed, and nothing is left of it, that cannot be told.
+    /// The last frame is complete and nothing follows it, as after a kill of the process. If another
+    /// frame followed and left no trace, that cannot be known.
     Open,
-    /// Bytes follow that are no whole frame. They are cut off: mostly a frame that a crash left half
-    /// written and that was never acknowledged, but it cannot be told from one that was damaged since.
+    /// Bytes follow that are not a complete frame. They are cut off. Usually it is a frame that a crash
+    /// left half written and that was never acknowledged. But it cannot be distinguished from a complete
+    /// frame that was damaged later.
     Unknown,
 }
 
@@ -130,7 +131,7 @@ impl Tail {
         }
     }
 
-    /// Returns a sentence about a last frame that nothing confirms.
+    /// Returns a warning if nothing confirms the last frame.
     pub const fn warning(self) -> Option<&'static str> {
         match self {
             Self::Closed => None,
@@ -147,22 +148,22 @@ impl Tail {
     }
 }
 
-/// What opening found and did.
+/// The findings and actions of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenReport {
-    /// The directory was empty.
+    /// `true`: the directory was empty.
     pub is_new: bool,
-    /// How the journal ended.
+    /// The end of the journal.
     pub tail: Tail,
-    /// Frames read.
+    /// Frames that were read.
     pub frames: u64,
-    /// Records read.
+    /// Records that were read.
     pub records: u64,
-    /// Push leases that were ended.
+    /// Leases of webhook attempts that were ended.
     pub released: u64,
     /// Namespaces that were paused because the directory was restored from a backup.
     pub paused: u64,
-    /// How often the store has been opened.
+    /// Number of starts of the store so far.
     pub epoch: u64,
 }
 

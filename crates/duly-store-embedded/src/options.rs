@@ -14,58 +14,60 @@ pub use memory::limit as memory_limit;
 
 /// Smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Largest segment: offsets of an index entry end there.
+/// Largest segment, limited by the offsets of index entries.
 pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// How an embedded store is set up.
+/// Settings of an embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of a journal segment, [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: u64,
-    /// New timers are refused below this many free bytes.
+    /// Free bytes of the disk below which new timers are refused.
     pub min_free_bytes: u64,
-    /// New timers are refused below this share of free space, in percent.
+    /// Free space of the disk, in percent, below which new timers are refused.
     pub min_free_percent: u8,
-    /// New timers and namespaces are refused when the indexes of all namespaces (pending timers, tombstones,
-    /// dead letters) and their settings take more memory than this.
+    /// Most bytes of memory for the settings and the indexes of all namespaces (pending timers,
+    /// tombstones, dead letters). Above it new timers and namespaces are refused.
     pub index_memory_max_bytes: u64,
-    /// Namespaces that there are at most; one more is refused.
+    /// Most namespaces.
     pub namespaces_max: u64,
-    /// Numbers of namespaces, 2^24 - 1 but for tests.
+    /// Most numbers of namespaces: 2^24 - 1, except in tests.
     #[doc(hidden)]
     pub namespace_numbers: u32,
-    /// Requests that may wait for the engine.
+    /// Most requests that wait for the engine.
     pub queue_max: usize,
-    /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
-    /// checkpoint had if that is more; of one of more than 1 GiB, by half as many, at least 1 GiB.
+    /// Growth of the journal, in bytes, after which a checkpoint is taken. If the last checkpoint was
+    /// larger than this, its size counts instead. If it was larger than 1 GiB, half its size counts, but
+    /// at least 1 GiB.
     pub checkpoint_bytes: u64,
-    /// Bytes of the newest sealed segments that are left as they are: what is cancelled or fires
-    /// before it is older is never written a second time.
+    /// Bytes of the newest sealed segments that are not rewritten. A timer that ends before its record
+    /// is older than that is never written a second time.
     pub young_bytes: u64,
-    /// Timers that the calendar of what is near may hold, where one of 16 pending is less.
+    /// Most timers of the near horizon in memory, or 1/16 of the pending timers if that is more.
     pub near_max: usize,
-    /// Due timers of one lane that are held in memory, or one of 32 where that is more (at most
-    /// 524,288); the rest is found again when they are gone.
+    /// Most due timers of one lane in memory, or 1/32 of them if that is more (at most 524,288). The
+    /// rest is found again when these are gone.
     pub overdue_max: usize,
-    /// Room in runs is given back in pieces of so many bytes, a power of two from 4096 to 1 MiB.
+    /// Bytes of the chunks in which the space of sorted runs is deallocated: a power of two from 4096 to
+    /// 1 MiB.
     #[doc(hidden)]
     pub chunk_bytes: u64,
-    /// Time between two passes of the auditor.
+    /// Time between two passes of the auditor, in milliseconds.
     pub audit_rest_ms: u64,
-    /// What comes when the wall clock jumps ahead.
+    /// Reaction to a jump of the wall clock ahead.
     pub on_clock_jump: OnClockJump,
-    /// Fixes the random bits, for tests; `None` takes them from the machine.
+    /// Seed of the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
 }
 
-/// What comes when the wall clock has stepped more than a minute ahead since the opening.
+/// Reaction when the wall clock has stepped more than a minute ahead since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnClockJump {
-    /// What is due fires, as always.
+    /// Due timers fire, as always.
     #[default]
     Fire,
-    /// The store goes on by the time that it had, and is not ready, until the clock is back or the
-    /// store is opened again.
+    /// The store continues with its own time, and is not ready, until the clock is back or the store is
+    /// opened again.
     Hold,
 }
 
@@ -92,12 +94,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the room that is kept free on a disk.
+    /// Returns the space that is kept free on a disk.
     pub(crate) const fn reserve(&self) -> Reserve {
         Reserve { bytes: self.min_free_bytes, percent: self.min_free_percent }
     }
 
-    /// Checks every bound.
+    /// Checks the bounds of all options.
     pub fn check(&self) -> Result<(), Invalid> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
             || !self.segment_bytes.is_multiple_of(4096)

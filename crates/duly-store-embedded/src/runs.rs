@@ -1,12 +1,11 @@
-//! Runs: files of records that are sorted for firing, each written once.
+//! Sorted runs (SST files): files of records that are sorted by time, each written once.
 //!
-//! The rewriter moves what is still live out of old files into runs, by (hour, namespace, time), so
-//! that what fires together lies together and a file dies as a whole. The layout is in
-//! [`crate::format::run`]. A run is written as `runs/<id>.tmp`, finished, and then gets its name
-//! `runs/<id>.run` ([`publish`]); under that name there is only ever a whole one. Nothing finds a
-//! run but through a location, so one that no checkpoint names is a left-over.
-//!
-//! Whoever opens the store makes the directory [`FILES`]`.dir`, durably, before the first writer.
+//! 1. The rewriter moves live records from old files into sorted runs, by (hour, namespace, time). So
+//!    timers that fire together are close together, and a file ends as a whole.
+//! 2. The layout is in [`crate::format::run`]. A sorted run is written as `runs/<id>.tmp`, finished, and
+//!    then renamed to `runs/<id>.run` ([`publish`]). So a file of that name is always complete.
+//! 3. Only locations lead to a sorted run, so a run that no checkpoint names is a left-over.
+//! 4. The start of the store makes the directory [`FILES`]`.dir` durable before the first writer.
 
 use crate::{
     disk::{self, Disk, fresh},
@@ -26,10 +25,10 @@ pub(crate) use walk::{Wrong, walk};
 pub(crate) use write::Finished;
 pub(crate) use write::{Pushed, Writer};
 
-/// Where runs are.
+/// Directory and suffix of the sorted runs.
 pub(crate) const FILES: Numbered = Numbered { dir: "runs", suffix: ".run" };
 
-/// Gives a finished run its name, durably.
+/// Gives a finished sorted run its name, durably.
 pub(crate) fn publish(disk: &dyn Disk, id: u64) -> disk::Result<()> {
     fresh::publish(disk, &FILES.temporary_name(id), &FILES.name(id))
 }

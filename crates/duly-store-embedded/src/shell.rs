@@ -1,14 +1,14 @@
 //! The shells that drive the engine: two threads in production, none in simulation.
 //!
 //! ```text
-//!   callers ──► Inbox ──► engine thread: step, write frame ──► Syncer: fdatasync ──► answers
+//!   callers ──► Inbox ──► engine thread: step, write frame ──► Syncer: fdatasync ──► replies
 //!                 ▲                                               │
 //!                 └────────────── durable up to lsn ──────────────┘
 //! ```
 //!
-//! The engine thread goes on encoding while the other syncs: that is the group commit. Answers
-//! that must be durable leave from the syncer, in the order of their frames; it tells the engine
-//! first, so whoever sees an answer finds the timer claimable.
+//! 1. The engine thread encodes further records while the other thread syncs: that is the group commit.
+//! 2. Replies that must be durable leave from the syncer, in the order of their frames.
+//! 3. The syncer tells the engine first. So a caller that has a reply finds the timer claimable.
 
 mod background;
 mod inbox;

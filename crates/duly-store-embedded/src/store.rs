@@ -1,4 +1,4 @@
-//! The store itself: the port's calls, turned into requests to the engine.
+//! The embedded store: turns the calls of [`Store`] into requests to the engine.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -39,7 +39,7 @@ pub struct EmbeddedStore {
     disk: Arc<dyn Disk>,
     report: OpenReport,
     terminal: Terminal,
-    /// Held by the backup under way.
+    /// Held by the backup in progress.
     backup: Mutex<()>,
     _lock: Lock,
 }
@@ -50,10 +50,10 @@ enum Mode {
     Inline { engine: Arc<Mutex<Engine>>, wakeups: watch::Sender<u64> },
 }
 
-/// How long [`Store::health`] waits for the engine before it answers from the last snapshot.
+/// Longest wait of [`Store::health`] for the engine; then it returns the last snapshot.
 const HEALTH_PATIENCE: Duration = Duration::from_millis(20);
 
-/// When a call may be answered.
+/// The time when the result of a call may be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Now,
@@ -62,8 +62,8 @@ enum When {
 }
 
 impl When {
-    /// The answer as its caller gets it: a call that is answered now changed nothing, and what fails of
-    /// it is not in doubt.
+    /// Converts the result for the caller. A call that returns at once changed nothing, so its errors
+    /// are never in doubt.
     fn answered<'a, T: Send + 'static>(
         self,
         answer: impl Future<Output = Result<T>> + Send + 'a,
@@ -79,7 +79,7 @@ impl EmbeddedStore {
     /// Opens a directory, making it if there is none, and starts the engine's threads.
     ///
     /// # Errors
-    /// One clear reason; nothing in the directory was changed.
+    /// Returns the first reason found; nothing in the directory was changed.
     pub fn open_dir(
         path: &Path,
         options: Options,
@@ -89,10 +89,10 @@ impl EmbeddedStore {
         Self::open(disk, options, clock, &mut |_| {})
     }
 
-    /// Opens a disk and starts the engine's threads; `progress` hears how far reading is.
+    /// Opens a disk and starts the engine's threads; `progress` gets reports on reading.
     ///
     /// # Errors
-    /// One clear reason; nothing on the disk was changed.
+    /// Returns the first reason found; nothing on the disk was changed.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -115,8 +115,8 @@ impl EmbeddedStore {
         Ok(Self { mode, disk, report, terminal, backup: Mutex::new(()), _lock: lock })
     }
 
-    /// Opens a disk without any thread: each call is carried out, written and synced before it
-    /// returns. For simulation, where the order of everything follows from a seed.
+    /// Opens a disk without any thread: each call is carried out, written and synced before it returns.
+    /// It is for simulation, where the order of all events follows from a seed.
     ///
     /// # Errors
     /// As [`EmbeddedStore::open`].
@@ -138,13 +138,13 @@ impl EmbeddedStore {
         })
     }
 
-    /// What opening found.
+    /// Returns the report of the start.
     pub const fn report(&self) -> OpenReport {
         self.report
     }
 
-    /// Finishes what was asked, ends the journal with a closing frame, takes a last checkpoint and
-    /// stops the threads. Later calls are refused.
+    /// Finishes the accepted requests, ends the journal with a closing frame, takes a last checkpoint
+    /// and stops the threads. Later calls are refused.
     pub fn close(&self) {
         match &self.mode {
             Mode::Threads { shared, engine } => {
@@ -190,8 +190,8 @@ impl EmbeddedStore {
     }
 }
 
-/// Threads are stopped as by [`EmbeddedStore::close`]. Without any a store ends as it stands, as its
-/// process would by kill -9.
+/// Stops the threads as [`EmbeddedStore::close`] does. A store without threads ends as it is, as after
+/// `kill -9` of its process.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         if matches!(self.mode, Mode::Threads { .. }) {
@@ -212,8 +212,8 @@ fn open_engine(
     Ok((engine, report, lock))
 }
 
-/// The answer of a call, once what it wrote is where it has to be. A call that was refused wrote
-/// nothing, whatever happened to others.
+/// Returns the result of a call after its records are written or durable. A refused call wrote nothing,
+/// so failed writes of other calls do not concern it.
 fn after<T>(done: Result<()>, result: Result<T>) -> Result<T> {
     result.and_then(|answer| done.map(|()| answer))
 }
@@ -235,14 +235,14 @@ fn run_inline<T>(
 ) -> Result<T> {
     if engine.is_stalled() {
         engine.begin_step();
-        // Without room the store is not usable, which is said next.
+        // Without space the store is not usable; the next check returns that.
         write_durably(engine).ok();
     }
     engine.check_usable()?;
     settle_down(engine)?;
     let result = work(engine);
     write_durably(engine).map_err(|error| match error {
-        // The frame stays in memory, with what this call has done, and is written when there is room.
+        // The frame stays in memory, with the changes of this call, and is written when there is space.
         Error::Unavailable { reason, .. } => Error::InDoubt { reason },
         error => error,
     })?;
@@ -253,7 +253,7 @@ fn run_inline<T>(
     result
 }
 
-/// Steps until there is nothing more to do without waiting, background work included.
+/// Runs steps until there is nothing more to do without waiting, background work included.
 fn settle_down(engine: &mut Engine) -> Result<()> {
     loop {
         engine.begin_step();
@@ -268,7 +268,7 @@ fn settle_down(engine: &mut Engine) -> Result<()> {
     }
 }
 
-/// Writes and syncs what was appended.
+/// Writes and syncs the appended records.
 fn write_durably(engine: &mut Engine) -> Result<()> {
     if let Some(mark) = engine.commit()? {
         if let Err(error) = mark.file.sync_data() {
@@ -460,7 +460,7 @@ impl Store for EmbeddedStore {
     }
 }
 
-/// Refuses another shard than the only one.
+/// Refuses any shard but the only one.
 fn own(shard: ShardId) -> Result<()> {
     if shard == ShardId(0) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The URL of a store, taken apart: which servers, and how to speak to each.
+//! The URL of a store: parses it into servers, credentials and the protocol for each connection.
 
 use std::{fmt, fs, sync::Arc};
 
@@ -6,32 +6,32 @@ use redis::{Client, IntoConnectionInfo as _, RedisResult, TlsCertificates, io::t
 
 use crate::{OpenError, Opened, Options};
 
-/// Where a store is.
+/// Servers of a store, and how to connect to them.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// Whether it is a Cluster.
+    /// `true`: the servers form a Cluster.
     pub(crate) cluster: bool,
     /// `redis` or `rediss`.
     scheme: &'static str,
-    /// `user:password@`, or nothing.
+    /// `user:password@`, or empty.
     login: String,
-    /// Authorities to trust, in PEM.
+    /// CA certificates to trust, in PEM.
     authorities: Option<Arc<[u8]>>,
-    /// `host:port` of the servers that were named.
+    /// `host:port` of the servers named in the URL.
     pub(crate) servers: Vec<String>,
 }
 
-/// Without the login.
+/// Leaves out the login.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
-/// Looks whether a URL is one of a store.
+/// Checks that a URL is one of a store.
 ///
 /// # Errors
-/// When it is not; nothing of it is shown.
+/// When it is not. The error shows no part of the URL.
 pub fn check_url(url: &str) -> Opened<()> {
     Address::parse(url).map(drop)
 }
@@ -39,10 +39,11 @@ pub fn check_url(url: &str) -> Opened<()> {
 const PORT: &str = "6379";
 
 impl Address {
-    /// Where these options say, with the password and the authorities that stand beside the URL.
+    /// Returns the address that these options name, with the password and CA certificates given beside
+    /// the URL.
     ///
     /// # Errors
-    /// When the URL is none, or the authorities cannot be read.
+    /// When the URL is invalid, or the CA certificates cannot be read.
     pub(crate) fn new(options: &Options) -> Opened<Self> {
         let mut address = Self::parse(&options.url)?;
         if let Some(password) = &options.password {
@@ -57,10 +58,10 @@ impl Address {
         Ok(address)
     }
 
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// When it is not of a form that this store understands; a password in it is not shown.
+    /// When the URL does not have a supported form. The error does not show a password.
     pub(crate) fn parse(url: &str) -> Opened<Self> {
         let refused = |why: &str| Err(OpenError::Url(why.to_owned()));
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -114,19 +115,20 @@ impl Address {
         Ok(Self { cluster, scheme, login, authorities: None, servers })
     }
 
-    /// What connects to one server.
+    /// Returns a client for one server.
     pub(crate) fn client(&self, server: &str) -> RedisResult<Client> {
         self.client_of(self.of(server))
     }
 
-    /// What connects to one server for a connection on which the server may speak first.
+    /// Returns a client for one server that receives pushed messages (RESP3).
     pub(crate) fn listener(&self, server: &str) -> RedisResult<Client> {
         self.client_of(format!("{}?protocol=resp3", self.of(server)))
     }
 
     fn client_of(&self, url: String) -> RedisResult<Client> {
-        // Calls share connections: one must not wait in the kernel until the one before it has been
-        // acknowledged, which takes as long as an answer.
+        // Calls share connections. Without `TCP_NODELAY` a call waits in the kernel until the one before
+        // it
+        // has been acknowledged, which takes as long as a reply.
         let at_once = TcpSettings::default().set_nodelay(true);
         let server = url.into_connection_info()?.set_tcp_settings(at_once);
         match &self.authorities {
@@ -138,13 +140,13 @@ impl Address {
         }
     }
 
-    /// The URL of one server.
+    /// Returns the URL of one server.
     fn of(&self, server: &str) -> String {
         format!("{}://{}{server}/", self.scheme, self.login)
     }
 }
 
-/// `user:password@`, as a URL has it.
+/// Returns `user:password@` with the password percent-encoded.
 fn login(user: &str, password: &str) -> Opened<String> {
     if user.contains(':') {
         return Err(OpenError::Url("it has a password, and there is another one".to_owned()));

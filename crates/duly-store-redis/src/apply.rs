@@ -1,9 +1,9 @@
-//! Operations of callers: the common ones as one script each, the others as *read, decide, write if
+//! Operations of callers: the common ones take one script each, the others *read, decide, and write if
 //! nothing has changed*.
 //!
-//! A call is carried out in rounds. A round has each id once, so whatever has to be sent again or
-//! takes a second trip, operations on one id keep their order; those on different ids may be
-//! carried out in another order than that of the call.
+//! A call is executed in rounds, and a round has each id once. So operations on one id keep their order,
+//! also if some are sent again or take the slow path. Operations on different ids may be executed in
+//! another order than that of the call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,18 +34,18 @@ use crate::{
 
 mod slow;
 
-/// Most schedules of one script.
+/// Most schedule operations of one script.
 const GROUP: usize = 64;
-/// Most bytes of arguments of one script, unless one schedule alone has more.
+/// Most bytes of arguments of one script, unless a single schedule operation has more.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// How many arguments each schedule has at least.
+/// Least number of arguments of each schedule operation.
 const PARTS: usize = 4;
 
-/// An operation that was sent, with its place in the call.
+/// A command with its place in the call, and the incarnation of the timer that it creates.
 type Item = (usize, Command, Option<Incarnation>);
 
-/// Schedules of one namespace that share a script.
+/// Schedule operations of one namespace that share a script.
 #[derive(Default)]
 struct Group {
     schedules: Schedules,
@@ -58,19 +58,19 @@ impl Group {
         some && (self.items.len() >= GROUP || self.schedules.bytes + more > GROUP_BYTES)
     }
 
-    /// The call, with what answers for its schedules keeping to the rate.
+    /// Returns the script call and the operations; `pace` says what covers them for the rate.
     fn into_call(self, name: &NamespaceName, pace: Vec<u8>) -> (Call, Vec<Item>) {
         (Call::new(Script::Schedule, self.schedules.arguments(name, pace)), self.items)
     }
 }
 
-/// Schedules as the script takes them.
+/// Arguments of a schedule script.
 #[derive(Default)]
 pub(crate) struct Schedules {
     count: usize,
-    /// [`PARTS`] arguments of each, the id first.
+    /// [`PARTS`] arguments of each schedule operation, the id first.
     each: Vec<Vec<u8>>,
-    /// What more there is to say of some: five arguments.
+    /// Five more arguments for each one that needs them.
     more: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -107,7 +107,7 @@ impl Schedules {
     }
 }
 
-/// About how many bytes of arguments a record makes.
+/// Returns the approximate bytes of arguments of a record.
 fn size_of(packed: &Packed) -> usize {
     packed.record.len() + packed.payload.as_ref().map_or(0, Vec::len)
 }
@@ -117,7 +117,7 @@ impl Deployment {
         let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
         let mut waiting: VecDeque<(usize, Command)> = commands.into_iter().enumerate().collect();
         while !waiting.is_empty() {
-            // A dead letter that is named by its delivery id tells no id.
+            // A dead letter that is named by its delivery id has no id here.
             let key = |(_, command): &(usize, Command)| {
                 Some((command.namespace.clone(), command.operation.id()?.clone()))
             };
@@ -228,8 +228,8 @@ impl Deployment {
         done
     }
 
-    /// What answers for so many schedules keeping to the rate of their namespace, and what its home
-    /// has granted for them.
+    /// Returns what covers these schedule operations for the rate of their namespace, and the grant of
+    /// the coordinator shard if there is one.
     async fn granted(
         &self,
         shard: ShardId,
@@ -242,7 +242,7 @@ impl Deployment {
         if !self.is_rated(name) {
             return (Vec::new(), None);
         }
-        // Without an answer each schedule asks for itself, and says what is wrong.
+        // Without a reply each operation takes the slow path, which returns the error.
         let free = self.free(shard, name, schedules).await.unwrap_or(0);
         if free == 0 {
             return (digits(0), None);
@@ -251,7 +251,8 @@ impl Deployment {
         (digits(grant.count), Some(grant))
     }
 
-    /// For how many of them the rate is to be asked: one that is made again takes nothing of it.
+    /// Returns for how many of them the rate is asked: a repeated schedule operation takes nothing of
+    /// it.
     pub(crate) async fn free(
         &self,
         shard: ShardId,
@@ -274,8 +275,8 @@ impl Deployment {
     }
 }
 
-/// Takes the answer of a script apart: what it carried out, and what wants a closer look. Returns the word
-/// that was about all of them, if there was one.
+/// Parses the reply of a script: outcomes go to `done`, operations that need the slow path to `closer`.
+/// Returns the word that applied to all of them, if there was one.
 fn take_answers(
     items: Vec<Item>,
     answer: Result<Value>,
@@ -286,7 +287,7 @@ fn take_answers(
         let mut reply = Reply::list(value)?;
         Ok((reply.time()?, reply))
     });
-    // The first word may be about all of them.
+    // The first word may apply to all of them.
     let mut about_all = None;
     for (i, command, incarnation) in items {
         let outcome = match &mut told {
@@ -301,11 +302,11 @@ fn take_answers(
     about_all
 }
 
-/// The timer that a schedule over a free id makes, as the node knows it before the store's clock
-/// does: with a delay counted from the beginning of time.
+/// Returns the timer that a schedule operation makes if its id is free. The store's clock is not known
+/// yet, so a delay counts from the beginning of time.
 ///
 /// # Errors
-/// When the due time lies past 2200-01-01 whatever the clock says.
+/// When the due time is past 2200-01-01 at any time of the clock.
 pub(crate) fn fresh(
     schedule: &Schedule,
     incarnation: Incarnation,
@@ -313,12 +314,12 @@ pub(crate) fn fresh(
     Timer::new(schedule.clone(), Timestamp::MIN, incarnation).map(Record::of)
 }
 
-/// Whether an outcome of a schedule counts for the rate: one in doubt does, as it may have been made.
+/// Returns `true` if an outcome counts for the rate. One in doubt does, as the timer may have been made.
 const fn takes_rate(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Created(_) | Outcome::Failed(_))
 }
 
-/// What a script says of one operation; `None` when a closer look is needed.
+/// Returns the outcome that a script reports for one operation; `None` if it needs the slow path.
 fn answered(
     command: &Command,
     incarnation: Option<Incarnation>,
@@ -331,7 +332,9 @@ fn answered(
         None => reply.text()?,
     };
     Ok(match (word.as_str(), &command.operation, incarnation) {
-        // There it waits for the gate to open, asks the home, or finds out why there is none.
+        // The slow path waits for the deletion lock, asks the coordinator shard, or finds out why the
+        // namespace
+        // is missing.
         ("NONE" | "CLOSING" | "RATED", ..) => {
             *about_all = Some(word);
             None
@@ -354,7 +357,7 @@ fn answered(
     })
 }
 
-/// The view of a timer that a script has made at `now`.
+/// Returns the view of a timer that a script has made at `now`.
 fn created(
     namespace: &NamespaceName,
     schedule: &Schedule,

@@ -1,16 +1,17 @@
-//! Finding the deployment in a database, creating one in an empty database, or adopting one of an older
-//! build that has no markers.
+//! Finds the deployment in a database, creates one in an empty database, or adopts one of an older build
+//! without markers.
 //!
-//! Creation takes four steps. A node may die after each of them, and any number of nodes may take them at
-//! once: what one has begun, the next one finishes.
+//! Creation takes four steps. A node may stop after each of them, and any number of nodes may take them
+//! at once: another node finishes what one has begun.
 //!
-//! 1. Nothing is found: every shard that any deployment could have is asked whether it holds a key. One
-//!    that does not answer may hold something, so the node waits for it.
-//! 2. One script in shard 0 writes the record of the deployment, unless there is one. The record that is
-//!    there then counts for every node.
-//! 3. Each shard gets its marker. A marker of another deployment ends this: the node does not start.
-//! 4. The record says that it is complete. From then on a missing marker means lost data, and no node
-//!    writes one again by itself.
+//! 1. No record is found. The node asks every shard that any deployment could have whether it holds a
+//!    key. A shard that does not reply may hold something, so the node waits for it.
+//! 2. One script in shard 0 writes the record of the deployment, unless there is one. Every node then
+//!    uses the record that is there.
+//! 3. Each shard gets its marker. If a shard has a marker of another deployment, the node does not
+//!    start.
+//! 4. The record becomes complete. From then on a missing marker means lost data, and no node writes one
+//!    again by itself.
 //!
 //! Adoption takes steps 2 to 4 in a database whose record has no deployment id yet.
 
@@ -34,24 +35,24 @@ use crate::{
     script::Script,
 };
 
-/// The shard that holds the record of the deployment, in the same slot whatever the number of shards.
+/// Shard that holds the record of the deployment; it has the same slot for every number of shards.
 const FIRST: ShardId = ShardId(0);
 
 /// The record of a deployment.
 struct Record {
     format: String,
     identity: Identity,
-    /// Text of the first list of coordination shards.
+    /// Text of the first list of coordinator shards of the members.
     list: String,
     is_complete: bool,
 }
 
-/// Finds out which deployment a database holds, and creates one where it may. `router` has [`SHARDS_MAX`]
-/// shards: whatever the number of a deployment's shards, theirs are among them ([`place`]).
+/// Determines which deployment a database holds, and creates one if the options allow it. `router` has
+/// [`SHARDS_MAX`] shards: the shards of any deployment are among them ([`place`]).
 ///
 /// # Errors
-/// The database belongs to another deployment or format, is empty and may not be, has lost its record, or
-/// does not answer.
+/// When the database belongs to another deployment or format, is empty and may not be, has lost its
+/// record, or does not reply.
 pub(crate) async fn identify(router: &Router, options: &Options) -> Opened<Identity> {
     let address = router.address().servers[0].clone();
     let failed = |error: Error| OpenError::of_script(&address, &error);
@@ -104,7 +105,7 @@ fn vetted(record: Record, options: &Options, address: &str) -> Opened<Record> {
     Ok(record)
 }
 
-/// Refuses a deployment of another name than the one that the operator asked for.
+/// Refuses a deployment with another name than the operator set.
 fn expect_name(identity: &Identity, options: &Options, address: &str) -> Opened<()> {
     match &options.deployment {
         Some(wanted) if *wanted != identity.name => Err(OpenError::Deployment {
@@ -116,8 +117,8 @@ fn expect_name(identity: &Identity, options: &Options, address: &str) -> Opened<
     }
 }
 
-/// Looks for a deployment by the markers of the shards that answer, where its record is not to be had.
-/// Returns nothing only if every shard answers and is empty.
+/// Looks for a deployment by the markers of the shards that reply, when its record cannot be read.
+/// Returns `None` only if every shard replies and is empty.
 async fn surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
     let looks = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
         let marker = router.marker(shard).await?;
@@ -148,7 +149,7 @@ async fn surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
     Ok(None)
 }
 
-/// Writes the marker of every shard that has none.
+/// Writes a marker into every shard without one.
 async fn mark_all(
     router: &Router,
     identity: &Identity,
@@ -166,7 +167,7 @@ async fn mark_all(
 /// Writes a marker.
 ///
 /// # Errors
-/// The shard belongs to another deployment, or does not answer.
+/// When the shard belongs to another deployment, or does not reply.
 pub(crate) async fn marked(router: &Router, shard: ShardId, call: Call) -> Result<()> {
     let mut reply = Reply::list(router.call(shard, call).await?)?;
     if reply.text()? == "OK" {
@@ -176,18 +177,18 @@ pub(crate) async fn marked(router: &Router, shard: ShardId, call: Call) -> Resul
     Err(damaged(format!("a shard belongs to another deployment, of id {other}")))
 }
 
-/// What is noted in a marker besides.
+/// Optional changes that a call of `mark.lua` makes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Note {
-    /// An operator confirms that the shard was rolled back.
+    /// `true`: an operator confirms that the shard was rolled back.
     pub(crate) confirms: bool,
-    /// The record of the deployment is restored, in shard 0.
+    /// `true`: the record of the deployment is restored, in shard 0.
     pub(crate) restores: bool,
-    /// No node of an older build can act any more.
+    /// `true`: no node of an older build can act any more.
     pub(crate) is_sealed: bool,
 }
 
-/// Arguments of `mark.lua`.
+/// Returns the arguments of `mark.lua`.
 pub(crate) fn arguments(identity: &Identity, list: &CoordinatorList, note: Note) -> Vec<Vec<u8>> {
     let [own, before] = list.texts();
     let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
@@ -196,7 +197,7 @@ pub(crate) fn arguments(identity: &Identity, list: &CoordinatorList, note: Note)
     texts.map(String::into_bytes).chain(flags).collect()
 }
 
-/// Which server has which of `shards` shards.
+/// Returns the servers and which of `shards` shards each has.
 fn owners(router: &Router, shards: u16) -> HashMap<String, Vec<ShardId>> {
     let owners = router.owners();
     let has = |owned: &[ShardId]| -> Vec<ShardId> {

@@ -1,4 +1,4 @@
-//! Scripts called by hand, for tests that carry steps out in other orders than the store does.
+//! Scripts called directly, for tests that take steps in another order than the store does.
 
 use duly_core::{
     Incarnation, Millis, NamespaceName, Schedule, TimerId,
@@ -8,12 +8,12 @@ use duly_core::{
 
 use crate::{RedisStore, apply::Schedules, deployment::Deployment, reply::Reply, script::Script};
 
-/// The one namespace of such a test.
+/// Returns the name of the only namespace of such a test.
 pub(crate) fn name() -> NamespaceName {
     NamespaceName::new("shop").expect("a name")
 }
 
-/// A timer that is due long after the test.
+/// Returns a schedule of a timer that is due long after the test.
 pub(crate) fn timer(text: &str) -> Schedule {
     let id = TimerId::new(text).expect("an id");
     Schedule::new(id, When::After(Millis::from_secs(3_600)))
@@ -23,19 +23,19 @@ pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
     shard_of(name().as_str(), text, store.deployment.shards)
 }
 
-/// Adds the schedule of a timer to those of a script.
+/// Adds a timer to the arguments of a schedule script.
 pub(crate) fn add(schedules: &mut Schedules, text: &str) {
     let schedule = timer(text);
     let record = crate::apply::fresh(&schedule, Incarnation(1)).expect("a record");
     schedules.add(&schedule, &record, record.pack([0; 8]));
 }
 
-/// Schedules a timer the quick way; answers the word of the script.
+/// Schedules a timer on the fast path. Returns the word of the script.
 pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
     schedule_at(store, text, "").await
 }
 
-/// The same when this answers for the rate.
+/// Schedules a timer on the fast path with this `pace` argument. Returns the word of the script.
 pub(crate) async fn schedule_at(store: &RedisStore, text: &str, pace: &str) -> String {
     let mut schedules = Schedules::default();
     add(&mut schedules, text);
@@ -45,7 +45,7 @@ pub(crate) async fn schedule_at(store: &RedisStore, text: &str, pace: &str) -> S
     reply.text().expect("a word")
 }
 
-/// Cancels a timer the quick way.
+/// Cancels a timer on the fast path.
 pub(crate) async fn cancel(store: &RedisStore, text: &str) {
     let arguments = vec![name().as_str().into(), text.into()];
     ask(&store.deployment, shard(store, text), Script::Cancel, arguments).await;

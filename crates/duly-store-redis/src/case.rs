@@ -1,13 +1,12 @@
-//! One id as it was read, and what follows from it. Pure: no connection, no clock of its own.
-//!
+//! One id as it was read, and what follows from it. Pure: no connection and no clock of its own.
 //! ```text
 //!  read.lua ──► Case ──► due(): what the clock has ended ──► Draft ─┐
 //!                 │                                                ├─► change.lua, if nothing that
-//!                 └────► an operation or a verdict ────────► Draft ─┘    the case saw has changed
+//!                 └────► an operation or a settlement ─────► Draft ─┘    the case saw has changed
 //! ```
 //!
-//! What follows is asked of [`duly_core::operate`] and [`duly_core::settle`]: this store has no rules of its
-//! own.
+//! The decisions are those of [`duly_core::operate`] and [`duly_core::settle`]: this store has no rules
+//! of its own.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ mod draft;
 pub(crate) use decide::{Judged, origin_of};
 pub(crate) use draft::{Draft, New, Payload};
 
-/// What is fixed for a namespace, as one shard has it.
+/// Settings and state of a namespace, as one shard has them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Control {
     pub(crate) name: NamespaceName,
@@ -35,7 +34,7 @@ pub(crate) struct Control {
     pub(crate) updated_at: Timestamp,
 }
 
-/// All that is known of one id at one moment.
+/// Everything known of one id at one time.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) id: TimerId,
@@ -45,7 +44,7 @@ pub(crate) struct Case {
     pub(crate) dead: u64,
     pub(crate) live: Option<Live>,
     pub(crate) tombstone: Option<Tombstone>,
-    /// The dead letter that is meant: the latest of the id, or the one asked for.
+    /// The dead letter of the operation: the latest of the id, or the one asked for.
     pub(crate) letter: Option<Letter>,
     /// The dead letter of the firing that was asked for.
     pub(crate) other: Option<Timer>,
@@ -63,17 +62,17 @@ pub(crate) struct Live {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Letter {
     pub(crate) record: Record,
-    /// Its key among the records.
+    /// Key of the dead letter among the records.
     pub(crate) key: Vec<u8>,
 }
 
-/// The bytes that were seen, for the compare-and-set.
+/// The bytes that were read, for the compare-and-set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) core: Vec<u8>,
     pub(crate) lease: Vec<u8>,
     pub(crate) tombstone: Vec<u8>,
-    /// Entry of the latest dead letter, unless another was asked for.
+    /// Entry of the latest dead letter, unless another one was asked for.
     pub(crate) newest: Option<Vec<u8>>,
     pub(crate) letter_core: Vec<u8>,
 }
@@ -93,7 +92,7 @@ impl Live {
 }
 
 impl Case {
-    /// The timer under this id: the live one, else its tombstone, else its latest dead letter.
+    /// Returns the timer of this id: the pending one, else its tombstone, else its latest dead letter.
     pub(crate) fn view(&self) -> Option<TimerView> {
         let name = &self.control.name;
         if let Some(live) = &self.live {
@@ -105,7 +104,8 @@ impl Case {
         Some(self.letter_view(&self.letter.as_ref()?.record))
     }
 
-    /// The same, with what the clock has ended taken as ended, although nobody has written that yet.
+    /// Returns the view at the present clock: what the clock has ended counts as ended, also without a
+    /// write yet.
     pub(crate) fn view_by_clock(&self) -> Option<TimerView> {
         let Some(draft) = self.due() else {
             return self.view();
@@ -120,17 +120,17 @@ impl Case {
         }
     }
 
-    /// Refuses a view of it that takes more memory than this, with a payload that was not read for its
-    /// size.
+    /// Refuses a view that takes more memory than `bytes_max`, counting a payload that was not read
+    /// because of its size.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] with what it takes.
+    /// [`Error::TooLarge`] with the bytes that the view takes.
     pub(crate) fn check_memory(&self, view: &TimerView, bytes_max: u64) -> Result<(), Error> {
         let missing = if view.timer().is_some() { self.missing_bytes() } else { 0 };
         Ok(Answer::Within(bytes_max).check(|| view.memory_bytes() + missing)?)
     }
 
-    /// Bytes of the payload that was not read for its size.
+    /// Returns the bytes of the payload that was not read because of its size.
     fn missing_bytes(&self) -> u64 {
         let live = self.live.as_ref().map(|live| &live.record);
         let shown = live.or_else(|| self.letter.as_ref().map(|letter| &letter.record));

@@ -1,4 +1,4 @@
-//! Writing what was decided, and clearing away what the clock has ended.
+//! Writes decisions, and sweeps what the clock has ended.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,17 +21,17 @@ use crate::{
     script::Script,
 };
 
-/// How often a change is tried that others come before.
+/// Attempts of a change while other callers keep changing the timer first.
 pub(crate) const TRIES: usize = 8;
-/// How many changes of one call are under way at once.
+/// Most changes of one call that are under way at the same time.
 pub(crate) const AT_ONCE: usize = 64;
-/// How many things that have ended are cleared away in one step.
+/// Most ended leases, and most ended firings, that one step of a sweep takes.
 const SWEEP: usize = 64;
-/// How many such steps a call makes before it answers with what there is.
+/// Most steps of a sweep before a call continues with what there is.
 pub(crate) const SWEEPS: usize = 64;
 
-/// Does something in many shards, in each whatever becomes of it in the others; the first error if there
-/// was one.
+/// Runs a step in many shards. Each runs to its end, also if others fail. Returns the first error if
+/// there was one.
 pub(crate) async fn everywhere<T>(
     steps: impl Iterator<Item = impl Future<Output = Result<T>>>,
 ) -> Result<Vec<T>> {
@@ -68,7 +68,7 @@ pub(crate) fn next_round<T, K: Eq + Hash>(
     round
 }
 
-/// The error of a call that others came before each time.
+/// Returns the error of a call that lost against other changes at each attempt.
 pub(crate) fn contended() -> Error {
     Error::Overloaded {
         reason: format!("others kept changing the timer; it was tried {TRIES} times"),
@@ -76,7 +76,7 @@ pub(crate) fn contended() -> Error {
     }
 }
 
-/// What became of a change.
+/// Result of writing a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     Done,
@@ -84,27 +84,27 @@ pub(crate) enum Written {
     Again,
     /// The namespace is being deleted.
     Closing,
-    /// It has as many pending timers as it may.
+    /// The namespace has as many pending timers as it may.
     TooMany,
-    /// It has as many dead letters as it may.
+    /// The namespace has as many dead letters as it may.
     TooDead,
-    /// Its home has to be asked whether its rate allows another schedule.
+    /// The coordinator shard must be asked for a grant of `schedule_per_second`.
     AskHome,
-    /// It has taken as many schedules as its rate allows; another fits after so many milliseconds.
+    /// `schedule_per_second` is used up; the next one fits after this many milliseconds.
     TooFast(u64),
 }
 
-/// What becomes of a run whose leases are ended in a shard.
+/// Fate of a member id whose leases are ended in a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// It can do nothing there any more.
+    /// It cannot act in this shard any more.
     Ends,
-    /// It goes on, and may have other leases meanwhile.
+    /// It stays, and may take new leases in the meantime.
     GoesOn,
 }
 
 impl Deployment {
-    /// Calls scripts, as many at once as a pipeline takes; an answer for each, in their order.
+    /// Calls scripts, in pipelines of at most [`PIPELINE`]. Returns a result for each, in their order.
     pub(crate) async fn pipelined(
         &self,
         shard: ShardId,
@@ -143,7 +143,7 @@ impl Deployment {
         })
     }
 
-    /// Clears away all that the clock has ended: what is counted is then what there is.
+    /// Sweeps everything that the clock has ended, so that counts are exact afterwards.
     pub(crate) async fn sweep_all(&self, shard: ShardId) -> Result<()> {
         for _ in 0..SWEEPS {
             if self.sweep(shard).await? == 0 {
@@ -153,7 +153,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Clears away what the clock has ended, as far as one step goes; answers how many there were.
+    /// Sweeps what the clock has ended, one step. Returns the number of timers it found.
     pub(crate) async fn sweep(&self, shard: ShardId) -> Result<usize> {
         let (_now, owed) = self.owed(shard, None).await?;
         let found = owed.len();
@@ -170,18 +170,18 @@ impl Deployment {
         Ok(found)
     }
 
-    /// Returns the runs of nodes that hold leases in a shard, or parts of lanes' limits.
+    /// Returns the member ids that hold leases in a shard, or quotas of lanes' limits.
     pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<MemberId>> {
         let mut reply = self.ask(shard, Script::Holders, Vec::new()).await?;
         reply.rest(|reply| run_of(&reply.text()?))
     }
 
-    /// Ends all leases of a run, and the run here; returns how many leases.
+    /// Ends all leases of a member id, and the member id in this shard. Returns the number of leases.
     pub(crate) async fn release(&self, shard: ShardId, run: MemberId) -> Result<u64> {
         self.end_leases_of(shard, run, Run::Ends).await
     }
 
-    /// Ends leases of a run; of one that goes on those that it holds now. Returns how many.
+    /// Ends leases of a member id; with [`Run::GoesOn`] those that it holds now. Returns their number.
     pub(crate) async fn end_leases_of(
         &self,
         shard: ShardId,
@@ -229,7 +229,7 @@ impl Deployment {
         }
     }
 
-    /// Timers that the clock has ended something of, or that a run holds.
+    /// Returns timers of which the clock has ended something, or which a member id holds.
     async fn owed(
         &self,
         shard: ShardId,
@@ -243,8 +243,8 @@ impl Deployment {
         Ok((now, reply.rest(|reply| Ok((reply.name()?, reply.timer_id()?)))?))
     }
 
-    /// Calls a script whose first argument says that it is to answer `OWED` while something has
-    /// ended and is not cleared away; then that is done first.
+    /// Calls a script whose first argument asks it to reply `OWED` while something has ended and is not
+    /// swept. Sweeps then, and calls it again.
     pub(crate) async fn strictly(
         &self,
         shard: ShardId,
@@ -264,12 +264,12 @@ impl Deployment {
     }
 }
 
-/// A flag as the scripts read it.
+/// Returns a flag in the scripts' form.
 pub(crate) fn flag(on: bool) -> Vec<u8> {
     if on { b"1".to_vec() } else { b"0".to_vec() }
 }
 
-/// A number as the scripts read it.
+/// Returns a number in the scripts' form.
 pub(crate) fn digits(number: impl ToString) -> Vec<u8> {
     number.to_string().into_bytes()
 }

@@ -1,7 +1,7 @@
-//! What the settings of a server promise: looked at once, when a store is opened.
+//! Checks of a server's settings, when a store is opened.
 //!
-//! What would lose timers silently is refused unless it is allowed by name; what is only weaker
-//! than it could be is warned about.
+//! A setting that would lose timers silently is refused unless it is allowed by name. A weak setting
+//! makes a warning.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use redis::{Value, cmd};
 
 use crate::{OpenError, Opened, Options, address::Address, link::Link};
 
-/// A setting that would lose timers silently, by the name it is allowed with.
+/// A server setting that would lose timers silently, unless it is allowed by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// `appendonly no`: after a crash or a restart, everything since the last snapshot is gone.
+    /// `appendonly no`: a crash or a restart loses everything since the last snapshot.
     NoAppendOnly,
-    /// A `maxmemory-policy` that evicts: at the limit, timers go without a word.
+    /// A `maxmemory-policy` that evicts: at the limit, timers disappear without an error.
     Eviction,
-    /// `appendfsync no`: after power loss, some half a minute of changes is gone.
+    /// `appendfsync no`: power loss loses about half a minute of changes.
     NoFsync,
-    /// `CONFIG GET` is refused: nothing is known of the settings.
+    /// `CONFIG GET` is refused: the settings are unknown.
     Unknown,
     /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
     NoReplicas,
@@ -29,7 +29,7 @@ impl Check {
     pub const ALL: [Self; 5] =
         [Self::NoAppendOnly, Self::Eviction, Self::NoFsync, Self::Unknown, Self::NoReplicas];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoAppendOnly => "no_append_only",
@@ -41,14 +41,14 @@ impl Check {
     }
 }
 
-/// Settings that were found wanting.
+/// Settings that are unsafe or weak.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) unsafe_ones: Vec<(Check, String)>,
     pub(crate) weak_ones: Vec<String>,
 }
 
-/// What the settings of a server mean. `min_replicas` is what this store waits for.
+/// Checks the settings of a server. `min_replicas` is the number that this store waits for.
 pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Findings {
     let mut found = Findings::default();
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
@@ -92,11 +92,11 @@ pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Fi
     found
 }
 
-/// Refuses a Cluster whose failover would lose acknowledged changes. Returns the warning where it is
+/// Refuses a Cluster whose failover would lose acknowledged changes. Returns the warning if that is
 /// allowed.
 ///
 /// # Errors
-/// `Unsafe` where changes wait for no replica and [`Check::NoReplicas`] is not allowed.
+/// `Unsafe` when changes wait for no replica and [`Check::NoReplicas`] is not allowed.
 pub(crate) fn check_failover(address: &Address, options: &Options) -> Opened<Option<String>> {
     if !address.cluster || options.min_replicas > 0 {
         return Ok(None);
@@ -106,7 +106,7 @@ pub(crate) fn check_failover(address: &Address, options: &Options) -> Opened<Opt
     allow(&address.servers[0], Check::NoReplicas, reason.to_owned(), options).map(Some)
 }
 
-/// Returns the warning about an unsafe setting that is allowed, and refuses any other.
+/// Returns the warning for an unsafe setting that is allowed, and refuses any other.
 fn allow(address: &str, check: Check, reason: String, options: &Options) -> Opened<String> {
     let name = check.as_str();
     if options.allow.contains(&check) {
@@ -115,16 +115,17 @@ fn allow(address: &str, check: Check, reason: String, options: &Options) -> Open
     Err(OpenError::Unsafe { address: address.to_owned(), reason, name })
 }
 
-/// Looks at a server and refuses what is not allowed. Returns warnings about weak settings.
+/// Checks a server and refuses unsafe settings that are not allowed. Returns warnings about weak
+/// settings.
 ///
 /// # Errors
-/// When it is too old, a setting would lose timers and is not allowed by name, or it cannot take
-/// changes yet for want of replicas.
+/// When the server is too old, a setting would lose timers and is not allowed by name, or the server
+/// cannot take changes yet because it lacks replicas.
 pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Opened<Vec<String>> {
     let version = version(link, address).await?;
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let speaks = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    // `WAITAOF` is younger than the rest.
+    // `WAITAOF` came in a later version than the rest.
     let wanted = if options.on_disk { (7, 2) } else { (7, 0) };
     if speaks < wanted {
         let (address, wanted) = (address.to_owned(), format!("{}.{}", wanted.0, wanted.1));
@@ -135,7 +136,7 @@ pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Open
     let settings = match link.command(cmd("CONFIG").arg("GET").arg(&names)).await {
         Ok(value) => pairs(value),
         Err(error) => match OpenError::of(address, &error) {
-            // A command that the user may not run, or that the server does not have.
+            // The user may not run the command, or the server does not have it.
             OpenError::Denied { .. } | OpenError::Refused { .. } => HashMap::new(),
             error => return Err(error),
         },
@@ -165,7 +166,7 @@ fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
     })
 }
 
-/// A section of `INFO`.
+/// Returns a section of `INFO`.
 pub(crate) async fn info(link: &Link, address: &str, section: &str) -> Opened<String> {
     match link.command(cmd("INFO").arg(section)).await {
         Ok(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -175,7 +176,7 @@ pub(crate) async fn info(link: &Link, address: &str, section: &str) -> Opened<St
     }
 }
 
-/// The version that a server names; Valkey names the Redis that it speaks like.
+/// Returns the version that a server names; Valkey names the Redis version it is compatible with.
 async fn version(link: &Link, address: &str) -> Opened<String> {
     let text = info(link, address, "server").await?;
     let line = text.lines().find_map(|line| line.strip_prefix("redis_version:"));

@@ -1,8 +1,9 @@
-//! Claiming.
+//! Claims leases on due firings.
 //!
-//! A claim is several scripts of at most [`SLICE`] firings each, so none holds the server up. Its
-//! nonce is drawn before it is sent: when the answer is lost, or nobody waits for it any more, what
-//! was granted under the nonce is handed back uncounted.
+//! 1. A claim is several scripts of at most [`SLICE`] firings each, so that none blocks the server for
+//!    long.
+//! 2. Its nonce is drawn before it is sent. If the reply is lost, or the caller stops waiting, the
+//!    firings granted under the nonce are handed back without counting an attempt.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,26 +26,26 @@ use duly_store::{ClaimRequest, Claimed, Error, Firing, Owner, Result};
 
 /// Most firings that one script grants.
 const SLICE: usize = 128;
-/// Most bytes of records that one script answers.
+/// Most bytes of records that one script returns.
 const SLICE_BYTES: usize = 1 << 20;
-/// Most lanes that one script looks at.
+/// Most lanes that one script visits.
 const LANES: usize = 64;
-/// How often it is tried to hand a claim back: for as long as the server knows what it granted.
+/// Attempts to hand a claim back. With the pause they last as long as the server remembers the grants.
 const HAND_BACK_TRIES: u32 = 240;
 const HAND_BACK_PAUSE: Duration = Duration::from_millis(250);
 
-/// A claim under way.
+/// State of a claim under way.
 struct Claiming<'a> {
     request: &'a ClaimRequest,
     nonce: [u8; 6],
-    /// What is left to grant of each lane: first attempts, retries.
+    /// Number that may still be granted of each lane: first attempts, retries.
     left: Vec<(usize, usize)>,
     bytes_left: u64,
     claimed: Claimed,
-    /// Whether nothing is to be granted any more.
+    /// `true`: nothing more is to be granted.
     full: bool,
     settings: HashMap<usize, Arc<Settings>>,
-    /// Namespaces that claims of this call have told their number and version of.
+    /// Number and version of the namespaces that earlier scripts of this claim returned.
     numbers: HashMap<usize, (String, String)>,
     larger: Vec<(usize, String, Record)>,
     next_at: Option<Timestamp>,
@@ -90,7 +91,7 @@ impl Deployment {
                     sweeps += 1;
                     self.sweep(shard).await?;
                 }
-                // What was granted before a failure is answered as granted.
+                // What was granted before a failure is returned as granted.
                 Err(error) if claiming.claimed.firings.is_empty() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "a claim ended early");
@@ -108,13 +109,13 @@ impl Deployment {
             next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms()));
         guard.seen = whole;
         if !whole {
-            // The step that failed may have granted what nobody saw.
+            // The step that failed may have granted firings whose reply was lost.
             guard.kept = claimed.firings.iter().map(|firing| firing.id.clone()).collect();
         }
         Ok(claimed)
     }
 
-    /// One script: the lanes from `from` on.
+    /// Runs one script: the lanes from `from` on.
     async fn claim_step(
         &self,
         shard: ShardId,
@@ -213,8 +214,8 @@ impl Deployment {
         }))
     }
 
-    /// Reads payloads that lie apart. One that is another version's means that the lease was lost
-    /// meanwhile, and the firing is left out.
+    /// Reads payloads that are stored apart. A payload of another version means that the lease was lost
+    /// in between; the firing is left out.
     async fn fetch_larger(&self, shard: ShardId, claiming: &mut Claiming<'_>) -> Result<()> {
         if claiming.larger.is_empty() {
             return Ok(());
@@ -242,7 +243,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Hands back what a claim granted whose answer nobody saw, but for the timers that somebody did.
+    /// Hands back what a claim granted whose reply was lost, except for the timers in `kept`.
     async fn unclaim(&self, shard: ShardId, nonce: [u8; 6], kept: &HashSet<TimerId>) -> Result<()> {
         let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
         let _now = reply.time()?;
@@ -257,7 +258,7 @@ impl Deployment {
 }
 
 impl Claiming<'_> {
-    /// Takes a grant of the lane of this place, leased until then.
+    /// Takes a grant of lane `i`, leased until `until`.
     fn grant(
         &mut self,
         shard: ShardId,
@@ -303,26 +304,26 @@ impl Claiming<'_> {
     }
 }
 
-/// What one script of a claim came to.
+/// Result of one script of a claim.
 enum Stepped {
-    /// Go on at this lane.
+    /// Continue at this lane.
     At(usize),
-    /// Something has ended that is to be cleared away first.
+    /// Something has ended that must be swept first.
     Owed,
 }
 
-/// The place of a lane in the request, from its number in a script, which counts from 1.
+/// Returns the place of a lane in the request, from its number in a script, which counts from 1.
 fn lane_index(from: usize, number: u64) -> usize {
     from + usize::try_from(number).unwrap_or(1).saturating_sub(1)
 }
 
-/// Hands a claim back unless its answer was seen: also when the call was dropped half way.
+/// Guard that hands a claim back unless its reply was seen, also if the call was dropped.
 struct HandBack {
     deployment: Arc<Deployment>,
     shard: ShardId,
     nonce: [u8; 6],
     seen: bool,
-    /// Timers whose grant was seen all the same.
+    /// Timers whose grants were seen all the same.
     kept: HashSet<TimerId>,
 }
 

@@ -1,14 +1,14 @@
-//! The coordination shards: which they are, and how the list changes.
+//! The coordinator shards of the members: their list, and how it changes.
 //!
-//! 1. The list has one, three or five shards, on different masters as far as there are so many.
+//! 1. The list has one, three or five shards, each on a different master.
 //! 2. Every marker holds the list with its version, and the list before it. A shard takes a list only if
-//!    its version is higher than that of the one it has, and refuses heartbeats of other versions.
-//! 3. A change is proposed to the first shard of the present list, which so decides which of several
-//!    proposals of one version counts. Then it goes to the others.
+//!    its version is higher than that of its own list. It refuses heartbeats of other versions.
+//! 3. A change is proposed to the first shard of the present list, which decides between several
+//!    proposals of one version. Then it goes to the others.
 //! 4. A node uses a list once a majority of the list before it has accepted it. From then on no node can
 //!    get a majority of the old list: those shards refuse its heartbeats. So there are never two
-//!    majorities, whatever a node believes of the topology and wherever the slots are.
-//! 5. A change that was left half done is finished by the next node that sees it.
+//!    majorities, even if a node has a wrong view of the topology, and wherever the slots are.
+//! 5. The next node that sees an unfinished change finishes it.
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
@@ -18,14 +18,14 @@ use futures::{StreamExt, stream};
 
 use crate::{change::AT_ONCE, deployment::Deployment, marker::CoordinatorList, script::Script};
 
-/// The list of a new deployment.
+/// Returns the list of a new deployment.
 pub(crate) fn first(owners: &HashMap<String, Vec<ShardId>>) -> CoordinatorList {
     let own = Coordinators { version: 1, shards: wanted(&[], owners) };
     CoordinatorList { own, before: None }
 }
 
-/// The shards that should be on the list: of the present ones those on different masters, and for the
-/// rest the first shard of a master that has none on it.
+/// Returns the shards that should be on the list: those of the present list on different masters, then
+/// the first shard of each master without one.
 fn wanted(present: &[ShardId], owners: &HashMap<String, Vec<ShardId>>) -> Vec<ShardId> {
     let count = match owners.len() {
         0..=2 => 1,
@@ -48,7 +48,7 @@ fn wanted(present: &[ShardId], owners: &HashMap<String, Vec<ShardId>>) -> Vec<Sh
     chosen.into_iter().map(|(_, shard)| shard).collect()
 }
 
-/// The list that should follow the present one, if another would do better.
+/// Returns the list that should follow the present one, if another is better.
 pub(crate) fn better(
     present: &Coordinators,
     owners: &HashMap<String, Vec<ShardId>>,
@@ -61,12 +61,12 @@ pub(crate) fn better(
     (own.shards != before).then(|| CoordinatorList { own, before: Some(present.clone()) })
 }
 
-/// Looks for which another list did better until it is proposed: slots may be on their way.
+/// Polls in a row that must find another list better before it is proposed: slots may be moving.
 const BETTER_LOOKS: u32 = 3;
 
 impl Deployment {
-    /// Uses the newest list that a look at the shards has found, and proposes another one when that has
-    /// done better for a while.
+    /// Uses the newest list that a poll of the shards has found. Proposes another one when that has been
+    /// better for [`BETTER_LOOKS`] polls.
     pub(crate) async fn keep_list(&self, newest: CoordinatorList) {
         let changed = match better(&self.list.lock().own, &self.router.owners()) {
             Some(list) if self.better_for.fetch_add(1, Ordering::Relaxed) + 1 >= BETTER_LOOKS => {
@@ -87,7 +87,7 @@ impl Deployment {
         }
     }
 
-    /// Proposes a list and uses the one that the first shard of the present list has decided on.
+    /// Proposes a list, and uses the one that the first shard of the present list has decided on.
     pub(crate) async fn propose(&self, list: &CoordinatorList) -> Result<()> {
         let Some(first) = list.before.as_ref().and_then(|before| before.shards.first()) else {
             return Ok(());
@@ -96,8 +96,8 @@ impl Deployment {
         self.use_list(decided).await
     }
 
-    /// Has a majority of the list before accept a list, and uses it from then on; and has the other shards
-    /// accept it.
+    /// Has a majority of the previous list accept a list, and uses it from then on. Then has the other
+    /// shards accept it.
     pub(crate) async fn use_list(&self, mut list: CoordinatorList) -> Result<()> {
         while list.own.version > self.list.lock().own.version {
             let voters = list.before.as_ref().map_or(&[][..], |before| &before.shards);
@@ -118,7 +118,7 @@ impl Deployment {
                 *self.list.lock() = list.clone();
                 let rest: Vec<_> =
                     (0..self.shards).map(ShardId).filter(|shard| !voters.contains(shard)).collect();
-                // A shard that does not answer gets it with a later look.
+                // A shard that does not reply gets it in a later poll.
                 self.accepted_by(&rest, &list).await;
             }
             match newer {
@@ -129,7 +129,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Offers a list to some shards; the answers are the lists that they have then.
+    /// Offers a list to some shards. Returns the list that each of them has then.
     async fn accepted_by(
         &self,
         shards: &[ShardId],
@@ -139,7 +139,7 @@ impl Deployment {
         offers.buffer_unordered(AT_ONCE).collect().await
     }
 
-    /// Offers a list to a shard; the answer is the list that it has then.
+    /// Offers a list to a shard. Returns the list that it has then.
     pub(crate) async fn accept(
         &self,
         shard: ShardId,

@@ -1,4 +1,4 @@
-//! What all calls of a store share: the way to the servers, and what is known of namespaces.
+//! State that all calls of a store share: the router, and what this node knows of namespaces.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -37,23 +37,23 @@ use crate::{
 /// Most namespaces whose settings are remembered.
 pub(crate) const KNOWN_MAX: usize = 10_000;
 
-/// Announcements that are kept for a listener that is behind; one that is lost costs a second at most.
+/// Announcements that are kept for a listener that lags; a lost one costs at most a second.
 const ANNOUNCEMENTS: usize = 1_024;
 
-/// The inside of a store.
+/// The shared state of a store.
 #[derive(Debug)]
 pub(crate) struct Deployment {
     pub(crate) router: Router,
     pub(crate) shards: u16,
     pub(crate) identity: Identity,
     pub(crate) namespaces_max: u64,
-    /// Tells tokens of this deployment from those of another.
+    /// Seed that distinguishes tokens of this deployment from those of another.
     pub(crate) seed: u64,
-    /// The coordination shards.
+    /// The coordinator shards of the members.
     pub(crate) list: Mutex<CoordinatorList>,
-    /// Held while this node and a shard settle on one of two lists.
+    /// Held while this node and a shard agree on one of two lists.
     pub(crate) settling_list: Arc<tokio::sync::Mutex<()>>,
-    /// Looks in a row for which another list did better.
+    /// Polls in a row that found another list better.
     pub(crate) better_for: AtomicU32,
     pub(crate) older: Older,
     pub(crate) rollbacks: Rollbacks,
@@ -62,28 +62,28 @@ pub(crate) struct Deployment {
     pub(crate) health: Mutex<Health>,
     /// Held while the shards are counted.
     pub(crate) counted: tokio::sync::Mutex<Counted>,
-    /// Calls for unused shares of limits.
+    /// Rebalances of limits that are under way.
     pub(crate) call_ins: CallIns,
-    /// Namespaces that have a rate of schedules, as far as that was noticed.
+    /// Namespaces known to have a rate (`schedule_per_second`).
     pub(crate) rated: Mutex<HashSet<NamespaceName>>,
     /// Names that no shard had a moment ago.
     pub(crate) absences: Absences,
-    /// Namespaces that want repair, as far as that was noticed.
+    /// Namespaces known to need repair.
     pub(crate) to_repair: Mutex<BTreeSet<NamespaceName>>,
     /// Settings by the number of their namespace, with their version.
     known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
 }
 
-/// Which timer is to be read.
+/// Selects the timer to read.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted<'a> {
     pub(crate) space: Space<'a>,
     pub(crate) id: Option<&'a TimerId>,
-    /// The dead letter that is meant, instead of the latest of the id.
+    /// The dead letter to read, instead of the latest of the id.
     pub(crate) letter: Option<DeliveryId>,
-    /// A firing of the id whose dead letter is wanted too.
+    /// A firing of the id whose dead letter is read too.
     pub(crate) firing: Option<(Incarnation, u32)>,
-    /// Most bytes of a payload that lies apart and is read too; 0: none is.
+    /// Most bytes of a payload stored apart that is read too; 0: none is.
     pub(crate) payload_bytes_max: u64,
 }
 
@@ -95,13 +95,13 @@ pub(crate) enum Space<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// A timer with its payload.
+    /// Selects a timer with its payload.
     pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
         let bare = Self::bare(Space::Named(name), Some(id));
         Self { payload_bytes_max: u64::MAX, ..bare }
     }
 
-    /// A timer without a payload that lies apart, or nothing but the namespace.
+    /// Selects a timer without a payload stored apart, or only the namespace.
     pub(crate) const fn bare(space: Space<'a>, id: Option<&'a TimerId>) -> Self {
         Self { space, id, letter: None, firing: None, payload_bytes_max: 0 }
     }
@@ -139,7 +139,7 @@ impl Deployment {
         }
     }
 
-    /// Calls a script whose answer is a list.
+    /// Calls a script whose reply is a list.
     pub(crate) async fn ask(
         &self,
         shard: ShardId,
@@ -149,14 +149,15 @@ impl Deployment {
         Reply::list(self.router.call(shard, Call::new(script, arguments)).await?)
     }
 
-    /// `number:version` of the settings that are remembered of a namespace, for scripts that leave
-    /// them out then. By name it is not known which is meant, so nothing is.
+    /// Returns `number:version` of the remembered settings of a namespace, so that scripts leave them
+    /// out of their replies. Empty if there are none. A read by name does not know the number, so it
+    /// names no settings.
     pub(crate) fn known_of(&self, num: &str) -> Vec<u8> {
         let known = self.known.lock();
         known.get(num).map_or_else(Vec::new, |(ver, _)| format!("{num}:{ver}").into_bytes())
     }
 
-    /// The settings of this version: those that came along, or those that are remembered.
+    /// Returns the settings of this version: those in `blob`, or the remembered ones.
     pub(crate) fn settings_of(&self, num: &str, ver: &str, blob: &[u8]) -> Result<Arc<Settings>> {
         let mut known = self.known.lock();
         if let Some((known_ver, settings)) = known.get(num)
@@ -175,7 +176,7 @@ impl Deployment {
         Ok(settings)
     }
 
-    /// Settings of this version, if they are remembered.
+    /// Returns the remembered settings of this version, if any.
     pub(crate) fn remembered(&self, num: &str, ver: &str) -> Option<Arc<Settings>> {
         let known = self.known.lock();
         known.get(num).filter(|(known, _)| known == ver).map(|(_, settings)| Arc::clone(settings))
@@ -248,7 +249,7 @@ impl Deployment {
         Ok(Some(Case { id, now, control, dead, live, tombstone: kept, letter, other, seen }))
     }
 
-    /// What is fixed for a namespace, from the answer of a script.
+    /// Reads what is fixed for a namespace from the reply of a script.
     pub(crate) fn control(&self, reply: &mut Reply, now: Timestamp) -> Result<Control> {
         let name = reply.name()?;
         let (num, ver) = (reply.text()?, reply.text()?);
@@ -269,8 +270,8 @@ impl Deployment {
         })
     }
 
-    /// Takes a message of a shard's channel: a namespace that has something for consumers, or nothing,
-    /// which wakes.
+    /// Handles a message of a shard's channel: a namespace that has something for consumers, or an empty
+    /// message, which wakes.
     pub(crate) fn hear(&self, shard: ShardId, message: &[u8]) {
         if message.is_empty() {
             self.wake(shard);
@@ -278,12 +279,12 @@ impl Deployment {
         }
         let name = str::from_utf8(message).ok().and_then(|name| NamespaceName::new(name).ok());
         if let Some(name) = name {
-            // Nobody may be listening.
+            // There may be no listener.
             let _unheard = self.announced.send((shard, name));
         }
     }
 
-    /// Wakes whoever waits for something claimable in a shard.
+    /// Wakes the tasks that wait for something claimable in a shard.
     pub(crate) fn wake(&self, shard: ShardId) {
         if let Some(wakeups) = self.wakeups.get(usize::from(shard.0)) {
             wakeups.send_modify(|count| *count = count.wrapping_add(1));
@@ -291,12 +292,12 @@ impl Deployment {
     }
 }
 
-/// Stands for an id where there is none.
+/// Returns a placeholder for a missing id.
 fn nobody() -> TimerId {
     TimerId::new("-").expect("a dash is an id")
 }
 
-/// A record with its payload, unless that takes more bytes than this.
+/// Unpacks a record with its payload, unless the payload has more than `bytes_max` bytes.
 fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>, bytes_max: u64) -> Result<Record> {
     let mut record = Record::unpack(id.clone(), packed)?;
     let is_wanted = record.apart.as_ref().is_some_and(|apart| apart.bytes <= bytes_max);

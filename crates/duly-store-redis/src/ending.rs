@@ -1,25 +1,27 @@
 //! The end of a namespace, in all shards.
 //!
-//! The coordinator shard decides and writes an *end record* of the number, the other shards follow, and a
-//! note in the coordinator's `todo` has any node that finds it finish what was left half done.
+//! The coordinator shard decides, and writes an *end record* of the number. The other shards follow. An
+//! entry in the coordinator's `todo` makes any node that finds it finish an unfinished end.
 //!
-//! 1. **Only an end record allows a shard to remove what it holds under a number.** That a record is
-//!    missing means nothing: the coordinator shard may have lost it with everything else. Numbers are never
-//!    used again, so a removal that comes late removes only what was recorded.
+//! 1. **Only an end record allows a shard to remove what it holds under a number.** A missing record
+//!    proves nothing: the coordinator shard may have lost it with everything else. Numbers are never
+//!    used again, so a late removal removes only what was recorded.
 //! 2. The end record stays until every shard has confirmed the end, and for a day after that.
 //!
-//! An end on condition that the namespace is empty needs all shards to be empty at one moment. So each
-//! gets a *gate* first, the home before the others: while it is shut the shard takes nothing that would
-//! make the namespace hold more, and says so. A shard that was empty when its gate was shut stays so; if
-//! all were, the home ends the namespace, provided that the gate is still the same one there.
+//! To end a namespace only if it is empty, all shards must be empty at one time. So each shard is locked
+//! first, the coordinator shard before the others. This *deletion lock* is the field `gate` in Redis.
+//! While it is held, the shard refuses everything that would make the namespace hold more. A shard that
+//! was empty when it was locked stays empty. If all were empty, the coordinator shard ends the
+//! namespace, provided that the same lock is still held there.
 //!
-//! * **A gate is opened only after the same gate was opened at home**, whoever does it: the caller,
-//!   whose shards were not all empty, or somebody who finds a gate that has lasted too long, its caller
-//!   being dead. So either the home has ended the namespace under this gate, and every shard that was
-//!   shut for it stays shut until it ends too, or it never will under this gate. No clock is trusted
-//!   with that; the clock says only when somebody may doubt a gate.
-//! * A gate is shut only where there is none. One that comes late, after it was opened at home, ends
-//!   nothing and is doubted in its time.
+//! 3. **A lock is released in a shard only after the same lock was released in the coordinator shard.**
+//!    This holds for the caller whose shards were not all empty. It also holds for a node that finds an
+//!    expired lock, whose caller is gone. So either the coordinator shard has ended the namespace under
+//!    this lock, and every locked shard stays locked until it ends too; or it never will under this
+//!    lock. This does not depend on a clock. The clock only says when a node may release the lock of
+//!    another.
+//! 4. A lock is taken only where there is none. A late one, after its release in the coordinator shard,
+//!    ends nothing and expires.
 
 use std::time::Duration;
 
@@ -36,21 +38,21 @@ use crate::{
     script::Script,
 };
 
-/// How long a gate is not doubted.
+/// Time after which a deletion lock counts as expired.
 const GATE_LASTS: Duration = Duration::from_secs(5);
-/// How often a gate is looked at before its end is left to the caller, and how long between.
+/// Polls of a deletion lock before the call fails, and the pause between them.
 const GATE_LOOKS: u32 = 40;
 const GATE_PAUSE: Duration = Duration::from_millis(25);
 
-/// What a shard says of a gate.
+/// State of a deletion lock in a shard.
 #[derive(Debug)]
 enum Gate {
     /// This shard has no such namespace.
     Absent,
     Open,
-    /// It is the caller's, and the shard holds so many pending timers and dead letters.
+    /// The caller holds it; the shard holds this many pending timers and dead letters.
     Shut(u64, u64),
-    /// It is another one's, and has lasted too long or not.
+    /// Another caller holds it; `true`: it has expired.
     Held(String, bool),
 }
 
@@ -69,12 +71,12 @@ impl Deployment {
         if self.shards == 1 {
             return self.end(&control, "empty", "").await;
         }
-        // What holds timers is told so at once, without a gate.
+        // Most namespaces with timers are refused here, without a lock.
         self.expect_empty(name).await?;
         let own = format!("{:016x}", rand::random::<u64>());
         let held = self.shut_gates(&control, &own).await;
         if held != Ok((0, 0)) {
-            // A gate that stays is opened by the call that meets it.
+            // A lock that stays is released by the call that finds it expired.
             let _later = self.open_gates(&control, &own).await;
             let (pending, dead) = held?;
             return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
@@ -82,7 +84,7 @@ impl Deployment {
         self.end(&control, "empty", &own).await
     }
 
-    /// Ends a namespace at its home, on conditions, and then everywhere.
+    /// Ends a namespace at its coordinator shard, on conditions, and then everywhere.
     async fn end(&self, control: &Control, condition: &str, gate: &str) -> Result<()> {
         let name = &control.name;
         let home = self.home(name);
@@ -103,7 +105,8 @@ impl Deployment {
         }
     }
 
-    /// Ends a namespace whose gates are shut, everywhere. Returns whether the condition held at its home.
+    /// Ends a locked namespace everywhere. Returns `true` if the condition held at its coordinator
+    /// shard.
     pub(crate) async fn end_if(
         &self,
         control: &Control,
@@ -133,7 +136,8 @@ impl Deployment {
         self.ask(self.home(name), Script::Gone, arguments).await
     }
 
-    /// A namespace that its home does not have: perhaps it has ended there and nowhere else.
+    /// Ends a namespace that its coordinator shard does not have: perhaps it has ended there and nowhere
+    /// else.
     async fn end_of_nothing(&self, name: &NamespaceName) -> Result<()> {
         match self.records(name, &[]).await?.half_done {
             Some((num, ver)) => self.end_elsewhere(self.home(name), name, &num, &ver).await,
@@ -167,7 +171,8 @@ impl Deployment {
         self.ask(shard, Script::Gone, arguments).await.map(drop)
     }
 
-    /// Ends a namespace that its home has ended in all other shards, and says there that it is so.
+    /// Ends a namespace in all other shards, after its coordinator shard has ended it. Marks the end as
+    /// complete there.
     pub(crate) async fn end_elsewhere(
         &self,
         home: ShardId,
@@ -198,7 +203,8 @@ impl Deployment {
         Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead })
     }
 
-    /// Shuts the gate of every shard, the home's first; answers what all of them hold.
+    /// Takes the deletion lock of every shard, the coordinator shard first. Returns the pending timers
+    /// and dead letters of all.
     pub(crate) async fn shut_gates(&self, control: &Control, own: &str) -> Result<(u64, u64)> {
         let home = self.home(&control.name);
         let at_home = self.shut_gate(home, control, own).await?;
@@ -219,7 +225,7 @@ impl Deployment {
                 Gate::Absent if shard == self.home(&control.name) => {
                     return Err(self.no_namespace(&control.name).await);
                 }
-                // It is to have the namespace, so that it can be shut.
+                // The shard must have the namespace, so that it can be locked.
                 Gate::Absent => {
                     let todo = format!("put\0{}", control.name);
                     self.finish(self.home(&control.name), &todo).await?;
@@ -236,7 +242,8 @@ impl Deployment {
         everywhere(gates).await.map(drop)
     }
 
-    /// Opens a gate whose caller is gone, unless the namespace has ended: then it ends here too.
+    /// Releases a lock whose caller is gone, unless the namespace has ended: then it ends in this shard
+    /// too.
     pub(crate) async fn doubt(&self, shard: ShardId, control: &Control, whose: &str) -> Result<()> {
         let home = self.home(&control.name);
         if let Gate::Absent = self.gate(home, control, "open", whose).await? {
@@ -245,7 +252,7 @@ impl Deployment {
         self.gate(shard, control, "open", whose).await.map(drop)
     }
 
-    /// Waits a while for the gate of a shard to open.
+    /// Waits for the deletion lock of a shard to be released, for at most [`GATE_LOOKS`] polls.
     pub(crate) async fn wait_at_gate(&self, shard: ShardId, control: &Control) -> Result<()> {
         for _ in 0..GATE_LOOKS {
             match self.gate(shard, control, "look", "").await? {

@@ -1,4 +1,4 @@
-//! Why a store could not be opened, and how the server's errors become the port's.
+//! Errors of opening a store, and the conversion of server errors into the port's.
 
 use std::{error::Error as _, io, sync::Arc};
 
@@ -7,66 +7,66 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::record::fields::Unreadable;
 
-/// How long to wait before a store that may come is opened again.
+/// Wait before a store that may become available is opened again.
 const OPEN_AGAIN: Millis = Millis::from_secs(1);
 
-/// Why a store could not be opened. [`OpenError::retry`] tells which of these pass by themselves.
+/// Reason why a store could not be opened. [`OpenError::retry`] tells which ones pass by themselves.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is not one that this store understands.
+    /// The URL is not one that this store supports.
     #[error("store URL: {0}")]
     Url(String),
-    /// The server did not answer.
+    /// The server did not reply.
     #[error("cannot reach Redis at {address}: {reason}")]
     Unreachable {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// Cause.
         reason: String,
     },
-    /// The server answers and cannot be used yet: it is loading its data, lacks replicas, or does not
+    /// The server replies but cannot be used yet: it is loading its data, lacks replicas, or does not
     /// serve its slots.
     #[error("Redis at {address} is not ready: {reason}")]
     NotReady {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// Cause.
         reason: String,
     },
     /// The server refused the user, the password, or a command that the user may not run.
     #[error("Redis at {address} denied access: {reason}")]
     Denied {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// What it said.
+        /// Message of the server.
         reason: String,
     },
-    /// The two sides do not agree on TLS, or the certificate is not trusted.
+    /// TLS failed: the two sides do not agree, or the certificate is not trusted.
     #[error("no TLS connection to Redis at {address}: {reason}")]
     Tls {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// Cause.
         reason: String,
     },
     /// The server is too old.
     #[error("{address} runs Redis {version}; {wanted} or newer is needed")]
     Version {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// What it runs.
+        /// Version of the server.
         version: String,
-        /// What is needed for what is asked for.
+        /// Version that the options need.
         wanted: String,
     },
     /// A setting of the server would lose timers.
     #[error("{address}: {reason}; allow it by name with `{name}` if you accept that")]
     Unsafe {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Which setting, and what it would lose.
+        /// The setting, and what it would lose.
         reason: String,
-        /// The name to allow it by.
+        /// Name that allows the setting.
         name: &'static str,
     },
     /// The database belongs to another version of Duly.
@@ -74,19 +74,19 @@ pub enum OpenError {
         "the database has format {found}, and this version reads {known}; see the upgrade page"
     )]
     Format {
-        /// What it has.
+        /// Format of the database.
         found: String,
-        /// What is read.
+        /// Format that this version reads.
         known: u8,
     },
     /// The database belongs to another deployment.
     #[error("{address} holds the deployment {found:?}, not {wanted:?}")]
     Deployment {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Its name.
+        /// Name of the deployment in the database.
         found: String,
-        /// The name that was asked for.
+        /// Name that the options require.
         wanted: String,
     },
     /// The database holds keys of a deployment whose record is gone.
@@ -95,7 +95,7 @@ pub enum OpenError {
          the server from a backup, or empty the database if you accept the loss"
     )]
     NoRecord {
-        /// Where.
+        /// Address of the server.
         address: String,
     },
     /// The database holds markers of more than one deployment.
@@ -104,9 +104,9 @@ pub enum OpenError {
          one, so empty the servers that were taken from another Cluster"
     )]
     Several {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Their names.
+        /// Names of the deployments.
         names: String,
     },
     /// The database is empty, and this node may not create a deployment.
@@ -115,15 +115,15 @@ pub enum OpenError {
          it; to create a new deployment, set store.create to \"when_empty\" for one start"
     )]
     Empty {
-        /// Where.
+        /// Address of the server.
         address: String,
     },
     /// The server refused.
     #[error("Redis at {address} refused: {reason}")]
     Refused {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// What it said.
+        /// Message of the server.
         reason: String,
     },
 }
@@ -132,7 +132,7 @@ pub enum OpenError {
 pub(crate) type Opened<T> = Result<T, OpenError>;
 
 impl OpenError {
-    /// Returns whether the same call can succeed later without a change of settings: `After` where the
+    /// Returns if and when the same call can succeed without a change of settings: `After` where the
     /// servers may come back by themselves, else `Never`.
     pub const fn retry(&self) -> Retry {
         match self {
@@ -141,7 +141,7 @@ impl OpenError {
         }
     }
 
-    /// Sorts an error of a connection, or of a command, by what helps against it.
+    /// Converts an error of a connection or of a command, by the remedy that it needs.
     pub(crate) fn of(address: &str, error: &RedisError) -> Self {
         let address = address.to_owned();
         let reason = first_of_pipeline(&error.to_string()).to_owned();
@@ -164,7 +164,7 @@ impl OpenError {
         }
     }
 
-    /// Sorts the error of a script that the opening needs.
+    /// Converts the error of a script that opening the store needs.
     pub(crate) fn of_script(address: &str, error: &duly_store::Error) -> Self {
         let (address, reason) = (address.to_owned(), error.to_string());
         if reason.contains("NOPERM") {
@@ -177,35 +177,35 @@ impl OpenError {
     }
 }
 
-/// The text of the first command of a pipeline that failed; the others say the same.
+/// Returns the text of the first command of a pipeline that failed; the others have the same text.
 fn first_of_pipeline(reason: &str) -> &str {
     let first = reason.split_once("(Index 0, error: ").map_or(reason, |(_, first)| first);
     first.split_once("), (Index ").map_or(first, |(first, _)| first)
 }
 
-/// Whether TLS itself failed: its errors arrive as input that is not valid. A connection that breaks in
-/// the middle of the handshake is not one of them.
+/// Returns `true` if TLS itself failed: its errors arrive as invalid input. A connection that breaks
+/// during the handshake is not one of them.
 fn is_about_tls(error: &RedisError) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<Shared>());
     let io = source.and_then(|source| source.downcast_ref::<io::Error>());
     io.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
-/// How the client keeps the cause of an error.
+/// Type in which the client keeps the cause of an error.
 type Shared = Arc<dyn std::error::Error + Send + Sync>;
 
-/// Nothing was done; it may work later.
+/// Returns the error of a call that did nothing and may succeed later.
 pub(crate) fn unavailable(reason: impl Into<String>) -> duly_store::Error {
     duly_store::Error::Unavailable { reason: reason.into(), retry_after: Millis::from_ms(500) }
 }
 
-/// It may have been done.
+/// Returns the error of a call that may have been executed.
 pub(crate) fn in_doubt(reason: impl Into<String>) -> duly_store::Error {
     duly_store::Error::InDoubt { reason: reason.into() }
 }
 
-/// What comes of a step before the change that was asked for: whatever became of the step, the change
-/// was not done.
+/// Converts the error of a step before the requested change: the change was not made, even if the step
+/// is in doubt.
 pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     step.map_err(|error| match error {
         duly_store::Error::InDoubt { reason } => unavailable(reason),
@@ -213,8 +213,8 @@ pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     })
 }
 
-/// What comes of a step after the change that was asked for: the change was done, but not everywhere yet,
-/// and the same call again is right.
+/// Converts the error of a step after the requested change: the change was made, but not in every shard
+/// yet, and repeating the call is right.
 pub(crate) fn after<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     step.map_err(|error| match error {
         error @ duly_store::Error::Damaged(_) => error,
@@ -222,7 +222,7 @@ pub(crate) fn after<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     })
 }
 
-/// An answer or a record that is not of this format.
+/// Returns the error for a reply or a record that is not of this format.
 pub(crate) fn damaged(what: impl Into<String>) -> duly_store::Error {
     duly_store::Error::Damaged(what.into())
 }

@@ -1,6 +1,6 @@
-//! How the store feels: looked at again and again, so that the answer is at once, also when no server
-//! answers. The look also finishes changes of namespaces that somebody left half done, and compares the
-//! shards' namespaces.
+//! Polls the health of the store, so that a request for it returns at once, even when no server replies.
+//! The poll also finishes changes of namespaces that a node left unfinished, and compares the namespaces
+//! of the shards.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,30 +17,30 @@ use crate::{
     skew,
 };
 
-/// How often it is looked whether the servers answer.
+/// Interval of the polls of the servers.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many of these looks go by before everything is counted again.
+/// Number of these polls between two counts.
 const COUNTED_EVERY: u32 = 10;
 /// Namespaces, or lanes with something due, that one script sums up.
 const PAGE: usize = 100;
 
-/// A count that is younger is not made again at once.
+/// Age below which a count is not repeated on request.
 const FRESH: Duration = Duration::from_secs(1);
-/// Of the time, counting on request takes this part at most.
+/// Divisor: counting on request takes at most one part in this many of the time.
 const PART: u32 = 10;
 
-/// The end of the latest count, and how long it took.
+/// End of the latest count, and its duration.
 #[derive(Debug, Default)]
 pub(crate) struct Counted(Option<(Instant, Duration)>);
 
 impl Counted {
-    /// Says whether another count is due.
+    /// Returns `true` if another count is due.
     fn is_over(&self, now: Instant) -> bool {
         self.0.is_none_or(|(end, took)| now.duration_since(end) >= FRESH.max(took * PART))
     }
 }
 
-/// Looks again and again until it is aborted.
+/// Polls until it is aborted.
 pub(crate) async fn watch(deployment: Arc<Deployment>) {
     loop {
         for _ in 0..COUNTED_EVERY {
@@ -53,7 +53,7 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
 }
 
 impl Deployment {
-    /// Looks whether the servers answer, whether their clocks are alike, and at shards that take no calls.
+    /// Checks that the servers reply and that their clocks agree, and polls shards that take no calls.
     async fn ping(&self) {
         let mut silent = Vec::new();
         let mut readings = Vec::new();
@@ -72,7 +72,7 @@ impl Deployment {
             })
             .collect();
         let mut reasons = Vec::from_iter(skew::too_far_apart(&readings));
-        // While one server answers, calls for its shards are carried out.
+        // While one server replies, calls for its shards are executed.
         if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
         if unavailable.len() == usize::from(self.shards) {
             reasons.push(format!("no shard takes calls: {}", warnings.join("; ")));
@@ -89,13 +89,13 @@ impl Deployment {
         (health.not_ready, health.warnings) = (reasons, warnings);
     }
 
-    /// The shards that take no calls, after another look at their markers.
+    /// Returns the shards that take no calls, after another read of their markers.
     async fn unavailable_shards(&self) -> Vec<(ShardId, Mark)> {
         let all = || (0..self.shards).map(ShardId);
         let marks = all().map(|shard| (shard, self.router.mark(shard)));
         let looks = stream::iter(marks.filter(|(_, mark)| *mark != Mark::Own));
         let looks = looks.for_each_concurrent(AT_ONCE, async |(shard, _)| {
-            // A server that is away tells at a later look.
+            // A server that is down is polled again later.
             let _later = self.look_at_marker(shard).await;
         });
         looks.await;
@@ -105,7 +105,7 @@ impl Deployment {
         unavailable
     }
 
-    /// Counts again, unless that was done a moment ago. Callers at the same time share one count.
+    /// Counts again, unless a count is recent. Concurrent callers share one count.
     pub(crate) async fn recount(&self) {
         let mut counted = self.counted.lock().await;
         if counted.is_over(Instant::now()) {
@@ -119,7 +119,7 @@ impl Deployment {
         counted.0 = Some((Instant::now(), began.elapsed()));
     }
 
-    /// Sums up the shards that answer, keeps what was found, and finishes what was left half done.
+    /// Sums up the shards that reply, keeps the sums, and finishes unfinished changes.
     pub(crate) async fn look(&self) {
         let servers = self.router.owners().len();
         let mut sums = Sums::default();
@@ -133,7 +133,7 @@ impl Deployment {
                     if list.own.version > newest.own.version {
                         newest = list;
                     } else if list.own.version < newest.own.version {
-                        // It was away when the list changed. A later look tries again.
+                        // The shard was down when the list changed. A later poll tries again.
                         let _later = self.accept(shard, &newest).await;
                     }
                 }
@@ -141,7 +141,7 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
-        // Namespaces that want repair stop no other: they are counted, and the store stays ready.
+        // Namespaces that need repair stop no others: they are counted, and the store stays ready.
         if digests.len() <= 1 {
             self.remember_lost(BTreeSet::new());
         } else if let Err(error) = self.reconcile().await {
@@ -159,7 +159,7 @@ impl Deployment {
                 namespaces_dead_full: sums.namespaces_dead_full,
                 namespaces_to_repair: self.to_repair.lock().len() as u64,
                 oldest_due_age: sums.oldest_due_age,
-                // The rest is what the last ping found.
+                // The rest is the result of the last ping.
                 ..std::mem::take(&mut *health)
             };
         }
@@ -206,12 +206,12 @@ impl Deployment {
         }
     }
 
-    /// Finishes a change of a namespace that was left half done.
+    /// Finishes a change of a namespace that a node left unfinished.
     async fn finish_later(&self, shard: ShardId, todo: &str) {
         match self.finish(shard, todo).await {
             Ok(Some(spread)) => self.deal_lowered(&spread).await,
             Ok(None) => {}
-            // It is tried again at the next look.
+            // The next poll tries again.
             Err(error) => {
                 let todo = todo.replace('\0', " ");
                 tracing::warn!(%error, %todo, "a change is not in every shard yet");
@@ -227,11 +227,11 @@ struct Sums {
     overdue: u64,
     in_flight: u64,
     dead: u64,
-    /// The most that any shard has: each has every namespace.
+    /// The maximum over the shards: each has every namespace.
     namespaces_paused: u64,
     namespaces_dead_full: u64,
     oldest_due_age: Option<Millis>,
-    /// Of the names and numbers of its namespaces; means nothing in a sum.
+    /// Digest of the names and numbers of the shard's namespaces; meaningless in a sum.
     digest: u64,
 }
 

@@ -1,40 +1,63 @@
-//! Names of keys: which shard a key belongs to, and so which slot of a Cluster.
+//! Names of keys, and so the shard of a key and its slot in a Cluster.
 //!
-//! All keys of a shard begin with `duly:{tag}:`, so that they are in one slot and one script may
-//! touch them all. The tags are a table, not a computation: it is part of the storage format.
+//! All keys of a shard begin with `duly:{tag}:`, so they are in one slot and one script may use them
+//! all. The tags are a table, not a computation: it is part of the storage format.
 //!
 //! | key | type | holds |
 //! |---|---|---|
 //! | `seq` | string | counts the scripts that wrote; every script declares it |
-//! | `deployment` | hash | format, number of shards, name, deployment id, first list of coordination shards, whether every shard has its marker (shard 0) |
-//! | `marker` | hash | the same, the present list and the one before it, progress, and by how much the shard was rolled back until that is confirmed (`marker.rs`) |
-//! | `nn`, `names`, `vers`, `nums` | hash, zset, hash, string | name → number; names in order; name → version; last number |
-//! | `n:<num>` | hash | what is fixed for a namespace; of `max_pending` and `max_dead` the plain share (`a_`), what moved to it (`m_`, `-` until it is dealt) and the deal; its gate |
-//! | `c:<num>` | hash | counts; at home until when the rate of schedules is spoken for |
-//! | `q:<num>:pending`, `q:<num>:dead` | hash | `>shard`, `<shard` → total that was given to it and taken from it in this deal; `=` → what the home settled that each gets |
-//! | `implicit` | zset | names of implicit namespaces, in order (at their home); `n:<num>` says since when each is idle |
-//! | `todo` | zset | changes of namespaces that are half done (at their home) |
-//! | `ends`, `ended` | hash, zset | number → version NUL name of its recorded end; when every shard had confirmed it, or the end was last seen half done (at its home; for a day) |
+//! | `deployment` | hash | the record of the deployment (1) |
+//! | `marker` | hash | the marker of the shard (2) |
+//! | `nn`, `vers`, `nums` | hash, hash, string | name → number; name → version; last number |
+//! | `names` | zset | names in order |
+//! | `n:<num>` | hash | what is fixed for a namespace, with its quotas and its deletion lock (3) |
+//! | `c:<num>` | hash | counts; at the coordinator shard also the state of `schedule_per_second` (4) |
+//! | `q:<num>:pending`, `q:<num>:dead` | hash | transfers of the limit, and its allocation (5) |
+//! | `implicit` | zset | names of implicit namespaces, in order (at their coordinator shard) (3) |
+//! | `todo` | zset | unfinished changes of namespaces (at their coordinator shard) |
+//! | `ends` | hash | number → version NUL name of its end record (at its coordinator shard; for a day) |
+//! | `ended` | zset | number by when every shard had confirmed its end, or it was last seen unfinished |
 //! | `over` | zset | names by when one ended here: their versions go a day later |
 //! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
-//! | `p:<num>` | hash | the same keys → payloads that lie apart |
+//! | `p:<num>` | hash | the same keys → payloads that are stored apart |
 //! | `x:<num>` | hash | id → lease |
 //! | `d:<num>:<lane>:r` | zset | claimable at → id: retries |
 //! | `d:<num>:<lane>:f` | zset | directory of the first attempts: due at → id NUL block, where each begins |
-//! | `d:<num>:<lane>:f:<block>`, `…:last` | zset, string | due at → id, at most 64; last number of a block |
-//! | `b:<num>` | zset | due at → id: retried ones, whether they wait or are leased |
-//! | `bx:<num>` | zset, TTL | due at → id: leased first attempts, while somebody lists them |
+//! | `d:<num>:<lane>:f:<block>` | zset | due at → id, at most 64 |
+//! | `d:<num>:<lane>:f:last` | string | last number of a block |
+//! | `b:<num>` | zset | due at → id: retried timers, waiting or leased |
+//! | `bx:<num>` | zset, TTL | due at → id: leased first attempts, while lists need them |
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
-//! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
-//! | `own:<run>`, `runs`, `gone` | zset, hash, zset | leases of a node; runs that claimed here; those that were released in the last day |
+//! | `lanes`, `leased` | zset | heads of lanes; ends of consumers' leases |
+//! | `exp`, `resume` | zset | expiries; ends of pauses |
+//! | `own:<run>` | zset | leases of a node, by its member id |
+//! | `runs` | hash | member ids that claimed here |
+//! | `gone` | zset | member ids that were released in the last day |
+//! | `u:<nonce>` | list, TTL | number NUL id of what a claim granted |
+//! | `void:<nonce>` | string, TTL | a claim that was taken back |
 //! | `s:<num>` | hash, TTL | id → tombstone |
 //! | `sl:<num>` | list, TTL | tombstones in order of ending |
-//! | `sd:<num>:F`, `:C` | zsets, TTL | due at → id: tombstones, while somebody lists them |
+//! | `sd:<num>:F`, `:C` | zsets, TTL | due at → id: tombstones, while lists need them |
 //! | `ix:<num>:l`, `:s` | string, TTL | how far `bx`, or `sd`, has been made |
-//! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
-//! | `allot:<lane>`, `allots:<run>` | hash, set | run → what it has of a lane's limits and wants of them; lanes of which a run has something |
-//! | `members` | hash | run → count of beats, whether it leaves, protocols, name (shard 0) |
-//! | `wake` | channel | something became claimable; a namespace that pulling consumers are to look at |
+//! | `dead:<num>`, `di:<num>` | zset, zset | dead letters by due time; by id and order of ending |
+//! | `dx:<num>` | hash | dead letters by delivery id |
+//! | `allot:<lane>` | hash | member id → what the node has of a lane's limits, and wants of them |
+//! | `allots:<run>` | set | lanes of whose limits a node has something |
+//! | `heartbeats` | hash | member id → its last heartbeat (in coordinator shards of the members) |
+//! | `evicted` | zset | member ids that were evicted in the last day (there too) |
+//! | `members` | string | `sealed`: nodes of older builds cannot act; before that their hash (shard 0) |
+//! | `wake` | channel | something became claimable, a namespace to pull from, or a changed marker |
+//!
+//! 1. In shard 0: format, number of shards, name, deployment id, first list of coordinator shards, and
+//!    whether every shard has its marker.
+//! 2. The same except for the last, with the present list and the one before it, the progress, and by
+//!    how much the shard was rolled back until an operator confirms that (`marker.rs`).
+//! 3. Of `max_pending` and `max_dead`: the even split (`a_`), what transfers changed (`m_`, `-` until
+//!    the limit is allocated), and the version of the allocation (`deal_`). The field `gate` is the
+//!    deletion lock. For an implicit namespace also since when it is idle.
+//! 4. The time until which the rate is used up (`spoken`).
+//! 5. `>shard`, `<shard` → total that was sent to and received from that shard in this allocation; `=` →
+//!    the amounts that the coordinator shard has settled for all shards.
 
 use duly_core::{Incarnation, TimerId, shard::ShardId};
 
@@ -63,33 +86,33 @@ const TAGS: [&str; 256] = [
     "x", "fv",
 ];
 
-/// `KEYS[1]` of every script of a shard, one of `shards`.
+/// Returns `KEYS[1]` of every script of a shard, one of `shards`.
 pub(crate) fn seq(shard: ShardId, shards: u16) -> String {
     format!("duly:{{{}}}:seq", tag(shard, shards))
 }
 
-/// Another key of the same shard.
+/// Returns another key of the same shard.
 pub(crate) fn key(seq: &str, name: &str) -> String {
     format!("{}{name}", seq.strip_suffix("seq").unwrap_or(seq))
 }
 
-/// The tag of a shard: shards are spread evenly over the slots, however many there are.
+/// Returns the tag of a shard. Any number of shards is spread evenly over the slots.
 fn tag(shard: ShardId, shards: u16) -> &'static str {
     TAGS[usize::from(place(shard, shards).0)]
 }
 
-/// The shard with the same keys in a deployment of [`SHARDS_MAX`] shards.
+/// Returns the shard with the same keys in a deployment of [`SHARDS_MAX`] shards.
 pub(crate) fn place(shard: ShardId, shards: u16) -> ShardId {
     let place = u32::from(shard.0) * u32::from(SHARDS_MAX) / u32::from(shards.max(1));
     ShardId(u16::try_from(place).unwrap_or(u16::MAX).min(SHARDS_MAX - 1))
 }
 
-/// The key of a dead letter among the records of its namespace.
+/// Returns the key of a dead letter among the records of its namespace.
 pub(crate) fn firing_key(id: &TimerId, incarnation: Incarnation, occurrence: u32) -> Vec<u8> {
     format!("{id}\0{:016x}\0{occurrence:08x}", incarnation.0).into_bytes()
 }
 
-/// Id, incarnation and occurrence of a firing key; an id alone has neither.
+/// Parses a firing key into id, incarnation and occurrence. A plain id has incarnation and occurrence 0.
 pub(crate) fn parse_firing_key(key: &[u8]) -> Option<(TimerId, Incarnation, u32)> {
     let text = str::from_utf8(key).ok()?;
     let mut parts = text.split('\0');
@@ -102,7 +125,7 @@ pub(crate) fn parse_firing_key(key: &[u8]) -> Option<(TimerId, Incarnation, u32)
     Some((id, Incarnation(incarnation), occurrence))
 }
 
-/// The slot of a key: CRC-16/XMODEM of its tag, as the Cluster specification says.
+/// Returns the slot of a key: CRC-16/XMODEM of its tag, as the Cluster specification says.
 pub(crate) fn slot_of(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);

@@ -1,8 +1,8 @@
-//! One connection to one server, and a round of scripts over it.
+//! One connection to one server, and rounds of scripts over it.
 //!
-//! A round is one pipeline: its scripts in order, and, where replicas are asked for, one `WAIT` as
-//! the last command on the same connection, which so vouches for every script before it. Other
-//! rounds may share the connection; what they wrote before is vouched for with it.
+//! A round is one pipeline: its scripts in order and, if replicas must confirm, one `WAIT` as the last
+//! command on the same connection. So the `WAIT` covers every script before it. Other rounds may share
+//! the connection; the `WAIT` covers their earlier writes too.
 
 use std::{
     sync::Arc,
@@ -18,10 +18,10 @@ use crate::{
     script::{CLOCK, Script},
 };
 
-/// A connection that was not used for so long is asked whether it is there.
+/// Time without use after which a connection is checked before it is used.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A script that is called with these arguments.
+/// A script with its arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) script: Script,
@@ -34,42 +34,42 @@ impl Call {
     }
 }
 
-/// How a call is sent.
+/// Mode in which a call is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Manner {
-    /// With the whole text, because the server does not know its digest.
+    /// `true`: with the whole script text, because the server does not know its digest.
     pub(crate) whole: bool,
 }
 
-/// What a server said of one call.
+/// Reply of a server to one call.
 #[derive(Debug)]
 pub(crate) enum Said {
     Answer(Value),
-    /// It does not know the script.
+    /// The server does not know the script.
     NoScript,
-    /// The slot is elsewhere for good.
+    /// The slot has moved to this server.
     Moved(String),
-    /// Not now.
+    /// The server cannot execute the call now.
     Later(String),
     /// The shard does not hold the marker of this deployment; nothing was done.
     Unmarked(Mark),
-    /// It refused; nothing was done.
+    /// The server refused; nothing was done.
     Refused(String),
 }
 
-/// Who has to have a change before it is answered.
+/// Copies of a change that are required before the call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Copies {
-    /// How many replicas.
+    /// Number of replicas.
     pub(crate) replicas: u32,
-    /// On their disks and the master's, not in their memories alone.
+    /// `true`: on the disks of the replicas and of the master, not only in their memories.
     pub(crate) on_disk: bool,
-    /// How long to wait for them.
+    /// Longest wait for them.
     pub(crate) within: Duration,
 }
 
 impl Copies {
-    /// The command that waits for them, as the last one of a round.
+    /// Returns the command that waits for the copies, the last one of a round.
     fn wait(&self) -> Cmd {
         let within_ms = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX);
         let mut wait = if self.on_disk { cmd("WAITAOF") } else { cmd("WAIT") };
@@ -80,7 +80,7 @@ impl Copies {
         wait
     }
 
-    /// Whether the answer says that they have it.
+    /// Returns `true` if the reply confirms enough copies.
     fn are_there(&self, answer: &Value) -> bool {
         let enough = |have: &Value, wanted: u32| matches!(have, Value::Int(have) if *have >= i64::from(wanted));
         match answer {
@@ -92,7 +92,7 @@ impl Copies {
     }
 }
 
-/// The connection broke: what was sent may have been done.
+/// Error: the connection broke, and what was sent may have been executed.
 #[derive(Debug)]
 pub(crate) struct Lost(pub(crate) String);
 
@@ -102,14 +102,14 @@ pub(crate) struct Link {
     connection: MultiplexedConnection,
     texts: Arc<[String]>,
     digests: Arc<[String]>,
-    /// When something was last sent in trust, or answered.
+    /// Time of the last reply, or of the last use without a check.
     used: Arc<Mutex<Instant>>,
-    /// Held by whoever asks whether it is there; the others wait for that answer, and take it when it
-    /// says, or its absence, that it is not.
+    /// Held by the caller that checks the connection. Other callers wait for the result and use it if
+    /// the connection is dead.
     is_dead: Arc<tokio::sync::Mutex<bool>>,
 }
 
-/// How connections are made.
+/// Parameters for new connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Dial {
     pub(crate) connect_within: Duration,
@@ -119,7 +119,7 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// How to connect with these options, for the deployment of this id.
+    /// Returns the parameters for these options and the deployment of this id.
     pub(crate) fn new(options: &Options, deployment: &str) -> Self {
         let clock = options.clock.as_deref().unwrap_or(CLOCK);
         Self {
@@ -137,7 +137,9 @@ impl Link {
             .set_connection_timeout(Some(dial.connect_within))
             .set_response_timeout(Some(dial.answer_within));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        // Who may not speak here is told so, and not cut off in the middle of a large script.
+        // A refused login fails here with its own error, instead of breaking the connection in the
+        // middle of a
+        // large script.
         cmd("PING").exec_async(&mut connection).await?;
         let mut load = Pipeline::new();
         for text in dial.texts.iter() {
@@ -149,10 +151,10 @@ impl Link {
         Ok(Self { connection, texts, digests: digests.into(), used, is_dead: Arc::default() })
     }
 
-    /// Whether it can be trusted with something that must not be sent twice. A server that was
-    /// started anew, or whatever lies between that forgets idle connections, is noticed by asking
-    /// first; then nothing was sent, and nobody has to be told that it is in doubt. However far away
-    /// the server is, all who wait for a connection wait for one answer.
+    /// Returns `true` if the connection can carry a call that must not be sent twice. After idle time it
+    /// is checked by `PING` first: a server that restarted, or a proxy that drops idle connections, is
+    /// noticed before anything is sent, and no call becomes in doubt. All callers that wait for a
+    /// connection share one `PING`, however far away the server is.
     pub(crate) async fn is_alive(&self) -> bool {
         if self.is_trusted() {
             return true;
@@ -164,7 +166,7 @@ impl Link {
         !*is_dead
     }
 
-    /// Whether it was used a moment ago; then it is again now.
+    /// Returns `true` if the connection was used less than [`IDLE`] ago, and counts this as a use.
     fn is_trusted(&self) -> bool {
         let mut used = self.used.lock();
         let is_trusted = used.elapsed() < IDLE;
@@ -178,7 +180,7 @@ impl Link {
         *self.used.lock() = Instant::now();
     }
 
-    /// Whether both are the same connection.
+    /// Returns `true` if both are the same connection.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.used, &other.used)
     }
@@ -194,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Sends several commands that are no scripts; each is answered for itself.
+    /// Sends several commands that are no scripts; each has a reply of its own.
     pub(crate) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, Lost> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
@@ -205,7 +207,7 @@ impl Link {
         sent.map_err(|error| Lost(error.to_string()))
     }
 
-    /// Sends calls in one go. The second answer is whether so many copies are there as are wanted.
+    /// Sends calls in one pipeline. The second result is `true` if the required copies are confirmed.
     pub(crate) async fn round(
         &self,
         seq: &str,
@@ -249,7 +251,7 @@ impl Link {
     }
 }
 
-/// What an answer means.
+/// Converts a value into a reply.
 fn heard(value: Value) -> Said {
     let error = match value {
         Value::ServerError(error) => error,
@@ -263,8 +265,9 @@ fn heard(value: Value) -> Said {
         "MOVED" => Said::Moved(elsewhere()),
         "UNMARKED" => Said::Unmarked(Mark::Missing),
         "FOREIGN" => Said::Unmarked(Mark::Foreign),
-        // The slot is on its way to another server. That one is never asked before it has the slot for
-        // good: a script there would take keys that are not there yet for keys that are not.
+        // The slot is moving to another server (`ASK`). That server is not asked before it owns the
+        // slot: a
+        // script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
             Said::Later(text)
         }

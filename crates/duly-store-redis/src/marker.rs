@@ -1,11 +1,11 @@
-//! The marker of a shard: which deployment its data belongs to, and what follows when it does not.
+//! The marker of a shard: the deployment that its data belongs to.
 //!
-//! 1. Every shard holds a marker from before its first timer on. It says the deployment id, the number of
-//!    shards, the format, the name and the coordination shards.
-//! 2. A script that finds something missing, or is about to create something, looks at the marker first
-//!    (`expect_marker` in `scripts/base.lua`). What happens on the way of a timer that is there does not.
-//! 3. A shard whose marker is missing, foreign or held takes no calls: each is `unavailable` and names the
-//!    repair command. Nothing is created in it. The other shards go on.
+//! 1. Every shard holds a marker from before its first timer on. It has the deployment id, the number of
+//!    shards, the format, the name and the coordinator shards of the members.
+//! 2. A script that finds something missing, or is about to create something, checks the marker first
+//!    (`expect_marker` in `scripts/base.lua`). Operations on a timer that exists do not.
+//! 3. A shard whose marker is missing, foreign or held takes no calls: each call returns `unavailable`
+//!    and names the repair command. Nothing is created in it. The other shards continue.
 //! 4. Only `duly store repair` writes a marker into a shard of a deployment that was complete.
 
 use duly_core::shard::ShardId;
@@ -16,17 +16,17 @@ use crate::{error::damaged, reply::Reply};
 /// Version of the layout of keys in a deployment. Records have a version of their own.
 pub(crate) const FORMAT: u8 = 5;
 
-/// The version without markers, which is adopted.
+/// Version of the layout without markers, which is adopted.
 pub(crate) const UNMARKED_FORMAT: u8 = 4;
 
 /// Fields of a marker, in the order in which [`Marker::read`] takes their values.
 pub(crate) const FIELDS: [&str; 9] =
     ["id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed"];
 
-/// A deployment, as each of its markers tells it.
+/// Identity of a deployment, the same in each of its markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Chosen by chance when the deployment was created or adopted.
+    /// Random id, drawn when the deployment was created or adopted.
     pub(crate) id: String,
     pub(crate) shards: u16,
     pub(crate) name: String,
@@ -38,24 +38,24 @@ pub(crate) struct Marker {
     pub(crate) identity: Identity,
     pub(crate) format: u8,
     pub(crate) list: CoordinatorList,
-    /// See `rollback.rs`.
+    /// Progress of the shard; see `rollback.rs`.
     pub(crate) progress: u64,
-    /// By how many milliseconds the shard was rolled back, until an operator confirms it.
+    /// Milliseconds by which the shard was rolled back, until an operator confirms it.
     pub(crate) held: Option<u64>,
-    /// No node of an older build can act any more (`older.rs`).
+    /// `true`: no node of an older build can act any more (`older.rs`).
     pub(crate) is_sealed: bool,
 }
 
-/// The coordination shards, with the list that they followed.
+/// The coordinator shards of the members, with the list that they followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CoordinatorList {
     pub(crate) own: Coordinators,
-    /// A majority of it has accepted `own`; `None` for the first list.
+    /// The previous list, of which a majority has accepted `own`; `None` for the first list.
     pub(crate) before: Option<Coordinators>,
 }
 
 impl Marker {
-    /// Takes the values of [`FIELDS`]; `None` when there is no marker.
+    /// Parses the values of [`FIELDS`]; `None` when there is no marker.
     pub(crate) fn read(values: Vec<Option<Vec<u8>>>) -> Result<Option<Self>> {
         let mut values = values.into_iter().map(|value| {
             let text = value.map(String::from_utf8).transpose();
@@ -81,25 +81,25 @@ impl Marker {
 }
 
 impl CoordinatorList {
-    /// Takes the texts of a list and of the one before it.
+    /// Parses the texts of a list and of the one before it.
     pub(crate) fn read(own: &str, before: &str) -> Result<Self> {
         let own = parse(own).ok_or_else(|| damaged("the coordination shards of a marker"))?;
         Ok(Self { own, before: parse(before) })
     }
 
-    /// The texts of the list and of the one before it.
+    /// Returns the texts of the list and of the one before it.
     pub(crate) fn texts(&self) -> [String; 2] {
         [text(&self.own), self.before.as_ref().map(text).unwrap_or_default()]
     }
 
-    /// Takes both texts from the answer of a script.
+    /// Parses both texts from the reply of a script.
     pub(crate) fn from_reply(reply: &mut Reply) -> Result<Self> {
         let (own, before) = (reply.text()?, reply.text()?);
         Self::read(&own, &before)
     }
 }
 
-/// A list as text: `<version>:<shard>,<shard>,…`.
+/// Returns a list as text: `<version>:<shard>,<shard>,…`.
 fn text(list: &Coordinators) -> String {
     let shards: Vec<_> = list.shards.iter().map(|shard| shard.0.to_string()).collect();
     format!("{}:{}", list.version, shards.join(","))
@@ -112,22 +112,22 @@ fn parse(text: &str) -> Option<Coordinators> {
     Some(Coordinators { version: version.parse().ok()?, shards: shards? })
 }
 
-/// The state of a shard's marker, as this node saw it last.
+/// State of a shard's marker, as this node saw it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mark {
-    /// It is that of this deployment.
+    /// The marker is that of this deployment.
     #[default]
     Own,
-    /// There is none: the shard was emptied.
+    /// There is no marker: the shard was emptied.
     Missing,
-    /// It is that of another deployment.
+    /// The marker is that of another deployment.
     Foreign,
-    /// It is ours, and the shard was rolled back and waits for an operator.
+    /// The marker is ours; the shard was rolled back and waits for an operator.
     RolledBack,
 }
 
 impl Mark {
-    /// The mark that a marker means for the deployment of this id.
+    /// Returns the state that a marker means for the deployment of this id.
     pub(crate) fn of(marker: Option<&Marker>, id: &str) -> Self {
         match marker {
             None => Self::Missing,
@@ -137,7 +137,7 @@ impl Mark {
         }
     }
 
-    /// The fault of a shard that takes no calls.
+    /// Returns the fault of a shard that takes no calls.
     pub(crate) const fn as_fault(self) -> Option<ShardFault> {
         match self {
             Self::Own => None,
@@ -156,7 +156,7 @@ impl Mark {
         self as u8
     }
 
-    /// The fault of these shards, and its remedy.
+    /// Returns the fault of these shards, and its remedy.
     pub(crate) fn fault(self, shards: &[ShardId]) -> String {
         let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
         let list = list.join(",");

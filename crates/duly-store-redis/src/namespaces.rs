@@ -1,17 +1,18 @@
 //! Namespaces: settings and pause; their end is in `ending.rs`.
 //!
-//! A namespace has a home shard, which orders its changes: a version goes up by one there, and the
-//! other shards take only what is newer. So two changes under way end up as one of them everywhere.
-//!
-//! **A home that has lost its last change**, as a failover may, gives the same version once more, to
-//! another change. A shard that has taken the first one says so, as it remembers when its own was made;
-//! then the home goes past all versions that any shard has heard of, deals limits anew, and all take
-//! that. Numbers of namespaces, which the keys of their timers hold, are never given twice: there is
-//! something by chance in them.
-//!
-//! **A home that has lost its record** says that there is no such namespace. That is never taken for a
-//! deletion: the other shards are asked first (`absent.rs`), and an operator has the record restored from
-//! them (`repair.rs`). A background pass finds such namespaces (`reconcile.rs`).
+//! 1. A namespace has a coordinator shard, which orders its changes: each change increases the version
+//!    there. The other shards take only newer versions. So of two concurrent changes, all shards end up
+//!    with the same one.
+//! 2. **A coordinator shard that has lost its last change**, as a failover may cause, gives the same
+//!    version again, to another change. A shard that has taken the first one reports it, because it
+//!    remembers when its change was made. The coordinator shard then goes past all versions that any
+//!    shard has seen and begins new allocations of the limits, and all shards take that.
+//! 3. Numbers of namespaces, which the keys of their timers hold, are never given twice: they have
+//!    random bits.
+//! 4. **A coordinator shard that has lost its record** reports that there is no such namespace. That is
+//!    never taken for a deletion: the other shards are asked first (`absent.rs`), and an operator has
+//!    the record restored from them (`repair.rs`). A background pass finds such namespaces
+//!    (`reconcile.rs`).
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub(crate) use absent::{Absence, Absences, unrecorded};
 #[cfg(test)]
 pub(crate) use spread::own;
 
-/// What becomes of a namespace.
+/// Next state of a namespace.
 pub(crate) struct Next {
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
@@ -55,10 +56,10 @@ pub(crate) struct Next {
     pub(crate) origin: Origin,
 }
 
-/// Who wrote the settings of a namespace.
+/// Author of the settings of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody: it comes into being at its first schedule.
+    /// None: the namespace is created by its first schedule call.
     Implicit,
     /// A caller.
     Explicit,
@@ -66,25 +67,25 @@ pub(crate) enum Origin {
     Kept,
 }
 
-/// How a namespace is written at its coordinator shard.
+/// Mode in which a namespace is written at its coordinator shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Write<'a> {
     /// With its next version.
     Plain,
-    /// With a version above this one, and limits are dealt anew.
+    /// With a version above this one, and new allocations of the limits.
     Above(u64),
-    /// With the number that another shard holds, and a version above all that any shard has heard of.
+    /// With the number that another shard holds, and a version above all that any shard has seen.
     Restored { lost: &'a Control, above: u64 },
 }
 
-/// A namespace as its home has it, with what the other shards are told besides.
+/// A namespace as its coordinator shard has it, with the allocations that the other shards take.
 pub(crate) struct AtHome {
     pub(crate) control: Control,
     pub(crate) deals: Deals,
 }
 
 impl Next {
-    /// A namespace as it is.
+    /// Returns a namespace as it is.
     fn of(control: &Control, origin: Origin) -> Self {
         let settings = Arc::clone(&control.settings);
         Self { settings, paused: control.paused, resumes_at: control.resumes_at, origin }
@@ -92,7 +93,7 @@ impl Next {
 }
 
 impl Deployment {
-    /// The shard that orders the changes of a namespace.
+    /// Returns the coordinator shard of a namespace, which orders its changes.
     pub(crate) fn home(&self, name: &NamespaceName) -> ShardId {
         shard_of(name.as_str(), "", self.shards)
     }
@@ -158,8 +159,8 @@ impl Deployment {
         Ok(changed.await?.0)
     }
 
-    /// Reads a namespace at its home, changes it there unless it has changed meanwhile, and then
-    /// everywhere else. `next` answers nothing when it is to stay as it is.
+    /// Reads a namespace at its coordinator shard, changes it there unless it has changed in between,
+    /// and then everywhere else. `next` returns `None` if it stays as it is.
     async fn change_namespace(
         &self,
         name: &NamespaceName,
@@ -169,7 +170,7 @@ impl Deployment {
         for _ in 0..TRIES {
             let (now, old) = self.control_of(home, name).await?;
             if old.is_none() {
-                // Looked at before each creation: the coordinator shard may have lost its record.
+                // Checked before each creation: the coordinator shard may have lost its record.
                 self.expect_nowhere(name).await?;
             }
             let Some(next) = next(old.as_ref(), now)? else {
@@ -195,7 +196,7 @@ impl Deployment {
         })
     }
 
-    /// Changes a namespace at its home, unless it is not `old` any more: then the answer is nothing.
+    /// Changes a namespace at its coordinator shard. Returns `None` if it is not `old` any more.
     pub(crate) async fn put_at_home(
         &self,
         home: ShardId,
@@ -258,8 +259,9 @@ impl Deployment {
         Ok(Some(AtHome { control, deals }))
     }
 
-    /// Goes past a version at home, with nothing changed, and deals limits anew. Answers nothing when the
-    /// namespace has changed meanwhile: whoever did that tells the other shards.
+    /// Goes past a version at the coordinator shard, with nothing changed, and begins new allocations.
+    /// Returns `None` if the namespace has changed in between: the caller of that change updates the
+    /// other shards.
     async fn put_again(
         &self,
         home: ShardId,
@@ -270,7 +272,8 @@ impl Deployment {
         self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }
 
-    /// Begins to deal the limits of a namespace anew, as if it were changed. Returns what all shards have now.
+    /// Begins new allocations of the limits of a namespace, as if it were changed. Returns what all
+    /// shards have now.
     pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<Option<AtHome>> {
         let home = self.home(name);
         let Some(control) = self.control_of(home, name).await?.1 else { return Ok(None) };
@@ -317,8 +320,8 @@ impl Deployment {
         }
     }
 
-    /// Returns a namespace as another server has it, while that of its home does not answer: it may be
-    /// one change behind. That none has it says nothing.
+    /// Returns a namespace as another server has it, while the server of its coordinator shard does not
+    /// reply. It may be one change behind. `None` proves nothing.
     async fn control_elsewhere(&self, home: ShardId, name: &NamespaceName) -> Option<Control> {
         let owners = self.router.owners();
         let others = owners.values().filter(|shards| !shards.contains(&home));

@@ -1,5 +1,5 @@
-//! Nodes that share the deployment: members in the coordination shards, holders of leases in each
-//! shard, and what is told to all by the channels of the shards.
+//! Nodes that share the deployment: members in the coordinator shards, holders of leases in each shard,
+//! and announcements on the channels of the shards.
 
 use std::sync::Arc;
 
@@ -116,8 +116,8 @@ impl duly_store::Deployment for RedisStore {
 }
 
 impl RedisStore {
-    /// Brings a shard and this node to one list of coordination shards, where a heartbeat has found that
-    /// they have different ones: beside the heartbeats, and once at a time.
+    /// Brings a shard and this node to one list of coordinator shards, after a heartbeat has found
+    /// different ones. Runs beside the heartbeats, one at a time.
     fn settle_list(&self, shard: ShardId, list: CoordinatorList) {
         let Ok(settling) = Arc::clone(&self.deployment.settling_list).try_lock_owned() else {
             return;

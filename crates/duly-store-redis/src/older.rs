@@ -1,12 +1,14 @@
-//! Nodes of the build before markers: they keep members in a hash of shard 0, and never act at the same time
-//! as nodes of this build.
+//! Nodes of the build before markers. They keep members in a hash of shard 0, and never act at the same
+//! time as nodes of this build.
 //!
-//! 1. A node of this build joins nothing while an older member is there. It answers calls meanwhile.
-//! 2. An older member that is gone is evicted as its own kind would do it: when its count of heartbeats has
-//!    stood still over answered looks for [`DEAD_AFTER`] in all. The time between two looks counts for at
-//!    most [`GAP_MAX`].
-//! 3. With the last one the hash becomes a value that older scripts fail on, and the format of the record
-//!    goes up: an older node that was cut off cannot join again, and one that starts is refused.
+//! 1. While an older member is there, a node of this build does not join. It serves calls in the
+//!    meantime.
+//! 2. An older member that is gone is evicted as its own build would do it: when successful polls have
+//!    seen the same heartbeat count for [`DEAD_AFTER`] in total. The time between two polls counts for
+//!    at most [`GAP_MAX`].
+//! 3. With the last one the hash becomes a value on which older scripts fail, and the format in the
+//!    record increases. So an older node that was cut off cannot join again, and one that starts is
+//!    refused.
 
 use std::{
     collections::HashMap,
@@ -27,45 +29,45 @@ use crate::{
     script::Script,
 };
 
-/// How long a count stands still until its member is dead, as in the older build.
+/// Time without a new heartbeat after which an older member is dead, as in the older build.
 const DEAD_AFTER: Duration = Duration::from_millis(1_750);
-/// Most that the time between two looks counts.
+/// Most that the time between two polls counts.
 const GAP_MAX: Duration = Duration::from_millis(400);
 
-/// What this node knows of older members.
+/// State of the older members, as this node knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Older(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// None of them acts any more.
+    /// `true`: none of them can act any more.
     is_sealed: bool,
     looked_at: Option<Instant>,
-    /// By member id: its count of heartbeats, and how long that has stood still.
+    /// By member id: its heartbeat count, and how long that has not changed.
     members: HashMap<String, (String, Duration)>,
 }
 
 impl Older {
-    /// What the markers tell when a store is opened.
+    /// Returns the state that the markers report when a store is opened.
     pub(crate) fn new(is_sealed: bool) -> Self {
         Self(Mutex::new(State { is_sealed, ..State::default() }))
     }
 
-    /// Whether no older node can act any more, as far as this node knows.
+    /// Returns `true` if no older node can act any more, as far as this node knows.
     pub(crate) fn is_sealed(&self) -> bool {
         self.0.lock().is_sealed
     }
 }
 
 impl State {
-    /// Members whose count has stood still for too long, with the count.
+    /// Returns the members whose count has not changed for too long, each with its count.
     fn dead(&self) -> Vec<Vec<u8>> {
         let dead = self.members.iter().filter(|(_, (_, still_for))| *still_for >= DEAD_AFTER);
         dead.flat_map(|(run, (beats, _))| [run.as_bytes().to_vec(), beats.as_bytes().to_vec()])
             .collect()
     }
 
-    /// Takes what a look at `now` has found.
+    /// Takes the result of a poll at `now`.
     fn saw(&mut self, now: Instant, found: Vec<(String, String)>) {
         let gap = self.looked_at.replace(now).map_or(Duration::ZERO, |at| now - at).min(GAP_MAX);
         let known = std::mem::take(&mut self.members);
@@ -83,7 +85,8 @@ impl State {
 }
 
 impl Deployment {
-    /// The names of the older members that are still there; none when this build has taken over.
+    /// Returns the names of the older members that are still there; none after this build has taken
+    /// over.
     pub(crate) async fn older_members(&self) -> Result<Vec<String>> {
         let mut arguments = vec![digits(FORMAT)];
         {
@@ -108,8 +111,8 @@ impl Deployment {
         Ok(names)
     }
 
-    /// Takes note, here and in every marker, that no older node can act any more: a node that starts while
-    /// shard 0 is away knows it then. A shard that is away does without.
+    /// Notes, here and in every marker, that no older node can act any more, so that a node that starts
+    /// while shard 0 is down knows it. A shard that is down does not get the note.
     async fn seal(&self) {
         let list = self.list.lock().clone();
         let note = Note { is_sealed: true, ..Note::default() };
@@ -141,7 +144,7 @@ mod tests {
         assert!(state.dead().is_empty(), "1.6 s");
         state.saw(at(2_000), member("2"));
         assert!(state.dead().is_empty(), "it has beaten");
-        // A long gap counts for little: everybody has time to be heard again first.
+        // A long gap counts for at most GAP_MAX: a member has time for another heartbeat first.
         state.saw(at(60_000), member("2"));
         assert!(state.dead().is_empty());
         for look in 0..4 {

@@ -1,4 +1,4 @@
-//! Opening a store: connect, look at the servers' settings, create the deployment or join it.
+//! Opens a store: connects, checks the servers' settings, and creates the deployment or joins it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     router::Router,
 };
 
-/// Connects and joins.
+/// Connects to the servers and joins the deployment.
 pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let address = Address::new(options)?;
     let mut warnings = BTreeSet::new();
@@ -36,7 +36,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     router.look_around().await?;
     let (mut lists, mut progress, mut is_sealed) = (Vec::new(), Vec::new(), false);
     for (shard, marker) in bootstrap::markers(&router, identity.shards).await {
-        // A shard that does not answer is looked at again while the node runs.
+        // A shard that does not reply is polled again while the node runs.
         if let Ok(marker) = marker {
             router.set_mark(shard, Mark::of(marker.as_ref(), &identity.id));
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
@@ -61,11 +61,11 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     Ok(Arc::new(deployment))
 }
 
-/// Finds the servers and looks at the settings of those that can be used. Returns warnings: about weak
+/// Finds the servers and checks the settings of those that can be used. Returns warnings about weak
 /// settings, and about servers that cannot be used yet.
 ///
 /// # Errors
-/// An error that does not pass by itself, of any server; another one where no server can be used.
+/// When a server fails with an error that does not pass by itself, or when no server can be used.
 async fn reach(router: &Router, address: &Address, options: &Options) -> Opened<Vec<String>> {
     router.look_around().await?;
     let mut warnings = Vec::new();
@@ -87,7 +87,7 @@ async fn reach(router: &Router, address: &Address, options: &Options) -> Opened<
     waits_for.filter(|_| !is_usable).map_or(Ok(warnings), Err)
 }
 
-/// Connects to a server and looks at its settings. Returns warnings about weak ones.
+/// Connects to a server and checks its settings. Returns warnings about weak ones.
 async fn look_at(
     router: &Router,
     address: &Address,

@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Options that an operator can set.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -6,70 +6,70 @@ use duly_store::namespaces::NAMESPACES_MAX;
 
 use crate::checks::Check;
 
-/// What a node does that finds an empty database. It cannot tell a new database from a lost one.
+/// Action of a node that finds an empty database. It cannot tell a new database from a lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Create {
-    /// It creates a deployment.
+    /// The node creates a deployment.
     #[default]
     WhenEmpty,
-    /// It refuses to start.
+    /// The node refuses to start.
     Never,
 }
 
-/// What follows when a shard comes back with data that is older than what was in it.
+/// Action when a shard comes back with data older than it had before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnRollback {
-    /// The nodes report it and go on.
+    /// The nodes report it and continue.
     #[default]
     Warn,
     /// The shard takes no calls until an operator confirms it.
     Pause,
 }
 
-/// How to reach Redis, and what to ask of it.
+/// Options of the connection to Redis, and requirements on it.
 #[derive(Clone)]
 pub struct Options {
     /// `redis://`, `rediss://` (TLS) for one server, `redis-cluster://`, `rediss-cluster://` for a
-    /// Cluster; with `user:password@` if need be, several `host:port` with commas between.
+    /// Cluster; with `user:password@` if needed, and several `host:port` separated by commas.
     pub url: String,
-    /// The password, where it is not in the URL.
+    /// Password, if it is not in the URL.
     pub password: Option<String>,
-    /// PEM file of the authorities that servers are trusted by, in place of those of the system.
+    /// PEM file of the CA certificates to trust instead of those of the system.
     pub tls_ca: Option<PathBuf>,
-    /// Name of the deployment: a new one gets it, one of another name is refused. Without one any is
-    /// joined.
+    /// Name of the deployment. A new deployment gets it; an existing one with another name is refused.
+    /// Without a name, any deployment is joined.
     pub deployment: Option<String>,
-    /// Shards of a new deployment, 1 to 256; one that is there keeps its own.
+    /// Number of shards of a new deployment, 1 to 256. An existing deployment keeps its number.
     pub shards: u16,
-    /// Whether an empty database gets a new deployment.
+    /// Action for an empty database.
     pub create: Create,
-    /// What follows when a shard comes back with older data.
+    /// Action when a shard comes back with older data.
     pub on_rollback: OnRollback,
-    /// Replicas that must have a change before it is answered; 0 asks for none.
+    /// Replicas that must have a change before the call returns; 0: none.
     pub min_replicas: u32,
-    /// Whether a change is answered only when it is on the disks of the master and of so many
-    /// replicas (`WAITAOF`, Redis 7.2 or newer); otherwise it is in their memories (`WAIT`).
+    /// `true`: a call returns only when its change is on the disks of the master and of `min_replicas`
+    /// replicas (`WAITAOF`, Redis 7.2 or newer). `false`: their memories suffice (`WAIT`).
     pub on_disk: bool,
-    /// How long to wait for them.
+    /// Longest wait for the replicas and disks.
     pub replication_timeout: Duration,
-    /// Connections to each server. A wait for replicas holds a connection up, so there are several,
-    /// and one more for what waits for none.
+    /// Connections to each server. A wait for replicas blocks a connection, so there are several, and
+    /// one more for requests that do not wait.
     pub connections: usize,
     /// Longest wait for a connection.
     pub connect_within: Duration,
-    /// Longest wait for an answer.
+    /// Longest wait for a reply.
     pub answer_within: Duration,
-    /// Namespaces that there are at most; one more is refused.
+    /// Most namespaces; one more is refused.
     pub namespaces_max: u64,
-    /// Settings of the server that would lose timers silently, and are allowed by name.
+    /// Unsafe server settings that are allowed, by name; each would otherwise lose timers silently.
     pub allow: Vec<Check>,
-    /// Text of the clock that scripts use instead of the server's own, for tests.
+    /// Text of the clock that scripts use instead of the server's clock, for tests.
     #[doc(hidden)]
     pub clock: Option<String>,
 }
 
 impl Options {
-    /// Options that ask for nothing special.
+    /// Returns the default options for a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -92,7 +92,7 @@ impl Options {
     }
 }
 
-/// Without the URL and the password: both may be secret.
+/// Leaves out the URL and the password: both may be secret.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("shards", &self.shards).finish_non_exhaustive()

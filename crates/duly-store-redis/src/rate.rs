@@ -1,14 +1,16 @@
-//! The rate of schedules of a namespace, which its home keeps for all shards.
+//! The limit `schedule_per_second` of a namespace, which its coordinator shard keeps for all shards.
 //!
-//! A part of the rate for each shard would be no rate: of 10 a second over 64 shards each would take one
-//! in six seconds, so that ids decide who is refused, and all together 64 at once. So the home has one
-//! state for the namespace (`scripts/rate.lua`). In the home itself a schedule takes of it in its own
-//! script. For any other shard the node asks there how many of the ids are free, as a schedule that is
-//! repeated takes nothing of the rate, and then the home how many it grants, one call each for all
-//! schedules of a script; what turns out not to be needed all the same goes back if nothing was granted
-//! in between. What is lost on the way is not made up for: the rate lets through less than it could
-//! then, never more. A namespace without a rate costs nothing: nodes learn of a rate when a shard tells
-//! them to ask.
+//! The rate is not split between the shards. At 10 per second over 64 shards, each shard would admit one
+//! timer in six seconds, so ids would decide who is refused, and all together could admit 64 at once. So
+//! the coordinator shard has one state for the namespace (`scripts/rate.lua`):
+//!
+//! 1. In the coordinator shard itself, a schedule operation takes from the rate in its own script.
+//! 2. For another shard, the node first asks that shard how many of the ids are free: a repeated
+//!    schedule operation takes nothing of the rate. Then it asks the coordinator shard for a grant. Each
+//!    is one call for all operations of a script.
+//! 3. The node gives back what it did not need, which counts if nothing was granted in between.
+//! 4. A lost grant is not made up for: the rate then admits less than it could, never more.
+//! 5. A namespace without a rate costs nothing: nodes learn of a rate when a shard tells them to ask.
 
 use std::time::Duration;
 
@@ -22,14 +24,14 @@ use crate::{
     script::Script,
 };
 
-/// Who answers for a schedule keeping to the rate.
+/// Admission of a schedule operation by the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Nobody yet: the home is to be asked if there is a rate.
+    /// Not admitted yet: the coordinator shard must be asked if there is a rate.
     Ask,
-    /// The shard itself is the home.
+    /// The shard itself is the coordinator shard.
     Home,
-    /// The home has granted it.
+    /// The coordinator shard has granted it.
     Held,
 }
 
@@ -43,31 +45,32 @@ impl Pace {
     }
 }
 
-/// Schedules that a home has granted.
+/// A grant of schedule operations by a coordinator shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) count: usize,
-    /// Names the grant, to give it back.
+    /// Identifies the grant, to give it back.
     mark: String,
-    /// How long until another one is granted, when not all were.
+    /// Wait until another one can be granted, if not all were.
     pub(crate) wait: Duration,
 }
 
 impl Grant {
-    /// Nothing was asked for, or nothing is known of it.
+    /// Returns a grant of nothing, which cannot be given back.
     pub(crate) const fn nothing() -> Self {
         Self { count: 0, mark: String::new(), wait: Duration::ZERO }
     }
 }
 
 impl Deployment {
-    /// Asks the home of a namespace for so many schedules.
+    /// Asks the coordinator shard of a namespace for a grant of `count` schedule operations.
     pub(crate) async fn grant(&self, name: &NamespaceName, count: usize) -> Result<Grant> {
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(count), Vec::new()];
         let mut reply = self.ask(self.home(name), Script::Grant, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
-            // The shard says what it knows of the namespace, and has the limit no more once it has
+            // The shard of the timers reports what it knows of the namespace, and drops the limit once
+            // it has
             // taken the change.
             word @ ("NONE" | "FREE") => {
                 if word == "NONE" {
@@ -85,7 +88,7 @@ impl Deployment {
         }
     }
 
-    /// Gives back what was granted and not needed. That this fails costs only what is given back.
+    /// Gives back the unused part of a grant. If this fails, only that part is lost.
     pub(crate) async fn give_back(&self, name: &NamespaceName, grant: &Grant, unused: usize) {
         if unused == 0 || grant.mark.is_empty() {
             return;
@@ -97,7 +100,7 @@ impl Deployment {
         }
     }
 
-    /// How schedules of a namespace in this shard keep to its rate.
+    /// Returns the admission of schedule operations of a namespace in this shard.
     pub(crate) fn pace(&self, shard: ShardId, name: &NamespaceName) -> Pace {
         if self.home(name) == shard { Pace::Home } else { Pace::Ask }
     }
@@ -116,7 +119,7 @@ impl Deployment {
     }
 }
 
-/// The refusal of a schedule past the rate.
+/// Returns the refusal of a schedule operation above the rate.
 pub(crate) fn too_fast(control: &crate::case::Control, wait: Duration) -> Refusal {
     let rate = control.settings.limits.schedule_per_second.unwrap_or(0);
     Refusal::schedules_too_fast(&control.name, rate, wait)

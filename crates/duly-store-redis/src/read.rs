@@ -1,4 +1,4 @@
-//! Reading: one timer, lists, counts, forecasts.
+//! Reads: one timer, lists, counts, forecasts.
 
 use duly_core::{NamespaceName, State, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
@@ -20,18 +20,18 @@ use crate::{
     settings::lane_key,
 };
 
-/// Rows of a list that one script looks at.
+/// Most rows of a list that one script reads.
 const WINDOW: usize = 256;
-/// Bytes of records after which a script looks at no more rows.
+/// Bytes of records after which a script reads no more rows.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Windows that one page looks at.
+/// Most windows that one page reads.
 const WINDOWS: usize = 8;
 /// Timers that one script puts into a set for lists.
 const INDEXED: usize = 256;
 /// Lanes of a forecast that one script counts.
 const FORECAST_LANES: usize = 8;
 
-/// A row of a list: where it stands, and the timer if it is one that was asked for.
+/// A row of a list: its position, and the timer unless it has ended or gone in between.
 struct Row {
     position: Position,
     num: String,
@@ -85,7 +85,7 @@ impl Deployment {
                     let found = self.router.fields(shard, &wanted).await?.pop().flatten();
                     let own = found.map(|payload| record.attach(&payload.into())).transpose()?;
                     if own != Some(true) {
-                        // It has changed meanwhile: as it is now, or not at all.
+                        // The timer has changed in between: use its present state, if it still matches.
                         let (name, id) = (&request.namespace, view.id());
                         let now = match self.get(shard, name, id, left).await {
                             Err(Error::TooLarge { bytes }) => return ended(page, before, bytes),
@@ -112,7 +112,7 @@ impl Deployment {
         Ok(page)
     }
 
-    /// Some rows after a position, and whether there are no more.
+    /// Returns some rows after a position, and `true` if there are no more.
     async fn window(
         &self,
         shard: ShardId,
@@ -218,7 +218,7 @@ impl Deployment {
         Ok((rows, done))
     }
 
-    /// Has a set made, or kept for longer, that lists of leased or ended timers are read from.
+    /// Makes a set for lists of leased or ended timers, or keeps it for longer.
     async fn make_index(&self, shard: ShardId, name: &NamespaceName, what: String) -> Result<()> {
         loop {
             let name = name.as_str().as_bytes().to_vec();
@@ -256,7 +256,7 @@ impl Deployment {
         Ok(None)
     }
 
-    /// Drops tombstones that are over; answers how many.
+    /// Drops tombstones whose retention is over. Returns their number.
     pub(crate) async fn trim(&self, shard: ShardId, name: &NamespaceName) -> Result<u64> {
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(64)];
         let call = crate::link::Call::new(Script::Trim, arguments);
@@ -314,7 +314,7 @@ impl Deployment {
         }
     }
 
-    /// A namespace as it is in a shard.
+    /// Reads a namespace in a shard.
     pub(crate) async fn control_of(
         &self,
         shard: ShardId,
@@ -326,7 +326,7 @@ impl Deployment {
     }
 }
 
-/// The page, where the next timer takes so many bytes of memory that it does not fit.
+/// Ends a page before a timer that does not fit: it takes `bytes` bytes of memory.
 fn ended(mut page: Page, before: Option<Position>, bytes: u64) -> Result<Page> {
     if page.timers.is_empty() {
         return Err(Error::TooLarge { bytes });
@@ -335,7 +335,7 @@ fn ended(mut page: Page, before: Option<Position>, bytes: u64) -> Result<Page> {
     Ok(page)
 }
 
-/// The name of the field that holds a record's payload.
+/// Returns the name of the field that holds a record's payload.
 fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
     let timer = &record.timer;
     if view.state == State::Dead {
@@ -345,7 +345,7 @@ fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
     }
 }
 
-/// Whether a view is one that was asked for. Tombstones have no tags.
+/// Parses the reply of `stats.lua`.
 fn read_stats(reply: &mut Reply) -> Result<Stats> {
     let paused = reply.flag()?;
     let (next_due_at, oldest_due_at) = (reply.maybe_time()?, reply.maybe_time()?);

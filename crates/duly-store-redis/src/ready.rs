@@ -1,4 +1,4 @@
-//! What there is to claim: the lanes that have something claimable, page by page.
+//! The lanes that have something claimable, page by page.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     settings::lane_key,
 };
 
-/// Most entries of the index of lanes that one script looks at.
+/// Most entries of the index of lanes that one script reads.
 const ROWS: usize = 256;
 
 impl Deployment {

@@ -1,23 +1,26 @@
-//! A timer as it lies in Redis: one field of the hash `r:<num>`, packed.
+//! The packed form of a timer in Redis: one field of the hash `r:<num>`.
 //!
 //! ```text
 //!  0 format u8 = 4 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
 //!  9 created_at u48 | 15 due_at u48 | 21 incarnation u64 | 29 request_hash u128 | 45 present u16
-//! 47 what `present` names, in the order of its bits                      } up to here: the core
+//! 47 the fields that `present` names, in the order of its bits           } up to here: the core
 //!    content: tagged fields (payload, headers, tags, destination, …)
 //! ```
 //!
-//! Numbers are big-endian, `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane
-//! set is `r`), 2 its payload lies apart, 4 it may expire. `size` counts payload and header bytes.
-//! A timer that nothing has happened to takes 47 bytes and its content, of which an inline payload
-//! has 3 to 6 bytes in front and is compressed if that is worth it (`lz4.rs`); the id is the name of
-//! the field and stands nowhere else but in one sorted set.
+//! Numbers are big-endian; `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane set is
+//! `r`), 2 its payload is stored apart, 4 it may expire. `size` counts payload and header bytes. A timer
+//! without any event yet takes 47 bytes and its content. An inline payload has 3 to 6 bytes in front and
+//! is compressed if that saves enough (`lz4.rs`). The id is the name of the field; otherwise it is only
+//! in one sorted set.
 //!
-//! Invariants: scripts read the first 21 bytes only, and write created_at, due_at and lane of a new
-//! timer; the core holds all that a tombstone keeps, and differs after every change, so that comparing
-//! it is the compare-and-set of this store. A payload of more than [`INLINE_MAX`] bytes lies apart
-//! in `p:<num>`, behind the eight bytes of its version, which the record names: a payload is never
-//! delivered with another record than its own.
+//! Invariants:
+//!
+//! 1. Scripts read only the first 21 bytes. They write created_at, due_at and lane of a new timer.
+//! 2. The core holds everything that a tombstone keeps.
+//! 3. The core differs after every change. Comparing it is the compare-and-set of this store.
+//! 4. A payload of more than [`INLINE_MAX`] bytes is stored apart in `p:<num>`, behind the eight bytes
+//!    of its version. The record names the version, so a payload is never delivered with another record
+//!    than its own.
 
 use std::ops::Range;
 
@@ -43,10 +46,10 @@ pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
 
 /// Format of the records, and of the keys around them.
 pub(crate) const FORMAT: u8 = 4;
-/// Largest payload that lies in the record itself.
+/// Largest payload, in bytes, that is stored in the record itself.
 pub(crate) const INLINE_MAX: usize = 4_096;
 
-/// Where created_at and due_at lie, which a script writes when a timer is made.
+/// Bytes of created_at and due_at, which a script writes when a timer is made.
 pub(crate) const TIMES: Range<usize> = 9..21;
 
 const RETRY: u8 = 1;
@@ -67,42 +70,42 @@ const HISTORY: u16 = 1 << 10;
 
 const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
-/// A timer, and where its payload lies.
+/// A timer, with the location of its payload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
     pub(crate) timer: Timer,
-    /// Its payload, when it lies apart; `timer.payload` is then there only if it was asked for.
+    /// The payload, if it is stored apart. `timer.payload` is then present only if it was read.
     pub(crate) apart: Option<Apart>,
-    /// Number of its lane, as the scripts know it.
+    /// Number of the lane, as the scripts know it.
     pub(crate) lane: u8,
 }
 
-/// A payload that lies apart.
+/// A payload that is stored apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Apart {
     pub(crate) form: Form,
     pub(crate) version: [u8; 8],
-    /// Its length, as it was given.
+    /// Length before compression.
     pub(crate) bytes: u64,
-    /// Whether it is stored as an LZ4 block.
+    /// `true`: it is stored as an LZ4 block.
     pub(crate) compressed: bool,
 }
 
-/// A record as it is written.
+/// A record in the form in which it is written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Packed {
     pub(crate) record: Vec<u8>,
-    /// A payload that is to be written apart, with its version in front.
+    /// A payload to be stored apart, with its version in front.
     pub(crate) payload: Option<Vec<u8>>,
 }
 
 impl Record {
-    /// A record of a timer whose payload is at hand.
+    /// Returns a record of a timer whose payload is in memory.
     pub(crate) const fn new(timer: Timer, lane: u8) -> Self {
         Self { timer, apart: None, lane }
     }
 
-    /// Packs it. A large payload that lies nowhere yet gets `version`.
+    /// Packs the record. A large payload that is not stored yet gets `version`.
     pub(crate) fn pack(&self, version: [u8; 8]) -> Packed {
         let timer = &self.timer;
         let large = timer.spec.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
@@ -140,7 +143,7 @@ impl Record {
         Packed { record: w.0, payload }
     }
 
-    /// Reads a record, without a payload that lies apart.
+    /// Unpacks a record, without a payload that is stored apart.
     pub(crate) fn unpack(id: TimerId, bytes: &[u8]) -> Result<Self> {
         let mut r = Reader(bytes);
         let (mut timer, lane, core) = decode_head(&mut r, id)?;
@@ -149,7 +152,7 @@ impl Record {
         Ok(Self { timer, apart, lane })
     }
 
-    /// Puts the payload to the record, if it is its own; answers whether it is.
+    /// Attaches the payload to the record if it is its own. Returns `true` if it is.
     pub(crate) fn attach(&mut self, stored: &Bytes) -> Result<bool> {
         let Some(apart) = &self.apart else { return Ok(true) };
         let own = stored.get(..8) == Some(&apart.version[..]);
@@ -163,13 +166,13 @@ impl Record {
         Ok(own)
     }
 
-    /// Whether the payload lies apart and is not at hand.
+    /// Returns `true` if the payload is stored apart and was not read.
     pub(crate) const fn lacks_payload(&self) -> bool {
         self.apart.is_some() && self.timer.spec.payload.is_none()
     }
 }
 
-/// The core of a record: what is compared, and what a tombstone keeps.
+/// Returns the core of a record, which is compared, and which a tombstone keeps.
 pub(crate) fn core_of(record: &[u8]) -> Result<&[u8]> {
     if record.is_empty() {
         return Ok(record);
@@ -179,7 +182,7 @@ pub(crate) fn core_of(record: &[u8]) -> Result<&[u8]> {
     record.get(..length).ok_or(Unreadable::Short)
 }
 
-/// Reads a core alone: the timer without its content.
+/// Unpacks a core alone: the timer without its content.
 pub(crate) fn unpack_core(id: TimerId, core: &[u8]) -> Result<Timer> {
     Ok(decode_head(&mut Reader(core), id)?.0)
 }
@@ -232,7 +235,7 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
     }
 }
 
-/// Reads head and core; answers the timer, its lane and how long the core is.
+/// Reads head and core. Returns the timer, its lane and the length of the core.
 fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
     let format = r.u8()?;
     if format != FORMAT {

@@ -1,4 +1,4 @@
-//! Repairing a shard that takes no calls, at the word of an operator.
+//! Repairs a shard that takes no calls, at an operator's command.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl Deployment {
         match Mark::of(marker.as_ref(), &self.identity.id) {
             Mark::Own => {
                 self.router.set_mark(shard, Mark::Own);
-                // An earlier repair may have stopped behind the marker.
+                // An earlier repair may have stopped after it wrote the marker.
                 match self.restore_namespaces(shard).await? {
                     0 => Ok(Repaired::Nothing),
                     namespaces => Ok(Repaired::Restored { namespaces }),
@@ -48,7 +48,7 @@ impl Deployment {
         }
     }
 
-    /// Looks at the marker of a shard, and whether it takes calls.
+    /// Reads the marker of a shard, and with it if the shard takes calls.
     pub(crate) async fn look_at_marker(&self, shard: ShardId) -> Result<()> {
         let marker = self.router.marker(shard).await?;
         self.router.set_mark(shard, Mark::of(marker.as_ref(), &self.identity.id));
@@ -65,7 +65,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The newest list of coordination shards that any shard or this node knows.
+    /// Returns the newest list of coordinator shards that any shard or this node knows.
     async fn newest_list(&self) -> CoordinatorList {
         let own = self.list.lock().clone();
         let markers = bootstrap::markers(&self.router, self.shards).await;
@@ -74,12 +74,12 @@ impl Deployment {
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
     }
 
-    /// Gives a shard the settings of all namespaces that the other shards have and it has not; returns how
-    /// many it got. Once every shard takes calls, records that coordinator shards have lost are restored, and
-    /// limits are dealt again: what moved of them between the shards is gone.
+    /// Gives a shard the settings of all namespaces that only the other shards have. Returns the number
+    /// of namespaces. Once every shard takes calls, it restores the records that coordinator shards have
+    /// lost, and begins new allocations of the limits: the transfers of the shard are lost.
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let own = self.names_of(shard).await?;
-        // This node may not know yet what else was lost.
+        // Other shards may have lost data that this node does not know of yet.
         let looks = stream::iter((0..self.shards).map(ShardId));
         let _away: Vec<_> =
             looks.map(|other| self.look_at_marker(other)).buffer_unordered(AT_ONCE).collect().await;
@@ -96,7 +96,7 @@ impl Deployment {
                     let deals = self.deals_of(home, &control).await?;
                     self.take(shard, &control, &deals).await?;
                     if is_last && let Some(spread) = self.deal_anew(&name).await? {
-                        // Until they are dealt, deliveries stand still.
+                        // Until the limits are allocated, deliveries stall.
                         self.deal_lowered(&spread).await;
                     }
                     Ok(())
@@ -115,7 +115,8 @@ impl Deployment {
         Ok(self.names_of(shard).await?.difference(&own).count() as u64)
     }
 
-    /// The names that any other shard which takes calls has: one that was repaired before may have none yet.
+    /// Returns the names that any other shard which takes calls has. A shard repaired before may have
+    /// none yet.
     async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
         let mut names = BTreeSet::new();
         for other in self.others(shard).filter(|other| self.router.mark(*other) == Mark::Own) {

@@ -1,4 +1,4 @@
-//! Answers of scripts, taken apart.
+//! Replies of scripts, and their parsing.
 
 use duly_core::{NamespaceName, TimerId, Timestamp};
 use duly_store::Result;
@@ -6,12 +6,12 @@ use redis::Value;
 
 use crate::error::damaged;
 
-/// The items of an answer, taken one by one.
+/// The items of a reply, taken one by one.
 #[derive(Debug)]
 pub(crate) struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
-    /// An answer that has to be a list.
+    /// Converts a reply that must be a list.
     pub(crate) fn list(value: Value) -> Result<Self> {
         match value {
             Value::Array(items) => Ok(Self(items.into_iter())),
@@ -44,7 +44,7 @@ impl Reply {
         }
     }
 
-    /// A number, or the empty text for none.
+    /// Takes a number, or `None` for an empty text.
     pub(crate) fn maybe_number(&mut self) -> Result<Option<u64>> {
         match self.next()? {
             Value::BulkString(bytes) if bytes.is_empty() => Ok(None),
@@ -61,7 +61,7 @@ impl Reply {
         Ok(self.maybe_number()?.map(Timestamp::saturating_from_unix_ms))
     }
 
-    /// Returns the name of a namespace.
+    /// Takes the name of a namespace.
     pub(crate) fn name(&mut self) -> Result<NamespaceName> {
         let name = NamespaceName::new(&self.text()?);
         name.map_err(|_| damaged("a namespace's name"))
@@ -71,7 +71,7 @@ impl Reply {
         TimerId::new(&self.text()?).map_err(|_| damaged("a timer's id"))
     }
 
-    /// Returns the name of a namespace, or nothing for an empty one.
+    /// Takes the name of a namespace, or `None` for an empty one.
     pub(crate) fn maybe_name(&mut self) -> Result<Option<NamespaceName>> {
         let text = self.text()?;
         let name = Some(text).filter(|text| !text.is_empty()).map(|text| NamespaceName::new(&text));
@@ -82,7 +82,7 @@ impl Reply {
         Self::list(self.next()?)
     }
 
-    /// Reads what is left, row by row.
+    /// Takes the remaining items, row by row.
     pub(crate) fn rest<T>(&mut self, read: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let rows = std::iter::from_fn(|| (!self.is_done()).then(|| read(self)));
         rows.collect()

@@ -1,16 +1,16 @@
-//! Noticing that a shard came back with older data, as after a restart from an old backup or a failover to
-//! a replica that was far behind.
+//! Detects that a shard came back with older data, as after a restart from an old backup or a failover
+//! to a replica that was far behind.
 //!
-//! The node that looks after a shard moves a count of milliseconds forward in its marker every two seconds.
-//! Every node remembers the highest count that it has seen of each shard; a lower one in the shard means
-//! that what was written in between is gone. A rollback while no node runs cannot be noticed: no
-//! node remembers the count.
-//!
-//! A node that looks after a shard only since the rollback may have seen its count last up to ten seconds before:
-//! then it notices the rollback only if that goes back further.
-//!
-//! Leases that nodes held then come back too, although their attempts were settled since. Such a lease has no end of
-//! its own and would never be settled again, so all of them are ended: their firings are due again.
+//! 1. The owner of a shard moves its *progress*, a count of milliseconds in its marker, forward every
+//!    two seconds.
+//! 2. Every node remembers the highest progress that it has seen of each shard. If the progress of the
+//!    shard is lower by more than five seconds, the writes in between are gone.
+//! 3. A rollback while no node runs cannot be detected: no node remembers the progress.
+//! 4. A node that owns the shard only since the rollback may have read its progress up to ten seconds
+//!    before. Then it detects the rollback only if that goes back further.
+//! 5. Leases that nodes held come back too, although their attempts were settled since. Such a lease has
+//!    no end of its own and would never be settled again. So all of them are ended, and their firings
+//!    are due again.
 
 use std::{
     collections::BTreeSet,
@@ -30,16 +30,16 @@ use crate::{
     script::Script,
 };
 
-/// A shard that is behind by more was rolled back, in milliseconds.
+/// Milliseconds by which a shard may be behind; one that is further behind was rolled back.
 const BEHIND_MAX_MS: u64 = 5_000;
 
-/// The progress of each shard as far as this node knows, and how often one went back.
+/// Progress of each shard as far as this node knows, and the count of rollbacks.
 #[derive(Debug)]
 pub(crate) struct Rollbacks {
     then: OnRollback,
     seen: Vec<AtomicU64>,
     count: AtomicU64,
-    /// Shards in which leases of before are to be ended.
+    /// Shards in which leases from before the rollback must be ended.
     leased: Mutex<BTreeSet<ShardId>>,
 }
 
@@ -49,19 +49,19 @@ impl Rollbacks {
         Self { then, seen, count: AtomicU64::default(), leased: Mutex::default() }
     }
 
-    /// How often a shard came back with older data.
+    /// Returns the number of rollbacks that this node detected.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the progress of a shard.
+    /// Records the progress of a shard.
     pub(crate) fn saw(&self, shard: ShardId, progress: u64) {
         self.seen[usize::from(shard.0)].fetch_max(progress, Ordering::Relaxed);
     }
 }
 
 impl Deployment {
-    /// Moves the progress of shards forward. One that does not answer is left to the next time.
+    /// Moves the progress of shards forward. A shard that does not reply is left to the next call.
     pub(crate) async fn note_progress(&self, shards: Vec<ShardId>) {
         let leased = self.rollbacks.leased.lock().clone();
         for shard in leased {
@@ -99,8 +99,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Ends the leases that nodes hold in a shard that was rolled back. What fails is done with the next move
-    /// of the progress.
+    /// Ends the leases that nodes hold in a shard that was rolled back. A failure is retried with the
+    /// next move of the progress.
     pub(crate) async fn end_leases(&self, shard: ShardId) {
         let ended = async {
             for run in self.holders(shard).await? {

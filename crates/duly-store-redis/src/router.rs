@@ -1,8 +1,10 @@
-//! Which server has which shard, and rounds of calls that find it.
+//! Routes calls: finds the server of a shard, and sends rounds of calls to it.
 //!
-//! A Cluster tells which master has which slot; a `MOVED` or a broken connection has it asked
-//! again. What may have been carried out is never sent a second time: a call whose answer was lost
-//! is in doubt. What only reads, or is said again and again anyway, is.
+//! 1. A Cluster reports which master has which slot. A `MOVED` reply or a broken connection makes the
+//!    router ask again.
+//! 2. A call that may have been executed is never sent a second time: if its reply is lost, it is in
+//!    doubt.
+//! 3. Calls that only read, or that are repeated anyway, are sent again.
 
 mod reads;
 
@@ -31,12 +33,12 @@ use crate::{
     skew::Reading,
 };
 
-/// How often a call is tried that a server sent elsewhere or put off.
+/// Attempts of a call that servers redirect or postpone.
 const TRIES: usize = 16;
-/// How long to wait before a call is tried again that a server put off.
+/// Wait before a postponed call is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections to all servers, and which of them has which shard.
+/// Connections to all servers, and the server of each shard.
 #[derive(Debug)]
 pub(crate) struct Router {
     address: Address,
@@ -48,9 +50,9 @@ pub(crate) struct Router {
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<Copies>,
-    /// The state of each shard's marker.
+    /// State of each shard's marker.
     marks: Vec<AtomicU8>,
-    /// Where the connections live: that of whoever opened the store, not of whoever calls it.
+    /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
 }
 
@@ -58,11 +60,11 @@ pub(crate) struct Router {
 #[derive(Debug)]
 struct Server {
     links: Vec<Arc<tokio::sync::Mutex<Option<Link>>>>,
-    /// One more, where calls wait for replicas: a `WAIT` holds up what is behind it on its connection,
-    /// and must not hold up the beats of a node.
+    /// Place of one more connection, present if calls wait for replicas. A `WAIT` blocks the commands
+    /// behind it on its connection, and must not delay the heartbeats of a node.
     unhindered: Option<usize>,
     next: AtomicUsize,
-    /// When a connection could last not be made, and why.
+    /// Time and reason of the last failed connect.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
@@ -75,7 +77,7 @@ impl Server {
         Self { links, unhindered, next: AtomicUsize::new(0), failed: Mutex::default() }
     }
 
-    /// The place of the connection for an errand: in turns.
+    /// Returns the place of the next connection for this kind of call, round-robin.
     fn place(&self, errand: Errand) -> usize {
         let in_turn = self.links.len() - self.unhindered.map_or(0, |_| 1);
         let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
@@ -83,7 +85,7 @@ impl Server {
     }
 }
 
-/// A connection that was taken for a round, and where to leave word when it broke.
+/// A connection in use by a round, with its place, so that it can be dropped if it breaks.
 struct Taken {
     link: Link,
     server: Arc<Server>,
@@ -92,19 +94,19 @@ struct Taken {
 }
 
 impl Taken {
-    /// The next one who wants this connection makes it anew.
+    /// Drops the connection; the next caller that needs it makes a new one.
     async fn drop_link(&self) {
         let mut slot = self.server.links[self.place].lock().await;
         slot.take_if(|link| link.is(&self.link));
     }
 }
 
-/// What is to be sent over a connection.
+/// Kind of call to be sent over a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Errand {
-    /// In doubt when its answer is lost: so an idle connection is asked first whether it is there.
+    /// In doubt if its reply is lost, so an idle connection is checked first.
     Once,
-    /// Nothing is lost with its answer: it is sent at once, and again when that is lost.
+    /// Safe to repeat: it is sent without a check, and again if its reply is lost.
     Repeated,
 }
 
@@ -130,9 +132,9 @@ impl Router {
         }
     }
 
-    /// Carries something out whoever waits for it.
+    /// Spawns a task that runs to its end even if its caller stops waiting.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // It ends by itself; nobody asks how.
+        // The task ends by itself, and its result is not needed.
         drop(self.runtime.spawn(work));
     }
 
@@ -144,12 +146,12 @@ impl Router {
         &self.seqs[usize::from(shard.0)]
     }
 
-    /// The state of a shard's marker, as it was seen last.
+    /// Returns the last known state of a shard's marker.
     pub(crate) fn mark(&self, shard: ShardId) -> Mark {
         Mark::from_u8(self.marks[usize::from(shard.0)].load(Ordering::Relaxed))
     }
 
-    /// Takes note of the state of a shard's marker.
+    /// Sets the state of a shard's marker, and logs a change.
     pub(crate) fn set_mark(&self, shard: ShardId, mark: Mark) {
         let before = self.marks[usize::from(shard.0)].swap(mark.as_u8(), Ordering::Relaxed);
         match (Mark::from_u8(before), mark) {
@@ -161,7 +163,7 @@ impl Router {
         }
     }
 
-    /// Servers that have shards, and which.
+    /// Returns the servers that have shards, with the shards of each.
     pub(crate) fn owners(&self) -> HashMap<String, Vec<ShardId>> {
         let mut found: HashMap<String, Vec<ShardId>> = HashMap::new();
         for (shard, server) in (0..).zip(self.owners.lock().iter()) {
@@ -208,7 +210,7 @@ impl Router {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Takes what `CLUSTER SLOTS` said; whether every shard has an owner now.
+    /// Takes the reply of `CLUSTER SLOTS`. Returns `true` if every shard has an owner now.
     fn learn(&self, slots: &Value, asked: &str) -> bool {
         let Value::Array(ranges) = slots else { return false };
         let asked_host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
@@ -240,7 +242,7 @@ impl Router {
         true
     }
 
-    /// A connection to a server.
+    /// Returns a connection to a server.
     async fn take(&self, name: &str, errand: Errand) -> redis::RedisResult<Taken> {
         let server = {
             let mut servers = self.servers.lock();
@@ -261,7 +263,7 @@ impl Router {
         }
     }
 
-    /// The connection at a place, made if there is none.
+    /// Returns the connection at a place; connects if there is none.
     async fn link_at(
         &self,
         name: &str,
@@ -270,7 +272,8 @@ impl Router {
         arrived: Instant,
     ) -> redis::RedisResult<Link> {
         let mut slot = Arc::clone(&server.links[place]).lock_owned().await;
-        // Whoever waited while another one tried in vain does not try for as long again.
+        // If a connect failed while this caller waited for the lock, return its error instead of
+        // retrying.
         let failed = server.failed.lock().clone().filter(|(at, _)| *at >= arrived);
         if let Some((_, reason)) = failed {
             return Err(std::io::Error::other(reason).into());
@@ -280,7 +283,7 @@ impl Router {
         }
         let (client, dial) = (self.address.client(name)?, self.dial.clone());
         let server = Arc::clone(server);
-        // Made to the end also when whoever wanted it has no patience: the next one has it then.
+        // The connect goes on if its caller stops waiting: the next caller then uses the connection.
         let opening = self.runtime.spawn(async move {
             let told = |error: &redis::RedisError| {
                 *server.failed.lock() = Some((Instant::now(), error.to_string()));
@@ -291,12 +294,12 @@ impl Router {
         opening.await.map_err(std::io::Error::other)?
     }
 
-    /// A connection to a server, for commands that are no scripts.
+    /// Returns a connection to a server, for commands that are no scripts.
     pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
         Ok(self.take(name, Errand::Once).await?.link)
     }
 
-    /// Whether a server answers, and what its clock shows.
+    /// Returns the reading of a server's clock, or an error if the server does not reply.
     pub(crate) async fn clock(&self, name: &str) -> std::result::Result<Reading, String> {
         let taken = self.take(name, Errand::Once).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
@@ -324,8 +327,8 @@ impl Router {
         answers.pop().unwrap_or_else(|| Err(unavailable("no answer")))
     }
 
-    /// Calls scripts of one shard in one go, in order as far as nothing has to be sent again.
-    /// Each is answered for itself.
+    /// Calls scripts of one shard in one pipeline, in order unless some must be sent again. Each has a
+    /// result of its own.
     pub(crate) async fn calls(&self, shard: ShardId, calls: Vec<Call>) -> Vec<Result<Value>> {
         let mark = self.mark(shard);
         if mark != Mark::Own && !calls.iter().any(|call| call.script == Script::Mark) {
@@ -364,7 +367,7 @@ impl Router {
                 tokio::time::sleep(PAUSE).await;
             }
             if again.look {
-                // When nobody knows better, the next try says so.
+                // If no server knows better, the next attempt returns an error.
                 let _unknown = self.look_around().await;
             }
         }
@@ -372,7 +375,7 @@ impl Router {
         answers.into_iter().map(|answer| answer.unwrap_or_else(give_up)).collect()
     }
 
-    /// One pipeline. Answers what is to be sent again; `None` when the connection broke.
+    /// Sends one pipeline. Returns the calls to send again; `None` if the connection broke.
     async fn one_round(
         &self,
         taken: &Taken,
@@ -391,7 +394,7 @@ impl Router {
             Err(Lost(reason)) => {
                 taken.drop_link().await;
                 if is_repeated {
-                    // It may be sent again, on a connection that is made anew.
+                    // It may be sent again, on a new connection.
                     let (open, look) = (open.to_vec(), self.address.cluster);
                     return Some(Again { open, look, ..Again::default() });
                 }
@@ -422,7 +425,7 @@ impl Router {
                 Said::Answer(value) => answers[*i] = Some(Ok(value)),
                 Said::NoScript => again.open.push((*i, Manner { whole: true })),
                 Said::Moved(server) => {
-                    // Only this is known for sure: another server may not have heard of it yet.
+                    // Only this server is certain: others may not know of the move yet.
                     tracing::info!(shard = shard.0, %server, "a shard has moved");
                     self.owners.lock()[usize::from(shard.0)] = server;
                     again.open.push((*i, *manner));
@@ -444,7 +447,7 @@ impl Router {
     }
 }
 
-/// What a round left over.
+/// Calls that a round must send again, and how.
 #[derive(Debug, Default)]
 struct Again {
     open: Vec<(usize, Manner)>,
@@ -462,7 +465,7 @@ fn fill(
     }
 }
 
-/// The port's error for a call to a shard that takes none; nothing was done.
+/// Returns the error of a call to a shard that takes no calls; nothing was done.
 fn unmarked(shard: ShardId, mark: Mark) -> Error {
     Error::Unavailable {
         reason: mark.fault(&[shard]),
@@ -470,7 +473,7 @@ fn unmarked(shard: ShardId, mark: Mark) -> Error {
     }
 }
 
-/// The port's error for a call that a server refused; nothing was done.
+/// Returns the error of a call that a server refused; nothing was done.
 fn refused(reason: String) -> Error {
     if reason.starts_with("OOM") {
         return Error::Overloaded {

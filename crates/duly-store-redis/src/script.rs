@@ -1,9 +1,9 @@
-//! The scripts: one file of Lua each in `scripts/`, whose head says what it is given and answers.
+//! The scripts: one Lua file each in `scripts/`, whose header describes arguments and reply.
 //!
-//! A script's text is its flags, the clock, what all share, the parts that it needs, and itself. It
-//! is called by the digest that the server told when the text was loaded there.
+//! The text of a script consists of its flags, the clock, the common base, the parts that it needs, and
+//! its own file. It is called by the digest that the server returned when the text was loaded.
 
-/// Text of the clock in front of every script.
+/// Text of the clock, at the head of every script.
 pub(crate) const CLOCK: &str = include_str!("scripts/clock.lua");
 
 const BASE: &str = include_str!("scripts/base.lua");
@@ -17,12 +17,12 @@ const USED: &str = include_str!("scripts/used.lua");
 const VACANT: &str = include_str!("scripts/vacant.lua");
 const SEEK: &str = include_str!("scripts/seek.lua");
 
-/// What a script may do.
+/// Permissions of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flags {
-    /// It makes new timers: refused before its first write when the memory is full.
+    /// It creates timers: refused before its first write when the memory is full.
     Grows,
-    /// It writes, also when the memory is full: what ends something must always be possible.
+    /// It writes, also when the memory is full: a call that ends something must always be possible.
     Writes,
     /// It only reads.
     Reads,
@@ -95,7 +95,7 @@ scripts! {
 }
 
 impl Script {
-    /// Returns its whole text, with this clock, for the deployment of this id.
+    /// Returns the whole text, with this clock, for the deployment of this id.
     pub(crate) fn text(self, clock: &str, deployment: &str) -> String {
         let (flags, parts, own) = self.parts();
         let flags = match flags {
@@ -112,13 +112,13 @@ impl Script {
         text
     }
 
-    /// Whether calling it again changes nothing.
+    /// Returns `true` if the script only reads.
     pub(crate) const fn only_reads(self) -> bool {
         matches!(self.parts().0, Flags::Reads)
     }
 
-    /// Whether nothing is lost when its answer is: it only reads, is said again within a second, or can be
-    /// made again.
+    /// Returns `true` if losing the reply does no harm: the script only reads, is called again within a
+    /// second, or can be repeated.
     pub(crate) const fn is_repeated(self) -> bool {
         self.only_reads()
             || matches!(
@@ -127,13 +127,13 @@ impl Script {
             )
     }
 
-    /// Whether what it writes has to be on the replicas before it is answered: not what is over within
-    /// a second.
+    /// Returns `true` if its writes must be on the replicas before the call returns. Writes that matter
+    /// for less than a second need not be.
     pub(crate) const fn waits_for_copies(self) -> bool {
         !self.is_repeated() && !matches!(self, Self::Grant)
     }
 
-    /// Its place among the digests of a server.
+    /// Returns its place among the digests of a server.
     pub(crate) const fn place(self) -> usize {
         self as usize
     }

@@ -1,4 +1,4 @@
-//! Settings of a namespace: the blob that Rust reads, and the few fields that scripts read.
+//! Settings of a namespace: encoded as a blob for Rust, and as a few fields for the scripts.
 
 use duly_core::{
     Destination, Millis, Settings,
@@ -12,7 +12,7 @@ use crate::record::{
     fields::{Reader, Result, Unreadable, Writer},
 };
 
-/// The largest whole number up to which Lua counts exactly: as good as no limit.
+/// The largest integer that Lua represents exactly; in effect no limit.
 pub(crate) const LUA_MAX: u64 = 1 << 53;
 
 const DESTINATION: u8 = 1;
@@ -100,7 +100,7 @@ fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback> {
     }
 }
 
-/// A lane's key as the scripts know it: `P`, `V`, or `O` and the origin.
+/// Returns a lane's key as the scripts know it: `P`, `V`, or `O` and the origin.
 pub(crate) fn lane_name(key: &LaneKey) -> String {
     match key {
         LaneKey::Pull => "P".to_owned(),
@@ -109,7 +109,7 @@ pub(crate) fn lane_name(key: &LaneKey) -> String {
     }
 }
 
-/// The key of a lane that a script named.
+/// Parses the key of a lane that a script named.
 pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
     match (name, name.strip_prefix('O')) {
         ("P", _) => Ok(LaneKey::Pull),
@@ -119,11 +119,12 @@ pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
     }
 }
 
-/// What scripts read of the settings, in one of `shards` shards: name and value, empty for none.
+/// Returns the fields that scripts read of the settings, in one of `shards` shards: name and value,
+/// empty for none.
 ///
-/// Limits are shared out: the shares of `max_pending` and `max_dead` add up to the limit and move
-/// between the shards (`shares.rs`), those of `max_retained` are rounded up and stay. The rate of
-/// schedules is not: the home keeps it whole (`rate.rs`). What is more than [`LUA_MAX`] is as much.
+/// Limits are split: the quotas of `max_pending` and `max_dead` add up to the limit and move between the
+/// shards (`shares.rs`). Those of `max_retained` are rounded up and stay. `schedule_per_second` is not
+/// split: the coordinator shard keeps it whole (`rate.rs`). Values above [`LUA_MAX`] become [`LUA_MAX`].
 pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'static str, Vec<u8>)> {
     let limits = &settings.limits;
     let text = |value: u64| value.min(LUA_MAX).to_string().into_bytes();
@@ -146,8 +147,7 @@ pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'sta
     ]
 }
 
-/// The part of a limit that belongs to a shard before any of it moves: a larger limit gives no shard
-/// less.
+/// Returns the even split of a limit for one shard. With a larger limit no shard gets less.
 pub(crate) const fn plain_share(limit: u64, shard: u64, shards: u64) -> u64 {
     limit / shards + (shard < limit % shards) as u64
 }

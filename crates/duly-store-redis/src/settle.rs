@@ -1,7 +1,7 @@
-//! Verdicts on leased firings: acknowledgements and extensions as one script each, the others as
-//! *read, decide, write if nothing has changed*.
+//! Settlements of leased firings: acks and extensions take one script each, the others *read, decide,
+//! and write if nothing has changed*.
 //!
-//! As with operations, a call is carried out in rounds that have each timer once.
+//! Like operations, a call is executed in rounds that have each timer once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,14 +21,14 @@ use crate::{
     token::Ticket,
 };
 
-/// Most acknowledgements of one script.
+/// Most acks of one script.
 const GROUP: usize = 128;
 
-/// A verdict whose token has been read.
+/// A settlement whose token was parsed, with its place in the call.
 type Open = (usize, Ticket, Settlement);
 
 impl Deployment {
-    /// Takes verdicts. An error means that none of them is known to be taken.
+    /// Settles leases. An error means that none of the settlements is known to have taken effect.
     pub(crate) async fn settle(
         &self,
         shard: ShardId,
@@ -159,7 +159,7 @@ impl Deployment {
         Err(contended())
     }
 
-    /// Hands a firing back that a claim granted whose answer nobody saw.
+    /// Hands back a firing that a claim granted whose reply was lost.
     pub(crate) async fn hand_back(
         &self,
         shard: ShardId,
@@ -186,7 +186,7 @@ impl Deployment {
     }
 }
 
-/// The script that takes acknowledgements of one namespace.
+/// Returns the script call that takes acks of one namespace.
 fn acknowledge(group: &[Open]) -> Call {
     let mut arguments = Vec::with_capacity(2 + 2 * group.len());
     if let Some((_, ticket, settlement)) = group.first() {
@@ -200,7 +200,7 @@ fn acknowledge(group: &[Open]) -> Call {
     Call::new(Script::Ack, arguments)
 }
 
-/// The script that moves the end of a lease.
+/// Returns the script call that moves the end of a lease.
 fn extend(ticket: &Ticket, settlement: &Settlement, by: Millis) -> Call {
     let arguments = vec![
         ticket.num.clone().into_bytes(),
@@ -213,20 +213,20 @@ fn extend(ticket: &Ticket, settlement: &Settlement, by: Millis) -> Call {
     Call::new(Script::Extend, arguments)
 }
 
-/// The namespace that a caller believes in, or nothing.
+/// Returns the namespace that the caller named, or nothing.
 fn believed(settlement: &Settlement) -> Vec<u8> {
     let name = settlement.namespace.as_ref();
     name.map_or_else(Vec::new, |name| name.as_str().as_bytes().to_vec())
 }
 
-/// The words of an answer, without the time in front.
+/// Returns the words of a reply, without the time in front.
 fn words(answer: Value) -> Result<Reply> {
     let mut reply = Reply::list(answer)?;
     let _now = reply.time()?;
     Ok(reply)
 }
 
-/// What a word means; `None` when a closer look is needed.
+/// Returns the outcome that a word means; `None` if the slow path is needed.
 fn answered(words: &mut Reply) -> Result<Option<SettleOutcome>> {
     Ok(match words.text()?.as_str() {
         "OK" => Some(SettleOutcome::Ok),

@@ -1,39 +1,52 @@
 //! Limits that all shards keep together: `max_pending` and `max_dead`.
 //!
-//! No step spans two shards, so each has an *allowance*, and is full when it uses as much. It begins
-//! with a plain share of the limit. Before anything is refused in a shard that is full, what other
-//! shards do not use is called in: all are looked at, some give to the home, the home gives to those
-//! that are short. So a limit is never exceeded, and refused below it only within a second after a
-//! call-in that found nothing.
+//! No script spans two shards, so each shard has a *quota* of the limit (`allowance` in code), and is
+//! full when it has used it. The quota begins with the even split of the limit. Before a full shard
+//! refuses anything, the node *rebalances*: it reads the state of all shards, some shards transfer
+//! unused quota to the namespace's coordinator shard, which transfers it on to the shards that need
+//! it. So a limit is never exceeded. A call below the limit is refused only within a second after a
+//! rebalance that found nothing.
 //!
 //! ```text
-//!   shard ── has given 7 so far ──► home ── has given you 4 so far ──► shard that is full
-//!      '>home' = 7        '<shard' = 7   '>full' = 4          '<home' = 4
+//!   shard ── sent 7 in total ──► coordinator shard ── sent you 4 in total ──► full shard
+//!     '>coordinator' = 7         '<shard' = 7   '>full' = 4         '<coordinator' = 4
 //! ```
 //!
-//! **Why no call that is lost, late or repeated does harm.** Between a shard and the home only totals
-//! are told, and only by who gives. Giving lowers the allowance and raises the total in one script;
-//! taking raises the allowance by what the total is above the last one that was taken. Totals only
-//! grow, so the same total again, or an older one, brings nothing, and no shard takes what was not
-//! given: allowances and what is between shards add up to the limit, always. A gift that never came is
-//! seen by whoever calls in next, as a total that was told and not taken, and is taken then. Nobody
-//! has to clean up. (`scripts/move.lua`, `plan.rs`)
+//! **Transfers** are safe against lost, late and repeated calls (`scripts/move.lua`, `plan.rs`):
 //!
-//! **When the limit changes** no share moves back. The allowance is the plain share of the *present*
-//! limit and what moved, so a higher limit gives every shard more where it stands, and what is
-//! on its way stays good. A lower limit could leave a shard below nothing while another keeps what it
-//! got. So it begins a new *deal*, named by the version that lowered it: whoever takes that version
-//! has no allowance and forgets what moved, and gifts of another deal are not taken. Once all have,
-//! what they use is counted, which cannot grow meanwhile. If it is less than the limit, the home
-//! settles once what each gets: what it uses, and a plain share of the rest. Everybody takes that once.
-//! As long as more is used than the limit allows nothing is dealt and all refuse. The change itself
-//! deals; should it die, whoever is refused does. A home that has lost what it settled, or a change that
-//! others took, begins another deal. (`scripts/put.lua`, `deal.rs`)
+//! 1. Between a shard and the coordinator shard only running totals are announced, and only those of the
+//!    sender.
+//! 2. Sending lowers the quota and raises the sent total, in one script.
+//! 3. Receiving raises the quota by the difference between the announced total and the last one
+//!    received.
+//! 4. Totals only grow, so the same total again, or an older one, has no effect. No shard receives what
+//!    was not sent: the quotas and the transfers under way always add up to the limit.
+//! 5. A lost transfer is detected by the next rebalance (sent total > received total) and applied then.
+//!    Nothing has to be cleaned up.
 //!
-//! What this does not stand: a failover that loses a gift after it was taken (`Options::min_replicas`
-//! is for that). Not counted are redrives, which one shard does not refuse either. A shard without a
-//! dead letter goes on claiming even without an allowance, else a limit smaller than the number of
-//! shards would stop most of them, and firings under way may die past the limit.
+//! **A change of the limit** moves no quota back. The quota is the even split of the *present* limit
+//! plus the sum of the transfers:
+//!
+//! 6. A higher limit gives every shard more at once, and transfers under way stay valid.
+//! 7. A lower limit could leave one shard below zero while another keeps what it received. So it begins
+//!    a new *allocation* (`deal` in code), named by the version that lowered the limit. A shard that
+//!    takes this version has no quota and forgets its transfers. Transfers of another allocation are not
+//!    received.
+//! 8. Once all shards have taken the version, their use is counted; it cannot grow in the meantime. If
+//!    it is below the limit, the coordinator shard settles once what each shard gets: its use, and its
+//!    even split of the rest. Each shard takes that once.
+//! 9. While the use is not below the limit, nothing is allocated and all shards refuse.
+//! 10. The call that changes the limit does the allocation. If it stops before that, the next refused
+//!     call does it.
+//! 11. If the coordinator shard has lost what it settled, or a change that other shards took, a new
+//!     allocation begins (`scripts/put.lua`, `deal.rs`).
+//!
+//! Limitations:
+//!
+//! * A failover can lose a transfer after it was received. `Options::min_replicas` makes that rare.
+//! * Redrives are not counted; one shard does not refuse them either.
+//! * A shard without a dead letter claims even without a quota. Otherwise a limit smaller than the
+//!   number of shards would stop most of them. Firings under way may become dead letters past the limit.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -65,13 +78,13 @@ pub(crate) use deal::Deals;
 use plan::Plan;
 use report::Report;
 
-/// How long nothing is called in after a call-in that found nothing.
+/// Time without a rebalance after one that found nothing.
 const REST: Duration = Duration::from_secs(1);
-/// How long call-ins that found something are apart.
+/// Least time between rebalances that found something.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often one call-in looks again, after clearing away what kept it from moving anything.
+/// Most rounds of one rebalance: a round that finishes a change or sweeps is followed by another.
 const LOOKS: usize = 4;
-/// Shards that are asked at once.
+/// Shards that are asked at the same time.
 const SHARDS_AT_ONCE: usize = 64;
 
 /// A limit that the shards keep together.
@@ -104,7 +117,7 @@ impl Quota {
     }
 }
 
-/// Call-ins of this node, one at a time for each limit.
+/// Rebalances of this node, at most one at a time for each limit.
 #[derive(Debug, Default)]
 pub(crate) struct CallIns(Mutex<HashMap<Quota, Arc<CallIn>>>);
 
@@ -120,27 +133,27 @@ impl CallIns {
 
 #[derive(Debug, Default)]
 struct CallIn {
-    /// How much more each shard wants.
+    /// Additional quota that each shard wants.
     wanted: Mutex<BTreeMap<u16, u64>>,
     turn: tokio::sync::Mutex<Turn>,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// When the last one ended, and whether it found something.
+    /// Time when the last rebalance ended; `true`: it found something.
     last: Option<(Instant, bool)>,
 }
 
 impl Turn {
-    /// Whether the last one found nothing a short while ago.
+    /// Returns `true` if a recent rebalance found nothing.
     fn rests(&self) -> bool {
         self.last.is_some_and(|(at, found)| !found && at.elapsed() < REST)
     }
 }
 
 impl Deployment {
-    /// Calls in one more of what other shards do not use. Answers whether to try again: with `false`
-    /// there was nothing.
+    /// Rebalances: obtains quota that other shards do not use, for one more. Returns `true` if the
+    /// caller should try again; `false` if there was none.
     pub(crate) async fn call_in(
         &self,
         shard: ShardId,
@@ -159,7 +172,7 @@ impl Deployment {
         *call_in.wanted.lock().entry(shard.0).or_default() += 1;
         let mut turn = call_in.turn.lock().await;
         if !call_in.wanted.lock().contains_key(&shard.0) {
-            // Somebody called in for all who were waiting.
+            // Another call rebalanced for all that were waiting.
             return Ok(!turn.rests());
         }
         if turn.rests() {
@@ -175,8 +188,8 @@ impl Deployment {
         Ok(found)
     }
 
-    /// Calls in room for a dead letter of a namespace that stands still in a shard for want of it, in
-    /// the background and at most once a second.
+    /// Rebalances the dead-letter limit of a namespace that stalls in a shard because its quota is used
+    /// up. Runs in the background and at most once a second.
     pub(crate) fn call_in_letters(self: &Arc<Self>, shard: ShardId, name: &str, num: String) {
         let Ok(name) = NamespaceName::new(name) else { return };
         if self.shards == 1 {
@@ -187,7 +200,7 @@ impl Deployment {
         let lately = |turn: &Turn| turn.last.is_some_and(|(at, _)| at.elapsed() < REST);
         let is_due = call_in.turn.try_lock().is_ok_and(|turn| !lately(&turn));
         if !is_due {
-            // Whoever is at it, or was a moment ago, hears of this shard next time.
+            // The next rebalance includes this shard.
             call_in.wanted.lock().entry(shard.0).or_insert(1);
             return;
         }
@@ -199,8 +212,8 @@ impl Deployment {
         });
     }
 
-    /// Looks at all shards and brings what is unused to those that want more. Answers whether there
-    /// was anything.
+    /// Reads the state of all shards and transfers unused quota to those that want more. Returns `true`
+    /// if there was any.
     async fn gather(&self, quota: &Quota, wanted: &BTreeMap<u16, u64>) -> Result<bool> {
         let home = self.home(&quota.name);
         let (mut finished, mut swept) = (false, false);
@@ -218,7 +231,8 @@ impl Deployment {
             };
             if !finished && reports.values().any(is_behind) {
                 finished = true;
-                // Who cannot take a raised limit now has a smaller one, and the others do without.
+                // A shard that cannot take a raised limit now keeps a smaller quota; the others
+                // continue.
                 if let Err(error) = self.finish(home, &format!("put\0{}", quota.name)).await {
                     tracing::debug!(%error, "not every shard has the present limit");
                 }
@@ -238,7 +252,7 @@ impl Deployment {
             if !plan.is_empty() {
                 return self.carry_out(quota, home, at_home, plan).await;
             }
-            // Somebody has called in for it meanwhile.
+            // Another rebalance has obtained it in the meantime.
             let has_some =
                 |shard: &u16| here.get(shard).is_some_and(|own| own.allowance > own.used);
             if wanted.keys().any(has_some) {
@@ -249,7 +263,7 @@ impl Deployment {
             if swept || owing.is_empty() {
                 return Ok(false);
             }
-            // What has ended by the clock is used no more, and nobody has written that yet.
+            // What has ended by the clock is no longer used, but that is not written yet.
             swept = true;
             for shard in owing {
                 self.sweep_all(shard).await?;
@@ -258,7 +272,8 @@ impl Deployment {
         Ok(false)
     }
 
-    /// Moves what is to be moved: to the home first, and from there on. Answers whether anything did.
+    /// Executes a plan: transfers to the coordinator shard first, and from there on. Returns `true` if
+    /// anything moved.
     async fn carry_out(
         &self,
         quota: &Quota,
@@ -279,7 +294,7 @@ impl Deployment {
                     let known = told.entry(giver).or_default();
                     *known = totals.first().copied().unwrap_or(0).max(*known);
                 }
-                // It gives nothing, or is seen to have given next time.
+                // It sends nothing, or the next rebalance sees what it sent.
                 Err(error) => tracing::debug!(%error, giver, "a shard gives nothing"),
             }
         }
@@ -299,8 +314,8 @@ impl Deployment {
         Ok(moved)
     }
 
-    /// Has a shard take what others gave, by their totals, and give what it does not use; answers the
-    /// totals of what it gave.
+    /// Makes a shard receive transfers, by the totals that others sent, and send quota that it does not
+    /// use. Returns the totals that it sent.
     async fn shift(
         &self,
         shard: ShardId,
@@ -317,7 +332,7 @@ impl Deployment {
         let mut reply = self.ask(shard, Script::Move, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
-            // The shares are dealt anew: what moved before is nothing now.
+            // There is a new allocation: earlier transfers do not count.
             "OTHER" => Ok(Vec::new()),
             "OK" => gifts.iter().map(|_| reply.number()).collect(),
             other => Err(damaged(format!("a move was answered with {other}"))),

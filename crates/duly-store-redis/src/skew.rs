@@ -1,26 +1,26 @@
-//! How far the clocks of the servers are apart.
+//! The clock skew between the servers.
 //!
-//! Each shard goes by the clock of its master, so masters that disagree fire the same hour at
-//! different moments, and a failover between them is a step of the clock.
+//! Each shard uses the clock of its master. So masters with different clocks deliver timers of the same
+//! due time at different moments, and a failover between them is a step of the clock.
 
 use std::time::{Duration, Instant};
 
-/// Further apart is a reason not to be ready.
+/// Skew above which the store is not ready.
 const APART_MAX: Duration = Duration::from_millis(500);
 
-/// What a server's clock showed.
+/// A reading of a server's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     pub(crate) server: String,
-    /// Since 1970.
+    /// Unix time that the server returned.
     pub(crate) shown: Duration,
-    /// When it was asked and when the answer was here.
+    /// Times of the request and of the reply, by this node's clock.
     pub(crate) asked: Instant,
     pub(crate) answered: Instant,
 }
 
-/// Says which clocks are too far apart, if any are for certain: a reading lies somewhere between
-/// question and answer.
+/// Returns a message about clocks that are certainly too far apart, if there are any: a clock was read
+/// at some time between request and reply.
 pub(crate) fn too_far_apart(readings: &[Reading]) -> Option<String> {
     let begin = readings.iter().map(|reading| reading.asked).min()?;
     // The clock at `begin`, at least and at most, in Unix time.
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(too_far_apart(&[]), None);
         let alike = [reading("a", 0, 0, 1), reading("b", 10, 10, 11), reading("c", 400, 20, 21)];
         assert_eq!(too_far_apart(&alike), None);
-        // The answer took a second: nobody knows.
+        // The reply took a second, so the skew is uncertain.
         assert_eq!(too_far_apart(&[reading("a", 0, 0, 1), reading("b", 900, 0, 1_000)]), None);
         let apart = [reading("a", 700, 0, 1), reading("b", 0, 0, 1), reading("c", 100, 0, 1)];
         let said = too_far_apart(&apart).expect("a is ahead");

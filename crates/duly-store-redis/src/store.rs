@@ -1,4 +1,4 @@
-//! The store itself: the port's calls, each handed to the file that carries it out.
+//! The store itself: hands each call of the port to the module that executes it.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -15,30 +15,30 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{Opened, Options, deployment::Deployment, health, open, wakeups};
 
-/// Timers in Redis or Valkey. Cheap to share; dropping it ends its connections and leaves everything
-/// in Redis as it is.
+/// A store of timers in Redis or Valkey. It is cheap to share. Dropping it ends its connections and
+/// leaves everything in Redis as it is.
 pub struct RedisStore {
     pub(crate) deployment: Arc<Deployment>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl RedisStore {
-    /// Connects to a deployment, or founds one in an empty database.
+    /// Connects to a deployment, or creates one in an empty database.
     ///
     /// # Errors
-    /// One clear reason: a wrong URL, no answer, a setting that would lose timers, another format.
+    /// With one clear reason: a wrong URL, no reply, a setting that would lose timers, another format.
     pub async fn open(options: &Options) -> Opened<Self> {
         let deployment = open::open(options).await?;
         let (ready, listening) = tokio::sync::oneshot::channel();
         let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];
-        // Without it wake-ups come late, and that is no reason to refuse.
+        // Without the listener wake-ups come late, which is no reason to fail.
         let _late = tokio::time::timeout(options.connect_within, listening).await;
         deployment.look().await;
         tasks.push(tokio::spawn(health::watch(Arc::clone(&deployment))));
         Ok(Self { deployment, tasks })
     }
 
-    /// Looks at once how the store feels, instead of each second.
+    /// Counts the shards and checks their health now, instead of at the next poll.
     pub async fn look(&self) {
         self.deployment.look().await;
     }

@@ -1,13 +1,13 @@
-//! Tokens: what is needed to find the firing of a lease, and to tell that it is ours.
+//! Tokens: they identify the firing of a lease, and show that the lease is of this deployment.
 //!
 //! ```text
-//! shard u16 | 0 format u8 = 1 | 1 home of the namespace u16 | 3 its count u48 | 9 nonce u64
-//! 17 incarnation u64 | 25 occurrence u32 | 29 check u64 | 37 id
+//! shard u16 | 0 format u8 = 1 | 1 coordinator shard of the namespace u16 | 3 its count u48
+//! 9 nonce u64 | 17 incarnation u64 | 25 occurrence u32 | 29 check u64 | 37 id
 //! ```
 //!
-//! The check is a hash of everything else, with the name of the deployment as its seed: a token of
-//! another deployment, or one with a bit changed, is none. It is no signature; the nonce is what
-//! nobody can guess.
+//! The check is a hash of everything else, with the name of the deployment as its seed. So a token of
+//! another deployment, or one with a changed bit, is invalid. The check is no signature; the nonce is
+//! the part that cannot be guessed.
 
 use duly_core::{Incarnation, TimerId, shard::ShardId};
 use duly_store::Token;
@@ -17,11 +17,11 @@ const FORMAT: u8 = 1;
 const HEAD: usize = 37;
 const CHECK: std::ops::Range<usize> = 29..37;
 
-/// What a token says.
+/// The content of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    /// Number of the namespace, as the scripts know it: its home, and a count of 28 bits with 20 bits by
-    /// chance (`scripts/put.lua`).
+    /// Number of the namespace, as the scripts know it: its coordinator shard, and a count of 28 bits
+    /// with 20 random bits (`scripts/put.lua`).
     pub(crate) num: String,
     pub(crate) nonce: u64,
     pub(crate) incarnation: Incarnation,
@@ -30,7 +30,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The token of this lease.
+    /// Returns the token of this lease.
     pub(crate) fn token(&self, shard: ShardId, seed: u64) -> Token {
         let (home, count) = self.num.split_once('.').unwrap_or(("0", "0"));
         let home: u16 = home.parse().unwrap_or(0);
@@ -49,7 +49,7 @@ impl Ticket {
         Token::new(shard, &own)
     }
 
-    /// What a token says, if it is one of this shard and deployment.
+    /// Parses a token; `None` if it is not of this shard and deployment.
     pub(crate) fn read(token: &Token, shard: ShardId, seed: u64) -> Option<Self> {
         let own = token.own();
         if token.shard() != shard || own.len() <= HEAD || own[0] != FORMAT {

@@ -1,9 +1,11 @@
-//! Waking: what became claimable earlier than anybody was told.
+//! Wake-ups: notifications that something became claimable earlier than expected.
 //!
-//! Scripts publish on `wake`, a channel of their shard: nothing, which wakes the shard's loops, or the
-//! name of a namespace that has something for pulling consumers there. One connection to each server listens; a
-//! message that is lost costs the waiting the second for which they sleep at most. Every time that
-//! a connection is made, all its shards are woken once, as messages may have gone by.
+//! 1. Scripts publish on `wake`, a channel of their shard. An empty message wakes the shard's loops. The
+//!    name of a namespace says that it has something for pulling consumers there. A NUL byte says that
+//!    the marker has changed.
+//! 2. One connection to each server listens. A lost message delays the waiting tasks by at most the
+//!    second for which they sleep.
+//! 3. Whenever a connection is made, all its shards are woken once, as messages may have been lost.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,14 +15,13 @@ use tokio::sync::mpsc;
 
 use crate::{deployment::Deployment, keys};
 
-/// How long to wait before a connection is made again, and how often it is looked whether shards
-/// have moved.
+/// Wait before a connection is made again, and interval of the checks whether shards have moved.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The message that says that a marker has changed: no name of a namespace.
+/// Message that a marker has changed; it is not a name of a namespace.
 const LOOK_AT_MARKER: &[u8] = &[0];
 
-/// Listens to all servers until it is aborted. `ready` is told once each server was listened to.
+/// Listens to all servers until it is aborted. Sends to `ready` once every server was listened to.
 pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
     let mut ready = Some(ready);
     loop {
@@ -41,7 +42,7 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
             for _ in 0..owners.len() {
                 heard.recv().await;
             }
-            // Whoever opened the store may have gone.
+            // The task that opened the store may have stopped waiting.
             let _gone = ready.send(());
         }
         loop {
@@ -58,8 +59,8 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
     }
 }
 
-/// Listens to the channels of some shards on one server until the connection breaks or a shard
-/// moves away.
+/// Listens to the channels of some shards on one server until the connection breaks or a shard moves
+/// away.
 async fn listen_to(
     deployment: &Arc<Deployment>,
     server: &str,
@@ -87,7 +88,7 @@ async fn listen_to(
     for shard in shards {
         deployment.wake(*shard);
     }
-    // Nobody hears it when this is not the first time.
+    // There is no receiver except at the first time.
     let _unheard = told.send(());
     while let Some(PushInfo { kind, data }) = pushed.recv().await {
         match kind {

@@ -1,4 +1,4 @@
-//! Claiming: how a due firing becomes in-flight.
+//! Claims: a due firing becomes in flight.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,53 +13,53 @@ use duly_core::{
 
 use crate::Token;
 
-/// Most distinct HTTP origins named by timers of one namespace that get lanes of their own; timers
-/// to later ones share [`LaneKey::Overflow`]. An origin keeps its lane while the namespace lives;
-/// the namespace's own destination never overflows.
+/// Maximum number of distinct HTTP origins of one namespace's timers that get lanes of their own. Timers to
+/// later origins share [`LaneKey::Overflow`]. An origin keeps its lane while the namespace exists. The
+/// namespace's own destination never overflows.
 pub const ORIGINS_MAX: usize = 252;
 
-/// Most lanes named by one claim; more refuse the call.
+/// Maximum number of lanes in one claim; a claim with more is refused.
 pub const LANES_MAX: usize = 1_000;
 
-/// The unit of isolation in firing.
+/// A lane: the unit of isolation for delivery.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
     /// The namespace.
     pub namespace: NamespaceName,
-    /// The receiver within it.
+    /// The key of its receiver in the namespace.
     pub key: LaneKey,
 }
 
-/// Lanes that have something due, and how long until more becomes due.
+/// Lanes that have something due, and the time until more becomes due.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ready {
-    /// Lanes with something claimable, in the store's own order, after the cursor; while things
-    /// change, a lane may come twice. Paused namespaces and namespaces whose dead letters are at
-    /// their limit are left out.
+    /// Lanes with something claimable after the cursor, in the store's own order. If timers change
+    /// meanwhile, a lane may be returned twice. Paused namespaces are left out, and so are namespaces at
+    /// their limit of dead letters.
     pub lanes: Vec<ReadyLane>,
-    /// Where to go on when the list was cut.
+    /// The start of the next page, if the list was cut.
     pub cursor: Option<ReadyCursor>,
-    /// At most how long until something becomes claimable that is not so yet: the next timer, retry
-    /// or end of a consumer's lease, of paused lanes too. `None` when there is none at all. What is
-    /// claimable already does not count.
+    /// Upper bound of the time until something more becomes claimable: the next timer, retry or end of a
+    /// consumer's lease, also of paused lanes. `None` if there is nothing. Firings that are already
+    /// claimable do not count.
     pub next_due_in: Option<Duration>,
 }
 
-/// Where a list of ready lanes goes on; only the store that made it knows what it means.
+/// A position in a list of ready lanes. Only the store that created it can interpret it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyCursor(Box<[u8]>);
 
 impl ReadyCursor {
-    /// Longest cursor, in bytes.
+    /// Maximum size of a cursor, in bytes.
     pub const BYTES_MAX: usize = 512;
 
-    /// A cursor of the store's own bytes, at most [`Self::BYTES_MAX`].
+    /// Creates a cursor of the store's own bytes, at most [`Self::BYTES_MAX`].
     pub fn new(own: &[u8]) -> Self {
         debug_assert!(own.len() <= Self::BYTES_MAX, "a cursor is short");
         Self(own.into())
     }
 
-    /// The store's own bytes.
+    /// Returns the store's own bytes.
     pub const fn own(&self) -> &[u8] {
         &self.0
     }
@@ -68,31 +68,31 @@ impl ReadyCursor {
 /// A lane with something claimable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadyLane {
-    /// Which.
+    /// The lane.
     pub lane: Lane,
-    /// How many first attempts are claimable: an estimate, at least 1 when any is.
+    /// Number of claimable first attempts: an estimate, at least 1 if there are any.
     pub first: u64,
-    /// How many retries are claimable: an estimate, at least 1 when any is.
+    /// Number of claimable retries: an estimate, at least 1 if there are any.
     pub retry: u64,
-    /// Settings of the namespace now (weight, limits).
+    /// The present settings of the namespace (weight, limits).
     pub settings: Arc<Settings>,
 }
 
-/// The life of a node, from its start to its end: random, never used again.
+/// A member id: one life of a node, from its start to its end. It is random and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// Who claims.
+/// The owner of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A node that delivers: the lease lives as long as this member of the deployment, and has no end of its
-    /// own; it ends by [`crate::Store::release_owner`], or, where the store belongs to one process,
-    /// when that opens it again.
+    /// A node that delivers. The lease lasts as long as this member of the deployment and has no end of its
+    /// own. [`crate::Store::release_owner`] ends it, or the next opening of a store that belongs to one
+    /// process.
     Node(MemberId),
-    /// A pulling consumer: the lease runs to its end, also across a restart.
+    /// A consumer that pulls. The lease lasts until its end, also across a restart.
     Consumer {
-        /// How long the lease is, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); the
-        /// namespace's own when absent.
+        /// The length of the lease, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); if absent,
+        /// that of the namespace.
         lease: Option<Millis>,
     },
 }
@@ -100,17 +100,17 @@ pub enum Owner {
 /// A claim over some lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// The lanes; no other lane is touched.
+    /// The lanes. No other lane is affected.
     pub lanes: Vec<LaneClaim>,
-    /// Most firings in all.
+    /// Maximum number of firings in all.
     pub total_max: usize,
-    /// Most bytes of payload and headers in all; the first firing is granted whatever its size.
+    /// Maximum bytes of payload and headers in all. The first firing is granted at any size.
     pub bytes_max: u64,
-    /// Who claims.
+    /// The owner of the leases.
     pub owner: Owner,
 }
 
-/// Refuses a claim whose values are not allowed.
+/// Checks the values of a claim.
 ///
 /// # Errors
 /// `Invalid` for a lease outside `LEASE_MIN..=LEASE_MAX` and past [`LANES_MAX`] lanes.
@@ -125,38 +125,38 @@ pub fn check(request: &ClaimRequest) -> crate::Result<()> {
     Ok(())
 }
 
-/// How much of one lane to claim.
+/// The part of a claim for one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneClaim {
     /// The lane.
     pub lane: Lane,
-    /// Most first attempts.
+    /// Maximum number of first attempts.
     pub first_max: usize,
-    /// Most retries.
+    /// Maximum number of retries.
     pub retry_max: usize,
 }
 
-/// What was granted.
+/// The granted firings of a claim.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claimed {
-    /// The firings: per lane first attempts in due order, then retries in order of their time.
+    /// The firings: per lane, first attempts in order of their due times, then retries in order of their
+    /// times.
     pub firings: Vec<Firing>,
-    /// Lanes that were named and have more claimable.
+    /// Named lanes that have more to claim.
     pub more: Vec<Lane>,
-    /// As [`Ready::next_due_in`].
+    /// The same as [`Ready::next_due_in`].
     pub next_due_in: Option<Duration>,
-    /// The same of the lanes that were named; `None` where nothing is to come, and where the store does not
-    /// say.
+    /// The same for the named lanes only. `None` if nothing is to come, or if the store does not compute it.
     pub next_here: Option<Duration>,
-    /// Whether it is known that no other lane of the shard has anything claimable. `false` says nothing:
-    /// only a look ([`Store::ready`](crate::Store::ready)) tells.
+    /// `true`: no other lane of the shard has anything claimable. `false`: not known; call
+    /// [`Store::ready`](crate::Store::ready).
     pub nothing_else: bool,
 }
 
-/// A due occurrence, handed out under a lease.
+/// A due occurrence that was claimed under a lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Firing {
-    /// Names the lease; who holds it may settle.
+    /// The token of the lease. Its holder may settle.
     pub token: Token,
     /// The receiver's idempotency key.
     pub delivery_id: DeliveryId,
@@ -164,28 +164,28 @@ pub struct Firing {
     pub namespace: NamespaceName,
     /// The timer.
     pub id: TimerId,
-    /// Which firing of the timer.
+    /// The number of the occurrence.
     pub occurrence: u32,
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Attempts that had ended when the present budget began: not 0 after a redrive.
+    /// Number of attempts that had ended when the present retry budget began: not 0 after a redrive.
     pub budget_from: u32,
-    /// When it was due.
+    /// The due time.
     pub due_at: Timestamp,
-    /// When this attempt could first be claimed: the due time, or the time of the retry.
+    /// The earliest time of this attempt: the due time, or the time of the retry.
     pub claimable_at: Timestamp,
-    /// When it became claimable: as `claimable_at`, and not before a caller made or changed the timer. Lateness
-    /// is measured from it.
+    /// The time since which it has been claimable: `claimable_at`, but not before the last creation or
+    /// change by a caller. Lateness is measured from it.
     pub claimable_since: Timestamp,
-    /// When the lease ends, by the store's wall clock; a node's has no end.
+    /// The end of the lease, by the store's wall clock; the lease of a node has none.
     pub leased_until: Option<Timestamp>,
-    /// The lane it was claimed from.
+    /// The lane that it was claimed from.
     pub lane: LaneKey,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Destination,
     /// Headers that travel with it.
     pub headers: Headers,
-    /// What is delivered.
+    /// The payload.
     pub payload: Option<Payload>,
     /// Key by which a broker partitions.
     pub slot_key: Option<SlotKey>,
@@ -196,8 +196,8 @@ pub struct Firing {
 }
 
 impl Firing {
-    /// Returns the firing of a timer that was just claimed. `claimable_at` is when this attempt could first be
-    /// claimed, by the wall clock.
+    /// Creates the firing of a timer that was just claimed. `claimable_at` is the earliest time of this
+    /// attempt, by the wall clock.
     pub fn new(
         timer: Timer,
         token: Token,
@@ -228,7 +228,7 @@ impl Firing {
         }
     }
 
-    /// Returns the bytes of its payload and headers.
+    /// Returns the size of its payload and headers, in bytes.
     pub fn bytes(&self) -> u64 {
         let payload = self.payload.as_ref().map_or(0, |payload| payload.bytes.len());
         (payload + self.headers.heap_bytes()) as u64

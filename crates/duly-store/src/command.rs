@@ -1,4 +1,4 @@
-//! What callers ask of timers, item by item.
+//! Commands of callers on single timers, and their outcomes.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use duly_core::{
 
 use crate::{Error, TimerView};
 
-/// Most commands of one call to [`crate::Store::apply`]; more refuse the call.
+/// Maximum number of commands of one call to [`crate::Store::apply`]; a call with more is refused.
 pub const COMMANDS_MAX: usize = 10_000;
 
-/// Refuses a call of too many commands.
+/// Checks the number of commands of a call.
 ///
 /// # Errors
 /// `Invalid` past [`COMMANDS_MAX`].
@@ -31,37 +31,37 @@ pub fn check_count(count: usize) -> crate::Result<()> {
 pub struct Command {
     /// The namespace.
     pub namespace: NamespaceName,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// How much of the timer the outcome shows.
+    /// The part of the timer that the outcome shows.
     pub answer: Answer,
 }
 
 impl Command {
-    /// The shard that it belongs to; `None` for a dead letter named by its delivery id, which tells
-    /// no shard: ask every one.
+    /// Returns the shard that it belongs to. `None` for a dead letter named by its delivery id: it may be in
+    /// any shard.
     pub fn shard(&self, shards: u16) -> Option<ShardId> {
         let id = self.operation.id()?;
         Some(shard_of(self.namespace.as_str(), id.as_str(), shards))
     }
 }
 
-/// How much of a timer an outcome shows.
+/// The part of a timer that an outcome shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answer {
     /// Everything.
     #[default]
     Whole,
-    /// Everything, if the timer takes at most so many bytes of memory ([`TimerView::memory_bytes`]).
-    /// Where one that the store has read takes more, the operation fails with [`Error::TooLarge`] and
-    /// changes nothing.
+    /// Everything, if the timer takes at most this many bytes of memory ([`TimerView::memory_bytes`]). If a
+    /// timer that the store has read takes more, the operation fails with [`Error::TooLarge`] and changes
+    /// nothing.
     Within(u64),
-    /// Without payload and headers: the answer to a large batch stays bounded (P10).
+    /// Everything except payload and headers: the result of a large batch stays bounded (P10).
     Brief,
 }
 
 impl Answer {
-    /// Refuses to show what takes more bytes of memory ([`Decision::read_bytes`]) than is allowed.
+    /// Checks that the reply takes no more memory ([`Decision::read_bytes`]) than is allowed.
     ///
     /// # Errors
     /// [`TooLarge`] with the bytes that it takes.
@@ -72,33 +72,34 @@ impl Answer {
     }
 }
 
-/// What became of one operation.
+/// The outcome of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A new timer was made, or one was imported.
+    /// A new timer was created or imported.
     Created(Arc<TimerView>),
-    /// The existing timer is the answer; nothing changed.
+    /// The existing timer is the result; nothing changed.
     Existing(Arc<TimerView>),
-    /// A new incarnation took the place of the pending timer.
+    /// A new incarnation replaced the pending timer.
     Replaced(Arc<TimerView>),
-    /// The timer was changed (reschedule, fire, redrive, give up).
+    /// The timer was changed (reschedule, fire, redrive, dead-letter).
     Changed(Arc<TimerView>),
-    /// Nothing had to change (fire of a due or running firing, giving up a dead letter).
+    /// Nothing had to change (fire of a timer that is due or in flight, dead-lettering of a dead letter).
     Unchanged(Arc<TimerView>),
-    /// The timer was cancelled: no claim will be granted.
+    /// The timer is cancelled: it will not be claimed.
     Cancelled {
-        /// Attempts that were made.
+        /// Number of attempts that were made.
         attempts: u32,
-        /// Whether one of them may have arrived.
+        /// `true`: an attempt may have arrived.
         maybe_delivered: bool,
-        /// Whether it had been cancelled before.
+        /// `true`: the timer had been cancelled before.
         already: bool,
     },
-    /// The dead letter was dropped.
+    /// The dead letter was purged.
     Purged,
-    /// Refused; nothing changed.
+    /// The operation was refused; nothing changed.
     Refused(Refusal),
-    /// Not done, or not known to be done, as the error says; other items of the call stand.
+    /// The operation was not done, or it is not known whether it was done, as the error says. Other items of
+    /// the call are not affected.
     Failed(Error),
 }
 
@@ -121,7 +122,7 @@ impl Outcome {
         outcome(Arc::new(view.expect("this reply shows the timer that the effect writes")))
     }
 
-    /// The same outcome, showing no more than `answer` asks for.
+    /// Returns the same outcome with no more of the timer than `answer` asks for.
     #[must_use]
     pub fn answering(mut self, answer: Answer) -> Self {
         if answer == Answer::Brief

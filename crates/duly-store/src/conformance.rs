@@ -1,17 +1,17 @@
-//! The conformance suite: what every store has to pass, unchanged.
+//! The conformance suite: test cases that every store must pass unchanged.
 //!
-//! A store shows up as a [`Harness`]: the store itself, and the hands to move its clocks and to
-//! restart it. [`cases`] lists the cases, one file per topic in `conformance/`; the name of a case
-//! starts with the promises that it proves (`p1` to `p12` of [`crate::Store`], `t1` to `t28` of the
-//! project's list of failure cases). Three ways to run them:
+//! A store is given as a [`Harness`]: the store itself, and the means to move its clocks and to restart it.
+//! [`cases`] lists the cases; `conformance/` has one file per topic. The name of a case starts with the
+//! promises that it proves (`p1` to `p12` of [`crate::Store`], `t1` to `t28` of the project's list of
+//! failure cases). Three ways to run them:
 //!
-//! * [`conformance_tests!`](crate::conformance_tests) makes one `#[test]` of each;
-//! * [`run_all`] runs them all and reports the failures by name (the canaries use it);
-//! * [`model::compare`] drives a store and the reference through the same random operations.
+//! * [`conformance_tests!`](crate::conformance_tests) creates one `#[test]` for each case.
+//! * [`run_all`] runs all cases and reports the failures by name (the canaries use it).
+//! * [`model::compare`] runs the same random operations on a store and on the reference store.
 //!
-//! No case sleeps or reads a clock: time is moved by [`Harness::advance`]. A case that needs what a
-//! harness cannot do (clock steps, restarts) says so in its [`Ran`]; whoever runs the suite decides
-//! whether that is a failure.
+//! No case sleeps or reads a clock: [`Harness::advance`] moves the time. If a harness cannot do what a case
+//! needs (clock steps, restarts), the case returns that as its [`Ran`]. The caller of the suite decides if
+//! that is a failure.
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
 
@@ -56,61 +56,62 @@ pub use memory_harness::MemoryHarness;
 pub use several::SeveralShards;
 pub use stand_in::StandIn;
 
-/// Namespaces that every store under test has at most.
+/// Maximum number of namespaces of every store under test.
 pub const NAMESPACES_MAX: u64 = 50;
 
-/// A store under test, with its clocks and its power switch.
+/// A store under test, with its clocks and the means to restart it.
 pub trait Harness: Send + Sync {
-    /// The store, with [`NAMESPACES_MAX`]; after a restart, the one that was opened last.
+    /// Returns the store, which allows [`NAMESPACES_MAX`] namespaces; after a restart, the store that was
+    /// opened last.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// The store's wall clock.
+    /// Returns the store's wall clock.
     fn now(&self) -> Timestamp;
 
     /// Moves both clocks forward.
     fn advance(&self, by: Millis) -> BoxFuture<'_, ()>;
 
-    /// Steps the wall clock alone, in either direction; `None` when the harness cannot.
+    /// Steps only the wall clock, in either direction; returns `None` if the harness cannot.
     fn step_wall(&self, by_ms: i64) -> Option<()>;
 
-    /// Closes the store and opens it again; `None` when it keeps nothing.
+    /// Closes the store and opens it again; returns `None` if the store is not durable.
     fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>>;
 }
 
-/// How a store is closed.
+/// The way in which a store is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// In order.
+    /// An orderly shutdown.
     Clean,
-    /// As kill -9 would: nothing runs any more, nothing is flushed.
+    /// Like kill -9: nothing runs any more, and nothing is flushed.
     Kill,
 }
 
-/// How far a case got without a failure.
+/// The extent to which a case ran without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ran {
-    /// To its end.
+    /// The case ran to its end.
     Whole,
-    /// Not at all, because the store keeps nothing over a restart.
+    /// The case did not run, because the store is not durable.
     NotDurable,
-    /// Not at all, because the harness cannot step the wall clock.
+    /// The case did not run, because the harness cannot step the wall clock.
     NoClockSteps,
-    /// Not at all, because nodes cannot share the store.
+    /// The case did not run, because nodes cannot share the store.
     NotShared,
 }
 
-/// One case of the suite. It panics when the store breaks a promise.
+/// One case of the suite. It panics if the store breaks a promise.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its name, which starts with what it proves.
+    /// Its name, which starts with the promises that it proves.
     pub name: &'static str,
-    /// The file it stands in.
+    /// The file that defines it.
     pub topic: &'static str,
     run: for<'a> fn(&'a dyn Harness) -> BoxFuture<'a, Ran>,
 }
 
 impl Case {
-    /// The promises (`p4`) and failure cases (`t24`) it proves, as its name says.
+    /// Returns the promises (`p4`) and failure cases (`t24`) that it proves, by its name.
     pub fn proves(&self) -> Vec<&'static str> {
         let numbered = |word: &&str| {
             let digits = word.strip_prefix(['p', 't']).unwrap_or("");
@@ -134,26 +135,26 @@ impl fmt::Debug for Case {
     }
 }
 
-/// What became of a run of the whole suite.
+/// The result of a run of the whole suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Cases that ran to their end.
     pub passed: Vec<&'static str>,
     /// Cases that the harness could not run.
     pub skipped: Vec<&'static str>,
-    /// Cases that failed, each with what it says.
+    /// Cases that failed, each with its panic message.
     pub failed: Vec<(&'static str, String)>,
 }
 
 impl Report {
-    /// Names of the failed cases.
+    /// Returns the names of the failed cases.
     pub fn failed_names(&self) -> Vec<&'static str> {
         self.failed.iter().map(|(name, _)| *name).collect()
     }
 }
 
-/// Runs one case on a fresh harness. A case that the harness cannot run is named on standard
-/// error, so that nobody takes it for passed.
+/// Runs one case on a fresh harness. If the harness cannot run the case, its name is printed to standard
+/// error, so that it does not look like a passed one.
 ///
 /// # Panics
 /// When there is no such case, or the store breaks a promise.

@@ -1,12 +1,14 @@
-//! What a store offers that several nodes share: who is alive, and a way to tell all of them.
+//! The calls of a store that several nodes share: membership, lane quotas, announcements.
 //!
-//! Nothing here decides who may do what: a firing becomes in-flight by a claim alone, and a verdict is
-//! fenced by its token. It spares nodes looking for the same work, and brings back the leases of a
-//! node that is no more. See `docs/adr/0004-nodes-of-one-deployment.md`.
+//! Nothing here decides the state of a timer: a firing becomes in flight by a claim alone, and its token
+//! fences a verdict. Membership avoids that several nodes look for the same work, and it returns the leases
+//! of a node that is gone. See `docs/adr/0004-nodes-of-one-deployment.md`.
 //!
-//! **Coordination shards.** Members are kept in one, three or five shards, each of which knows nothing
-//! of the others. A node counts for as long as a majority of them hears it, and is gone when a majority
-//! has evicted it: see [`heartbeat`] for the rules of one such shard.
+//! **Coordination shards.** The members are kept in one, three or five shards. These shards do not know of
+//! each other.
+//! 1. A node is a member while a majority of them has acknowledged its heartbeats.
+//! 2. A node is gone when a majority of them has evicted it.
+//! 3. [`heartbeat`] has the rules of one such shard.
 
 pub mod heartbeat;
 mod interest;
@@ -25,30 +27,31 @@ pub use self::{
 };
 use crate::{Lane, MemberId, StoreFuture};
 
-/// The calls of a store that several nodes share; see [`crate::Store::deployment`].
+/// The calls of a store that several nodes share. See [`crate::Store::deployment`].
 pub trait Deployment: Debug + Send + Sync {
     /// Returns the coordination shards as this store knows them now; never waits.
     ///
-    /// A list is returned only once a majority of the shards of the list before it accepts it, and
-    /// so refuses heartbeats by the list before it: two lists never have a majority each.
+    /// A new list is returned only after a majority of the shards of the previous list has accepted it, and
+    /// so refuses heartbeats with the previous list. So two lists never both have a majority.
     fn coordinators(&self) -> Coordinators;
 
-    /// Tells a coordination shard that this run is alive, and which are not, and returns who is a
-    /// member there.
+    /// Sends a heartbeat to a coordination shard: this member is alive, and the members in its `dead` are
+    /// not. Returns the members of that shard.
     ///
-    /// Members are not kept like timers are: a failover may forget some, which the next heartbeat of
-    /// each repairs. An eviction is kept for a day.
+    /// Members are not kept as durably as timers: a failover may lose some, and the next heartbeat of each
+    /// restores it. An eviction is kept for a day.
     fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply>;
 
-    /// Runs of nodes that hold leases in a shard, alive or not.
+    /// Returns the members that hold leases in a shard, alive or not.
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>>;
 
-    /// Shares lanes' limits out over the nodes: for each ask, what this run may have of its lane from
-    /// now on. All asks have their [`home`] in this shard. What was allotted to a run is its own until
-    /// it asks for less or is released; a run that was released is refused.
+    /// Grants quotas of lanes' limits to the member `run`: one grant for each request. The [`home`] of all
+    /// requested lanes must be this shard.
     ///
-    /// What all runs together have never exceeds a cap, as long as a run has no more under way than
-    /// the larger of what it was last allotted and what it said to [`Ask::keep`].
+    /// 1. A granted quota belongs to the member until it requests less or is released.
+    /// 2. The request of a released member is refused.
+    /// 3. The grants of all members together never exceed a cap. This holds while no member has more
+    ///    attempts under way than the larger of its last grant and its last [`Ask::keep`].
     fn allot(
         &self,
         shard: ShardId,
@@ -56,86 +59,86 @@ pub trait Deployment: Debug + Send + Sync {
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>>;
 
-    /// Tells every node that the namespace has something for pulling consumers in this shard. It may
-    /// be lost.
+    /// Announces to every node that the namespace has something for consumers in this shard. The
+    /// announcement may be lost.
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()>;
 
-    /// What nodes announce, this one too.
+    /// Returns the announcements of all nodes, including this one.
     fn announcements(&self) -> broadcast::Receiver<Announcement>;
 
-    /// Moves the progress of the shards that this node looks after forward, by which a store notices that
-    /// a shard came back with older data. Called every two seconds.
+    /// Advances the progress of the shards that this node owns. From it a store detects that a shard came
+    /// back with older data. Called every two seconds.
     fn note_progress(&self, _shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Repairs a shard that takes no calls: accepts that its data is gone, and restores its marker and the
-    /// settings of namespaces from the other shards; or confirms that it came back with older data.
+    /// Repairs a shard that takes no calls. If its data is gone, accepts the loss and restores its marker
+    /// and the settings of namespaces from the other shards. If it came back with older data, confirms that.
     ///
     /// # Errors
-    /// `Invalid` for a shard that belongs to another deployment; `Unavailable` when the shard, or all
-    /// others, do not answer. The same call again is right.
+    /// `Invalid` for a shard that belongs to another deployment; `Unavailable` if the shard, or all others,
+    /// do not reply. Repeat the same call then.
     fn repair(&self, _shard: ShardId) -> StoreFuture<'_, Repaired> {
         Box::pin(async { Ok(Repaired::Nothing) })
     }
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repaired {
     /// There was nothing to repair.
     Nothing,
-    /// The shard came back with data that was older by so much, and takes calls again.
+    /// The shard came back with older data, and takes calls again.
     Confirmed {
         /// The time whose changes are missing.
         behind: Millis,
     },
     /// The shard was empty, and takes calls again.
     Restored {
-        /// Namespaces whose settings it has again.
+        /// Number of namespaces whose settings were restored.
         namespaces: u64,
     },
 }
 
-/// What a run asks for a lane.
+/// A quota request of a member for a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Which.
+    /// The lane.
     pub lane: Lane,
-    /// Most attempts that all runs together may have under way.
+    /// Maximum number of attempts that all members together may have under way.
     pub cap: u32,
-    /// Most attempts that all runs together may begin in a second, if there is such a limit.
+    /// Maximum number of attempts that all members together may begin per second, if it is limited.
     pub per_second: Option<u32>,
-    /// What this run keeps until it asks again: what it has under way, and what it may still begin by
-    /// an earlier allotment.
+    /// Number of attempts that this member keeps until its next request: those under way, and those that it
+    /// may still begin by an earlier grant.
     pub keep: u32,
-    /// What it has use for; with nothing to keep and no use, the lane is given up.
+    /// Number of attempts that it can use. If this and `keep` are 0, the member gives up the lane.
     pub wanted: u32,
 }
 
-/// What a run may have of a lane.
+/// A quota grant: the part of a lane's limits that a member may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allotment {
-    /// Attempts under way.
+    /// Maximum number of attempts under way.
     pub slots: u32,
-    /// Attempts begun in a second, where there is a limit: an equal part for each run that has
-    /// something of the lane or wants it, as timers are spread evenly over shards.
+    /// Attempts that may begin per second, if that is limited. It is an equal part for each member that has
+    /// or wants a quota of the lane, because timers are spread evenly over shards.
     pub per_second: Option<u32>,
 }
 
-/// The shard in which a lane's limits are shared out.
+/// Returns the coordinator shard of a lane, which grants the quotas of its limits.
 pub fn home(lane: &Lane, shards: u16) -> ShardId {
     shard_of(lane.namespace.as_str(), lane.key.label(), shards)
 }
 
-/// The part of `amount` for one of those who want some, so that the least served has as much as can be
-/// (max-min fairness). What does not divide goes round: with another `turn`, to others.
+/// Returns the part of `amount` for the member `run`, by max-min fairness over the members in `wanted`. The
+/// remainder of the division rotates: with another `turn` it goes to other members.
 pub fn part_of(amount: u32, wanted: &[(MemberId, u32)], run: MemberId, turn: u64) -> u32 {
     let mut by_want = wanted.to_vec();
     by_want.sort_unstable_by_key(|(run, wanted)| (*wanted, *run));
     let mut left = amount;
     let mut rest = by_want.as_slice();
-    // Who wants less than an equal part of what is left has what it wants.
+    // A member that wants less than an equal part of the rest gets all that it wants.
     while let [(who, wanted), others @ ..] = rest {
         if left / among(rest) < *wanted {
             break;
@@ -161,7 +164,7 @@ fn among(rest: &[(MemberId, u32)]) -> u32 {
     u32::try_from(rest.len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// The namespace has something for pulling consumers in the shard.
+/// An announcement: the namespace has something for consumers in the shard.
 pub type Announcement = (ShardId, NamespaceName);
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Why a whole call failed. What concerns one item alone is a [`crate::Refusal`] instead.
+//! Errors of whole calls. The error of a single item is a [`crate::Refusal`] instead.
 
 use duly_core::{Code, Invalid, Millis, error_code::Retry, view::TooLarge};
 
 /// Result of a call to a store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call to a store failed as a whole.
+/// The reason for which a call to a store failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,9 +28,9 @@ pub enum Error {
     /// The store cannot work now; nothing was done.
     #[error("the store cannot do this now: {reason}")]
     Unavailable {
-        /// Why, and what to do.
+        /// The cause and the remedy.
         reason: String,
-        /// When another try can help.
+        /// The wait after which a repetition can succeed.
         retry_after: Millis,
     },
     /// The node was evicted and its leases ended; nothing was done. It rejoins with a new member id.
@@ -39,22 +39,22 @@ pub enum Error {
     /// A queue of the store is full; nothing was done.
     #[error("the store cannot take more now: {reason}")]
     Overloaded {
-        /// Which limit was met.
+        /// The limit that was reached.
         reason: String,
-        /// When another try can help.
+        /// The wait after which a repetition can succeed.
         retry_after: Millis,
     },
-    /// The answer takes more memory than the call allows; nothing was done. The same call can succeed if
-    /// it allows at least so many bytes.
+    /// The result takes more memory than the call allows; nothing was done. The same call can succeed if it
+    /// allows at least this many bytes.
     #[error("the answer takes {bytes} bytes of memory, more than the call allows")]
     TooLarge {
-        /// Bytes of memory of the answer, or of its first timer.
+        /// Memory of the result, or of its first timer, in bytes.
         bytes: u64,
     },
-    /// Writing failed; whether the change survives is not known. Repeat the same call.
+    /// A write failed, and it is not known whether the change survives. Repeat the same call.
     #[error("the outcome is not known: {reason}")]
     InDoubt {
-        /// What failed.
+        /// The cause.
         reason: String,
     },
     /// A record that should be readable is not.
@@ -63,7 +63,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of a call that changes nothing, which cannot be in doubt: it is unavailable.
+    /// Converts it to the error of a call that changes nothing: such a call is never in doubt, but
+    /// unavailable.
     #[must_use]
     pub fn of_read(self) -> Self {
         match self {
@@ -74,7 +75,7 @@ impl Error {
         }
     }
 
-    /// The stable code of the contract.
+    /// Returns the stable code of the API.
     pub const fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
@@ -87,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call can help.
+    /// Returns whether a repetition of the same call can succeed.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::Unavailable { retry_after, .. } | Self::Overloaded { retry_after, .. } => {

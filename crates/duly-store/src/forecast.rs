@@ -1,4 +1,4 @@
-//! Forecast: how many pending timers become claimable in each stretch of the time ahead.
+//! Forecasts: the number of pending timers that become claimable in each period of the future.
 //!
 //! ```text
 //!              now
@@ -8,38 +8,40 @@
 //!          from
 //! ```
 //!
-//! Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, so two forecasts of the
-//! same length can be laid side by side; the first is the one that now lies in, and holds only what
-//! is still ahead in it. A timer counts where it can be claimed next: at its due time, or at the
-//! time of its next attempt. One under a lease is counted apart. So every pending timer is counted
-//! once, and the sum is how many there are.
+//! 1. Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, so forecasts with the same
+//!    length can be compared.
+//! 2. The first bucket contains `now`; it counts only timers after `now`.
+//! 3. A timer counts at the time from which it can be claimed: its due time, or the time of its next
+//!    attempt.
+//! 4. A timer under a lease counts separately.
+//! 5. So every pending timer is counted once, and the sum is the number of pending timers.
 //!
-//! Used by every store: [`Forecast::count`] is the one place that says which bucket a time is in.
+//! Every store uses [`Forecast::count`]; it is the only code that assigns a time to a bucket.
 
 use duly_core::{Invalid, Millis, NamespaceName, Timestamp};
 
 use crate::Result;
 
-/// Most buckets of one forecast; more refuse the call.
+/// Maximum number of buckets of one forecast; a call with more is refused.
 pub const BUCKETS_MAX: usize = 1_000;
 /// Shortest bucket.
 pub const BUCKET_MIN: Millis = Millis::from_secs(1);
 /// Longest bucket: 366 days.
 pub const BUCKET_MAX: Millis = Millis::from_secs(366 * 24 * 3_600);
 
-/// What to forecast.
+/// A request for a forecast.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForecastRequest {
     /// The namespace.
     pub namespace: NamespaceName,
     /// Length of a bucket, [`BUCKET_MIN`] to [`BUCKET_MAX`].
     pub bucket: Millis,
-    /// How many buckets, 1 to [`BUCKETS_MAX`].
+    /// Number of buckets, 1 to [`BUCKETS_MAX`].
     pub count: usize,
 }
 
 impl ForecastRequest {
-    /// Refuses a request past its limits.
+    /// Checks the limits of the request.
     ///
     /// # Errors
     /// `Invalid`, which names `bucket` or `count`.
@@ -53,27 +55,27 @@ impl ForecastRequest {
     }
 }
 
-/// How many pending timers become claimable when, in one shard.
+/// The forecast of one shard, or of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forecast {
-    /// The moment that it is seen from.
+    /// The time of the forecast.
     pub now: Timestamp,
-    /// Where the first bucket begins; at most one bucket before `now`.
+    /// The start of the first bucket; at most one bucket before `now`.
     pub from: Timestamp,
     /// Length of a bucket.
     pub bucket: Millis,
-    /// Claimable now, or from an earlier time on: due by `now`.
+    /// Timers that are claimable by `now`.
     pub overdue: u64,
-    /// Under a lease.
+    /// Timers under a lease.
     pub in_flight: u64,
-    /// Claimable within each bucket, `now` itself left out.
+    /// Timers that become claimable within each bucket, after `now`.
     pub buckets: Vec<u64>,
-    /// Claimable at the end of the last bucket or after it.
+    /// Timers that become claimable at the end of the last bucket or later.
     pub later: u64,
 }
 
 impl Forecast {
-    /// One in which nothing is counted yet. The request was checked.
+    /// Creates a forecast without timers. The request must have been checked.
     pub fn new(request: &ForecastRequest, now: Timestamp) -> Self {
         let bucket = request.bucket.max(BUCKET_MIN);
         let from = Timestamp::saturating_from_unix_ms(now.unix_ms() / bucket.ms() * bucket.ms());
@@ -81,7 +83,7 @@ impl Forecast {
         Self { now, from, bucket, overdue: 0, in_flight: 0, buckets, later: 0 }
     }
 
-    /// Counts a timer that nobody holds and that can be claimed at `at_ms`.
+    /// Counts a timer without a lease that can be claimed at `at_ms`.
     #[inline]
     pub fn count(&mut self, at_ms: u64) {
         if at_ms <= self.now.unix_ms() {
@@ -95,8 +97,8 @@ impl Forecast {
         }
     }
 
-    /// The forecasts of two shards together, seen from the one that is behind: the clock of the other may have
-    /// gone on to a later bucket.
+    /// Returns the sum of the forecasts of two shards. It has the buckets of the forecast that is behind,
+    /// because the clock of the other may be in a later bucket.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let (mut behind, ahead) =
@@ -115,7 +117,7 @@ impl Forecast {
         behind
     }
 
-    /// All that are counted.
+    /// Returns the number of timers that are counted.
     pub fn pending(&self) -> u64 {
         self.overdue + self.in_flight + self.buckets.iter().sum::<u64>() + self.later
     }

@@ -9,15 +9,15 @@
 //!                                        memory · embedded · (Redis, PostgreSQL)
 //! ```
 //!
-//! * [`Store`] is the contract, with its numbered promises; `docs/adr/0001-the-store-port.md`
-//!   shows for each call how a Redis script and a PostgreSQL statement would do it.
-//! * [`memory`] is the reference: plain maps, no durability, the oracle of the model
-//!   tests.
-//! * [`Sharded`] makes one store of all shards: it groups, calls and merges.
-//! * [`conformance`] is the suite that every store passes unchanged; each test names the promise
-//!   that it proves.
+//! * [`Store`] is the trait, with its numbered promises. `docs/adr/0001-the-store-port.md` shows for each
+//!   call how a Redis script and a PostgreSQL statement would implement it.
+//! * [`memory`] is the reference store: plain maps, no durability. Model tests compare the other stores with
+//!   it.
+//! * [`Sharded`] presents all shards of a store as one: it groups by shard, calls the shards, and merges.
+//! * [`conformance`] is the test suite that every store passes unchanged. Each test names the promise that
+//!   it proves.
 //!
-//! The port refuses to know about sockets, lanes' fairness or HTTP. Start reading at [`Store`].
+//! The port does not know about sockets, HTTP or fairness between lanes. Start reading at [`Store`].
 
 pub mod claim;
 pub mod command;

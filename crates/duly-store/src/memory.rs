@@ -1,18 +1,18 @@
-//! The in-memory reference: plain maps behind one mutex, no durability, the oracle of every other
-//! store.
+//! The in-memory reference store: plain maps behind one mutex, without durability. Every other store is
+//! compared with it.
 //!
-//! It is written to be obviously right, not to be fast: it keeps no index and looks at every timer
-//! of a namespace when it needs the due ones. What it does is the meaning of the port:
+//! It is written to be obviously right, not to be fast. It keeps no index, and it examines every timer of a
+//! namespace to find the due ones. Rules:
 //!
-//! * every call first catches up with the clock (ended leases, expired firings, outlived tombstones),
-//!   so that nothing depends on who calls how often;
-//! * what an operation or a verdict does is asked of [`duly_core::operate`] and [`duly_core::settle`]; apart
-//!   from this core it shares no code with the stores that it checks;
-//! * three clocks (`memory/clock.rs`): *wall* decides what is due, *boot* measures leases, and
-//!   *steady* (wall at open plus boot time since) measures the waits between attempts, so that a
-//!   step of the wall clock neither hastens nor delays a retry.
+//! 1. Every call first catches up with the clock (ended leases, expired firings, old tombstones), so results
+//!    do not depend on who calls and how often.
+//! 2. [`duly_core::operate`] and [`duly_core::settle`] decide the effect of an operation or a verdict. Apart
+//!    from this core and the types of the port, it shares no code with the stores that it checks.
+//! 3. It uses three clocks (`memory/clock.rs`). *Wall* decides which timers are due. *Boot* measures leases.
+//!    *Steady* (wall at open plus boot time since) measures the waits between attempts, so a step of the
+//!    wall clock does not move a retry.
 //!
-//! Start reading at `memory/space.rs`; each other file is one part of the trait.
+//! Start reading at `memory/space.rs`. Each other file implements one part of the trait.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -52,14 +52,14 @@ pub struct MemoryStore {
     clocks: Clocks,
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
-    /// Set where several nodes share it.
+    /// Present if several nodes share the store.
     members: Option<Members>,
     namespaces_max: u64,
 }
 
 impl MemoryStore {
-    /// An empty store on `clock`. `random_seed` decides incarnations and tokens: the same seed and
-    /// the same calls give the same answers.
+    /// Creates an empty store on `clock`. `random_seed` decides incarnations and tokens: the same seed and
+    /// the same calls give the same results.
     pub fn new(clock: Arc<dyn Clock>, random_seed: u64) -> Self {
         Self {
             clocks: Clocks::start(clock),
@@ -70,21 +70,21 @@ impl MemoryStore {
         }
     }
 
-    /// One that has at most so many namespaces.
+    /// Sets the maximum number of namespaces.
     #[must_use]
     pub fn with_namespaces_max(self, namespaces_max: u64) -> Self {
         Self { namespaces_max, ..self }
     }
 
-    /// What opening a durable store again does to its state: the leases of nodes end and their
-    /// attempts count, consumers' leases run on. Answers how many ended. The maps stay, so this
-    /// says nothing about durability; it lets the cases about restarts be tried on the reference.
+    /// Simulates a restart of a durable store: the leases of nodes end and their attempts count, and the
+    /// leases of consumers stay. Returns the number of leases that ended. The maps stay, so this does not
+    /// test durability; it allows the test cases about restarts to run on the reference store.
     pub fn reopen(&self) -> u64 {
         let of_nodes = |owner| matches!(owner, Owner::Node(_));
         self.change(|state, now| state.release(of_nodes, LeaseLoss::Restarted, now))
     }
 
-    /// Looks at the caught-up state.
+    /// Reads the state after catching up with the clock.
     fn look<T>(&self, work: impl FnOnce(&mut State, Now) -> T) -> T {
         let mut state = self.state.lock();
         let now = self.clocks.now();
@@ -92,7 +92,8 @@ impl MemoryStore {
         work(&mut state, now)
     }
 
-    /// Changes the caught-up state and wakes whoever waits for something claimable.
+    /// Changes the state after catching up with the clock, and notifies callers that wait for something
+    /// claimable.
     fn change<T>(&self, work: impl FnOnce(&mut State, Now) -> T) -> T {
         let answer = self.look(work);
         self.wakeups.send_modify(|count| *count += 1);
@@ -269,7 +270,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// Refuses another shard than the only one.
+/// Refuses any other shard than the only one.
 fn own(shard: ShardId) -> Result<()> {
     if shard == ShardId(0) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Namespaces: their settings, pause and resume, and the end of one.
+//! Namespaces: their settings, pause and resume, and deletion.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use duly_core::{Millis, NamespaceName, Settings, Timestamp, shard::ShardId};
 
 use crate::Error;
 
-/// Namespaces that a store has at most, unless its operator says otherwise.
+/// Default maximum number of namespaces of a store.
 pub const NAMESPACES_MAX: u64 = 100_000;
 
-/// Returns the refusal of one namespace more than a store may have.
+/// Returns the error for a namespace beyond the maximum number.
 pub fn too_many(max: u64) -> Error {
     Error::Overloaded {
         reason: format!(
@@ -20,83 +20,83 @@ pub fn too_many(max: u64) -> Error {
     }
 }
 
-/// A namespace as it is answered.
+/// A namespace as the API returns it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Namespace {
     /// Its name.
     pub name: NamespaceName,
     /// Its settings.
     pub settings: Arc<Settings>,
-    /// Whether claims are refused.
+    /// `true`: claims are refused.
     pub paused: bool,
-    /// When it goes on by itself, while it is paused.
+    /// The time at which it resumes, while it is paused.
     pub resumes_at: Option<Timestamp>,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// When its settings were last changed.
+    /// The time of the last change of its settings.
     pub updated_at: Timestamp,
 }
 
-/// How long an implicit namespace has to be idle before [`Store::remove_idle`](crate::Store::remove_idle)
-/// removes it.
+/// Time for which an implicit namespace must be idle before
+/// [`Store::remove_idle`](crate::Store::remove_idle) removes it.
 pub const IDLE_AFTER: Millis = Millis::from_secs(24 * 3_600);
 
-/// A page of a pass over implicit namespaces.
+/// A page of a background pass over implicit namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdlePage {
     /// Namespaces that were removed.
     pub removed: Vec<NamespaceName>,
-    /// Where the next page begins; `None` behind the last.
+    /// The start of the next page; `None` after the last.
     pub next: Option<IdleCursor>,
 }
 
-/// A place in a pass over implicit namespaces.
+/// A position in a background pass over implicit namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleCursor {
-    /// The shard that orders the changes of the namespaces.
+    /// The coordinator shard of the namespaces.
     pub shard: ShardId,
-    /// The last name that was looked at; `None` for the first of the shard.
+    /// The last name that was checked; `None` for the first of the shard.
     pub after: Option<NamespaceName>,
 }
 
-/// How settings are written.
+/// The mode of a write of settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Put {
-    /// These settings, whatever was there. `None` for the secrets keeps those that are there.
+    /// Replaces the settings, or creates the namespace.
     Replace {
-        /// The settings; their `signing_secrets` are ignored when `keep_secrets` says so.
+        /// The settings. Their `signing_secrets` are ignored with [`Secrets::Keep`].
         settings: Box<Settings>,
-        /// Whether the secrets that are there stay.
+        /// The mode for signing secrets.
         secrets: Secrets,
     },
-    /// Only if there is no such namespace yet; otherwise nothing changes. The namespace is *implicit* until
-    /// another call changes it: [`Store::remove_idle`](crate::Store::remove_idle) may remove it.
+    /// Creates the namespace; an existing one does not change. The namespace is *implicit* until another
+    /// call changes it: [`Store::remove_idle`](crate::Store::remove_idle) may remove it.
     IfAbsent(Box<Settings>),
 }
 
-/// What a PUT does with signing secrets.
+/// The effect of a PUT on signing secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// The request's replace them.
+    /// The secrets of the request replace the existing ones.
     Set,
-    /// Those that are there stay.
+    /// The existing secrets stay.
     Keep,
 }
 
-/// Whether a namespace hands out claims.
+/// The activity of a namespace: it grants claims, or it is paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// It does.
+    /// It grants claims.
     Running,
-    /// It does not, until somebody resumes it; scheduling and cancelling go on.
+    /// It grants no claims until a caller resumes it; schedules and cancels still work.
     Paused,
-    /// While it is paused: it stays so until this time by the store's wall clock, and then goes on.
-    /// What is not paused stays as it is.
+    /// A paused namespace resumes at this time by the store's wall clock. A namespace that is not paused
+    /// stays as it is.
     ResumeAt(Timestamp),
 }
 
 impl Activity {
-    /// What a namespace is like after this: whether it is paused, and until when.
+    /// Returns the new state of a namespace: `true` if it is paused, and the time until which it is.
     pub fn applied(
         self,
         paused: bool,
@@ -113,30 +113,30 @@ impl Activity {
     }
 }
 
-/// Whether a namespace is deleted although it holds timers.
+/// The mode of deletion for a namespace that holds timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// Refuse while it holds pending timers or dead letters.
+    /// The deletion is refused while it holds pending timers or dead letters.
     IfEmpty,
-    /// Drop them too.
+    /// Pending timers and dead letters are deleted too.
     Force,
 }
 
-/// Result of a repair of a namespace.
+/// The result of a repair of a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
     /// The namespace as it is now.
     pub namespace: Namespace,
-    /// Whether its record was missing and is restored.
+    /// `true`: its record was missing and is restored.
     pub restored: bool,
-    /// Pending timers that were given up.
+    /// Number of pending timers that were lost.
     pub pending_lost: u64,
-    /// Dead letters that were given up.
+    /// Number of dead letters that were lost.
     pub dead_lost: u64,
 }
 
 impl Repaired {
-    /// A namespace that wanted no repair.
+    /// Returns the result for a namespace that needed no repair.
     pub const fn not_needed(namespace: Namespace) -> Self {
         Self { namespace, restored: false, pending_lost: 0, dead_lost: 0 }
     }

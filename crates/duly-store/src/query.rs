@@ -1,4 +1,4 @@
-//! Reading: one timer, lists, counts.
+//! Reads: one timer, lists, counts, health.
 
 pub use duly_core::view::{Body, TimerView};
 use duly_core::{
@@ -8,39 +8,39 @@ use duly_core::{
 
 use crate::Result;
 
-/// Most timers of one page.
+/// Maximum number of timers of one page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// Bytes of memory that a page takes at most, unless its request says otherwise.
+/// Default maximum memory of a page, in bytes.
 pub const PAGE_BYTES: u64 = 4 << 20;
 
-/// Which timers to list.
+/// A request for a page of timers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListRequest {
     /// The namespace.
     pub namespace: NamespaceName,
-    /// In which state.
+    /// The states to list.
     pub state: ListState,
-    /// Due at or after this.
+    /// Lower end of the due times, inclusive.
     pub due_from: Option<Timestamp>,
-    /// Due before this.
+    /// Upper end of the due times, exclusive.
     pub due_to: Option<Timestamp>,
-    /// Id begins with this.
+    /// Prefix of the ids.
     pub id_prefix: Option<String>,
-    /// Has this tag.
+    /// A tag of the timers.
     pub tag: Option<String>,
-    /// Most timers of the page, 1 to [`PAGE_MAX`]; any other number refuses the call.
+    /// Maximum number of timers of the page, 1 to [`PAGE_MAX`]; any other number refuses the call.
     pub limit: usize,
-    /// Most bytes of memory of the page's timers ([`TimerView::memory_bytes`]): it ends before the one
-    /// that no longer fits. Where not even the first one fits, the call fails with
+    /// Maximum memory of the page's timers ([`TimerView::memory_bytes`]), in bytes. The page ends before the
+    /// first timer that does not fit. If not even the first timer of the page fits, the call fails with
     /// [`crate::Error::TooLarge`].
     pub bytes_max: u64,
-    /// Go on after this position.
+    /// The position after which the page starts.
     pub after: Option<Position>,
 }
 
 impl ListRequest {
-    /// The first page of everything in this state, as large as pages get.
+    /// Creates the request for the first page of all timers in this state, with the largest limits.
     pub const fn new(namespace: NamespaceName, state: ListState) -> Self {
         Self {
             namespace,
@@ -55,13 +55,13 @@ impl ListRequest {
         }
     }
 
-    /// Returns `true` if only a look at each timer tells whether it is listed, so that a page may take
-    /// long and be empty.
+    /// Returns `true` if each timer must be examined to know if it is listed, so a page may take long and be
+    /// empty.
     pub fn is_searched(&self) -> bool {
         self.tag.is_some() || self.id_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty())
     }
 
-    /// Refuses a request past its limits.
+    /// Checks the limits of the request.
     ///
     /// # Errors
     /// `Invalid`, which names `limit`.
@@ -73,7 +73,7 @@ impl ListRequest {
         Err(Invalid::new("limit", self.limit, allowed).into())
     }
 
-    /// Returns `true` for a timer that is asked for, whatever its place in the list.
+    /// Returns `true` if the timer matches all filters. Does not check `after`.
     pub fn admits(&self, view: &TimerView) -> bool {
         let due_at = view.due_at();
         let prefix = self.id_prefix.as_deref().unwrap_or("");
@@ -86,7 +86,7 @@ impl ListRequest {
     }
 }
 
-/// Which states to list.
+/// The states to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListState {
     /// Scheduled, due, in flight and retrying.
@@ -96,7 +96,7 @@ pub enum ListState {
 }
 
 impl ListState {
-    /// Whether a timer in this state is asked for.
+    /// Returns `true` if timers in this state are listed.
     pub fn admits(self, state: State) -> bool {
         match self {
             Self::Pending => state.is_pending(),
@@ -105,22 +105,22 @@ impl ListState {
     }
 }
 
-/// A place in the order of a list: (due time, id, incarnation). The incarnation tells dead letters
-/// of one id apart; it is 0 for every other timer.
+/// A position in the order of a list: (due time, id, incarnation, occurrence). Incarnation and occurrence
+/// distinguish the dead letters of one id; they are 0 for every other timer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Due time.
     pub due_at: Timestamp,
     /// Id.
     pub id: TimerId,
-    /// Incarnation of a dead letter.
+    /// Incarnation of a dead letter, else 0.
     pub incarnation: Incarnation,
-    /// Occurrence of a dead letter.
+    /// Occurrence of a dead letter, else 0.
     pub occurrence: u32,
 }
 
 impl Position {
-    /// The position of a view in a list.
+    /// Returns the position of a view in a list.
     pub fn of(view: &TimerView) -> Self {
         let (incarnation, occurrence) = match (&view.body, view.state) {
             (Body::Whole(timer), State::Dead) => (timer.incarnation, timer.occurrence),
@@ -135,50 +135,51 @@ impl Position {
 pub struct Page {
     /// The timers.
     pub timers: Vec<TimerView>,
-    /// Where to go on; absent at the end.
+    /// The position after which the next page starts; absent at the end.
     pub next: Option<Position>,
-    /// Timers that were looked at for this page, about, whatever the filters let through.
+    /// Approximate number of timers that were examined for this page, including those that the filters
+    /// exclude.
     pub examined: u64,
 }
 
 /// Counts of one namespace in one shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Waiting for their due time.
+    /// Timers that wait for their due time.
     pub scheduled: u64,
-    /// Due and unclaimed.
+    /// Timers that are due and not leased, without a failed attempt.
     pub due: u64,
-    /// Under a lease.
+    /// Timers under a lease.
     pub in_flight: u64,
-    /// Waiting for, or due for, another attempt.
+    /// Timers that wait for, or are due for, another attempt.
     pub retrying: u64,
     /// Dead letters.
     pub dead: u64,
     /// Tombstones of ended timers.
     pub retained: u64,
-    /// Estimated bytes of the pending timers' records.
+    /// Estimated size of the pending timers' records, in bytes.
     pub pending_bytes: u64,
-    /// Earliest time still ahead at which a timer or retry becomes claimable; leases do not count.
-    /// Where the store looks through a very large namespace for it, timers that changed meanwhile may
-    /// be told as they were.
+    /// Earliest future time at which a timer or retry becomes claimable; leases do not count. If the store
+    /// searches a very large namespace for it, a timer that changes meanwhile may be taken with its earlier
+    /// state.
     pub next_due_at: Option<Timestamp>,
-    /// Earliest due time of what is due and was never attempted.
+    /// Earliest due time of the timers that are due and were never attempted.
     pub oldest_due_at: Option<Timestamp>,
-    /// Whether it is paused.
+    /// `true`: the namespace is paused.
     pub paused: bool,
     /// Lanes with pending timers.
     pub lanes: Vec<LaneStats>,
-    /// Monotonic totals; they survive a restart.
+    /// Monotonic totals, which survive a restart.
     pub totals: Totals,
 }
 
 impl Stats {
-    /// Scheduled, due, in flight and retrying.
+    /// Returns the number of pending timers: scheduled, due, in flight and retrying.
     pub const fn pending(&self) -> u64 {
         self.scheduled + self.due + self.in_flight + self.retrying
     }
 
-    /// Adds the counts of a lane to those that are known of it.
+    /// Adds the counts of a lane to those of the lane with the same key.
     pub fn add_lane(&mut self, lane: LaneStats) {
         match self.lanes.iter_mut().find(|known| known.key == lane.key) {
             Some(known) => {
@@ -190,7 +191,7 @@ impl Stats {
         }
     }
 
-    /// The counts of two shards together.
+    /// Returns the sum of the counts of two shards.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         for lane in other.lanes {
@@ -231,63 +232,63 @@ impl Totals {
 /// Counts of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneStats {
-    /// Which.
+    /// The lane.
     pub key: LaneKey,
-    /// Due and unclaimed first attempts.
+    /// First attempts that are due and not leased.
     pub due: u64,
-    /// Due and unclaimed retries.
+    /// Retries that are due and not leased.
     pub retry_due: u64,
-    /// Under a lease.
+    /// Firings under a lease.
     pub in_flight: u64,
 }
 
 /// Monotonic totals of a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Timers made or replaced.
+    /// Timers that were created or replaced.
     pub scheduled: u64,
-    /// Attempts claimed.
+    /// Attempts that were claimed.
     pub fired: u64,
-    /// Firings confirmed.
+    /// Firings that were acknowledged.
     pub delivered: u64,
     /// Attempts that ended without a confirmation.
     pub failed: u64,
-    /// Timers cancelled.
+    /// Timers that were cancelled.
     pub cancelled: u64,
     /// Changes by PATCH and fire.
     pub rescheduled: u64,
-    /// Firings given up.
+    /// Firings that were dead-lettered.
     pub dead: u64,
 }
 
-/// Room on the disk.
+/// Free space of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// Bytes that are free.
+    /// Free bytes.
     pub free_bytes: u64,
     /// Free bytes below which new timers are refused.
     pub reserve_bytes: u64,
-    /// The same for inodes, where the file system counts them.
+    /// The same for inodes, if the file system counts them.
     pub inodes: Option<InodeRoom>,
 }
 
-/// Inodes of the disk: every file takes one.
+/// Free inodes of the disk: every file takes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InodeRoom {
-    /// Files that can still be made.
+    /// Number of files that can still be created.
     pub free: u64,
     /// Free inodes below which new timers are refused.
     pub reserve: u64,
 }
 
-/// Why a shard takes no calls.
+/// The reason for which a shard takes no calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardFault {
     /// Its data is gone.
     Missing,
     /// Its data is that of another deployment.
     Foreign,
-    /// It came back with older data, and waits for an operator.
+    /// It came back with older data, and an operator must confirm that.
     RolledBack,
 }
 
@@ -295,7 +296,7 @@ impl ShardFault {
     /// Every fault.
     pub const ALL: [Self; 3] = [Self::Missing, Self::Foreign, Self::RolledBack];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -305,24 +306,24 @@ impl ShardFault {
     }
 }
 
-/// How a store feels.
+/// The health of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why it cannot serve; empty when it can. A reason is a sentence for a person.
+    /// Reasons for which it cannot serve; empty if it can. A reason is a sentence for people.
     pub not_ready: Vec<String>,
-    /// What an operator should mend although it can serve. A warning is a sentence for a person.
+    /// Problems that an operator should fix, although it can serve. A warning is a sentence for people.
     pub warnings: Vec<String>,
-    /// Shards that take no calls until an operator repairs them, and why.
+    /// Shards that take no calls until an operator repairs them, with the fault of each.
     pub unavailable_shards: Vec<(ShardId, ShardFault)>,
-    /// How often a shard came back with older data, as this node noticed.
+    /// Number of times that a shard came back with older data, as this node noticed.
     pub rollbacks: u64,
     /// Pending timers in all namespaces.
     pub pending: u64,
-    /// Due and unclaimed in all namespaces.
+    /// Firings in all namespaces that are due and not leased.
     pub overdue: u64,
-    /// Of these, those whose records the disk does not read now: they are tried again.
+    /// Of these, the firings whose records the disk does not return now: they are tried again.
     pub unreadable: u64,
-    /// Under a lease in all namespaces.
+    /// Firings under a lease in all namespaces.
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
@@ -330,31 +331,31 @@ pub struct Health {
     pub retained: u64,
     /// Namespaces that are paused.
     pub namespaces_paused: u64,
-    /// Namespaces with as many dead letters as they may have: nothing of them is delivered.
+    /// Namespaces that have reached their limit of dead letters: none of their firings is delivered.
     pub namespaces_dead_full: u64,
-    /// Namespaces whose record the shard that orders their changes has lost while other shards hold them:
-    /// calls for them are refused until they are repaired.
+    /// Namespaces whose coordinator shard has lost their record while other shards hold them. Calls for them
+    /// are refused until they are repaired.
     pub namespaces_to_repair: u64,
     /// Heap bytes of the index.
     pub index_bytes: u64,
-    /// What they may be at most before new timers are refused, where there is a bound.
+    /// Maximum of these bytes before new timers are refused, if there is one.
     pub index_bytes_max: Option<u64>,
-    /// Heap bytes of the due structures.
+    /// Heap bytes of the due queue.
     pub calendar_bytes: u64,
-    /// Bytes of the data directory's files.
+    /// Size of the files of the data directory, in bytes.
     pub disk_bytes: u64,
-    /// The disk below them, where it can be asked.
+    /// Free space of the disk of the data directory, if it can be determined.
     pub disk_room: Option<DiskRoom>,
-    /// Bytes of old files that wait to be rewritten.
+    /// Size of the old files that wait for the rewriter, in bytes.
     pub rewrite_backlog_bytes: u64,
-    /// Bytes of the journal that an opening would read back, behind the last checkpoint.
+    /// Size of the journal after the last checkpoint, in bytes: a start reads it back.
     pub replay_bytes: u64,
-    /// Age of the oldest due and unclaimed firing.
+    /// Age of the oldest firing that is due and not leased.
     pub oldest_due_age: Option<Millis>,
-    /// Faults that the store has found in itself since it was opened.
+    /// Number of faults that the store's invariant check has found since the store was opened.
     pub audit_findings: u64,
-    /// When it last had looked for them everywhere.
+    /// The time at which the invariant check last completed.
     pub audited_at: Option<Timestamp>,
-    /// Where the data is, for a person.
+    /// The location of the data, for people.
     pub location: String,
 }

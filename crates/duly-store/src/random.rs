@@ -1,4 +1,4 @@
-//! Random numbers that a seed decides, for the reference store and the model tests.
+//! Random numbers from a seed, for the reference store and the model tests.
 
 /// `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// Returns a number below `bound`, which is at least 1.
     pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }

@@ -1,4 +1,4 @@
-//! Settling: what the holder of a lease says of its firing.
+//! Settlements: verdicts of the holders of leases.
 
 pub use duly_core::settle::{SettleOutcome, SettleVerdict};
 use duly_core::{
@@ -8,21 +8,22 @@ use duly_core::{
 
 use crate::Token;
 
-/// Most settlements of one call to [`crate::Store::settle`]; more refuse the call.
+/// Maximum number of settlements of one call to [`crate::Store::settle`]; a call with more is refused.
 pub const SETTLEMENTS_MAX: usize = 10_000;
 
 /// A verdict on one leased firing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// Names the lease.
+    /// The token of the lease.
     pub token: Token,
-    /// Where the caller believes it to be; a token of another namespace is `InvalidToken`.
+    /// The namespace that the caller expects; the outcome for a token of another namespace is
+    /// `InvalidToken`.
     pub namespace: Option<NamespaceName>,
     /// The verdict.
     pub verdict: SettleVerdict,
 }
 
-/// Refuses a call whose values are not allowed, before anything is done.
+/// Checks the values of a call before anything is done.
 ///
 /// # Errors
 /// `Invalid` past [`SETTLEMENTS_MAX`], and for an extension outside `LEASE_MIN..=LEASE_MAX`.

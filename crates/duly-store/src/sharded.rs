@@ -1,11 +1,9 @@
-//! The shards of a store as one: the only place that groups by shard, calls, and merges.
+//! All shards of a store as one: the only code that groups by shard, calls the shards, and merges.
 //!
-//! What a partial failure means:
-//! * Of a call about many items each shard fails for itself: its items carry its error, and the items of
-//!   other shards stand. The call fails only if every shard fails that it needs.
-//! * A read over all shards fails if one of them fails: a list or a count with a hole would be wrong.
-//!
-//! Shards are called at the same time, each once.
+//! Shards are called at the same time, each once. Partial failures:
+//! 1. In a call with many items each shard fails on its own: its items get its error, and items of other
+//!    shards are not affected. The call fails only if all the shards fail that it needs.
+//! 2. A read over all shards fails if one of them fails: a list or a count with a gap would be wrong.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +22,8 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-/// How often the first timer of a shard is read again that takes more memory than it said.
+/// Maximum number of repeated reads of the first timer of a shard, if it takes more memory than it said
+/// before.
 const TRIES: usize = 4;
 
 /// All shards of a store.
@@ -32,17 +31,17 @@ const TRIES: usize = 4;
 pub struct Sharded<'a>(&'a dyn Store);
 
 impl<'a> Sharded<'a> {
-    /// Looks at a store as one.
+    /// Creates the view of a store as one shard.
     pub const fn new(store: &'a dyn Store) -> Self {
         Self(store)
     }
 
-    /// The shards.
+    /// Returns the shards.
     pub fn shards(self) -> impl ExactSizeIterator<Item = ShardId> + use<> {
         (0..self.0.shards()).map(ShardId)
     }
 
-    /// The shard of a timer.
+    /// Returns the shard of a timer.
     pub fn shard_of(self, namespace: &NamespaceName, id: &str) -> ShardId {
         shard_of(namespace.as_str(), id, self.0.shards())
     }
@@ -50,7 +49,7 @@ impl<'a> Sharded<'a> {
     /// Carries out one command.
     ///
     /// # Errors
-    /// What its shard says.
+    /// The error of its shard.
     pub async fn apply_one(self, command: Command) -> Result<Outcome> {
         let outcomes = match command.shard(self.0.shards()) {
             Some(shard) => self.0.apply(shard, vec![command]).await?,
@@ -59,17 +58,17 @@ impl<'a> Sharded<'a> {
         outcomes.into_iter().next().ok_or_else(no_outcome)
     }
 
-    /// Carries out commands; one outcome for each, in their order. A dead letter named by its delivery id, which
-    /// tells no shard, is looked for in all of them.
+    /// Carries out commands. Returns one outcome for each, in their order. A dead letter named by its
+    /// delivery id may be in any shard, so it is looked up in all of them.
     ///
     /// # Errors
-    /// What the first shard says, if all fail.
+    /// The error of the first shard, if all fail.
     pub async fn apply(self, commands: Vec<Command>) -> Result<Vec<Outcome>> {
         if self.0.shards() == 1 {
             return self.0.apply(ShardId(0), commands).await;
         }
         let mut items = Vec::with_capacity(commands.len());
-        // How many of the items belong to each command.
+        // Number of items of each command.
         let mut counts = Vec::with_capacity(commands.len());
         for command in commands {
             let before = items.len();
@@ -85,10 +84,10 @@ impl<'a> Sharded<'a> {
         Ok(counts.into_iter().filter_map(of_command).collect())
     }
 
-    /// Settles; one outcome for each settlement, in their order.
+    /// Settles leases. Returns one outcome for each settlement, in their order.
     ///
     /// # Errors
-    /// What the first shard says, if all fail.
+    /// The error of the first shard, if all fail.
     pub async fn settle(self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
         let shards = self.0.shards();
         if shards == 1 {
@@ -110,11 +109,11 @@ impl<'a> Sharded<'a> {
         Ok(outcomes)
     }
 
-    /// Reads a page of the list over all shards; each may use an even part of the memory of the request.
-    /// Where the first timer of a shard takes more, `grow` is asked for so many bytes more.
+    /// Reads a page of the list over all shards. Each shard may use an equal part of the memory of the
+    /// request. If the first timer of a shard takes more, `grow` is called to allow that many bytes more.
     ///
     /// # Errors
-    /// What a shard says, or `grow`.
+    /// The error of a shard, or of `grow`.
     pub async fn list<E: From<Error>>(
         self,
         request: &ListRequest,
@@ -136,10 +135,11 @@ impl<'a> Sharded<'a> {
         Ok(pages::merge(pages, request.limit))
     }
 
-    /// Returns the counts of a namespace, with its lanes in order of their keys; `None` if no shard has it.
+    /// Returns the counts of a namespace, with its lanes in order of their keys; `None` if no shard has the
+    /// namespace.
     ///
     /// # Errors
-    /// What a shard says.
+    /// The error of a shard.
     pub async fn stats(self, namespace: &NamespaceName) -> Result<Option<Stats>> {
         let calls = self.shards().map(|shard| self.0.stats(shard, namespace.clone()));
         let shards = try_join_all(calls).await?.into_iter().flatten();
@@ -150,18 +150,18 @@ impl<'a> Sharded<'a> {
         Ok(stats)
     }
 
-    /// Returns the forecast of a namespace, seen from the first bucket of the shard that is furthest behind;
-    /// `None` if no shard has it.
+    /// Returns the forecast of a namespace, as of the shard whose clock is furthest behind; `None` if no
+    /// shard has the namespace.
     ///
     /// # Errors
-    /// What a shard says.
+    /// The error of a shard.
     pub async fn forecast(self, request: &ForecastRequest) -> Result<Option<Forecast>> {
         let calls = self.shards().map(|shard| self.0.forecast(shard, request.clone()));
         let shards = try_join_all(calls).await?.into_iter().flatten();
         Ok(shards.reduce(Forecast::merge))
     }
 
-    /// Groups items by shard, calls each shard once, and brings the results back in order.
+    /// Groups items by shard, calls each shard once, and returns the results in the order of the items.
     async fn fan_out<T, R>(
         self,
         items: Vec<(ShardId, T)>,
@@ -202,8 +202,8 @@ impl<'a> Sharded<'a> {
     }
 }
 
-/// Order of the outcomes of one command that several shards were asked about: the one that knows the dead
-/// letter comes first; one that failed may have known it.
+/// Returns the order of preference between the outcomes of one command that was sent to several shards. The
+/// shard that knows the dead letter comes first; a shard that failed may have known it.
 const fn rank(outcome: &Outcome) -> u8 {
     match outcome {
         Outcome::Refused(Refusal::UnknownDeadLetter { .. } | Refusal::UnknownNamespace(_)) => 3,

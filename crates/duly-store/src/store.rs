@@ -1,4 +1,4 @@
-//! The trait itself.
+//! The [`Store`] trait and its promises.
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
@@ -13,60 +13,62 @@ use crate::{
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
-/// Future of a call to a store.
+/// The future of a call to a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
-/// The single source of truth: every state change is one atomic compare-and-set inside it.
+/// The single source of truth: every state change is one atomic compare-and-set inside the store.
 ///
-/// No call takes the present time: the clock is the store's own, so a caller with a wrong clock
-/// can do no harm. Calls are batches with one outcome per item; an item that is refused changes
-/// nothing and touches no other item. A call that names a shard takes only what belongs to it.
-///
-/// What the clock ends has ended, in every call and whether the store has cleared it away yet or
-/// not: a lease past its end, a firing past `expire_after`, a tombstone past `retention`.
+/// * No call takes the present time. The store uses its own clock, so a caller with a wrong clock does no
+///   harm.
+/// * Calls are batches with one outcome per item. An item that is refused changes nothing and affects no
+///   other item.
+/// * A call that names a shard accepts only items that belong to this shard.
+/// * Ends by the clock hold in every call, even if the store has not cleaned up yet: a lease past its end, a
+///   firing past `expire_after`, a tombstone past `retention`.
 ///
 /// # Promises
 ///
-/// * **P1 durable**: what [`apply`](Self::apply), [`settle`](Self::settle) or a namespace call
-///   answered with success is there after kill -9 and, as far as the engine keeps acknowledged
-///   writes, after power loss.
-/// * **P2 never early**: [`claim`](Self::claim) grants nothing before its `due_at` by the store's
-///   wall clock, nor a retry before its time.
-/// * **P3 at least once**: a firing stays claimable, leased or a dead letter until it is
-///   acknowledged, cancelled, or purged by an operator. A lease that ends makes it due again.
-/// * **P4 definite cancel**: after `Cancelled` no claim is granted, and the answer says how many
-///   attempts were made and whether one may have arrived.
+/// * **P1 durable**: a change that [`apply`](Self::apply), [`settle`](Self::settle) or a namespace call
+///   reported as done survives kill -9. It survives power loss as far as the engine keeps acknowledged
+///   writes.
+/// * **P2 never early**: [`claim`](Self::claim) grants nothing before its `due_at` by the store's wall
+///   clock, and no retry before its time.
+/// * **P3 at least once**: a firing stays claimable, leased or a dead letter until it is acknowledged,
+///   cancelled, or purged by an operator. A lease that ends makes it due again.
+/// * **P4 definite cancel**: after `Cancelled` no claim is granted. The outcome says how many attempts were
+///   made and whether one may have arrived.
 /// * **P5 definite change**: after an accepted reschedule no claim is granted for the old time.
-/// * **P6 idempotent schedule**: the same request again answers the existing timer while the timer
-///   or its tombstone lives. A redriven dead letter takes the place of its id's tombstone.
+/// * **P6 idempotent schedule**: a repetition of the same request returns the existing timer while the timer
+///   or its tombstone exists. A redriven dead letter replaces the tombstone of its id.
 /// * **P7 stable delivery id**: equal in every attempt of one occurrence.
 /// * **P8 fenced settle**: a token whose lease is lost changes nothing.
-/// * **P9 isolation**: a claim touches only the lanes that it names, and one caller's large batch
-///   does not hold up another caller's small one.
-/// * **P10 bounded**: past a limit an item or call is refused with what to do. A limit of a
-///   namespace is exact in a store of one shard; over several it is never exceeded, and may refuse
-///   a little below it while the shards' shares are being evened out.
-/// * **P11 intact**: payload and header values come out byte for byte.
-/// * **P12 any time**: from the past to 2200-01-01; an impossible time is refused, never "now", and so
-///   is a number whose unit can be mistaken: a duration without one, a time that could count seconds.
+/// * **P9 isolation**: a claim affects only the lanes that it names. A large batch of one caller does not
+///   delay a small batch of another.
+/// * **P10 bounded**: past a limit an item or a call is refused, with the remedy. A limit of a namespace is
+///   exact in a store of one shard. Over several shards it is never exceeded, but calls may be refused a
+///   little below it while quotas move between shards.
+/// * **P11 intact**: payload and header values are returned byte for byte.
+/// * **P12 any time**: due times range from the past to 2200-01-01. An impossible time is refused and never
+///   taken as "now". A number with an ambiguous unit is refused too: a duration without a unit, or a time
+///   that could count seconds.
 ///
 /// # Cancellation safety
 ///
-/// Dropping a future does not undo the call: it may still be carried out. Callers that need to
-/// know repeat the call (schedule, cancel and settle are idempotent). A dropped
-/// [`claim`](Self::claim) whose answer nobody saw is released uncounted by the store, if it can be
-/// reached before the lease ends; otherwise that lease ends as a lost one.
+/// Dropping a future does not undo the call: it may still be carried out. A caller that needs the outcome
+/// repeats the call; schedule, cancel and settle are idempotent. If the future of a [`claim`](Self::claim)
+/// is dropped, the store releases its firings without counting the attempt, if the store can be reached
+/// before the lease ends. Otherwise the lease ends as a lost one.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// How many shards the deployment has; fixed at set-up.
+    /// Returns the number of shards of the deployment; fixed at set-up.
     fn shards(&self) -> u16;
 
-    /// Carries out operations, each atomic, all durable when answered. Outcomes stand in the order
-    /// of the commands; operations on one id run in that order. An error of the whole call leaves
-    /// open which items were carried out, unless it says that nothing was done.
+    /// Carries out operations. Each is atomic, and all are durable when the call returns. The outcomes have
+    /// the order of the commands, and operations on one id run in this order. After an error of the whole
+    /// call it is not known which items were carried out, unless the error says that nothing was done.
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>>;
 
-    /// Lanes that have something claimable, from `after` on, about `limit` of them: a page may end
-    /// where it is convenient for the store.
+    /// Returns about `limit` lanes that have something claimable, after the cursor `after`. The store
+    /// decides where exactly a page ends.
     fn ready(
         &self,
         shard: ShardId,
@@ -74,26 +76,29 @@ pub trait Store: Debug + Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'_, Ready>;
 
-    /// Grants leases on due firings of the named lanes, lane by lane in the order named. It may
-    /// grant less than is asked for and there; then [`Claimed::more`] names the lane. What was
-    /// granted before a failure is answered as granted.
+    /// Grants leases on due firings of the named lanes, lane by lane in the order named. It may grant less
+    /// than is asked for and available; then [`Claimed::more`] names the lane. If it fails after some
+    /// grants, it returns these grants instead of the error.
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed>;
 
-    /// Takes verdicts on leased firings, durable when answered.
+    /// Applies verdicts to leased firings. They are durable when the call returns.
     fn settle(
         &self,
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>>;
 
-    /// Ends all leases of a run of a node that is over; the attempts count. Answers how many. It
-    /// may work in slices; a store that nodes share grants that run nothing from the first on.
+    /// Ends all leases of the member `run` of the deployment; the attempts count. Returns the number of
+    /// leases. It may work in slices. A store that nodes share grants nothing to this member from the start
+    /// of the call.
     fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64>;
 
-    /// One timer, tombstone or latest dead letter by its id, if it takes at most `bytes_max` bytes of memory
-    /// ([`TimerView::memory_bytes`]); otherwise the call fails with [`Error::TooLarge`]. As of every call
-    /// that changes nothing (those of lists, counts and settings as well), what fails of it is never
-    /// [`Error::InDoubt`](crate::Error).
+    /// Returns a timer, tombstone or latest dead letter by its id, if it takes at most `bytes_max` bytes of
+    /// memory ([`TimerView::memory_bytes`]).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if it takes more memory. Like every call that changes nothing (lists, counts and
+    /// settings as well), it never fails with [`Error::InDoubt`](crate::Error).
     fn get(
         &self,
         shard: ShardId,
@@ -102,55 +107,61 @@ pub trait Store: Debug + Send + Sync + 'static {
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>>;
 
-    /// A page of timers in (due time, id) order. A timer that does not change while paging comes
-    /// exactly once. A page may be short, even empty, and still say where to go on: the store
-    /// bounds what it looks at, and the page's memory is that of the request
+    /// Returns a page of timers in (due time, id) order. A timer that does not change during paging is
+    /// returned exactly once. A page may be short or even empty and still have a next position, because the
+    /// store bounds the timers that it examines. The memory of a page is bounded by the request
     /// ([`ListRequest::bytes_max`]).
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page>;
 
-    /// Counts of a namespace in this shard; `None` when there is no such namespace. The counts are
-    /// of one moment; [`Stats::next_due_at`] of a very large namespace may be of a moment ago.
+    /// Returns the counts of a namespace in this shard; `None` if there is no such namespace. The counts are
+    /// of one moment. [`Stats::next_due_at`] of a very large namespace may be slightly older.
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>>;
 
-    /// How many pending timers of a namespace in this shard become claimable when; `None` when
-    /// there is no such namespace. A timer that does not change meanwhile is counted exactly once;
-    /// one that does may be counted as it was, as it is, or not at all. More forecasts at once than
-    /// the store can bear are refused as overload.
+    /// Returns how many pending timers of a namespace in this shard become claimable in which period; `None`
+    /// if there is no such namespace. A timer that does not change during the call is counted exactly once.
+    /// A timer that changes may be counted as before, as after, or not at all. Too many forecasts at the
+    /// same time are refused as overload.
     fn forecast(
         &self,
         shard: ShardId,
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>>;
 
-    /// Writes settings. Answers the namespace and whether it is new. One more than the store may have is
-    /// refused ([`too_many`](crate::namespaces::too_many)); over several shards those that are made at the
-    /// same moment may pass that by as many. Like the other changes of a
-    /// namespace it is answered when every shard took it; after an error some may have, and the
-    /// same call again is right.
+    /// Writes settings. Returns the namespace, and `true` if it is new.
+    ///
+    /// A namespace beyond the store's limit is refused ([`too_many`](crate::namespaces::too_many)). Over
+    /// several shards, namespaces that are created at the same moment may exceed the limit by their number.
+    /// Like the other changes of a namespace, the call returns when every shard has the change. After an
+    /// error some shards may have it; repeat the same call.
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)>;
 
-    /// One namespace.
+    /// Returns one namespace.
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>>;
 
-    /// Namespaces in order of their names, after a name, at most `limit`.
+    /// Returns at most `limit` namespaces in order of their names, after the name `after`.
     fn list_namespaces(
         &self,
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>>;
 
-    /// Pauses or resumes. After `Paused` is answered no claim is granted; a namespace that resumes at
-    /// a time grants them from then on, and [`Ready::next_due_in`] counts that moment.
+    /// Pauses or resumes a namespace. After `Paused` is returned no claim is granted. A namespace that
+    /// resumes at a time grants claims from that time on; [`Ready::next_due_in`] takes this time into
+    /// account.
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace>;
 
-    /// Ends a namespace with all its timers, tombstones and dead letters.
+    /// Deletes a namespace with all its timers, tombstones and dead letters.
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
 
-    /// Looks at a page of implicit namespaces, and removes those that have been idle for [`IDLE_AFTER`](crate::namespaces::IDLE_AFTER): no
-    /// pending timer, no dead letter, no tombstone, and no lease call. `waited` names the namespaces on which lease
-    /// calls of this node have waited since its pass before. The store counts from the first pass that finds
-    /// a namespace idle, so an idle one may stay for longer. One that holds something at the moment of
-    /// its removal stays: what was scheduled is in it, and what comes later finds no such namespace.
+    /// Checks a page of implicit namespaces, and removes those that have been idle for
+    /// [`IDLE_AFTER`](crate::namespaces::IDLE_AFTER).
+    ///
+    /// 1. A namespace is idle if it has no pending timer, no dead letter, no tombstone and no lease call.
+    /// 2. `waited` names the namespaces on which lease calls of this node have waited since its previous
+    ///    pass.
+    /// 3. The time counts from the first pass that finds a namespace idle, so it may exist for longer.
+    /// 4. A namespace that holds something at the moment of its removal stays. So a timer that was scheduled
+    ///    before is kept, and a later schedule finds no such namespace.
     fn remove_idle(
         &self,
         _from: Option<IdleCursor>,
@@ -159,10 +170,12 @@ pub trait Store: Debug + Send + Sync + 'static {
         async move { Ok(IdlePage::default()) }.boxed()
     }
 
-    /// Restores the record of a namespace that the shard which orders its changes has lost, from the other
-    /// shards. Where these hold it under several numbers, only one can be kept: the repair is refused with a
-    /// list of them unless `keep` names one; the timers under the others are given up then. A namespace that
-    /// wants no repair stays as it is, and none of a store that loses all or nothing ever does.
+    /// Restores the record of a namespace that its coordinator shard has lost, from the other shards.
+    ///
+    /// The other shards may hold the namespace under several numbers. Only one of them can be kept: the
+    /// repair is refused with a list of them unless `keep` names one. The timers under the other numbers are
+    /// then lost. A namespace that needs no repair stays as it is. In a store that keeps or loses all its
+    /// data together, no namespace ever needs a repair.
     fn repair_namespace(
         &self,
         name: NamespaceName,
@@ -176,28 +189,29 @@ pub trait Store: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// A count that grows when something became claimable in a shard, or will, earlier than the
-    /// last `next_due_in` said; only that it changed means something. A lost change costs at most
-    /// one second: callers sleep no longer than that.
+    /// Returns a counter that grows when something in a shard became claimable, or will do so earlier than
+    /// the last `next_due_in`. Only a change of the counter has a meaning. A lost change costs at most one
+    /// second, because callers sleep no longer than that.
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64>;
 
-    /// How the store feels; answers at once, also while it is busy. Counts may be some seconds old.
+    /// Returns the health of the store. Returns at once, also while the store is busy. Counts may be some
+    /// seconds old.
     fn health(&self) -> Health;
 
-    /// Brings the counts of [`health`](Self::health) up to date, where they are older than a second and counting
-    /// them does not take too much of the store. Stores that always know them do nothing.
+    /// Updates the counts of [`health`](Self::health) if they are older than a second and counting is not
+    /// too expensive. Stores that always know the counts do nothing.
     fn recount(&self) -> BoxFuture<'_, ()> {
         async {}.boxed()
     }
 
-    /// Returns why the store has ended for good, if it has: every call fails until it is opened again.
+    /// Returns the reason if the store has ended for good: every call fails until the store is opened again.
     /// A store that other processes keep does not end.
     fn terminal_error(&self) -> Option<String> {
         None
     }
 
-    /// Where several nodes share this store: how they find each other. `None` for a store that belongs
-    /// to one process.
+    /// Returns the calls by which nodes that share this store find each other; `None` for a store that
+    /// belongs to one process.
     fn deployment(&self) -> Option<&dyn Deployment> {
         None
     }

@@ -1,27 +1,27 @@
-//! Lease tokens: who holds one may settle the firing.
+//! Lease tokens. The holder of a token may settle the firing.
 //!
-//! A token is opaque to its holder. Its first two bytes are the shard (big endian), so that any
-//! node can route a settle; the rest belongs to the store that made it. The text form is base64url
-//! without padding.
+//! A token is opaque to its holder. Its first two bytes are the shard (big endian), so any node can route a
+//! settlement. The other bytes belong to the store that issued the token. The text form is base64url without
+//! padding.
 
 use std::{fmt, sync::Arc};
 
 use duly_core::shard::ShardId;
 
-/// Longest token, in bytes: room for a timer's id, so that a store may keep no directory of leases.
+/// Maximum size of a token, in bytes. A timer's id fits, so a store need not keep a table of leases.
 pub const TOKEN_BYTES_MAX: usize = 320;
 
-/// Names one lease of one firing. Cheap to clone.
+/// The token of one lease of one firing. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(Arc<[u8]>);
 
 impl Token {
-    /// A token of `shard` with the store's own bytes.
+    /// Creates a token of `shard` with the store's own bytes.
     pub fn new(shard: ShardId, own: &[u8]) -> Self {
         Self(shard.0.to_be_bytes().into_iter().chain(own.iter().copied()).collect())
     }
 
-    /// Parses the text form; `None` when it is no token at all.
+    /// Parses the text form; `None` if the text is not a token.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > TOKEN_BYTES_MAX * 4 / 3 + 4 {
             return None;
@@ -30,12 +30,12 @@ impl Token {
         (bytes.len() > 2).then(|| Self(bytes.into()))
     }
 
-    /// The shard that made it.
+    /// Returns the shard that issued it.
     pub fn shard(&self) -> ShardId {
         ShardId(u16::from_be_bytes([self.0[0], self.0[1]]))
     }
 
-    /// The store's own bytes.
+    /// Returns the store's own bytes.
     pub fn own(&self) -> &[u8] {
         &self.0[2..]
     }

@@ -1,5 +1,5 @@
-//! The memory of a view is what an allocator counts (P10). Alone in its binary: the allocator counts
-//! what every thread does.
+//! Compares the memory of a view with the counts of an allocator (P10). It has its own binary, because the
+//! allocator counts all threads.
 
 use std::alloc::System;
 
@@ -21,7 +21,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 type Make = Box<dyn Fn() -> Vec<TimerView>>;
 
-/// A timer of these many bytes of payload, with all that can hang on one.
+/// A timer with this many bytes of payload, and this many headers, tags and attempts.
 fn timer(payload_bytes: usize, hangs_on: usize) -> Timer {
     let due_at = Timestamp::from_unix_ms(1_000).expect("a time");
     let mut schedule =

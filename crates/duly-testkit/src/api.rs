@@ -1,7 +1,8 @@
-//! The public contract as this crate speaks it: paths, request bodies, what answers mean.
+//! The public API for tests: paths, request bodies, and the meaning of responses.
 //!
-//! Pure: it makes and reads JSON. Requests that set a payload put a mark in it (see
-//! [`crate::history`]) and text derived from that mark, so that a mixed-up payload is noticed.
+//! This module is pure: it builds and reads JSON. A request that sets a payload puts a mark into
+//! the payload (see [`crate::history`]), with text derived from the mark, so a wrong payload is
+//! detected.
 
 use serde_json::{Value, json};
 
@@ -21,17 +22,17 @@ pub fn segment(text: &str) -> String {
     out
 }
 
-/// Path of a namespace and what follows it.
+/// Returns the path of a namespace, with `rest` after it.
 pub fn path(namespace: &str, rest: &str) -> String {
     format!("/v1/namespaces/{namespace}{rest}")
 }
 
-/// The payload that carries a mark.
+/// Returns the payload with a mark.
 pub fn payload(mark: u64) -> Value {
     json!({ "mark": mark, "pad": pad(mark) })
 }
 
-/// The mark of a payload, if it is exactly what [`payload`] makes.
+/// Returns the mark of a payload, if the payload is exactly the result of [`payload`].
 pub fn mark_of(payload: &Value) -> Option<u64> {
     let mark = payload.get("mark")?.as_u64()?;
     let whole = payload.as_object()?.len() == 2 && payload.get("pad")?.as_str()? == pad(mark);
@@ -43,7 +44,7 @@ fn pad(mark: u64) -> String {
     format!("{:x}é", mark.wrapping_mul(0x9E37_79B9_7F4A_7C15)).repeat(1 + length / 12)
 }
 
-/// What a call with this action sends to `…/batch`, as one operation.
+/// Returns the operation for `…/batch` that does this action.
 pub fn operation(id: Option<&str>, action: &Action, replace: IfExists) -> Value {
     match action {
         Action::Schedule { .. } => json!({ "schedule": schedule(id, action, replace) }),
@@ -57,18 +58,18 @@ pub fn operation(id: Option<&str>, action: &Action, replace: IfExists) -> Value 
     }
 }
 
-/// What a schedule does with an id that is in use.
+/// Behaviour of a schedule call for an id that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfExists {
-    /// Refuse.
+    /// Refuses the call.
     Fail,
-    /// Leave the old one.
+    /// Keeps the existing timer.
     Keep,
-    /// Take its place.
+    /// Replaces the existing timer.
     Replace,
 }
 
-/// Body of a schedule call.
+/// Returns the body of a schedule call.
 pub fn schedule(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value {
     let mut body = json!({});
     if let Some(id) = id {
@@ -86,7 +87,7 @@ pub fn schedule(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value
     body
 }
 
-/// Body of a PATCH.
+/// Returns the body of a PATCH.
 pub fn reschedule(action: &Action) -> Value {
     let mut body = json!({});
     if let Action::Reschedule { mark, due } = action {
@@ -107,7 +108,7 @@ fn put_due(body: &mut Value, due: Due) {
     }
 }
 
-/// One settlement.
+/// Returns one settlement.
 pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
     match verdict {
         SettleVerdict::Ack => json!({ "token": token, "ack": {} }),
@@ -122,12 +123,12 @@ pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
     }
 }
 
-/// The outcome word of a settlement.
+/// Parses the outcome word of a settlement.
 pub fn settle_answer(outcome: Option<&str>) -> Option<SettleAnswer> {
     duly_load::wire::settle_answer(outcome?)
 }
 
-/// Unix milliseconds of a time in an answer (`2030-01-31T12:00:00.000Z`).
+/// Returns the Unix milliseconds of a time in a response (`2030-01-31T12:00:00.000Z`).
 pub fn time_ms(value: &Value) -> Option<u64> {
     if let Some(ms) = value.as_u64() {
         return Some(ms);
@@ -135,7 +136,7 @@ pub fn time_ms(value: &Value) -> Option<u64> {
     duly_load::wire::time_ms(value.as_str()?)
 }
 
-/// What one call says about its action.
+/// Returns the result of an action from the response to its call.
 pub fn answer(action: &Action, result: &Result<Response, Error>) -> Answer {
     match result {
         Err(Error::NotSent(_)) => Answer::Refused,
@@ -146,7 +147,7 @@ pub fn answer(action: &Action, result: &Result<Response, Error>) -> Answer {
     }
 }
 
-/// What one result of a batch says about its operation.
+/// Returns the result of an operation from one result of a batch.
 pub fn item_answer(action: &Action, item: &Value) -> Answer {
     if let Some(problem) = item.get("error") {
         let status = problem["status"].as_u64().unwrap_or(500);
@@ -166,7 +167,7 @@ fn success(action: &Action, body: &Value, _status: u16) -> Answer {
     let due_ms = time_ms(&body["due_at"]);
     match action {
         Action::Schedule { .. } if body["existing"] == json!(true) => {
-            // Ours from an earlier try, or another's.
+            // The existing timer is from an earlier attempt of this call, or from another call.
             let own =
                 mark_of(&body["payload"]).is_some() && mark_of(&body["payload"]) == action.mark();
             match due_ms {

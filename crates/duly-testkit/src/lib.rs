@@ -1,4 +1,4 @@
-//! Development only: a real `duly serve` under test, and the judge of what it did.
+//! Development tools: they run a real `duly serve` under test and check its history.
 //!
 //! ```text
 //!   torture / measure ──HTTP──► process::Server (a child, killed by pid)
@@ -9,11 +9,13 @@
 //!   model: a server in memory with a planted bug  (the canaries)
 //! ```
 //!
-//! * It promises that a [`checker::Verdict`] which objects is right: each rule allows for calls
-//!   whose answer was lost, for calls that overlap, and for crashes.
-//! * It knows the product by its public contract only: of its crates none but the judge and the load
-//!   generator's own tools are used here, so a mistake cannot be made twice in the same way.
-//! * It refuses to be shipped.
+//! What must stay true:
+//!
+//! 1. A [`checker::Verdict`] with findings is right. Each rule allows for calls whose response was
+//!    lost, for calls that overlap, and for crashes.
+//! 2. The tools know the product only by its public API. Of its crates they use only the checker
+//!    and the load generator's own tools. So one mistake cannot be in both.
+//! 3. This crate is never shipped.
 //!
 //! Start reading at [`history`], then [`checker`].
 

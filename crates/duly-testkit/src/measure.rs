@@ -1,8 +1,8 @@
-//! Measures a real server from outside, with the machine's own floor beside each figure.
+//! Measurements of a real server from outside, with the baseline of the machine beside each figure.
 //!
-//! The load generator shares the machine with the server, so it is kept lean: prebuilt requests
-//! over plain connections. A figure is the median of several rounds. Nothing here judges; see
-//! `docs/internals/checker.md` for what does.
+//! The load generator shares the machine with the server, so it does little work: it sends prebuilt
+//! requests over plain connections. A figure is the median of several rounds. This module checks no
+//! promises; `docs/internals/checker.md` describes the tools that do.
 
 mod arrivals;
 mod consumer;
@@ -39,31 +39,31 @@ pub use namespaces::Options as NamespacesOptions;
 pub use pull::Options as PullOptions;
 pub use waiters::Options as WaitersOptions;
 
-/// What `duly-measure` takes.
+/// Options of `duly-measure`.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "duly-measure", about = "Measures a duly server, beside the floor of the machine")]
 pub struct Options {
-    /// What to measure.
+    /// Subject to measure.
     #[command(subcommand)]
     pub subject: Subject,
-    /// The `duly` binary under test; a release build.
+    /// The `duly` binary under test; use a release build.
     #[arg(long, env = "DULY_BIN", global = true, default_value = "duly")]
     pub bin: PathBuf,
-    /// Folder for the data directory; decides which disk is measured.
+    /// Parent folder of the data directory; it decides which disk is measured.
     #[arg(long, global = true)]
     pub dir: Option<PathBuf>,
     /// Rounds; the median is printed.
     #[arg(long, global = true, default_value_t = 3)]
     pub rounds: u32,
-    /// Print JSON instead of a table.
+    /// Prints JSON instead of a table.
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-/// What can be measured.
+/// Subject of a measurement.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Subject {
-    /// How late firings arrive.
+    /// Lateness of firings.
     Lateness {
         /// Firings per second.
         #[arg(long, default_value_t = 2_000)]
@@ -71,56 +71,56 @@ pub enum Subject {
         /// Seconds of firing in each round.
         #[arg(long, default_value_t = 20)]
         seconds: u32,
-        /// How they are delivered.
+        /// Delivery method.
         #[arg(long, value_enum, default_value_t = Kind::Pull)]
         kind: Kind,
     },
-    /// Durable single schedules over HTTP, each connection waiting for its answer.
+    /// Durable single schedule calls over HTTP; each connection waits for its response.
     HttpSchedules {
-        /// Connections at once.
+        /// Number of connections.
         #[arg(long, default_value_t = 64)]
         connections: u32,
         /// Seconds of each round.
         #[arg(long, default_value_t = 10)]
         seconds: u32,
     },
-    /// Memory and disk of pending timers, and the time to open them again after kill -9.
+    /// Memory and disk of pending timers, and the time to start again after kill -9.
     Memory {
-        /// Timers.
+        /// Number of pending timers.
         #[arg(long, default_value_t = 1_000_000)]
         pending: u32,
     },
-    /// Many timers due at one instant: seconds until all are out and acknowledged, and memory.
+    /// Many timers due at one instant: seconds until all are received and acknowledged, and memory.
     HotSecond(HotSecondOptions),
     /// Lateness of a quiet lane: alone, beside dead receivers, beside a lane at full speed.
     Isolation(IsolationOptions),
-    /// Many namespaces with a few timers each, due within a second: time until all are out, and
-    /// fairness.
+    /// Many namespaces with a few timers each, due within a second: time until all are received,
+    /// and fairness.
     Namespaces(NamespacesOptions),
-    /// Many lease calls that wait: memory, and lateness of the one that is woken.
+    /// Many waiting lease calls: memory, and lateness of the one that gets a firing.
     Waiters(WaitersOptions),
-    /// The same ids replaced over and over in batches.
+    /// Repeated replacement of the same ids in batches.
     Debounce(DebounceOptions),
     /// Timers that are due already, leased and acknowledged in batches.
     Pull(PullOptions),
 }
 
-/// How firings are delivered.
+/// Delivery method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Leased by waiting consumers.
+    /// Leases by waiting consumers.
     Pull,
     /// Webhooks to a local receiver.
     Webhook,
 }
 
-/// Longest time any call may take.
+/// Longest time of any call.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Payload of every timer: 128 bytes of text.
 const PAYLOAD: &str = "0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789ABCDEF";
 
-/// Measures what was asked for.
+/// Runs the measurement.
 pub async fn run(options: &Options) -> Result<Table> {
     let builder = || {
         let mut builder = tempfile::Builder::new();
@@ -174,7 +174,7 @@ async fn start(options: &ServerOptions) -> Result<Server> {
     Server::start(options, PATIENCE).await
 }
 
-/// A call that must succeed.
+/// Makes a call that must succeed.
 async fn must(
     connection: &mut Connection,
     method: &str,
@@ -184,7 +184,7 @@ async fn must(
     must_in(connection, "measured", method, rest, body).await
 }
 
-/// A call in another namespace that must succeed.
+/// Makes a call in another namespace that must succeed.
 async fn must_in(
     connection: &mut Connection,
     namespace: &str,
@@ -204,7 +204,7 @@ async fn must_in(
     Ok(response.json())
 }
 
-/// Schedules timers for these times (Unix ms) in batches of 1000, over one connection.
+/// Schedules timers for these due times (Unix ms) in batches of 1000, over one connection.
 async fn schedule_all(connection: &mut Connection, dues_ms: &[u64]) -> Result<()> {
     use std::fmt::Write as _;
     for dues in dues_ms.chunks(1_000) {

@@ -1,9 +1,9 @@
-//! A server in memory, in which a bug can be planted: the canaries of the judge.
+//! Canaries of the checker: a server in memory, in which a bug can be planted.
 //!
-//! [`run`] drives the server through a seeded life of overlapping calls, lost answers, lapsed
-//! leases and crashes, on a clock of its own, and answers the history that an observer would have
-//! written. Without a bug the judge must find nothing in it, whatever the seed; with one it must
-//! find that one.
+//! [`run`] drives the server through a seeded run with overlapping calls, lost responses, expired
+//! leases and crashes, on its own clock. It returns the history that an observer would have
+//! recorded. Without a bug the checker must find nothing in it, for any seed. With a bug it must
+//! find that bug.
 
 mod driver;
 mod server;
@@ -18,26 +18,26 @@ pub use driver::run;
 pub enum Bug {
     /// Some claims are granted a few milliseconds before the due time.
     EarlyFire,
-    /// A crash forgets some acknowledged timers.
+    /// A crash loses some acknowledged timers.
     Lost,
     /// Some acked timers become due again.
     Resurrected,
-    /// Some accepted reschedules leave the old time standing as well.
+    /// Some accepted reschedules keep the old due time as well.
     OldTime,
     /// Some retries have another delivery id.
     ChangedDeliveryId,
     /// A token whose lease is lost may still ack.
     StaleSettle,
-    /// Some cancelled timers fire all the same.
+    /// Some cancelled timers still fire.
     ClaimAfterCancel,
-    /// Some leases end sooner than told.
+    /// Some leases end before their reported end.
     ShortLease,
-    /// A crash takes back some accepted reschedules.
+    /// A crash undoes some accepted reschedules.
     ForgottenChange,
     /// Some payloads are mixed up.
     WrongPayload,
     /// Some timers are never claimed.
     Stuck,
-    /// A crash takes back some acknowledged cancels.
+    /// A crash undoes some acknowledged cancels.
     CancelUndone,
 }

@@ -1,17 +1,18 @@
-//! A real server under a mixed load and rude receivers, killed with -9 and stopped with SIGSTOP at
-//! random moments, and judged.
+//! Torture test: a real server under a mixed load with misbehaving receivers is killed with -9 and
+//! stopped with SIGSTOP at random moments. The checker judges the history.
 //!
 //! ```text
 //!  load ──schedule, cancel, …──►┌────────┐──webhooks──► receivers ◄─┐
-//!  consumers ──lease, settle──► │ server │ ◄─ -9, STOP ── faults    gate (stand still)
+//!  consumers ──lease, settle──► │ server │ ◄─ -9, STOP ── faults    gate (stops)
 //!    ▲  │                       └────────┘                  │       │
 //!    │  └──────────────► world::World (recorder) ◄──────────┘       │
 //!    └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Every choice comes from the seed; what overlaps with what does not, so a seed repeats the kind
-//! of run, not the run. At the end everybody behaves well until nothing is left to do, every id is
-//! read back, and the [`crate::checker`] judges.
+//! * Every choice comes from the seed, but not the timing. So a seed repeats the kind of run, not
+//!   the exact run.
+//! * At the end there are no more faults until no timer is pending. Then every id is read back, and
+//!   [`crate::checker`] judges.
 
 mod caller;
 mod consumer;
@@ -46,13 +47,13 @@ use receiver::{Nature, Receiver};
 pub use report::Report;
 use world::{Phase, World};
 
-/// Longest time a start may take. Long, because the run itself may be stopped meanwhile.
+/// Longest time of a start. It is long, because the run itself may be stopped meanwhile.
 const START_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Longest time a stop may take.
+/// Longest time of a shutdown.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What `duly-torture` takes.
+/// Options of `duly-torture`.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "duly-torture",
@@ -62,63 +63,64 @@ pub struct Options {
     /// Minutes of load (fractions allowed), before the drain.
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// Where every random choice starts.
+    /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The `duly` binary under test.
     #[arg(long, env = "DULY_BIN", default_value = "duly")]
     pub bin: PathBuf,
-    /// Keep the data directory and the history also when nothing was found.
+    /// Keeps the data directory and the history even if nothing was found.
     #[arg(long)]
     pub keep_data: bool,
     /// Kills per minute of load, on average.
     #[arg(long, default_value_t = 12.0)]
     pub kills_per_minute: f64,
-    /// Stops per minute of load, on average, of the server (SIGSTOP, then SIGCONT or a kill); as many
-    /// again, in all, of the webhook receiver and the consumers.
+    /// Stops of the server (SIGSTOP, then SIGCONT or a kill) per minute of load, on average. The
+    /// webhook receiver and the consumers together get as many again.
     #[arg(long, default_value_t = 2.0)]
     pub stops_per_minute: f64,
-    /// Callers' operations per second, at most.
+    /// Most operations of callers per second.
     ///
-    /// 400 of one server, 100 of several nodes, unless it is given.
+    /// Default: 400 for one server, 100 for several nodes.
     #[arg(long)]
     pub rate: Option<u32>,
-    /// What is tortured: one server with a directory, or three nodes on a Redis Cluster of three
-    /// masters, each server in a network namespace of its own (Linux, as root, with iproute2).
+    /// System under test: one server with a directory, or three nodes on a Redis Cluster of three
+    /// masters. In a cluster each server has its own network namespace (Linux, as root, with
+    /// iproute2).
     #[arg(long, value_enum, default_value_t = Store::Embedded)]
     pub store: Store,
-    /// Faults to do to nodes and Redis, with a comma between; all, unless some are named.
+    /// Faults of nodes and Redis to use, separated by commas; all if absent.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub faults: Vec<nodes::Fault>,
-    /// Replicas that must have what is answered. With 0 a failover loses something: then what the
-    /// judge finds is counted and not held against anybody.
+    /// Replicas that must have a change before its result is returned. With 0 a failover loses
+    /// changes: the findings of the checker are then counted, but they are no failure.
     #[arg(long, default_value_t = 1)]
     pub min_replicas: u32,
     /// Replicas of each master.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=5))]
     pub replicas: u8,
-    /// Seconds for which a master stays away after a replica has taken its place (fractions allowed);
-    /// up to three, at random, unless it is given.
+    /// Seconds until a master comes back after a replica has taken its place (fractions allowed).
+    /// Default: up to three, at random.
     #[arg(long, value_name = "SECONDS")]
     pub master_away: Option<f64>,
-    /// Draw one node death and one failover into this folder.
+    /// Draws one death of a node and one failover into this folder.
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Append one line about this run to a file.
+    /// Appends one line about this run to a file.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Steps of the clock that were made beside this run, for its line.
+    /// Number of steps of the clock made during this run, for its line.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub clock_steps: u64,
-    /// Judge a history that an earlier run kept, and do nothing else.
+    /// Checks a history that an earlier run saved, and does nothing else.
     #[arg(long, value_name = "FILE")]
     pub judge: Option<PathBuf>,
-    /// Add up the lines of such a file, and do nothing else.
+    /// Adds up the lines of such a file, and does nothing else.
     #[arg(long, value_name = "FILE", conflicts_with = "judge")]
     pub sum: Option<PathBuf>,
 }
 
-/// What is tortured.
+/// System under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Store {
     /// One server.
@@ -127,17 +129,18 @@ pub enum Store {
     RedisCluster,
 }
 
-/// Callers' operations per second to one server, unless the options say otherwise.
+/// Default operations of callers per second to one server.
 const RATE: u32 = 400;
 
-/// So small that segments roll, checkpoints are taken and files are rewritten all the time.
+/// File sizes so small that segments roll, checkpoints are taken and files are rewritten all the
+/// time.
 const SMALL_FILES: &[(&str, &str)] = &[
     ("DULY_STORE__SEGMENT_BYTES", "256KiB"),
     ("DULY_STORE__CHECKPOINT_BYTES", "256KiB"),
     ("DULY_STORE__YOUNG_BYTES", "256KiB"),
 ];
 
-/// Runs, judges and reports; keeps the evidence of a failure.
+/// Runs, checks and reports; saves the evidence of a failure.
 pub async fn run(options: &Options) -> Result<Report> {
     if options.store == Store::RedisCluster {
         return nodes::run(options).await;
@@ -206,7 +209,7 @@ async fn drive(
     };
     let (mut server, how) = faults::run(&world, &start, server, &plan).await?;
     let loaded = began.elapsed();
-    // From here on nobody asks for anything new.
+    // From here on no caller sends new requests.
     phase.send_replace(Phase::Drain);
     for worker in workers {
         worker.await?;
@@ -235,7 +238,7 @@ async fn drive(
     Ok((report, history))
 }
 
-/// Starts the receivers and makes the namespaces that point to them.
+/// Starts the receivers and creates the namespaces that deliver to them.
 async fn receive(on: IpAddr, seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
     let moody = Receiver::bind(on, Nature::Moody, seed)?;
     let rude = Receiver::bind(on, Nature::Rude, seed)?;

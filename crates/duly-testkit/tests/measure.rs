@@ -1,5 +1,5 @@
-//! Every subject of `duly-measure` at a tiny size, against a real server: that it ends, counts
-//! right and prints its figures. What the figures are does not matter here.
+//! Tests of every subject of `duly-measure` at a tiny size, with a real server: it ends, has the
+//! right counts and prints its figures. The values of the figures do not matter here.
 
 use std::io::Write as _;
 
@@ -7,8 +7,8 @@ use clap::Parser as _;
 use duly_testkit::measure::{self, Options};
 use serde_json::Value;
 
-/// Runs a subject for one round; answers its figures by name. Nothing where no server was built:
-/// `cargo xtask test` says where it is.
+/// Runs a subject for one round; returns its figures by name. Returns nothing if no server was
+/// built: `cargo xtask test` sets its path.
 async fn measured(words: &str) -> Option<Vec<(String, f64)>> {
     let Some(bin) = std::env::var_os("DULY_BIN") else {
         // Past the capture of `eprintln!`: a test that was left out must be seen.
@@ -31,7 +31,7 @@ async fn measured(words: &str) -> Option<Vec<(String, f64)>> {
     Some(figures.collect())
 }
 
-/// Each of these was printed, and is a number above 0.
+/// Checks that each of these was printed, and is a number above 0.
 #[track_caller]
 fn check(figures: &[(String, f64)], names: &[&str]) {
     for name in names {

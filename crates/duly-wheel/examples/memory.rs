@@ -1,6 +1,6 @@
-//! Prints what an entry of the calendar costs: heap bytes by distribution, before and after the
-//! near buckets are prepared, and the time per insert and pop. All is popped at once, 10 000 a call
-//! and without preparing in between, so the longest call includes spreading a whole era.
+//! Prints the cost of an entry of the calendar: heap bytes by distribution, before and after the near
+//! buckets are prepared, and the time per insert and pop. All entries are popped at the end, 10 000 a
+//! call and without preparing in between, so the longest call includes spreading a whole era.
 //!
 //! ```sh
 //! cargo run --release -p duly-wheel --example memory
@@ -15,7 +15,7 @@ const NOW_MS: u64 = 1_790_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// As large as what the embedded store keeps per entry.
+/// A value as large as that of the embedded store.
 type Value = [u8; 12];
 
 fn main() {
@@ -75,7 +75,7 @@ fn ns_per_entry(elapsed: Duration) -> f64 {
     elapsed.as_nanos() as f64 / ENTRIES as f64
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): the same scatter in every run.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): the same values in every execution.
 fn scattered(i: u64) -> u64 {
     let mut z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

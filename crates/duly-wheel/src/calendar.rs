@@ -1,14 +1,20 @@
-//! The calendar: values ordered by due time, refined only where time is near.
+//! Values ordered by due time, refined only where time is near.
 //!
-//! Time is cut into eras of 2^32 ms (49.7 days), found through an ordered map, so a stretch of time
-//! without entries does not exist at all. An era is a [`Node`]: a tree of at most five levels with
-//! 256 children each, down to single milliseconds. A node starts as one unsorted bag and is spread
-//! into its children only when it is the earliest one and too big to be sorted on the spot. So far
-//! time costs memory per entry and nothing per bucket, a dense second ends as single milliseconds
-//! that need no sorting at all, and a sparse month is never cut up.
+//! Time is cut into eras of 2^32 ms (49.7 days), in an ordered map. A stretch of time without entries
+//! has no era. An era is a [`Node`]: a tree of at most five levels with 256 children each, down to
+//! single milliseconds. A node starts as one unsorted bag. It is spread into its children only when it
+//! is the earliest one and too big to be sorted in place. The effects:
 //!
-//! Invariants: an entry lies in exactly one bag, in the era of its due time; there are no empty
-//! eras; `len` counts the entries of all bags. Nothing depends on the `now` of earlier calls.
+//! * Far time costs memory per entry and nothing per bucket.
+//! * A dense second ends as single milliseconds that need no sorting.
+//! * A sparse month is never cut up.
+//!
+//! Invariants:
+//!
+//! 1. An entry lies in exactly one bag, in the era of its due time.
+//! 2. There are no empty eras.
+//! 3. `len` counts the entries of all bags.
+//! 4. Nothing depends on the `now` of earlier calls.
 
 mod bag;
 mod node;
@@ -22,14 +28,13 @@ use std::fmt;
 
 use node::{Level, Node, Pop};
 
-/// Bits of a due time that tell the place within an era; entries keep only these.
+/// Bits of a due time that are its offset within an era; entries keep only these.
 const ERA_BITS: u32 = u32::BITS;
 
 /// Values of type `T` ordered by due time in Unix milliseconds.
 ///
-/// Each entry moves at most four times between insert and pop, in blocks of memory of a few
-/// kilobytes; its cost in memory is the size of `T` plus four bytes (with the alignment of `T`)
-/// plus a few per cent.
+/// An entry moves at most four times between insert and pop, in blocks of a few kilobytes. It takes the
+/// size of `T` plus four bytes (with the alignment of `T`) plus a few per cent of memory.
 ///
 /// ```
 /// use duly_wheel::Calendar;
@@ -49,25 +54,24 @@ pub struct Calendar<T> {
 }
 
 impl<T: Copy> Calendar<T> {
-    /// An empty calendar; it holds no heap memory.
+    /// Creates an empty calendar, without heap memory.
     pub fn new() -> Self {
         Self { eras: BTreeMap::new(), len: 0 }
     }
 
-    /// Adds an entry, in constant time. Any due time is fine: one that has long passed is popped
-    /// by the next [`pop_due`](Self::pop_due), before everything later.
+    /// Adds an entry, in constant time. Any due time is valid: one in the past is popped by the next
+    /// [`pop_due`](Self::pop_due), before everything later.
     pub fn insert(&mut self, due_ms: u64, value: T) {
         self.eras.entry(era_of(due_ms)).or_default().insert(low_of(due_ms), value);
         self.len += 1;
     }
 
-    /// Moves up to `limit` entries with a due time `<= now_ms`, in non-decreasing due order, to the
-    /// end of `out` as (due in ms, value). Among equal due times the order is arbitrary. Returns
-    /// true when more entries with a due time `<= now_ms` remain.
+    /// Moves up to `limit` entries with a due time `<= now_ms`, in non-decreasing due order, to the end
+    /// of `out` as (due in ms, value). Among equal due times the order is arbitrary. Returns `true` if
+    /// more entries with a due time `<= now_ms` remain.
     ///
-    /// The work is proportional to what is popped, plus spreading the earliest bucket where
-    /// [`prepare`](Self::prepare) has not done so before: each entry of it is then moved once per
-    /// level, in this call.
+    /// The work is proportional to the entries popped. If [`prepare`](Self::prepare) has not spread the
+    /// earliest bucket before, this call does it and moves each entry of the bucket once per level.
     pub fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<(u64, T)>) -> bool {
         let start_len = out.len();
         let full_len = start_len.saturating_add(limit);
@@ -96,20 +100,19 @@ impl<T: Copy> Calendar<T> {
         more
     }
 
-    /// The exact due time of the earliest entry. Looks at one node of each level.
+    /// Returns the exact due time of the earliest entry. Visits one node of each level.
     pub fn next_due(&self) -> Option<u64> {
         let (&era, node) = self.eras.first_key_value()?;
         node.min_low().map(|low| era_start_ms(era) + u64::from(low))
     }
 
     /// Spreads big buckets that are about to become current into finer ones, so that
-    /// [`pop_due`](Self::pop_due) never meets a big coarse one. Moves about `budget` entries, at
-    /// most one block of 512 more; returns true when work remains.
+    /// [`pop_due`](Self::pop_due) never meets a big coarse one. Moves about `budget` entries, at most
+    /// one block of 512 more. Returns `true` if work remains.
     ///
-    /// *About to become current* is counted from `now_ms`, or from the earliest entry where that
-    /// is overdue, and reaches further for coarser buckets: from one second for a bucket of
-    /// 256 ms to an hour for an era. So a `now_ms` that jumps ahead does not cut up everything
-    /// there is.
+    /// *About to become current* counts from `now_ms`, or from the earliest entry if that is overdue. It
+    /// reaches further for coarser buckets: from one second for a bucket of 256 ms to an hour for an
+    /// era. So a `now_ms` that jumps ahead does not cut up all buckets.
     pub fn prepare(&mut self, now_ms: u64, budget: usize) -> bool {
         let Some(next_due_ms) = self.next_due() else {
             return false;
@@ -128,20 +131,20 @@ impl<T: Copy> Calendar<T> {
         false
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is no entry.
+    /// Returns `true` if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Heap bytes held, for metrics. Visits every bucket, but neither blocks nor entries; exact but
-    /// for the map of eras, which is estimated, and what the allocator itself adds.
+    /// Returns the heap bytes held, for metrics. Visits every bucket, but neither blocks nor entries.
+    /// Exact except for the map of eras, which is estimated, and the overhead of the allocator.
     pub fn heap_bytes(&self) -> usize {
-        // The standard library's B-tree nodes are between half and completely full.
+        // A node of the standard library's B-tree is between half full and full.
         let map_bytes = self.eras.len() * (size_of::<u32>() + size_of::<Node<T>>()) * 3 / 2;
         map_bytes + self.eras.values().map(Node::heap_bytes).sum::<usize>()
     }
@@ -167,12 +170,12 @@ impl<T: Copy> fmt::Debug for Calendar<T> {
     }
 }
 
-/// Number of the era in which `due_ms` lies.
+/// Returns the number of the era in which `due_ms` lies.
 fn era_of(due_ms: u64) -> u32 {
     (due_ms >> ERA_BITS) as u32
 }
 
-/// Offset of `due_ms` within its era.
+/// Returns the offset of `due_ms` within its era.
 fn low_of(due_ms: u64) -> u32 {
     due_ms as u32
 }

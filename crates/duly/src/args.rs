@@ -1,4 +1,4 @@
-//! Pieces of the command line that several commands share.
+//! Parts of the command line that several commands share.
 
 pub(crate) mod confirm;
 pub(crate) mod filter;

@@ -1,7 +1,7 @@
-//! What can be typed: the tree of commands, and which code answers each.
+//! The command line: the tree of commands, and the function that runs each.
 //!
-//! Values are checked while parsing, with the checks of `duly-core`, so that a mistake ends with
-//! exit code 2 before anything is sent.
+//! Values are checked while they are parsed, with the checks of `duly-core`. So a mistake ends with exit
+//! code 2 before anything is sent.
 
 use std::{ffi::OsString, future::Future};
 
@@ -35,15 +35,14 @@ pub(crate) struct Cli {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Everywhere {
-    /// The server that a command talks to; without it the one that the variable DULY_SERVER names,
-    /// else http://127.0.0.1:3859
-    // The variable is not clap's to read: it would show the option in every usage as one to be typed.
+    /// The server to call; default is the variable DULY_SERVER, else http://127.0.0.1:3859
+    // clap does not read the variable: it would show the option in every usage as one to be typed.
     #[arg(long, global = true, value_name = "URL", value_parser = args::values::unchecked)]
     server: Option<args::values::Unchecked>,
-    /// A table for people, or JSON for programs, errors included
+    /// Output format: a table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Print nothing but errors; the exit code says how it went
+    /// Print only errors; the exit code reports the result
     #[arg(long, short, global = true)]
     quiet: bool,
 }
@@ -80,16 +79,16 @@ enum Command {
     Man(man::Args),
 }
 
-/// What a command that calls a server works with.
+/// The context of a command that calls a server.
 pub(crate) struct Session {
     /// The server, over HTTP.
     pub(crate) http: Http,
-    /// Where answers go.
+    /// Prints results.
     pub(crate) printer: Printer,
 }
 
 impl Cli {
-    /// Does what was typed.
+    /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         let Everywhere { server, output, quiet } = self.everywhere;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
@@ -134,7 +133,7 @@ impl Cli {
         }
     }
 
-    /// Who reads what went wrong.
+    /// Returns the kind of reader of error messages.
     pub(crate) fn reader(&self) -> Reader {
         match self.everywhere.output {
             Format::Table => Reader::Person,
@@ -143,7 +142,7 @@ impl Cli {
     }
 }
 
-/// Who reads what is wrong with a command line that could not be read.
+/// Returns the kind of reader of errors in a command line that could not be parsed.
 pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> Reader {
     let mut is_format = false;
     for argument in arguments {
@@ -157,14 +156,15 @@ pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> Reader
     Reader::Person
 }
 
-/// The commands as people see them, for completions, manual pages and the reference.
+/// Returns the public commands, for completions, manual pages and the reference.
 pub(crate) fn shown() -> clap::Command {
     let mut command = Cli::command();
     command.build();
     command
 }
 
-/// Commands of the project's own tools, which stand in no help, completion or manual page.
+/// Returns a command of the project's own tools. These commands are in no help, completion or manual
+/// page.
 pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
     match name {
         "__openapi" => Some(openapi::own),
@@ -173,7 +173,7 @@ pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
     }
 }
 
-/// Runs a command that waits for one thing at a time.
+/// Runs a command on a single-threaded runtime.
 pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     runtime(Builder::new_current_thread())?.block_on(command)
 }

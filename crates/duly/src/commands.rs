@@ -1,8 +1,8 @@
-//! The commands, a file for each.
+//! The commands, one file each.
 //!
-//! Those that call a server are all alike: what was typed becomes one request, the answer becomes
-//! a table or stays JSON. `serve`, `store`, `config`, `completions` and `man` work in this process;
-//! `receive` is a small server of its own.
+//! Commands that call a server work alike: the arguments become one request, and the response becomes a
+//! table or stays JSON. `serve`, `store`, `config`, `completions` and `man` work in this process;
+//! `receive` is a small server itself.
 
 pub(crate) mod batch;
 pub(crate) mod bench;

@@ -1,8 +1,8 @@
-//! How a command ends when it does not succeed: one message on stderr and an exit code.
+//! The failure of a command: one message on stderr and an exit code.
 //!
-//! Messages are sentences for a person: what was refused, what is allowed, what to do. Nothing is
-//! printed as `Debug`. With `--output json` the message is a JSON object on one line: the problem
-//! document of the server, or one with the same fields `code`, `title` and `detail`.
+//! Messages are sentences for people: the refused value, the allowed values, the next step. Nothing is
+//! printed as `Debug`. With `--output json` the message is a JSON object on one line: the server's
+//! problem document, or one with the same fields `code`, `title` and `detail`.
 
 use std::{fmt, io, io::Write as _, process::ExitCode};
 
@@ -13,39 +13,39 @@ use crate::output::{
     text,
 };
 
-/// Exit code of what was refused or failed.
+/// Exit code of a command that was refused or failed.
 const FAILED: u8 = 1;
-/// Exit code of what was typed wrong.
+/// Exit code of an invalid command line.
 const USAGE: u8 = 2;
 /// Exit code of a server whose store has ended: `EX_IOERR` of `sysexits.h`.
 const STORE_ENDED: u8 = 74;
 
-/// Why a command did not succeed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line says something that is not allowed.
+    /// The command line is invalid.
     Usage(String),
-    /// It was refused, or it failed, in this process.
+    /// The command was refused, or failed, in this process.
     Failed {
-        /// Names the kind of failure for programs.
+        /// The kind of failure, for programs.
         code: &'static str,
-        /// For people.
+        /// Message for people.
         message: String,
     },
-    /// The server refused it.
+    /// The server refused the request.
     Refused {
-        /// The problem document that it answered.
+        /// The server's problem document.
         problem: String,
-        /// For people.
+        /// Message for people.
         message: String,
     },
-    /// The store of a server has ended for this reason, which is logged and not printed.
+    /// The store of a server has ended for this reason. It is logged and not printed.
     StoreEnded(String),
-    /// Nobody reads the output any more: not an error.
+    /// The reader of the output has closed it: not an error.
     OutputClosed,
 }
 
-/// Who reads the message.
+/// The reader of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A person.
@@ -55,17 +55,17 @@ pub(crate) enum Reader {
 }
 
 impl Failure {
-    /// A refusal or failure with this message.
+    /// Returns a failure with this message.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::coded("failed", message)
     }
 
-    /// A failure that programs know by this code.
+    /// Returns a failure with this code for programs.
     pub(crate) fn coded(code: &'static str, message: impl fmt::Display) -> Self {
         Self::Failed { code, message: message.to_string() }
     }
 
-    /// With a sentence for people about what it means here.
+    /// Adds a sentence for people about the consequences.
     pub(crate) fn with_note(mut self, note: &str) -> Self {
         if let Self::Failed { message, .. } | Self::Refused { message, .. } = &mut self {
             message.push_str("\n  ");
@@ -74,12 +74,12 @@ impl Failure {
         self
     }
 
-    /// A mistake on the command line.
+    /// Returns a failure of an invalid command line.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::Usage(message.to_string())
     }
 
-    /// Prints the message and names the exit code.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(self, reader: Reader) -> ExitCode {
         match self {
             Self::OutputClosed => return ExitCode::SUCCESS,
@@ -95,7 +95,7 @@ impl Failure {
                 format!("{label} {}", text::lines(&self.sentence()))
             }
         };
-        // There is nowhere left to complain when stderr is closed.
+        // If stderr is closed, the error cannot be printed.
         writeln!(io::stderr(), "{text}").ok();
         ExitCode::from(if matches!(self, Self::Usage(_)) { USAGE } else { FAILED })
     }
@@ -109,20 +109,20 @@ impl Failure {
         }
     }
 
-    /// The failure as a JSON object on one line.
+    /// Returns the failure as a JSON object on one line.
     fn document(&self) -> String {
         let (code, title, detail) = match self {
             Self::Refused { problem, .. } => return text::one_line(problem),
             Self::Usage(message) => ("usage", "It was typed wrong", message.as_str()),
             Self::Failed { code, message } => (*code, "It failed", message.as_str()),
-            // Not printed.
+            // These two are not printed.
             Self::StoreEnded(_) | Self::OutputClosed => return String::new(),
         };
         json!({ "code": code, "title": title, "detail": detail }).to_string()
     }
 }
 
-/// Prints what clap says of a command line that it refused, for programs, and names the exit code.
+/// Prints clap's error about a command line, for programs, and returns the exit code.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let message = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
@@ -137,7 +137,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Failing to print: a closed pipe is quiet.
+/// An error of writing the output. A closed pipe is silent.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

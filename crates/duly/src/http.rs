@@ -1,7 +1,8 @@
-//! Calls of a server over HTTP: every command speaks this one protocol, and prints what the server returned.
+//! Calls of a server over HTTP. All commands use this one protocol, and print the server's response.
 //!
-//! One request, one reply, every failure in words. Names and ids are percent-encoded into the path. Nothing is
-//! retried here: a change of unknown outcome is reported as such.
+//! One call is one request and one response; every failure becomes a message. Names and ids are
+//! percent-encoded in the path. No call is retried: a change with an unknown outcome is reported as
+//! such.
 
 mod lines;
 mod problem;
@@ -18,14 +19,14 @@ use serde_json::value::RawValue;
 
 use crate::{failure::Failure, output::note};
 
-/// Time to connect.
+/// Time limit for connecting.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
-/// Time for a whole exchange, on top of what the server was asked to wait.
+/// Time limit of a whole exchange, besides the wait that the server was asked for.
 pub(crate) const EXCHANGE: Duration = Duration::from_secs(60);
-/// Most bytes of a reply: a page of 1000 timers with large payloads, and no more.
+/// Largest response in bytes: enough for a page of 1000 timers with large payloads.
 const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// What to type next after any call, unless the call has a better hint.
+/// Hints after a refusal of any call, unless the call has a more specific one.
 const HINTS: &[Hint] = &[
     (
         "not_found",
@@ -35,13 +36,13 @@ const HINTS: &[Hint] = &[
     ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
 ];
 
-/// Calls one server.
+/// A client of one server.
 pub(crate) struct Http {
     http: reqwest::Client,
     server: Url,
 }
 
-/// One call to be made.
+/// A call that is being prepared.
 pub(crate) struct Call<'a> {
     client: &'a Http,
     method: Method,
@@ -53,22 +54,22 @@ pub(crate) struct Call<'a> {
     bytes_max: usize,
 }
 
-/// What the server answered to a call that it accepted.
+/// The response to an accepted call.
 pub(crate) struct Answer {
-    /// The body as it came.
+    /// The body, unchanged.
     pub(crate) text: String,
     server: Url,
 }
 
 impl Http {
-    /// A client of `server`.
+    /// Returns a client of `server`.
     pub(crate) fn new(server: Url) -> Result<Self, Failure> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT);
         if is_loopback(&server) {
-            // A proxy would look for the server on its own machine.
+            // A proxy would look for the server on the proxy's own machine.
             builder = builder.no_proxy();
         }
         let http = builder
@@ -77,17 +78,17 @@ impl Http {
         Ok(Self { http, server })
     }
 
-    /// The server's address without what is secret in it.
+    /// Returns the server's address without user name and password.
     pub(crate) fn shown(&self) -> String {
         unreachable::shown(&self.server)
     }
 
-    /// A call to what is about the service and no namespace, below `/v1`.
+    /// Returns a call below `/v1` that is about no namespace.
     pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
         self.root(method, &[&["v1"], segments].concat())
     }
 
-    /// A call to anything, from the root.
+    /// Returns a call of any path, from the root.
     pub(crate) fn root(&self, method: Method, segments: &[&str]) -> Call<'_> {
         let mut url = self.server.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -105,7 +106,7 @@ impl Http {
         }
     }
 
-    /// A call to a namespace, or to `below` it.
+    /// Returns a call of a namespace, or of `below` it.
     pub(crate) fn namespace(
         &self,
         method: Method,
@@ -117,7 +118,7 @@ impl Http {
 }
 
 impl Call<'_> {
-    /// With these query parameters.
+    /// Sets the query parameters.
     pub(crate) fn query(mut self, parameters: &[(&str, String)]) -> Self {
         if !parameters.is_empty() {
             self.url.query_pairs_mut().extend_pairs(parameters);
@@ -125,31 +126,31 @@ impl Call<'_> {
         self
     }
 
-    /// With this JSON body.
+    /// Sets the JSON body.
     pub(crate) fn body(mut self, body: &impl Serialize) -> Self {
         self.body = Some(serde_json::to_vec(body).expect("messages are JSON"));
         self
     }
 
-    /// The server may take this long before it answers.
+    /// Extends the time limit: the server may wait this long before it responds.
     pub(crate) fn waiting(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// What to type next, by the code of a refusal.
+    /// Sets the hints for refusals, by their code.
     pub(crate) fn hints(mut self, hints: &'static [Hint]) -> Self {
         self.hints = hints;
         self
     }
 
-    /// An answer of this status is one as well, and no refusal.
+    /// Accepts this status as a response too, not as a refusal.
     pub(crate) fn accepting(mut self, status: StatusCode) -> Self {
         self.accepted = Some(status);
         self
     }
 
-    /// No more than this is read of the answer: a longer one is none of a Duly server.
+    /// Sets the largest response in bytes. A longer one does not come from a Duly server.
     pub(crate) fn at_most(mut self, bytes_max: usize) -> Self {
         self.bytes_max = bytes_max;
         self
@@ -189,12 +190,12 @@ impl Call<'_> {
 }
 
 impl Answer {
-    /// Returns the body as a value.
+    /// Parses the body.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
         serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
     }
 
-    /// Returns the texts of the items of a list in the body.
+    /// Returns the JSON texts of the items of a list in the body.
     pub(crate) fn items(&self, list: &str) -> Result<Vec<&RawValue>, Failure> {
         let mut fields: HashMap<&str, &RawValue> = self.parse()?;
         let items = fields.remove(list).map_or("[]", RawValue::get);
@@ -202,7 +203,7 @@ impl Answer {
     }
 }
 
-/// An answer that cannot be read.
+/// Returns the failure for a response that cannot be parsed.
 fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
     Failure::coded(
         "not_duly",
@@ -213,7 +214,7 @@ fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
     )
 }
 
-/// An answer that is longer than any of a Duly server.
+/// Returns the failure for a response that is longer than any of a Duly server.
 fn too_long(server: &Url, bytes_max: usize) -> Failure {
     let server = unreachable::shown(server);
     Failure::coded(
@@ -225,7 +226,7 @@ fn too_long(server: &Url, bytes_max: usize) -> Failure {
     )
 }
 
-/// Whether the server runs on this machine.
+/// Returns `true` if the server runs on this machine.
 fn is_loopback(server: &Url) -> bool {
     let host = server.host_str().unwrap_or("");
     let address = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,19 +1,23 @@
 //! The `duly` binary: the server and its command line.
 //!
 //! ```text
-//!   main ──► cli (what was typed, checked) ──► commands/<one file each>
-//!                                                │
-//!              args: pieces that several share   ├─► http: a server's replies, printed as they came
-//!              output: tables, JSON, times       │
-//!                                                └─► duly-server, duly-store-embedded: in process
+//!   main ──► cli (parses and checks arguments) ──► commands/<one file each>
+//!                                                 │
+//!              args: parts that several share     ├─► http: a server's responses, printed unchanged
+//!              output: tables, JSON, times        │
+//!                                                 └─► duly-server, duly-store-embedded: in process
 //! ```
 //!
-//! * It promises: what was typed wrong exits 2, what was refused or failed exits 1, a server whose store
-//!   has ended exits 74, each with one message that says what to do, as JSON where JSON was asked
-//!   for; everything else exits 0. A closed pipe ends it quietly. Nothing that comes from elsewhere
-//!   drives the terminal.
-//! * It refuses to hold logic: what a timer is stands in `duly-core`, what a server is in
-//!   `duly-server`.
+//! What must stay true:
+//!
+//! 1. Exit codes: 2 for an invalid command line, 1 for a refusal or failure, 74 for a server whose store has
+//!    ended. Everything else exits with 0.
+//! 2. Each failure prints one message with the next step, as JSON if JSON output was requested. (If the store
+//!    has ended, the message is the last line of the log.)
+//! 3. A closed pipe ends the process silently.
+//! 4. Text from elsewhere never controls the terminal.
+//! 5. This crate has no logic of timers, which is in `duly-core`, and none of servers, which is in
+//!    `duly-server`.
 //!
 //! Start reading at [`cli`].
 
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    // Refused only when a provider is installed already, and then that one serves as well.
+    // This fails only if a provider is already installed, which works as well.
     rustls::crypto::ring::default_provider().install_default().ok();
     let reader = cli.reader();
     ended(cli.run(), reader)
@@ -63,5 +67,5 @@ fn ended(outcome: Outcome, reader: Reader) -> ExitCode {
     }
 }
 
-/// What every command answers.
+/// The result of every command.
 type Outcome = Result<(), Failure>;

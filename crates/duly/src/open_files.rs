@@ -1,24 +1,26 @@
-//! How many files the process may have open, and what of them is for connections.
+//! The limit of open files of the process, and the connections that it allows.
 //!
-//! The store comes first: it needs a file for each segment and run, and a few more at each moment. So
-//! connections get what is left of the limit when the store, and attempts with their idle receivers,
-//! have their part. Besides, the store keeps descriptors of its own open from the start.
+//! 1. The store has priority. It needs a file for each segment and sorted run, and a few more at times.
+//! 2. Attempts and idle connections to receivers come next.
+//! 3. Connections get the rest of the limit, but at least a quarter of it.
+//! 4. The store also opens some descriptors at the start and keeps them.
 
 use std::{fs, path::Path};
 
 use duly_server::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open files of the process itself and of a small store: standard ones, the runtime's, those of probes,
-/// those that the store keeps, and its first files.
+/// Open files of the process itself and of a small store: the standard ones, those of the runtime, those
+/// of probes, those that the store keeps, and its first files.
 const BESIDES: u64 = 384;
-/// Connections get this part of the limit at least; a server that takes no call is of no use.
+/// Divisor of the limit: connections get at least this part of it. A server without connections is of no
+/// use.
 const CONNECTIONS_PART_MIN: u64 = 4;
 /// Directories of a store whose files stay open.
 const STORE_DIRS: [&str; 2] = ["journal", "runs"];
 
-/// Asks for as many open files as the system allows without privileges: journal segments and
-/// connections each need one. Where it is refused, Duly runs with what it has.
+/// Raises the limit of open files as far as the system allows without privileges: journal segments and
+/// connections each need one. If the system refuses, Duly continues with the current limit.
 pub(crate) fn allow() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -26,7 +28,7 @@ pub(crate) fn allow() {
     }
 }
 
-/// A limit that leaves fewer connections than are configured.
+/// A limit that allows fewer connections than are configured.
 #[derive(Debug)]
 pub(crate) struct TooFew {
     allowed: u64,
@@ -35,7 +37,7 @@ pub(crate) struct TooFew {
 }
 
 impl TooFew {
-    /// Says so, once the server has started: before that there may be worse to say.
+    /// Logs a warning. Called after the server has started, since a failure to start is more important.
     pub(crate) fn warn(&self) {
         let Self { allowed, left, configured } = self;
         tracing::warn!(
@@ -49,8 +51,8 @@ impl TooFew {
     }
 }
 
-/// Lowers the connections of a configuration to what the limit leaves for them, and the lease calls
-/// that may wait with them.
+/// Lowers the connections of a configuration to the number that the limit allows, and with them the
+/// lease calls that may wait.
 pub(crate) fn fit(config: &mut Config) -> Option<TooFew> {
     let allowed = getrlimit(Resource::Nofile).current?;
     let store_files = if config.store.url.is_some() { 0 } else { files_of(&config.store.data) };
@@ -61,18 +63,18 @@ pub(crate) fn fit(config: &mut Config) -> Option<TooFew> {
         return None;
     }
     config.server.connections_max.lower_to(left);
-    // As for a configuration: waiting calls leave a quarter of the connections.
+    // The configuration has the same rule: waiting lease calls leave a quarter of the connections free.
     config.delivery.pull_waiters_max.lower_to(left * 3 / 4);
     Some(TooFew { allowed, left, configured: wanted })
 }
 
-/// Connections that a limit leaves: the store may grow to twice the files that it has.
+/// Returns the connections that a limit allows, if the store grows to twice its files.
 fn connections(allowed: u64, attempts: u64, store_files: u64) -> u64 {
     let others = BESIDES + attempts + 2 * store_files;
     allowed.saturating_sub(others).max(allowed / CONNECTIONS_PART_MIN).max(1)
 }
 
-/// Files of a store that stay open; none of one that is not there yet.
+/// Returns the number of files of a store that stay open; 0 for a store that does not exist yet.
 fn files_of(data: &Path) -> u64 {
     let count = |dir| fs::read_dir(data.join(dir)).map_or(0, |names| names.count() as u64);
     STORE_DIRS.into_iter().map(count).sum()
@@ -88,7 +90,7 @@ mod tests {
             (262_144, 2_048, 0, 259_712),
             (20_000, 2_048, 1_000, 15_568),
             (4_000, 2_048, 0, 1_568),
-            // A quarter at least.
+            // At least a quarter.
             (1_024, 2_048, 0, 256),
             (262_144, 2_048, 200_000, 65_536),
             (3, 0, 0, 1),

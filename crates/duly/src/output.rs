@@ -1,4 +1,4 @@
-//! Where answers go: stdout, as tables for people or as JSON for programs.
+//! Output of results: to stdout, as tables for people or as JSON for programs.
 
 pub(crate) mod fields;
 pub(crate) mod progress;
@@ -18,39 +18,39 @@ use clap::ValueEnum;
 use self::terminal::{Screen, Tone};
 use crate::{Outcome, failure::Failure};
 
-/// How answers are printed.
+/// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
     Table,
-    /// For programs: the answer as one JSON document; errors too
+    /// For programs: the response as one JSON document; errors too
     Json,
-    /// For programs that read line by line: the same on one line, of lists a line for each item
+    /// For programs that read line by line: the same on one line; a list has one line per item
     Ndjson,
 }
 
-/// Whether what went well is said.
+/// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
-    /// Answers are printed.
+    /// Results are printed.
     Normal,
-    /// Nothing is, but errors.
+    /// Only errors are printed.
     Quiet,
 }
 
-/// Prints to stderr what an answer says for people beside its purpose.
+/// Prints a notice of a response to stderr, a sentence for people.
 pub(crate) fn note(notice: &str) {
     writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
 }
 
-/// Prints to stderr what somebody should look at.
+/// Prints a warning to stderr.
 pub(crate) fn warn(sentence: &str) {
     let label = Screen::stderr().paint(Tone::Warning, "warning:");
-    // There is nowhere else to say it.
+    // If stderr is closed, the warning is lost.
     writeln!(io::stderr(), "{label} {}", text::lines(sentence)).ok();
 }
 
-/// Prints answers.
+/// Prints results.
 #[derive(Clone, Copy)]
 pub(crate) struct Printer {
     format: Format,
@@ -59,32 +59,32 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    /// A printer of this format.
+    /// Returns a printer of this format.
     pub(crate) fn new(format: Format, loudness: Loudness) -> Self {
         Self { format, loudness, screen: Screen::stdout() }
     }
 
-    /// Whether programs read the output.
+    /// Returns `true` if programs read the output.
     pub(crate) fn is_json(self) -> bool {
         self.format != Format::Table
     }
 
-    /// Whether nothing is printed but errors.
+    /// Returns `true` if only errors are printed.
     pub(crate) fn is_quiet(self) -> bool {
         self.loudness == Loudness::Quiet
     }
 
-    /// Whether programs read the output line by line.
+    /// Returns `true` if programs read the output line by line.
     pub(crate) fn is_ndjson(self) -> bool {
         self.format == Format::Ndjson
     }
 
-    /// Where it goes.
+    /// Returns the properties of stdout.
     pub(crate) fn screen(self) -> Screen {
         self.screen
     }
 
-    /// Prints a JSON document as it is, or what `table` shows of it.
+    /// Prints a JSON document unchanged, or the table of it.
     pub(crate) fn document(
         self,
         document: &str,
@@ -109,8 +109,8 @@ impl Printer {
         }
     }
 
-    /// Prints the items of a list that is the only field of its document: as this document, or a
-    /// line for each.
+    /// Prints the items of a list that is the only field of its document: as this document, or one item
+    /// per line.
     pub(crate) fn json_list(
         self,
         name: &str,
@@ -124,7 +124,7 @@ impl Printer {
         self.json(&format!(r#"{{"{name}":[{}]}}"#, items.join(",")))
     }
 
-    /// Prints a line at once.
+    /// Prints a line, and flushes it.
     pub(crate) fn line(self, text: &str) -> Outcome {
         if self.is_quiet() {
             return Ok(());

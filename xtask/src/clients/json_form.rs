@@ -1,15 +1,14 @@
-//! The JSON form of every operation: the document without streams of lines.
+//! The JSON form of every operation: the OpenAPI document without NDJSON streams.
 //!
-//! Generators of clients know one media type for a body. Of an operation that also takes
-//! `application/x-ndjson` this leaves out that media type, and the parameter `results`, which the
-//! server refuses beside a body of JSON.
+//! Client generators know one media type per body. If an operation also takes `application/x-ndjson`,
+//! this removes that media type and the parameter `results`, which the server refuses with a JSON body.
 
 use serde_json::Value;
 
-/// The media type of a stream of lines.
+/// The media type of an NDJSON stream.
 const NDJSON: &str = "application/x-ndjson";
 
-/// Removes the streams of lines.
+/// Removes the NDJSON streams from the document.
 pub(super) fn reduce(document: &mut Value) {
     let paths = document["paths"].as_object_mut().into_iter().flat_map(|all| all.values_mut());
     for operation in paths.flat_map(|path| path.as_object_mut()).flat_map(|all| all.values_mut()) {
@@ -29,7 +28,7 @@ fn remove_lines(content: &mut Value) -> bool {
     content.as_object_mut().is_some_and(|content| content.remove(NDJSON).is_some())
 }
 
-/// The operations of the document.
+/// Returns the operations of the document.
 pub(super) fn operations(document: &Value) -> impl Iterator<Item = &Value> {
     let paths = document["paths"].as_object().into_iter().flat_map(|all| all.values());
     paths.filter_map(Value::as_object).flat_map(|path| path.values())

@@ -1,12 +1,12 @@
 //! The examples of the HTTP reference: requests with the responses of a real server, in one file.
 //!
-//! 1. The examples run in the order of the file, each on the state that those before it left.
-//! 2. A response fits if status, media type and JSON are as recorded. Times, tokens, ids that the
-//!    server makes and sizes may differ.
-//! 3. A value that differs is replaced in the requests behind it: a recorded token stands for the
-//!    token of this run.
+//! 1. The examples run in the order of the file, each on the state that the earlier ones left.
+//! 2. A response matches if status, media type and JSON are as recorded. Times, tokens, ids that the
+//!    server generates and sizes may differ.
+//! 3. A value that differs is replaced in later requests: a recorded token stands for the token of the
+//!    current run.
 //!
-//! An example begins with `=== operation`, a line of method and path, and the body of the request.
+//! An example begins with `=== operation`, then a line of method and path, then the body of the request.
 //! `--- status media-type` begins the response. `=== setup` is sent and not shown.
 
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use serde_json::Value;
 use super::json;
 use crate::server::{Request, Response};
 
-/// The operation of an example that only prepares others.
+/// The operation name of an example that only prepares others.
 const SETUP: &str = "setup";
-/// The line that stands for the rest of a long response.
+/// The line that replaces the rest of a long response.
 const CUT: &str = "…";
-/// Lines of a response that are shown of text, or of JSON that is longer than [`JSON_LINES_MAX`].
+/// Number of lines shown of a text, or of JSON that is longer than [`JSON_LINES_MAX`].
 const LINES_SHOWN: usize = 12;
-/// Lines of JSON that are shown whole.
+/// Longest JSON that is shown as a whole, in lines.
 const JSON_LINES_MAX: usize = 120;
 
-/// Members whose value may differ from run to run.
+/// Members whose values may differ from run to run.
 const VOLATILE: [&str; 12] = [
     "bytes",
     "cursor",
@@ -61,7 +61,7 @@ pub(super) struct Example {
     pub(super) response: String,
 }
 
-/// Reads the file.
+/// Parses the file.
 pub(super) fn parse(text: &str) -> Result<Vec<Example>> {
     let examples = text.split("\n=== ").skip(1);
     examples.map(|text| one(text).with_context(|| format!("in the example `{text}`"))).collect()
@@ -85,7 +85,7 @@ fn one(text: &str) -> Result<Example> {
     })
 }
 
-/// Writes the file; `preface` are its lines in front of the first example.
+/// Formats the file. `preface` is the text in front of the first example.
 pub(super) fn print(preface: &str, examples: &[Example]) -> String {
     let mut text = preface.trim_end().to_owned();
     text.push('\n');
@@ -101,11 +101,11 @@ pub(super) fn print(preface: &str, examples: &[Example]) -> String {
     text
 }
 
-/// What a run of all examples returned.
+/// The result of running all examples.
 pub(super) struct Run {
-    /// The examples; those that did not fit with the response of this run.
+    /// The examples. Those that did not match have the response of this run.
     pub(super) examples: Vec<Example>,
-    /// What did not fit, a sentence each.
+    /// The mismatches, one sentence each.
     pub(super) misfits: Vec<String>,
 }
 
@@ -152,12 +152,13 @@ fn with_fresh(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
     fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(old, fresh))
 }
 
-/// The reverse: what was recorded before stays, so that a new recording changes little.
+/// The reverse of `with_fresh`: values that were recorded before stay, so that a new recording changes
+/// little.
 fn with_recorded(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
     fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(fresh, old))
 }
 
-/// The body as the page shows it.
+/// Returns the body in the form that the page shows.
 fn shown(body: &str) -> String {
     let text = json::indented(body).unwrap_or_else(|| body.trim_end().to_owned());
     let is_json = json::indented(body).is_some();
@@ -168,7 +169,7 @@ fn shown(body: &str) -> String {
     format!("{}\n{CUT}", lines[..LINES_SHOWN].join("\n"))
 }
 
-/// Notes the strings that differ from run to run.
+/// Collects the strings that differ from run to run.
 fn learn(path: &str, old: &Value, new: &Value, fresh_of: &mut BTreeMap<String, String>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -240,12 +241,12 @@ fn is_volatile(path: &str) -> bool {
     VOLATILE.contains(&name)
 }
 
-/// The name of a node is that of its machine.
+/// Returns `true` for the name of a node, which is the name of its machine.
 fn is_node_name(path: &str) -> bool {
     path.starts_with(".nodes[") && path.ends_with("].name")
 }
 
-/// A time as the server writes it: `2030-01-31T12:00:00.000Z`.
+/// Returns `true` for a time in the server's form: `2030-01-31T12:00:00.000Z`.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 24 && bytes[10] == b'T' && bytes[23] == b'Z' && bytes[0].is_ascii_digit()

@@ -1,9 +1,9 @@
-//! JSON text on lines that a person can read, members in the order of the server.
+//! Formats JSON text for readers. Members keep the order of the server.
 
-/// Characters of an array or object that stays on one line.
+/// Longest array or object on one line, in characters.
 const LINE_MAX: usize = 76;
 
-/// Returns the text with two spaces of indentation; none if it is not JSON.
+/// Returns the text with two spaces of indentation, or `None` if it is not JSON.
 pub(super) fn indented(text: &str) -> Option<String> {
     serde_json::from_str::<serde_json::Value>(text).ok()?;
     let mut out = String::new();
@@ -40,7 +40,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Writes one value and returns how many tokens it had.
+/// Writes one value, and returns its number of tokens.
 fn write(tokens: &[&str], depth: usize, out: &mut String) -> usize {
     let length = value_length(tokens);
     let line = on_one_line(&tokens[..length]);

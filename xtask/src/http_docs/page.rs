@@ -1,4 +1,4 @@
-//! The generated part of the page: an index, every route by group, every shared schema.
+//! The generated part of the page: an index, all routes by group, all shared schemas.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("service", "Routes: service"),
 ];
 
-/// The media type of a stream of lines.
+/// The media type of an NDJSON stream.
 const NDJSON: &str = "application/x-ndjson";
 
 /// One operation of the document.
@@ -38,7 +38,7 @@ impl<'a> Route<'a> {
         one_line(self.operation[name].as_str().unwrap_or_default())
     }
 
-    /// The schema of a body of this media type.
+    /// Returns the schema of a body of this media type.
     fn body(content: &'a Value, media: &str) -> Option<&'a Value> {
         content["content"].get(media).map(|media| &media["schema"])
     }
@@ -92,7 +92,7 @@ fn all(document: &Value) -> Result<Vec<Route<'_>>> {
     Ok(routes)
 }
 
-/// The routes of a group: shorter paths first, and of a path those that write first.
+/// Returns the routes of a group: shorter paths first, and for equal paths the methods in a fixed order.
 fn of_group<'r, 'a>(routes: &'r [Route<'a>], group: &str) -> Vec<&'r Route<'a>> {
     let order = ["post", "put", "get", "patch", "delete"];
     let mut found: Vec<_> =
@@ -178,7 +178,7 @@ fn write_parameters(text: &mut String, route: &Route<'_>, schemas: &Schemas<'_>)
     Ok(())
 }
 
-/// Writes the fields of a body here, if no other call has it, or a link to them.
+/// Writes the fields of a body here if no other call uses its schema, else a link to them.
 fn write_schema<'a>(
     text: &mut String,
     schema: &'a Value,
@@ -210,7 +210,7 @@ fn write_example(text: &mut String, example: &Example) -> Result<()> {
     Ok(())
 }
 
-/// The members of an object; none of anything else.
+/// Returns the members of an object; none for any other value.
 pub(super) fn object(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }

@@ -1,4 +1,4 @@
-//! Schemas of the document as types, limits and tables of fields.
+//! Formats the schemas of the document as types, limits and tables of fields.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ pub(super) struct Schemas<'a> {
 }
 
 impl<'a> Schemas<'a> {
-    /// The schemas, with the number of references to each.
+    /// Returns the schemas, with the number of references to each.
     pub(super) fn of(document: &'a Value) -> Self {
         let mut uses = BTreeMap::new();
         count(document, &mut uses);
         Self { all: object(&document["components"]["schemas"]).collect(), uses }
     }
 
-    /// A schema.
+    /// Returns the schema with this name.
     pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
         self.all.iter().find(|(known, _)| known.as_str() == name).map(|(_, schema)| *schema)
     }
 
-    /// The number of references to it.
+    /// Returns the number of references to a schema.
     pub(super) fn uses(&self, name: &str) -> usize {
         self.uses.get(name).copied().unwrap_or_default()
     }
 
-    /// All of them, by name.
+    /// Returns all schemas, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         self.all.iter().map(|(name, schema)| (*name, *schema))
     }
@@ -47,12 +47,12 @@ fn count<'a>(value: &'a Value, uses: &mut BTreeMap<&'a str, usize>) {
     }
 }
 
-/// The name that a reference has.
+/// Returns the schema name in a reference.
 pub(super) fn name_of(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
 }
 
-/// The type of a value, for a cell of a table.
+/// Returns the type of a value, for a table cell.
 pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
     if let Some(name) = name_of(schema) {
         return link(name, schemas);
@@ -83,7 +83,7 @@ pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
     kinds.collect::<Vec<_>>().join(" or ")
 }
 
-/// A link to the section of a schema; a schema that is only a number or text is its own type.
+/// Returns a link to the section of a schema. An integer schema is replaced by its type.
 fn link(name: &str, schemas: &Schemas<'_>) -> String {
     match schemas.get(name) {
         Some(schema) if schema["type"] == "integer" => kind(schema, schemas),
@@ -91,14 +91,14 @@ fn link(name: &str, schemas: &Schemas<'_>) -> String {
     }
 }
 
-/// The alternatives that are schemas of values, not lists of required members.
+/// Returns the alternatives if they are schemas of values, not lists of required members.
 fn alternatives<'s>(schema: &'s Value, key: &str) -> Option<Vec<&'s Value>> {
     let parts: Vec<_> = schema[key].as_array()?.iter().collect();
     let is_rule = |part: &&Value| part.get("required").is_some() && part.get("type").is_none();
     (!parts.iter().any(is_rule)).then_some(parts)
 }
 
-/// The limits of a value, for a cell of a table.
+/// Returns the limits of a value, for a table cell.
 pub(super) fn limits(schema: &Value, schemas: &Schemas<'_>) -> String {
     let mut found = Vec::new();
     collect_limits(schema, schemas, &mut found);
@@ -155,17 +155,17 @@ fn collect_limits_of(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<Stri
     }
 }
 
-/// Text as it is, anything else as JSON.
+/// Returns a string as it is, and any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Text for a cell of a table.
+/// Escapes text for a table cell.
 pub(super) fn cell(text: &str) -> String {
     text.trim().replace('\n', " ").replace('|', "\\|")
 }
 
-/// What a schema is, its rules and its fields.
+/// Returns the section of a schema: its description, its rules and its fields.
 pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
     let mut text = format!("{}\n", cell(schema["description"].as_str().unwrap_or_default()));
     for rule in rules(schema) {
@@ -196,7 +196,7 @@ pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
     text
 }
 
-/// The schemas whose fields a schema has besides its own.
+/// Returns the schemas whose fields a schema has besides its own.
 fn extended(schema: &Value, schemas: &Schemas<'_>) -> Vec<String> {
     let parts = schema["allOf"].as_array().into_iter().flatten();
     let flat = parts.flat_map(|part| {
@@ -222,14 +222,14 @@ fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
     rows
 }
 
-/// The description of a field; of an alternative with `null` it stands inside.
+/// Returns the description of a field. An alternative with `null` has it inside.
 fn meaning(field: &Value) -> String {
     let of = |value: &Value| value["description"].as_str().map(str::to_owned);
     let inner = || field["oneOf"].as_array().into_iter().flatten().find_map(of);
     of(field).or_else(inner).unwrap_or_default()
 }
 
-/// The rules about which members stand together: of the schema, and of each part of `allOf`.
+/// Returns the rules about combinations of members: of the schema, and of each part of `allOf`.
 fn rules(schema: &Value) -> Vec<String> {
     let parts = schema["allOf"].as_array().into_iter().flatten();
     let mut rules: Vec<String> = std::iter::once(schema).chain(parts).flat_map(choices).collect();
@@ -243,7 +243,7 @@ fn rules(schema: &Value) -> Vec<String> {
     rules
 }
 
-/// The sets of members of which one, or at least one, is given.
+/// Returns the sets of members of which one, or at least one, is given.
 fn choices(schema: &Value) -> Vec<String> {
     let mut rules = Vec::new();
     for (key, words) in [("oneOf", "Exactly one of"), ("anyOf", "At least one of")] {

@@ -1,11 +1,11 @@
-//! Whether network namespaces can be made here, which the torture of several nodes takes.
+//! Checks that network namespaces can be created here. The torture run of several nodes needs them.
 
 use crate::process;
 
-/// What is to be possible: what `duly-torture` starts itself with.
+/// The `unshare` options that must work: `duly-torture` starts itself with them.
 const PLACE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Why they cannot be made; `None` when they can.
+/// Returns the reason why namespaces cannot be created; `None` if they can.
 pub(super) fn missing() -> Option<String> {
     let mut command = process::program("unshare");
     match command.args(PLACE).args(["ip", "link", "set", "lo", "up"]).output() {
@@ -15,12 +15,12 @@ pub(super) fn missing() -> Option<String> {
     }
 }
 
-/// Whether they have to be there: in CI a test that is skipped is a failure.
+/// Returns `true` if namespaces are required: in CI a skipped test is a failure.
 pub(super) fn are_expected() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
-/// Says loudly what is not run.
+/// Prints a prominent warning with the name of the skipped step.
 pub(super) fn say_skipped(what: &str, why: &str) {
     let bar = "!".repeat(80);
     eprintln!("{bar}");

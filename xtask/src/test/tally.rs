@@ -7,17 +7,17 @@ use std::fmt;
 
 use crate::process::Outcome;
 
-/// How many tests passed and failed so far.
+/// The numbers of passed and failed tests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Tests that passed.
     pub(super) passed: u64,
-    /// Tests that failed, and parts of the run that ended without a verdict.
+    /// Tests that failed, and steps that ended without a verdict.
     pub(super) failed: u64,
 }
 
 impl Tally {
-    /// Takes the verdict from a line, if it is one.
+    /// Adds the verdict of a line, if it has one.
     pub(super) fn read(&mut self, line: &str) {
         let Some(verdict) = line.strip_prefix("test result: ") else {
             return;
@@ -42,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Failed as soon as one test failed, and when no test ran at all.
+    /// Returns `Failed` if a test failed or no test ran at all.
     pub(super) fn outcome(self) -> Outcome {
         if self.failed == 0 && self.passed > 0 { Outcome::Passed } else { Outcome::Failed }
     }

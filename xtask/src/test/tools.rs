@@ -1,19 +1,20 @@
-//! The programs that some tests start: receivers and workers of the guide are run in their own
-//! languages, its pages are typed into a shell, and a store is kept on real servers.
+//! The programs that some tests start: receivers and workers of the guide run in their own languages,
+//! the guide's pages are typed into a shell, and a store runs on real servers.
 //!
-//! What is missing is installed where that can be done without asking, as in a container; what
-//! cannot be is a failure of the test command, and the tests that want it name themselves as not
-//! run. All that is there is handed to the tests in `DULY_TEST_TOOLS`, which keeps them from
-//! passing over it.
+//! 1. Missing programs are installed if that needs no confirmation, as in a container.
+//! 2. A program that cannot be installed is a failure of the test command, and the tests that need it
+//!    print that they did not run.
+//! 3. `DULY_TEST_TOOLS` lists the programs that are present. A test must not skip a program in this
+//!    list.
 
 use std::path::Path;
 
 use crate::process::{self, Outcome};
 
-/// Name of the variable that tells tests which programs they are to use.
+/// The variable that lists the programs that tests must use.
 pub(super) const TEST_TOOLS: &str = "DULY_TEST_TOOLS";
 
-/// A program, and the package of Debian that has it.
+/// A program, and its Debian package.
 struct Tool {
     name: &'static str,
     package: &'static str,
@@ -31,19 +32,20 @@ const TOOLS: [Tool; 9] = [
     Tool { name: "redis-server", package: "redis-server" },
 ];
 
-/// What the torture of several nodes takes; without them it skips itself, or a fault, by name.
+/// Programs for the torture run of several nodes. Without one of them it skips itself, or a fault, by
+/// name.
 const OF_TORTURE: [Tool; 2] =
     [Tool { name: "ip", package: "iproute2" }, Tool { name: "faketime", package: "faketime" }];
 
-/// What is there, and what is not.
+/// The programs that are present, and the number of missing ones.
 pub(super) struct Tools {
-    /// Names of programs, with a space between.
+    /// Names of the present programs, separated by spaces.
     pub(super) found: String,
-    /// How many could not be had.
+    /// Number of programs that could not be installed.
     pub(super) missing: u64,
 }
 
-/// Installs what is missing, as far as that can be done.
+/// Installs missing programs as far as possible.
 pub(super) fn install() -> Tools {
     let all = TOOLS.iter().chain(&OF_TORTURE);
     let absent: Vec<&Tool> = all.filter(|tool| !is_there(tool.name)).collect();
@@ -56,7 +58,7 @@ pub(super) fn install() -> Tools {
             process::run(&mut command).is_ok_and(|outcome| outcome == Outcome::Passed)
         };
         let install = [&["install", "-y", "--no-install-recommends"][..], &packages].concat();
-        // Lists of packages that were never fetched are the usual reason for a failure.
+        // A failure is usually due to package lists that were never fetched.
         if !apt(&install) && apt(&["update"]) {
             apt(&install);
         }
@@ -76,7 +78,7 @@ fn is_there(name: &str) -> bool {
     if name == "tzdata" {
         return Path::new("/usr/share/zoneinfo/Europe/Berlin").exists();
     }
-    // `ip` knows no other word for it.
+    // `ip` has no `--version`.
     let version = if name == "ip" { "-V" } else { "--version" };
     let output = process::program(name).arg(version).output();
     output.is_ok_and(|output| output.status.success())

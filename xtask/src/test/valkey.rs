@@ -1,9 +1,9 @@
-//! Valkey beside Redis: the tests of the Redis store run once more on it.
+//! Valkey: runs the tests of the Redis store again on a Valkey server.
 //!
-//! Debian 12 has Valkey among its backports only. So its package is fetched, from the mirrors that
-//! apt knows, and unpacked below `target/`, from where the server is run: nothing is installed, and
-//! no setting of apt changes. The libraries that it takes came with the package of Redis. Where it
-//! cannot be had, that is said and is no failure: what differs from Redis 7.0 is looked at less.
+//! Debian 12 has Valkey only in its backports. So the package is fetched from the mirrors that apt
+//! knows, and unpacked below `target/`. The server runs from there: nothing is installed, and no setting
+//! of apt changes. The libraries that it needs came with the Redis package. If Valkey is not available,
+//! the step is skipped by name. That is no failure; it only tests fewer differences from Redis 7.0.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,18 @@ use serde_json::Value;
 
 use crate::process;
 
-/// What the tests of the store start in the place of `redis-server`.
+/// The variable with the server that the store's tests start in place of `redis-server`.
 pub(super) const SERVER_VARIABLE: &str = "DULY_REDIS_SERVER";
 
-/// The crate whose tests it is tried with.
+/// The crate whose tests run on Valkey.
 const CRATE: &str = "crates/duly-store-redis";
 
-/// The package that has the server.
+/// The package that contains the server.
 const PACKAGE: &str = "valkey-tools";
-/// Its name there. It is a server when it is called one.
+/// The server's path in the package. The binary acts as a server if its file name is that of one.
 const BINARY: &str = "usr/bin/valkey-check-rdb";
 
-/// A server that runs here: the one that is installed, or the one that was fetched before, or is
-/// fetched now.
+/// Returns a server that runs here: the installed one, the one fetched before, or one fetched now.
 pub(super) fn find() -> Result<PathBuf> {
     let installed = PathBuf::from("valkey-server");
     let fetched = directory().join("valkey-server");
@@ -42,8 +41,8 @@ pub(super) fn find() -> Result<PathBuf> {
     Ok(fetched)
 }
 
-/// The tests of the Redis store, as programs. They are asked for with all others, so that cargo has
-/// them already: for one crate alone it would compile what that crate depends on once more.
+/// Returns the tests of the Redis store, as programs. The build is that of the whole workspace, so that
+/// cargo already has them: for one crate alone it would compile that crate's dependencies again.
 pub(super) fn tests() -> Result<Vec<Command>> {
     let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let messages = run(process::cargo(build).stderr(Stdio::inherit()))?;
@@ -60,7 +59,7 @@ pub(super) fn tests() -> Result<Vec<Command>> {
     Ok(tests)
 }
 
-/// The tests of the crate, from cargo's messages, one JSON object a line.
+/// Finds the tests of the crate in cargo's messages, one JSON object per line.
 fn programs(messages: &str) -> impl Iterator<Item = PathBuf> {
     messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
@@ -114,9 +113,9 @@ fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Lists of packages that are kept apart from those of the machine.
+/// Package lists that are kept apart from those of the machine.
 struct Lists {
-    /// What makes apt use them.
+    /// Options that make apt use these lists.
     options: Vec<String>,
 }
 
@@ -139,7 +138,7 @@ impl Lists {
     }
 }
 
-/// The line of the backports of what apt has: the release without a suffix, from the same mirror.
+/// Returns the source line of the backports: the release without a suffix, from the same mirror.
 fn backports(known: &str) -> Option<String> {
     known.lines().find_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,10 +1,10 @@
-//! Every module opens by saying what it is for.
+//! Checks that every module begins with a statement of its purpose.
 
 use super::Complaint;
 use super::tree::File;
 
-/// Complains of a file whose first words are not a module doc. Tests, examples, benchmarks and
-/// generated files need none; attributes of the whole file may stand before it.
+/// Complains if a file does not begin with module documentation. Tests, examples, benchmarks and
+/// generated files need none. Attributes of the whole file may precede it.
 pub(super) fn check(source: &File) -> Option<Complaint> {
     if !source.path.contains("/src/") || source.is_test() || source.is_generated() {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn check(source: &File) -> Option<Complaint> {
     })
 }
 
-/// The first line that is neither empty nor part of a `#![…]` attribute.
+/// Returns the first line that is neither empty nor part of a `#![…]` attribute.
 fn first_line(text: &str) -> Option<&str> {
     let mut in_attribute = false;
     for line in text.lines().map(str::trim) {

@@ -1,7 +1,7 @@
-//! Which crate may use which: dependencies point downward only.
+//! Checks the dependencies between crates: they point downward only.
 //!
-//! A crate may use the crates that stand above it in [`LAYERS`], which is the table of
-//! ARCHITECTURE.md. What a crate uses only for its own tests is not looked at.
+//! A crate may use the crates above it in [`LAYERS`], which is the table of ARCHITECTURE.md.
+//! Dependencies of its own tests only are not checked.
 
 use toml::Table;
 
@@ -9,7 +9,7 @@ use super::Complaint;
 use super::manifests::{self, Kind};
 use super::tree::File;
 
-/// All crates of the product, the most basic first.
+/// All crates, the most basic first.
 const LAYERS: &[&str] = &[
     "duly-core",
     "duly-wheel",
@@ -31,7 +31,7 @@ const LAYERS: &[&str] = &[
     "duly-sim",
 ];
 
-/// What the order alone would allow: crate, what it must not use, why.
+/// Exceptions to the order: crate, forbidden dependency, reason.
 const APART: &[(&str, &str, &str)] = &[
     ("duly-core", "tokio", "it is pure logic without a runtime"),
     ("duly-wheel", "duly-core", "it is usable alone"),
@@ -53,7 +53,7 @@ const APART: &[(&str, &str, &str)] = &[
     ("duly-load", "duly-client", "nothing may hide latency"),
 ];
 
-/// Complains of each dependency that points the wrong way.
+/// Complains of each dependency that is not allowed.
 pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
     let name = manifests::package_name(table);
     if name == "xtask" {

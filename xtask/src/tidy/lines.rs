@@ -1,7 +1,7 @@
-//! `cargo xtask tidy --lines`: how many lines of code each crate has.
+//! `cargo xtask tidy --lines`: counts the lines of code of each crate.
 //!
-//! Blank lines, comments, tests and generated code do not count, nor does what only tests use: the
-//! conformance suites, the strategies of property tests, the simulated disk.
+//! Blank lines, comments, tests and generated code do not count. Code that only tests use does not count
+//! either: the conformance suites, the strategies of property tests, the simulated disk.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::tree::File;
 const HARNESS: [&str; 6] =
     ["duly-bench", "duly-checker", "duly-load", "duly-redis-testkit", "duly-testkit", "xtask"];
 
-/// Modules of the product's crates that only tests use.
+/// Modules of product crates that only tests use.
 const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
 
-/// Returns a table of the crates with their lines, product first, each part with its sum.
+/// Returns a table of the crates with their lines: the product, then the rest, each with its sum.
 pub(super) fn table(files: &[File]) -> String {
     let (mut product, mut harness) = (BTreeMap::new(), BTreeMap::new());
     for file in files.iter().filter(|file| counts(file)) {
@@ -44,7 +44,7 @@ fn krate(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }
 
-/// Lines of a file up to a module of tests within it.
+/// Counts the lines of a file up to its inline test module.
 fn code(text: &str) -> usize {
     let is_code =
         |line: &&str| !line.is_empty() && !line.starts_with("//") && !line.starts_with("--");

@@ -1,13 +1,14 @@
-//! Every link from a page to a file of this checkout leads to one, and to a heading that it has.
+//! Checks that every link from a page to a file of this checkout has an existing target, and an existing
+//! heading.
 //!
-//! Links to other sites are left alone. What stands between fences or backticks is no link.
+//! Links to other sites are not checked. Text in code fences or backticks is not read as a link.
 
 use std::collections::BTreeSet;
 
 use super::Complaint;
 use super::tree::File;
 
-/// Complains of each link that leads nowhere. `paths` are all files and folders there are.
+/// Complains of each broken link. `paths` are all existing files and folders.
 pub(super) fn check(pages: &[File], paths: &BTreeSet<String>) -> Vec<Complaint> {
     let mut found = Vec::new();
     for page in pages {
@@ -22,7 +23,7 @@ pub(super) fn check(pages: &[File], paths: &BTreeSet<String>) -> Vec<Complaint> 
     found
 }
 
-/// What is wrong with a link, if something is.
+/// Returns the fault of a link, if it has one.
 fn objection(
     page: &File,
     target: &str,
@@ -44,7 +45,7 @@ fn objection(
     Some(format!("the link to `{target}` names a heading that `{path}` does not have"))
 }
 
-/// The path of a link from the root; one that leads out of the checkout has none.
+/// Returns the path of a link from the root, or `None` if it leads out of the checkout.
 fn resolved(from: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -58,7 +59,7 @@ fn resolved(from: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The lines outside fences, each with its number.
+/// Returns the lines outside code fences, each with its number.
 fn text_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut is_fenced = false;
     text.lines().zip(1..).filter(move |(line, _)| {
@@ -68,13 +69,13 @@ fn text_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// A line without what stands between backticks.
+/// Removes the text between backticks from a line.
 fn without_code(line: &str) -> String {
     let pieces = line.split('`').step_by(2);
     pieces.collect()
 }
 
-/// Where the links of a line lead: `[text](target "title")`.
+/// Returns the targets of a line's links: `[text](target "title")`.
 fn targets(line: &str) -> Vec<String> {
     let behind = line.split("](").skip(1);
     behind
@@ -85,8 +86,8 @@ fn targets(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchors of a page's headings: lower case, spaces as hyphens, no other punctuation; a heading
-/// that comes again has a number behind it.
+/// Returns the anchors of a page's headings: lower case, spaces as hyphens, no other punctuation. A
+/// repeated heading gets a number.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for (line, _) in text_lines(text) {

@@ -1,4 +1,4 @@
-//! Reads members' manifests; versions stand in the root manifest only.
+//! Reads the manifests of the workspace members; checks that versions are in the root manifest only.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
@@ -6,32 +6,32 @@ use toml::{Table, Value};
 use super::Complaint;
 use super::tree::File;
 
-/// What a dependency is for.
+/// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Part of the crate or of its build script.
+    /// A dependency of the crate or of its build script.
     Shipped,
-    /// Only for the crate's own tests, examples and benchmarks.
+    /// A dependency of the crate's own tests, examples and benchmarks only.
     Dev,
 }
 
 /// One entry of a dependency table.
 #[derive(Debug)]
 pub(super) struct Dependency {
-    /// The package's name, also where the entry renames it.
+    /// The package's name, even if the entry renames it.
     pub(super) name: String,
-    /// What it is for.
+    /// The kind of the dependency.
     pub(super) kind: Kind,
-    /// Whether the root manifest says which version, and nothing else does.
+    /// `true`: the version comes from the root manifest alone.
     pub(super) inherited: bool,
 }
 
-/// The manifest as a table.
+/// Parses a manifest.
 pub(super) fn parse(manifest: &File) -> Result<Table> {
     manifest.text.parse().with_context(|| format!("cannot parse {}", manifest.path))
 }
 
-/// The package's name; empty where there is none.
+/// Returns the package's name; empty if there is none.
 pub(super) fn package_name(table: &Table) -> &str {
     table
         .get("package")
@@ -40,7 +40,7 @@ pub(super) fn package_name(table: &Table) -> &str {
         .unwrap_or("")
 }
 
-/// Every dependency, those of single platforms included.
+/// Returns all dependencies, including platform-specific ones.
 pub(super) fn dependencies(table: &Table) -> Vec<Dependency> {
     let platforms = table.get("target").and_then(Value::as_table);
     let scopes = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -69,7 +69,7 @@ fn in_scope(scope: &Table) -> Vec<Dependency> {
     found
 }
 
-/// Complains of versions, paths and sources that stand in a member's manifest.
+/// Complains of versions, paths and sources in a member's manifest.
 pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
     let mut found = Vec::new();
     for dependency in dependencies(table).iter().filter(|dependency| !dependency.inherited) {

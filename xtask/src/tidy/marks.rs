@@ -1,6 +1,6 @@
-//! Nothing left for later, and no test switched off.
+//! Checks that no work is left for later, and that no test is switched off.
 //!
-//! The marks are put together from halves, so that this file does not complain of itself.
+//! The marks are concatenated from halves, so that this file does not complain of itself.
 
 use super::Complaint;
 use super::tree::File;
@@ -8,7 +8,7 @@ use super::tree::File;
 /// Marks that count as whole words.
 const WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Marks that count wherever they stand.
+/// Marks that count anywhere in a line.
 const SNIPPETS: &[&str] =
     &[concat!("to", "do!("), concat!("unimple", "mented!("), concat!("#[ig", "nore")];
 

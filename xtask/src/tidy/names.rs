@@ -1,4 +1,4 @@
-//! No file or folder whose name says nothing: such a place attracts whatever has no home.
+//! Checks that no file or folder has a meaningless name: such a place collects unrelated code.
 
 use super::Complaint;
 use super::tree::File;
@@ -6,7 +6,7 @@ use super::tree::File;
 const NAMELESS: &[&str] =
     &["util", "utils", "helper", "helpers", "common", "misc", "types", "shared", "stuff"];
 
-/// Complains of a nameless file, or of a file in a nameless folder.
+/// Complains of a file with a meaningless name, or in a folder with one.
 pub(super) fn check(source: &File) -> Option<Complaint> {
     let parts = source.path.trim_end_matches(".rs").split('/');
     parts.into_iter().find(|part| NAMELESS.contains(part)).map(|part| {

@@ -1,8 +1,9 @@
-//! The page of delivery guarantees has every promise of the store, and names tests that show it.
+//! Checks that the page of delivery guarantees has every promise of the store, and names tests that show
+//! it.
 //!
-//! The promises are those that the documentation of the `Store` trait lists (`* **P1 durable**`).
-//! Each has a section on the page (`## P1 Durable`) with a paragraph that begins with
-//! `*Shown by*` and names functions of tests in backticks.
+//! The promises are those in the documentation of the `Store` trait (`* **P1 durable**`). Each has a
+//! section on the page (`## P1 Durable`), with a paragraph that begins with `*Shown by*` and names test
+//! functions in backticks.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,9 @@ use super::tree::File;
 
 /// The page.
 const PAGE: &str = "docs/guide/delivery-guarantees.md";
-/// Where the promises stand.
+/// The file that lists the promises.
 const STORE: &str = "crates/duly-store/src/store.rs";
-/// How a paragraph begins that names tests.
+/// The beginning of a paragraph that names tests.
 const SHOWN_BY: &str = "*Shown by*";
 
 /// Complains of promises without a section or without tests, and of tests that do not exist.
@@ -49,7 +50,7 @@ pub(super) fn check(pages: &[File], sources: &[File]) -> Vec<Complaint> {
     found
 }
 
-/// Numbers and names of the promises, in lower case.
+/// Returns the numbers and names of the promises, in lower case.
 fn promises(sources: &[File]) -> impl Iterator<Item = String> {
     let store = sources.iter().find(|source| source.path == STORE);
     let lines = store.map_or("", |store| store.text.as_str()).lines();
@@ -59,7 +60,7 @@ fn promises(sources: &[File]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Names of all functions.
+/// Returns the names of all functions.
 fn functions(sources: &[File]) -> BTreeSet<&str> {
     let words = |text| str::split(text, "fn ").skip(1);
     sources

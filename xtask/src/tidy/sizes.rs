@@ -1,12 +1,12 @@
-//! No file that nobody reads to its end.
+//! Checks that no file is too long to be read to its end.
 
 use super::Complaint;
 use super::tree::File;
 
-/// Lines a source file may have.
+/// Most lines of a source file.
 const LINES_MAX: usize = 500;
 
-/// Lines a file of tests may have.
+/// Most lines of a test file.
 const TEST_LINES_MAX: usize = 800;
 
 /// Files that may be longer, each with its reason.

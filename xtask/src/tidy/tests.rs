@@ -1,4 +1,5 @@
-//! Each rule finds what is planted, lets pass what is right, and this checkout obeys all of them.
+//! Tests of the rules: each one finds a planted violation and accepts valid input, and this checkout
+//! obeys all of them.
 
 use super::tree::{File, Tree};
 use super::{complaints, docs, layers, links, manifests, marks, names, promises, sizes};

@@ -1,4 +1,4 @@
-//! The files that the rules look at, read once.
+//! The files that the rules check, read once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,19 +9,19 @@ use anyhow::{Context, Result};
 /// A file of the checkout.
 #[derive(Clone, Debug)]
 pub(super) struct File {
-    /// From the root, with forward slashes.
+    /// Path from the root, with forward slashes.
     pub(super) path: String,
     /// The whole text.
     pub(super) text: String,
 }
 
 impl File {
-    /// Whether the file only holds tests: a `tests.rs`, or anything in a `tests` folder.
+    /// Returns `true` if the file only holds tests: a `tests.rs`, or any file in a `tests` folder.
     pub(super) fn is_test(&self) -> bool {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// Whether a program wrote the file: anything in a `generated` folder.
+    /// Returns `true` if a program wrote the file: any file in a `generated` folder.
     pub(super) fn is_generated(&self) -> bool {
         self.path.contains("/generated/")
     }
@@ -30,15 +30,15 @@ impl File {
 /// All Rust files, all members' manifests and all pages, sorted by path.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// Every `.rs` file below `crates/` and `xtask/`.
+    /// All `.rs` files below `crates/`, `deploy/`, `docs/` and `xtask/`.
     pub(super) sources: Vec<File>,
-    /// Every `.lua` file there.
+    /// All `.lua` files there.
     pub(super) scripts: Vec<File>,
-    /// Every `Cargo.toml` there.
+    /// All `Cargo.toml` files there.
     pub(super) manifests: Vec<File>,
-    /// Every `.md` file at the root and below `docs/`.
+    /// All `.md` files at the root and below `docs/`.
     pub(super) pages: Vec<File>,
-    /// Every file and folder that was passed on the way.
+    /// All files and folders found there and at the root.
     pub(super) paths: BTreeSet<String>,
 }
 

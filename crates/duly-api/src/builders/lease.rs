@@ -44,7 +44,7 @@ impl Settlement {
         Self { token: token.into(), dead, ..Self::default() }
     }
 
-    /// Returns an extension of the lease to this long from now.
+    /// Returns an extension of the lease to `lease` from now.
     pub fn extend(token: impl Into<String>, lease: impl Into<Duration>) -> Self {
         let extend = Some(ExtendVerdict { lease: Some(lease.into()) });
         Self { token: token.into(), extend, ..Self::default() }

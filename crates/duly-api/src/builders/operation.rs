@@ -9,12 +9,12 @@ impl Operation {
         Self { reschedule, ..Self::default() }
     }
 
-    /// Returns the operation that cancels a timer, whatever its revision.
+    /// Returns the operation that cancels a timer at any revision.
     pub fn cancel(id: impl Into<String>) -> Self {
         Self::from(Cancel { id: id.into(), if_revision: None })
     }
 
-    /// Returns the operation that makes a timer due now, or its next attempt.
+    /// Returns the operation that makes a timer or its next attempt due now.
     pub fn fire(id: impl Into<String>) -> Self {
         Self { fire: Some(Fire { id: id.into() }), ..Self::default() }
     }
@@ -30,7 +30,7 @@ impl Operation {
         }
     }
 
-    /// Returns the id of the timer; empty where a schedule leaves it to the server.
+    /// Returns the id of the timer; empty if a schedule leaves it to the server.
     pub fn timer_id(&self) -> &str {
         match self {
             Self { schedule: Some(schedule), .. } => schedule.id(),

@@ -37,7 +37,7 @@ macro_rules! payload_setters {
                 Ok(self.with_forms(json(value)?))
             }
 
-            /// Sets the payload: the text of one JSON value, kept as it is.
+            /// Sets the payload: the text of one JSON value, kept unchanged.
             #[must_use]
             pub fn with_json_text(self, text: impl Into<String>) -> Self {
                 let json = Some(text.into().into());
@@ -68,21 +68,21 @@ macro_rules! payload_setters {
 macro_rules! payload_getters {
     ($($message:ty)+) => {$(
         impl $message {
-            /// Returns the bytes of the payload, whatever its form.
+            /// Returns the bytes of the payload in any form.
             pub fn bytes(&self) -> Option<&Bytes> {
                 let Self { payload, payload_text, payload_base64, .. } = self;
                 payload.as_ref().or(payload_text.as_ref()).or(payload_base64.as_ref())
             }
 
-            /// Reads the payload as JSON, whatever its form.
+            /// Reads the payload in any form as JSON.
             ///
             /// # Errors
-            /// When there is no payload, or it is no JSON of this shape.
+            /// When there is no payload, or it is not JSON of this type.
             pub fn json<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
                 from_json(self.bytes())
             }
 
-            /// Reads the payload as text, whatever its form; empty without a payload.
+            /// Reads the payload in any form as text; empty without a payload.
             ///
             /// # Errors
             /// When it is not UTF-8.

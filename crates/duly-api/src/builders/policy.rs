@@ -9,12 +9,12 @@ impl From<HttpDestination> for Destination {
 }
 
 impl Retry {
-    /// Returns a policy with this many attempts in all, at growing distances.
+    /// Returns a policy with this many attempts in all, with exponential waits.
     pub fn attempts(max_attempts: u32) -> Self {
         Self { max_attempts: Some(max_attempts), ..Self::default() }
     }
 
-    /// Returns a policy with these waits, and so with one attempt more.
+    /// Returns a policy with these waits; it has one attempt more than waits.
     pub fn waits<D: Into<Duration>>(waits: impl IntoIterator<Item = D>) -> Self {
         Self { delays: waits.into_iter().map(Into::into).collect(), ..Self::default() }
     }

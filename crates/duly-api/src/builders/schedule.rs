@@ -6,12 +6,12 @@ use crate::{
 };
 
 impl Schedule {
-    /// Returns a schedule that is due at this time; one that has passed is due at once.
+    /// Returns a schedule that is due at this time; a past time is due at once.
     pub fn at(due_at: impl Into<Time>) -> Self {
         Self { due_at: Some(due_at.into()), ..Self::default() }
     }
 
-    /// Returns a schedule that is due this long after the server takes it.
+    /// Returns a schedule that is due this long after the server accepts it.
     pub fn after(delay: impl Into<Duration>) -> Self {
         Self { delay: Some(delay.into()), ..Self::default() }
     }
@@ -54,13 +54,13 @@ impl Schedule {
         Self { retry: Some(retry), ..self }
     }
 
-    /// Sets how long after its due time it becomes a dead letter instead of being delivered.
+    /// Sets the time after its due time at which it becomes a dead letter instead of being delivered.
     #[must_use]
     pub fn with_expire_after(self, expire_after: impl Into<Duration>) -> Self {
         Self { expire_after: Some(expire_after.into()), ..self }
     }
 
-    /// Sets the effect where the id is taken by another request.
+    /// Sets the effect if the id is taken by another request.
     #[must_use]
     pub fn with_if_exists(self, if_exists: IfExists) -> Self {
         Self { if_exists: if_exists.into(), ..self }
@@ -78,12 +78,12 @@ impl Reschedule {
         Self { due_at: Some(due_at.into()), ..Self::default() }
     }
 
-    /// Returns a change to a due time this long after the server takes it.
+    /// Returns a change to a due time this long after the server accepts it.
     pub fn after(delay: impl Into<Duration>) -> Self {
         Self { delay: Some(delay.into()), ..Self::default() }
     }
 
-    /// Sets new headers, whole.
+    /// Sets new headers, which replace all present ones.
     #[must_use]
     pub fn with_headers<N, V>(self, headers: impl IntoIterator<Item = (N, V)>) -> Self
     where
@@ -95,7 +95,7 @@ impl Reschedule {
         Self { headers: Some(HeaderList { headers }), ..self }
     }
 
-    /// Sets new tags, whole.
+    /// Sets new tags, which replace all present ones.
     #[must_use]
     pub fn with_tags<T: Into<String>>(self, tags: impl IntoIterator<Item = T>) -> Self {
         let tags = tags.into_iter().map(Into::into).collect();
@@ -121,7 +121,7 @@ impl Reschedule {
         self
     }
 
-    /// Sets the revision at which alone the change applies. So it is made at most once, and a client can
+    /// Sets the revision that the timer must have. So the change is made at most once, and a client can
     /// repeat it.
     #[must_use]
     pub fn with_if_revision(self, revision: u32) -> Self {

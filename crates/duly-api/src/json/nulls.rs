@@ -103,7 +103,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
         self.inner.deserialize_option(Noting { inner: visitor, is_null: self.is_null })
     }
 
-    // Fields of a change may be left out, so all that matter ask for an option.
+    // Fields of a change may be left out, so all of them are read as an option.
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any

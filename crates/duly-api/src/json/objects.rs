@@ -2,10 +2,10 @@
 //!
 //! `serde_json` fills a structure from an array by the position of its fields, so
 //! `[null,true,null,null,null]` would cancel a whole namespace. No attribute of serde turns that off
-//! ([serde #1587](https://github.com/serde-rs/serde/issues/1587)). [`Objects`] asks the parser for a
-//! map wherever a type asks for a structure, and passes everything else on as it is.
+//! ([serde #1587](https://github.com/serde-rs/serde/issues/1587)). [`Objects`] asks the parser for a map
+//! wherever a type asks for a structure, and passes everything else on unchanged.
 //!
-//! Called by [`super::parse`], which every body and every item of a batch comes through.
+//! [`super::parse`] calls it for every body and every item of a batch.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// A parser, or a part that a parser hands out, for which a structure is an object and nothing else.
+/// A parser, or a part of one, that accepts only an object for a structure.
 pub(super) struct Objects<T>(pub(super) T);
 
 /// Passes a method of `Deserializer` on, with its visitor wrapped.
@@ -77,7 +77,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     }
 }
 
-/// Passes a value that has no parts on to the visitor.
+/// Passes a value without parts to the visitor.
 macro_rules! pass_value {
     ($($method:ident($($type:ty)?)),* $(,)?) => {$(
         pass_value!(@ $method $($type)?);
@@ -238,7 +238,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
     }
 }
 
-/// The content of a variant that is a structure: its parser would take an array, too.
+/// The content of a variant that is a structure: its parser would accept an array, too.
 struct Structure<V>(V);
 
 impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Structure<V> {

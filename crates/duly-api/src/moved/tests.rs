@@ -35,7 +35,7 @@ fn made(form: Form, bytes: Vec<u8>) -> Payload {
 }
 
 fn payload() -> impl Strategy<Value = Payload> {
-    // Texts that a parser and writer between would change.
+    // Texts that a parse and a write would change.
     let jsons = [
         "null",
         "{ \"a\":1.0e2,\t\"a\": 1 }",
@@ -71,7 +71,7 @@ fn destination() -> impl Strategy<Value = Destination> {
         http.timeout = Millis::from_ms(timeout_ms);
         Some(Destination::Http(http))
     });
-    // Refused at a schedule: an answer with it must not overwrite the credential.
+    // A schedule refuses it: a response with it must not overwrite the credential.
     let http = http.prop_filter("a redacted credential", |destination| match destination {
         Destination::Http(http) => http.headers.iter().all(|(_, value)| value != "***"),
         Destination::Pull => true,
@@ -81,7 +81,7 @@ fn destination() -> impl Strategy<Value = Destination> {
 
 fn retry() -> impl Strategy<Value = RetryPolicy> {
     let wait = || (0..=2_592_000_000_u64).prop_map(Millis::from_ms);
-    // As people write them: the parser is exact to fifteen digits.
+    // Numbers of at most fifteen digits, which the parser reads exactly.
     let share = |from: u32, to: u32| (from..=to).prop_map(|n| f64::from(n) / 1_000.0);
     let exponential = (1..=1_000_u32, wait(), wait(), share(1_000, 100_000), share(0, 1_000));
     let exponential = exponential.prop_map(|(max_attempts, a, b, multiplier, jitter)| {
@@ -114,7 +114,7 @@ fn asked() -> impl Strategy<Value = Schedule> {
     )
 }
 
-/// A timer that no attempt was made of, one between attempts, or a dead letter.
+/// A timer without an attempt, one between attempts, or a dead letter.
 fn timer() -> impl Strategy<Value = Timer> {
     let numbers = (any::<u64>(), any::<u128>(), 1..=u32::MAX, any::<u32>(), any::<bool>());
     let attempt = (any::<Index>(), time(), select(&AttemptOutcome::ALL[..]), "\\PC{0,30}");
@@ -181,7 +181,7 @@ proptest! {
         let at = at.index(line.len());
         line[at] = byte;
         if let Ok(came) = json::parse::<MovedTimer>(&line).and_then(MovedTimer::check) {
-            // Whatever is taken can travel on.
+            // Every accepted timer can be exported again.
             prop_assert_eq!(taken(&text(&view(came.clone(), State::Scheduled))), came);
         }
     }
@@ -278,7 +278,7 @@ fn what_contradicts_itself_is_refused_with_its_field() {
     }
 }
 
-/// The message that asks for a schedule.
+/// Returns the message of a schedule request.
 fn message(of: &Schedule) -> crate::Schedule {
     let forms = Forms::of(of.spec.payload.as_ref());
     let (due_at, delay) = match of.when {
@@ -307,7 +307,7 @@ fn json_of<T: serde::Serialize>(message: &T) -> String {
     serde_json::to_string(message).expect("it is JSON")
 }
 
-/// The message behind JSON, protobuf and JSON; its JSON stays what it was.
+/// Passes a message through JSON, protobuf and JSON; its JSON stays the same.
 fn through_both<T>(message: &T) -> T
 where
     T: serde::Serialize + serde::de::DeserializeOwned + prost::Message + Default,

@@ -1,5 +1,5 @@
-//! The interface stays compatible with the committed snapshot of it: calls that were written for
-//! `contract/proto` still compile, and mean the same on the wire.
+//! Compares the interface with its committed snapshot: calls that were written for `contract/proto`
+//! still compile, and mean the same on the wire.
 //!
 //! `cargo xtask contract` replaces the snapshot, together with a changelog entry.
 
@@ -19,7 +19,7 @@ fn compiled(directory: &str) -> FileDescriptorSet {
     compiler.file_descriptor_set()
 }
 
-/// All that a client can name, by its full name.
+/// Every name of the interface that a client can use, by its full name.
 #[derive(Default)]
 struct Interface<'a> {
     fields: BTreeMap<(String, i32), &'a FieldDescriptorProto>,
@@ -61,7 +61,7 @@ impl<'a> Interface<'a> {
     }
 }
 
-/// Returns what a client of the old interface would trip over in the new one.
+/// Returns the incompatible changes from the old interface to the new one.
 fn breaks(old: &FileDescriptorSet, new: &FileDescriptorSet) -> Vec<String> {
     let (old, new) = (Interface::of(old), Interface::of(new));
     let mut breaks = Vec::new();

@@ -1,6 +1,6 @@
-//! Generates the code anew, and compares it with what is committed.
+//! Generates the code again, and compares it with the committed code.
 //!
-//! With `DULY_REGENERATE` set it is written instead: that is what `cargo xtask proto` does.
+//! With `DULY_REGENERATE` set the test writes the code instead: `cargo xtask proto` does that.
 
 use std::{fs, path::Path};
 
@@ -118,7 +118,7 @@ fn generate() -> [(&'static str, Vec<u8>); 2] {
         .compile_fds(descriptors.clone())
         .unwrap();
     let code = fs::read(out.path().join("duly.v1.rs")).unwrap();
-    // Comments would triple its size, and nobody asks a running server for them.
+    // Comments would triple its size, and clients of a running server do not need them.
     for file in &mut descriptors.file {
         file.source_code_info = None;
     }

@@ -1,4 +1,5 @@
-//! What is committed is what the `.proto` files say, and clients of the snapshot still work.
+//! Tests that the committed code matches the `.proto` files, and that clients of the snapshot still
+//! work.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 

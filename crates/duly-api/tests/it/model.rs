@@ -1,5 +1,7 @@
-//! The structures of the model are the messages of the `.proto` files: each field has the number and type that
-//! the files give it, and no structure has another field. A message is the same in protobuf and in JSON.
+//! Compares the structures of the model with the messages of the `.proto` files.
+//!
+//! Each field has the number and type of the files, and no structure has another field. A message is the
+//! same in protobuf and in JSON.
 
 use std::{collections::BTreeSet, fmt::Debug};
 
@@ -14,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::generated::MODEL;
 
-/// Fields that have another name in the files: JSON says `payload` where gRPC says which form it is.
+/// Fields that have another name in the files: JSON has `payload` where gRPC names the form.
 const RENAMED: [(&str, &str); 3] =
     [("payload", "payload_json"), ("payload_base64", "payload_bytes"), ("kind", "type")];
 
@@ -25,7 +27,7 @@ fn pool() -> DescriptorPool {
     DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap()
 }
 
-/// A message with every field set, down to messages within messages within it.
+/// Returns a message with every field set, down to nested messages at this depth.
 fn filled(of: &MessageDescriptor, depth: u32) -> DynamicMessage {
     let mut message = DynamicMessage::new(of.clone());
     for field in of.fields().filter(|_| depth > 0) {
@@ -95,8 +97,8 @@ fn check_words<T: Words>(pool: &DescriptorPool, name: &str) {
     assert_eq!(own.collect::<Vec<(i32, _)>>(), known.collect::<Vec<_>>(), "{name}");
 }
 
-/// Calls `$check` for each message of the model but `Header`, which JSON has as a pair only, and returns their
-/// names.
+/// Calls `$check` for each message of the model but `Header`, which JSON has as a pair only, and returns
+/// their names.
 macro_rules! each_message {
     ($check:ident $arguments:tt) => {
         each_message!(@ $check $arguments
@@ -161,7 +163,7 @@ impl Choices<'_> {
     }
 }
 
-/// A message in which some fields are set.
+/// Returns a message in which some fields are set.
 fn random(of: &MessageDescriptor, choices: &mut Choices<'_>) -> DynamicMessage {
     let mut message = DynamicMessage::new(of.clone());
     if matches!(of.name(), "Timestamp" | "Duration") {
@@ -189,7 +191,7 @@ fn random_value(field: &FieldDescriptor, index: usize, choices: &mut Choices<'_>
     match field.kind() {
         Kind::String if field.name() == "payload_json" => {
             let jsons = ["1", "{ \"a\":[1.0e2, \"\"] }", "null"];
-            // `null` in a change removes the payload: JSON cannot say that it becomes `null`.
+            // `null` in a change removes the payload: JSON cannot set the payload to `null`.
             let is_change = field.parent_message().name() == "Reschedule";
             Value::String(choices.any_of(&jsons[..if is_change { 2 } else { 3 }]).into())
         }

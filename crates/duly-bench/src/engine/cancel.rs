@@ -1,4 +1,4 @@
-//! Durable cancels in random order, until nothing is pending.
+//! Row `cancel`: durable cancels in random order, until no timer is pending.
 
 use super::{
     Bench, Name, rows,

@@ -1,8 +1,8 @@
-//! A process of its own for work whose memory or death is measured: this program again, with a step
-//! to carry out.
+//! Child process for work whose memory or death is measured: this program, started with a step.
 //!
-//! They talk in lines of JSON: requests on the child's standard input, answers on its standard
-//! output. A child ends when its input does, and dies with the thread that started it.
+//! Parent and child exchange lines of JSON: requests on the child's standard input, replies on its
+//! standard output. A child ends when its input ends. On Linux it also dies with the parent thread
+//! that started it.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::step::Step;
 use crate::error::{Error, Result};
 
-/// A running child.
+/// A running child process.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
@@ -24,7 +24,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the program, or this one, on a step.
+    /// Starts `program`, or this program, with a step.
     pub(super) fn start(program: Option<&Path>, step: &Step) -> Result<Self> {
         let own = || std::env::current_exe().map_err(Error::io("find", "this program"));
         let program: PathBuf = program.map_or_else(own, |program| Ok(program.to_owned()))?;
@@ -48,7 +48,7 @@ impl Child {
         writeln!(self.requests, "{line}").map_err(Error::io("write to", "another process"))
     }
 
-    /// The next answer; an error when the child has ended.
+    /// Returns the next reply; an error if the child has ended.
     pub(super) fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.next()?.ok_or_else(|| Error::Unexpected {
             expected: "an answer of another process".to_owned(),
@@ -56,11 +56,11 @@ impl Child {
         })
     }
 
-    /// The next whole answer, or `None` when the child has ended.
+    /// Returns the next complete reply, or `None` if the child has ended.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(Error::io("read from", "another process"))?;
-        // A child that is killed may leave a part of a line.
+        // A killed child may leave an incomplete line.
         if !line.ends_with('\n') {
             return Ok(None);
         }
@@ -70,12 +70,12 @@ impl Child {
         })
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the child with SIGKILL.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.process.kill().map_err(Error::io("kill", "another process"))
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the child.
     pub(super) fn wait(mut self) -> Result<()> {
         self.process.wait().map_err(Error::io("wait for", "another process")).map(drop)
     }
@@ -83,7 +83,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // One that ended is not killed again; one that did not must not go on writing.
+        // For a child that has ended this does nothing. A running one must not write any more.
         self.process.kill().ok();
         self.process.wait().ok();
     }

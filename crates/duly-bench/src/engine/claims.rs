@@ -1,5 +1,5 @@
-//! Every timer is due at one instant, and one consumer takes them all: warm, cold, and beside
-//! others that stay pending.
+//! Rows `fire`, `claim`, `fire-cold`, `hot` and `hot-claim`: all timers are due at one instant, and
+//! one consumer claims them.
 
 use duly_core::{Millis, NamespaceName};
 
@@ -17,42 +17,42 @@ use crate::{
     usage::{Span, own_thread_cpu},
 };
 
-/// How far ahead a hot second is scheduled: longer than scheduling it takes, and two of them before
-/// the first of the other timers is due.
+/// Delay of the timers of a hot second. It is longer than the time to schedule them, and two hot
+/// seconds pass before the first of the other timers is due.
 const HOT_AHEAD: Millis = Millis::from_secs(6 * 3_600);
-/// Firings for which a hot second has its target.
+/// Firings of a hot second that the target is about.
 const HOT_OF_TARGET: u64 = 1_000_000;
 
-/// Whether the records are in the page cache.
+/// State of the page cache for the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cache {
     Warm,
     Cold,
 }
 
-/// Firings that are due, to be taken.
+/// Claimable firings of one row.
 struct Takes<'a> {
     name: Name,
     about: String,
     scene: &'a Scene,
     namespace: &'a NamespaceName,
     firings: u32,
-    /// What makes them due.
+    /// Leap of the clock that makes them due.
     leap: Millis,
     then: Then,
 }
 
-/// Claim, read, durable ack.
+/// Measures claim, read and durable ack.
 pub(super) fn measure_fire(bench: &mut Bench<'_>) -> Result<()> {
     measure(bench, Name::Fire, Then::Ack, Cache::Warm)
 }
 
-/// Claim and read.
+/// Measures claim and read.
 pub(super) fn measure_claim(bench: &mut Bench<'_>) -> Result<()> {
     measure(bench, Name::Claim, Then::Keep, Cache::Warm)
 }
 
-/// Claim, read, durable ack, with records that are on the disk only.
+/// Measures claim, read and durable ack of records that are only on the disk.
 pub(super) fn measure_fire_cold(bench: &mut Bench<'_>) -> Result<()> {
     measure(bench, Name::FireCold, Then::Ack, Cache::Cold)
 }
@@ -80,7 +80,8 @@ fn measure(bench: &mut Bench<'_>, name: Name, then: Then, cache: Cache) -> Resul
     scene.remove()
 }
 
-/// A hot second on a store with other timers, which stay pending.
+/// Measures a hot second (all timers due at one instant) on a store with other timers, which stay
+/// pending.
 pub(super) fn measure_hot(bench: &mut Bench<'_>, scene: &Scene, name: Name) -> Result<()> {
     let options = bench.options;
     let then = if name == Name::Hot { Then::Ack } else { Then::Keep };

@@ -1,16 +1,17 @@
-//! Commit latency at a given rate: batches are sent at their scheduled times whether or not the last
-//! was answered, and their latency counts from those times, so that nothing hides behind a stall
-//! (no coordinated omission). The store holds pending timers meanwhile.
+//! Row `latency`: commit latency at a fixed rate, as an open loop, beside pending timers.
+//!
+//! Batches are sent at their scheduled times, even if earlier batches have no result yet. Latency
+//! counts from the scheduled time, so a stall shows in full (no coordinated omission).
 //!
 //! ```text
-//!   open_loop   who sends by the schedule, who takes the answers
+//!   open_loop   sends batches at their times, receives the results
 //!   mixed       cancels and firings beside
-//!   series      by the tenth of a second, as CSV; plot draws it
-//!   background  which background work went on meanwhile
+//!   series      tenths of a second, as CSV; plot draws it
+//!   background  which background work ran meanwhile
 //! ```
 //!
-//! The floor has the same schedule: what is due is appended and synced together, the bytes of a
-//! batch each. The log that absorbs all is one file; nothing else is done.
+//! The baseline has the same send times: it appends all batches that are due, with the bytes of a
+//! batch each, and syncs them together. Its log is one file, and it does nothing else.
 
 mod background;
 mod mixed;
@@ -41,10 +42,10 @@ use crate::{
     usage::Span,
 };
 
-/// Namespace of the timers that are scheduled.
+/// Namespace of the scheduled timers.
 const NAMESPACE: &str = "latency";
 
-/// Measures the row and its floor.
+/// Measures the row and its baseline.
 pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let options = bench.options;
     let pace = Pace::new(options.rate, options.latency_batch, options.duration());
@@ -60,7 +61,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
         let ran = open_loop::run(scene.store(), &pace, batch, Expected::Created, progress);
         stop.store(true, Ordering::Relaxed);
         let background = watching.join().expect("watching does not panic");
-        // Whoever takes firings waits for the last one: not part of the figures, of the counts.
+        // The consumer waits for the last firing. The counts include it, the figures do not.
         let others = others.map(mixed::Others::join).transpose();
         Ok::<_, Error>((ran?, others?, background))
     })?;
@@ -91,7 +92,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
             .add("firings", "/s", rows::per_second(done.fired, ran.elapsed))
             .add("ack p99.9", "ms", done.ack_latencies.quantile_ms(0.999));
     }
-    // What cancels and firings added is spread over the calls: the same bytes in all.
+    // The bytes of cancels and firings are spread over the calls, so the baseline writes as many
+    // bytes.
     let call_bytes = usize::try_from(spent.committed_bytes / pace.calls).expect("a call's bytes");
     let floor = floor(bench, &pace, call_bytes.max(1))?;
     let row = bench.report.row(Name::Latency.as_str(), String::new(), ran.items);
@@ -105,7 +107,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 
-/// Nothing may be missing: what was answered is what the store counts.
+/// Checks that nothing is missing: the store counts what the results say.
 fn check(bench: &Bench<'_>, scene: &Scene, ran: &Ran, beside: Option<&mixed::Done>) -> Result<()> {
     let (cancelled, fired) = beside.map_or((0, 0), |done| (done.cancelled, done.fired));
     let timers = u64::from(bench.options.timers);
@@ -116,7 +118,7 @@ fn check(bench: &Bench<'_>, scene: &Scene, ran: &Ran, beside: Option<&mixed::Don
     Error::unless_equal("firings delivered", fired, stats.totals.delivered)
 }
 
-/// The disk alone: whatever is due is appended and synced together.
+/// Measures the disk alone: all batches that are due are appended and synced together.
 fn floor(bench: &mut Bench<'_>, pace: &Pace, call_bytes: usize) -> Result<Ran> {
     let mut ring = Ring::make_in(bench.folder)?;
     let mut ran = Ran::new(pace);

@@ -1,4 +1,4 @@
-//! A pulling consumer: claims firings, looks at their payloads, and settles them or not.
+//! A consumer: claims firings, reads their payloads, and settles them if the row says so.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,14 @@ use crate::{
     progress::Progress,
 };
 
-/// How long nothing may be claimable before a row is given up.
+/// Longest time without a claimable firing; after it the row fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to wait when nothing is claimable yet.
+/// Wait when nothing is claimable yet.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Payload bytes of one claim: never what ends it.
+/// Most payload bytes of one claim, too many to be reached.
 const CLAIM_BYTES_MAX: u64 = 1 << 30;
 
-/// What becomes of a claimed firing.
+/// Handling of a claimed firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Ack,
@@ -45,7 +45,7 @@ impl Then {
     }
 }
 
-/// A claim of the pull lane of a namespace.
+/// Returns a claim of the pull lane of a namespace.
 pub(super) fn claim_request(namespace: &NamespaceName, batch: u32) -> ClaimRequest {
     let lane = Lane { namespace: namespace.clone(), key: LaneKey::Pull };
     let first_max = batch as usize;
@@ -57,31 +57,33 @@ pub(super) fn claim_request(namespace: &NamespaceName, batch: u32) -> ClaimReque
     }
 }
 
-/// Asks for the next claim before it settles the last one, so that the engine always has work.
+/// A consumer that asks for the next claim before it settles the last one, so the engine always has
+/// work.
 pub(super) struct Consumer<'a> {
     store: &'a dyn Store,
     request: ClaimRequest,
     then: Then,
     settles_max: usize,
     settles: VecDeque<(Instant, StoreFuture<'a, Vec<SettleOutcome>>)>,
-    /// How long it waits when nothing is claimable.
+    /// Wait when nothing is claimable.
     pub(super) pause: Duration,
-    /// From the call to the answer, of each claim.
+    /// Time from call to result, of each claim.
     pub(super) claim_latencies: Latencies,
-    /// From the call to the answer, of each settle.
+    /// Time from call to result, of each settle call.
     pub(super) settle_latencies: Latencies,
-    /// Firings that were claimed.
+    /// Claimed firings.
     pub(super) claimed: u64,
-    /// Settlements that were taken.
+    /// Accepted settlements.
     pub(super) settled: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of the claimed firings.
     pub(super) payload_bytes: u64,
-    /// When the first one came, from the beginning on.
+    /// Time from the start to the first firing.
     pub(super) first_after: Option<Duration>,
 }
 
 impl<'a> Consumer<'a> {
-    /// Of batches of this size, with so many settles under way.
+    /// Creates a consumer with `batch` firings per claim and at most `settles_max` settle calls in
+    /// progress.
     pub(super) fn new(
         store: &'a dyn Store,
         namespace: &NamespaceName,
@@ -105,7 +107,7 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// Takes firings until it has as many as `goal` says, which is asked again and again.
+    /// Claims firings until there are `goal()` of them. `goal` is called again before each claim.
     pub(super) fn take(&mut self, goal: impl Fn() -> u64, mut progress: Progress) -> Result<()> {
         let began = Instant::now();
         let mut progress_at = began;
@@ -134,8 +136,8 @@ impl<'a> Consumer<'a> {
         while !self.settles.is_empty() {
             self.take_settled()?;
         }
-        // The last claim was asked for too much: it must have found nothing, or its firings would
-        // be claimed and not counted.
+        // The last claim was sent in excess. It must be empty, or its firings would be claimed and
+        // not counted.
         let surplus = block_on(next.1)?.firings.len() as u64;
         Error::unless_equal("firings beyond those scheduled", 0, surplus)
     }

@@ -1,5 +1,4 @@
-//! Dead letters: what they take and how fast they are made, sent again and dropped, in a process of
-//! its own.
+//! Rows `dead`, `redrive` and `purge`: memory, disk and speed of dead letters, in a child process.
 
 use super::{
     Bench, Name,
@@ -9,7 +8,7 @@ use super::{
 };
 use crate::{error::Result, report::Row};
 
-/// All rows.
+/// Measures all three rows.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
     let step = DeadStep {

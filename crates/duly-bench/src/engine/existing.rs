@@ -1,4 +1,4 @@
-//! The same requests again: each is answered by the timer that is there, and changes nothing.
+//! Row `existing`: the same requests again. Each returns the existing timer and changes nothing.
 
 use super::{
     Bench, Name, ingest, rows,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{error::Result, progress::Progress, usage::Span};
 
-/// Repeats every schedule in the order of the first time.
+/// Repeats every schedule call in the order of the first time.
 pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let options = bench.options;
     let writer = Writer { store: scene.store(), in_flight: options.in_flight };

@@ -1,4 +1,5 @@
-//! Durable schedules: one writer with batches under way, one at a time, and four small ones.
+//! Rows `ingest`, `ingest-serial` and `ingest-4x64`: durable schedule calls by one writer with several
+//! batches in flight, by one writer with one, and by four writers with small batches.
 
 use std::thread;
 
@@ -21,7 +22,7 @@ const SMALL_WRITERS: u32 = 4;
 /// Timers of a small batch.
 pub(super) const SMALL_BATCH: u32 = 64;
 
-/// Fills a store and answers it; adds the row, with what a pending timer costs, if it is wanted.
+/// Fills a store and returns it. Adds the row with the cost of a pending timer, if requested.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
     let options = bench.options;
     let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
@@ -46,7 +47,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
     Ok(scene)
 }
 
-/// One batch at a time.
+/// Measures one writer with one batch at a time.
 pub(super) fn measure_serial(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
     let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
@@ -57,7 +58,7 @@ pub(super) fn measure_serial(bench: &mut Bench<'_>) -> Result<()> {
     add_row(bench, Name::IngestSerial, about, &sent, &spent)
 }
 
-/// Four writers with small batches, each one at a time.
+/// Measures four writers with small batches, each with one batch at a time.
 pub(super) fn measure_4x64(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
     let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
@@ -69,7 +70,7 @@ pub(super) fn measure_4x64(bench: &mut Bench<'_>) -> Result<()> {
                 let (writer, workload) = (&writer, &scene.workload);
                 let numbers = (own..options.timers).step_by(SMALL_WRITERS as usize);
                 scope.spawn(move || {
-                    // Four of the same speed: what the first one says is true of all.
+                    // All four are equally fast, so the progress of the first stands for all.
                     let share = u64::from(options.timers / SMALL_WRITERS);
                     let progress = match own {
                         0 => Progress::new("scheduled by one of four", share),
@@ -108,7 +109,7 @@ pub(super) fn fill(
     Ok((sent, spent))
 }
 
-/// Schedules of these numbers, so many in a batch.
+/// Yields batches of `batch` schedule commands for these numbers.
 pub(super) fn batches(
     workload: &Workload,
     mut numbers: impl Iterator<Item = u32>,

@@ -1,7 +1,8 @@
-//! Pages of lists while a writer does all it can: how long a page takes, and what it costs commits.
+//! Row `lists`: pages of lists while a writer schedules at full speed: the time of a page, and its
+//! effect on commits.
 //!
-//! Stretches with and without lists take turns, the order changing from pair to pair, so that what
-//! the store gathers meanwhile weighs on both alike.
+//! Intervals with and without lists alternate, and their order changes from pair to pair. So the
+//! growth of the store affects both alike.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -30,14 +31,14 @@ use crate::{
 
 /// Namespaces, unless there are fewer timers.
 const NAMESPACES: u32 = 1_000;
-/// Pages that are read while nothing else goes on, as the floor.
+/// Most pages that are read without a writer, as the baseline.
 const QUIET_PAGES: u64 = 200;
-/// For no longer than this.
+/// Longest time of the baseline.
 const QUIET_MAX: Duration = Duration::from_secs(10);
-/// Seconds of a pair of stretches.
+/// Seconds of a pair of intervals.
 const PAIR_SECONDS: u32 = 2;
 
-/// Whether lists go on in a stretch.
+/// Lists in an interval: on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lists {
     Off,
@@ -115,7 +116,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     scene.remove()
 }
 
-/// Schedules as much as it can for so long, and lists beside if asked to.
+/// Schedules at full speed for one interval, with lists beside if `lists` says so.
 fn run_stretch(
     bench: &Bench<'_>,
     scene: &Scene,
@@ -141,11 +142,11 @@ fn run_stretch(
     })
 }
 
-/// Reads pages and looks whether they are right.
+/// Reads pages and checks them.
 struct Lister<'a> {
     scene: &'a Scene,
     random: SmallRng,
-    /// Every namespace has at least so many timers.
+    /// Fewest timers that each namespace has.
     least: usize,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Lister<'a> {
         Self { scene, random: SmallRng::seed_from_u64(1), least }
     }
 
-    /// The first page of some namespace, and the second if there is one.
+    /// Reads the first page of a random namespace, and the second if there is one.
     fn visit(&mut self, pages: &mut Pages) -> Result<()> {
         let place = self.random.random_range(0..self.scene.namespaces.len());
         let namespace = &self.scene.namespaces[place];
@@ -166,7 +167,7 @@ impl<'a> Lister<'a> {
         Ok(())
     }
 
-    /// One page as a user sees it: calls until it is full or the list ends.
+    /// Reads one page as a caller sees it: calls until the page is full or the list ends.
     fn page(
         &self,
         namespace: &NamespaceName,

@@ -1,63 +1,64 @@
-//! The rows that can be asked for, and the order in which they run.
+//! Names of the rows, and the order in which they run.
 
 use clap::ValueEnum;
 
-/// A row of the report, or several that come of one work.
+/// A row of the report, or several rows that one workload measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
     /// Every row.
     All,
     /// The disk alone: append and fdatasync of the bytes of one batch, and of a batch of 64.
     Floor,
-    /// Schedules in batches, one writer, several batches under way.
+    /// Scheduling in batches: one writer, several batches in flight.
     Ingest,
-    /// The same schedules again: nothing changes.
+    /// The same schedule calls again: nothing changes.
     Existing,
-    /// Close in order and open again.
+    /// Clean close of the store, and a new open.
     Open,
-    /// Reschedules in random order.
+    /// Rescheduling in random order.
     Reschedule,
-    /// Reschedules in random order, page cache emptied first.
+    /// Rescheduling in random order, with an empty page cache.
     RescheduleCold,
     /// Cancels in random order.
     Cancel,
-    /// Schedules in batches, one writer, one batch at a time.
+    /// Scheduling in batches: one writer, one batch at a time.
     IngestSerial,
-    /// Schedules by 4 writers in batches of 64, each one batch at a time.
+    /// Scheduling by 4 writers in batches of 64, each one batch at a time.
     #[value(name = "ingest-4x64")]
     Ingest4x64,
-    /// All due at one instant: claim, read, durable ack.
+    /// All timers due at one instant: claim, read, durable ack.
     Fire,
-    /// All due at one instant: claim and read only.
+    /// All timers due at one instant: claim and read only.
     Claim,
-    /// As `fire`, page cache emptied first.
+    /// Like `fire`, with an empty page cache.
     FireCold,
-    /// Commits at their scheduled times whether or not the last was answered, beside pending timers.
+    /// Commits at scheduled times (open loop), beside pending timers.
     Latency,
-    /// A hot second beside pending timers: claim, read, durable ack.
+    /// Many timers due at one instant, beside pending timers: claim, read, durable ack.
     Hot,
-    /// A hot second beside pending timers: claim and read only.
+    /// Many timers due at one instant, beside pending timers: claim and read only.
     HotClaim,
     /// Memory of a process that filled a store, and of one that opened it.
     Resident,
-    /// Disk that pending timers take, right after they were scheduled and after settling.
+    /// Disk space of pending timers, right after scheduling and after background work has settled.
     Disk,
-    /// Bytes written to the disk for each byte that was asked to be kept.
+    /// Bytes written to the disk per byte of the timers.
     Writes,
-    /// CPU of a store that has nothing to do.
+    /// CPU of a store without work.
     Idle,
-    /// Open after kill -9 during ingest, page cache warm, then cold (`killed-cold`).
+    /// Start after kill -9 during ingest, with a warm page cache, then with a cold one
+    /// (`killed-cold`).
     Killed,
     /// Pages of lists over 1000 namespaces during full ingest.
     Lists,
-    /// Disk after nine of ten timers were cancelled.
+    /// Disk space after nine of ten timers were cancelled.
     Reclaim,
-    /// Dead letters: making them, then `redrive` of one half and `purge` of the other.
+    /// Dead letters: their making, then `redrive` of one half and `purge` of the other.
     Dead,
 }
 
 impl Name {
-    /// Rows on one filled store, in their order; `Ingest` fills it in any case.
+    /// Rows on one filled store, in order; `Ingest` fills it in any case.
     pub(crate) const ON_FILLED: [Self; 6] = [
         Self::Ingest,
         Self::Existing,
@@ -66,7 +67,7 @@ impl Name {
         Self::RescheduleCold,
         Self::Cancel,
     ];
-    /// Rows on a fresh store each.
+    /// Rows with a fresh store each.
     pub(crate) const ON_FRESH: [Self; 8] = [
         Self::IngestSerial,
         Self::Ingest4x64,
@@ -79,11 +80,11 @@ impl Name {
     ];
     /// Rows on one store whose timers stay pending.
     pub(crate) const BESIDE_PENDING: [Self; 3] = [Self::Latency, Self::Hot, Self::HotClaim];
-    /// Rows on one store in a process of its own.
+    /// Rows on one store in a child process.
     pub(crate) const ELSEWHERE: [Self; 5] =
         [Self::Resident, Self::Disk, Self::Writes, Self::Idle, Self::Killed];
 
-    /// Its name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -113,11 +114,11 @@ impl Name {
         }
     }
 
-    /// How often over, at the worst, a row writes the record of each timer before space is freed.
+    /// Returns how often, at worst, a row writes the record of each timer before space is freed.
     pub(crate) const fn writes_each(self) -> f64 {
         match self {
             Self::All | Self::Floor => 0.0,
-            // A schedule, and then a lease, a tombstone or a whole record more.
+            // One schedule record, and then a lease, a tombstone or a second whole record.
             Self::Reschedule | Self::RescheduleCold | Self::Cancel | Self::Reclaim | Self::Dead => {
                 3.0
             }

@@ -1,4 +1,4 @@
-//! Closing in order and opening again, with the memory that the store then has.
+//! Row `open`: clean close and new start, with the memory of the opened store.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::{
     pages,
 };
 
-/// Closes the scene's store, has it opened by another process, and opens it again.
+/// Closes the scene's store, opens it in a child process, and opens it here again.
 pub(super) fn measure(bench: &mut Bench<'_>, scene: &mut Scene) -> Result<()> {
     let timers = u64::from(bench.options.timers);
     let closing = Instant::now();
@@ -37,7 +37,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Opens a folder in a process of its own.
+/// Opens a folder in a child process.
 pub(super) fn elsewhere(bench: &Bench<'_>, step: OpenStep) -> Result<Opened> {
     let mut child = Child::start(bench.options.program.as_deref(), &Step::Open(step))?;
     let opened = child.answer()?;

@@ -1,7 +1,7 @@
-//! Space after cancels: nine of ten timers go, and the disk is watched.
+//! Row `reclaim`: disk space after nine of ten timers were cancelled.
 //!
-//! The namespace keeps no tombstones, so what is live is the timers that stay; the bound that the design
-//! sets leaves tombstones out.
+//! The namespace keeps no tombstones, so the live data are the timers that stay. The bound of the
+//! design does not count tombstones either.
 
 use std::{
     thread,
@@ -22,18 +22,18 @@ use crate::{
     workload,
 };
 
-/// Of so many timers one stays.
+/// One of `STAYS` timers stays.
 const STAYS: u32 = 10;
-/// How often the disk is looked at.
+/// Time between two measurements of the disk.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The bound: so many times what is live...
+/// Factor of the live bytes in the bound.
 const LIVE_TIMES: u64 = 3;
-/// ...and so much more.
+/// Bytes that the bound adds.
 const LIVE_MORE: u64 = 1 << 30;
-/// The disk is watched so many looks longer than it needs, to see where it comes to.
+/// Measurements without a change after which the watch ends: the disk has reached its final size.
 const STILL_LOOKS: u32 = 10;
 
-/// What watching found.
+/// Result of the watch.
 struct Watched {
     within_after: Option<Duration>,
     last_bytes: u64,
@@ -41,7 +41,7 @@ struct Watched {
     seconds: f64,
 }
 
-/// Fills, cancels, watches.
+/// Fills the store, cancels timers and watches the disk.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
     let mut setup = Setup::new(Due::Spread, options.payload_bytes);
@@ -85,7 +85,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     scene.remove()
 }
 
-/// Looks each second, until the bound is kept and nothing changes any more, or time is up.
+/// Measures the disk each second, until the bound holds and nothing changes any more, or the time
+/// is over.
 fn watch(bench: &Bench<'_>, scene: &Scene, bound: u64) -> Result<Watched> {
     let longest = Duration::from_secs(bench.options.reclaim_seconds.into());
     let began = Instant::now();
@@ -100,7 +101,7 @@ fn watch(bench: &Bench<'_>, scene: &Scene, bound: u64) -> Result<Watched> {
         watched.last_bytes = bytes;
         watched.peak_bytes = watched.peak_bytes.max(bytes);
         watched.seconds = at.as_secs_f64();
-        // Space that is taken again does not count as given back.
+        // If the disk grows above the bound again, an earlier success does not count.
         watched.within_after =
             if bytes <= bound { watched.within_after.or(Some(at)) } else { None };
         progress.at(at.as_secs());

@@ -1,4 +1,5 @@
-//! Durable reschedules in random order: each reads its record and appends it whole.
+//! Rows `reschedule` and `reschedule-cold`: durable reschedules in random order. Each reads its
+//! record and appends a whole new one.
 
 use super::{
     Bench, Name, rows,
@@ -13,7 +14,7 @@ use crate::{
     workload,
 };
 
-/// Most timers that are moved with a cold cache: after many more it would not be cold.
+/// Most timers that are moved with a cold page cache: many more would warm it.
 const COLD_MAX: u32 = 200_000;
 
 /// Moves every timer once.
@@ -23,7 +24,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     move_some(bench, scene, Name::Reschedule, about, bench.options.timers, 1)
 }
 
-/// Empties the page cache, and moves some timers to yet another time.
+/// Empties the page cache, then moves some timers to another due time.
 pub(super) fn measure_cold(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let batch = bench.options.batch;
     let about = format!("durable reschedules in random order, batches of {batch}, page cache cold");

@@ -1,5 +1,5 @@
-//! How much room the rows take on the disk: looked at before anything is written, because an hour's
-//! work that ends in a full disk is no figure.
+//! Estimate of the disk space that the rows need. It is checked before anything is written, because
+//! a full disk would end the run after long work.
 
 use super::{Name, Options};
 use crate::{
@@ -7,18 +7,18 @@ use crate::{
     scratch::{Scratch, free_and_all_bytes},
 };
 
-/// Journal bytes of a timer beside its payload.
+/// Journal bytes of a timer without its payload.
 const OVERHEAD_BYTES: u64 = 112;
-/// Schedules a second that go on while lists are read.
+/// Assumed timers scheduled per second while lists are read.
 const LISTS_RATE: u64 = 1_000_000;
-/// Segments that are made ahead, and checkpoints.
+/// Bytes of segments that are made ahead, and of checkpoints.
 const BASE_BYTES: u64 = 1 << 30;
-/// The store takes no timers below this.
+/// Free bytes below which the store accepts no timers.
 const KEPT_FREE_BYTES: u64 = 2 << 30;
-/// Nor below this share of the disk, in percent.
+/// Free share of the disk, in percent, below which the store accepts no timers.
 const KEPT_FREE_PERCENT: u64 = 5;
 
-/// Refuses rows for which the disk has too little room.
+/// Returns an error if the disk has too little space for the rows.
 pub(super) fn check(options: &Options, scratch: &Scratch) -> Result<()> {
     let (free, all) = free_and_all_bytes(scratch.path())?;
     let kept = KEPT_FREE_BYTES.max(all / 100 * KEPT_FREE_PERCENT);
@@ -29,7 +29,8 @@ pub(super) fn check(options: &Options, scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// About the most that is on the disk at once; rows follow each other, and each clears up.
+/// Estimates the most bytes on the disk at once. Rows run one after another, and each removes its
+/// files.
 fn written_bytes(options: &Options) -> u64 {
     use clap::ValueEnum as _;
     let each = u64::from(options.payload_bytes) + OVERHEAD_BYTES;

@@ -1,21 +1,21 @@
-//! How costs become figures of a row.
+//! Conversion of costs to figures of a row.
 
 use std::{path::Path, time::Duration};
 
 use super::writer::Sent;
 use crate::{error::Result, floor, latency::Latencies, report::Row, usage::Spent};
 
-/// Most commits of the floor beside a row.
+/// Most commits of a row's baseline.
 const FLOOR_COMMITS_MAX: u64 = 500;
 
-/// Figures of batches that a writer sent.
+/// Adds the figures of batches that a writer sent.
 pub(super) fn add_sent(row: &mut Row, sent: &Sent, spent: &Spent) {
     add_spent(row, sent.items, spent);
     add_callers(row, sent.items, spent, sent.cpu);
     add_latencies(row, &sent.latencies);
 }
 
-/// Figures of work on `items` items: speed, CPU each, syncs.
+/// Adds the figures of work on `items` items: speed, CPU per item, syncs.
 pub(super) fn add_spent(row: &mut Row, items: u64, spent: &Spent) {
     row.add("per_second", "/s", per_second(items, spent.elapsed))
         .add("elapsed", "s", spent.elapsed.as_secs_f64())
@@ -31,8 +31,8 @@ pub(super) fn add_spent(row: &mut Row, items: u64, spent: &Spent) {
     }
 }
 
-/// Puts the disk's own speed beside a row's: the same bytes in as many syncs, as far as they go.
-/// A row that wrote nothing has none.
+/// Adds the speed of the disk alone as the baseline: the same bytes in as many syncs, at most
+/// `FLOOR_COMMITS_MAX` of them. A row that wrote nothing has no baseline.
 pub(super) fn add_floor(row: &mut Row, folder: &Path, items: u64, spent: &Spent) -> Result<()> {
     let disk = disk_alone(folder, items, spent)?;
     if disk > 0.0 {
@@ -41,11 +41,11 @@ pub(super) fn add_floor(row: &mut Row, folder: &Path, items: u64, spent: &Spent)
     Ok(())
 }
 
-/// What the floor beside a row is, for a person.
+/// The text of the baseline, for people.
 pub(super) const FLOOR_ABOUT: &str = "same bytes, same syncs: append + fdatasync";
 
-/// Items a second that the disk alone can take when each has the bytes, and each sync the items,
-/// that they had in this span; 0 when it wrote nothing.
+/// Returns the items per second of the disk alone, with the span's bytes per item and items per
+/// sync. Returns 0 if the span wrote nothing.
 pub(super) fn disk_alone(folder: &Path, items: u64, spent: &Spent) -> Result<f64> {
     let syncs = spent.syncs.count();
     if syncs == 0 || spent.committed_bytes == 0 || items == 0 {
@@ -57,7 +57,7 @@ pub(super) fn disk_alone(folder: &Path, items: u64, spent: &Spent) -> Result<f64
     Ok(each(items, syncs) * per_second(u64::from(commits), floor.elapsed))
 }
 
-/// CPU of the threads that made the calls, and what is left of the process's: threads that ended
+/// Adds the CPU of the calling threads, and the rest of the process's CPU: threads that ended
 /// meanwhile, such as one that fills a segment ahead.
 pub(super) fn add_callers(row: &mut Row, items: u64, spent: &Spent, callers: Duration) {
     let other = spent.process.saturating_sub(spent.engine + spent.sync + callers);
@@ -68,7 +68,7 @@ pub(super) fn add_callers(row: &mut Row, items: u64, spent: &Spent, callers: Dur
     );
 }
 
-/// Percentiles of calls.
+/// Adds the percentiles of calls.
 pub(super) fn add_latencies(row: &mut Row, latencies: &Latencies) {
     row.add("p50", "ms", latencies.quantile_ms(0.5))
         .add("p99", "ms", latencies.quantile_ms(0.99))
@@ -77,19 +77,19 @@ pub(super) fn add_latencies(row: &mut Row, latencies: &Latencies) {
         .add("max", "ms", latencies.quantile_ms(1.0));
 }
 
-/// So many in so long, by the second.
+/// Returns the items per second.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub(super) fn per_second(items: u64, elapsed: Duration) -> f64 {
     items as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 
-/// A share of a sum.
+/// Returns the share of one item.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub(super) fn each(sum: u64, items: u64) -> f64 {
     sum as f64 / items.max(1) as f64
 }
 
-/// CPU of one item.
+/// Returns the CPU of one item, in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub(super) fn micros_each(sum: Duration, items: u64) -> f64 {
     sum.as_secs_f64() * 1e6 / items.max(1) as f64

@@ -1,4 +1,4 @@
-//! A store on the disk that is measured, with the timers that a row works on.
+//! A store on the measured disk, with the timers of a row.
 
 use std::{
     fs,
@@ -18,12 +18,12 @@ use crate::{
     workload::{Dues, Workload},
 };
 
-/// The embedded store is one shard.
+/// The only shard of the embedded store.
 pub(super) const SHARD: ShardId = ShardId(0);
-/// How far ahead the first timer is due: none is while a row fills the store.
+/// Delay of the first timer. None is due while a row fills the store.
 pub(super) const AHEAD: Millis = Millis::from_secs(24 * 3_600);
 
-/// Whether a scene's timers are due apart or together.
+/// Due times of a scene's timers: spread or equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// Spread over thirty days.
@@ -41,41 +41,41 @@ impl Due {
     }
 }
 
-/// What a scene begins with.
+/// Initial state of a scene.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
-    /// When its timers are due.
+    /// Due times of its timers.
     pub(super) due: Due,
     /// Bytes of each payload.
     pub(super) payload_bytes: u32,
-    /// Namespaces that its timers go round.
+    /// Number of namespaces over which the timers take turns.
     pub(super) namespaces: u32,
-    /// Settings of each.
+    /// Settings of each namespace.
     pub(super) settings: Settings,
 }
 
 impl Setup {
-    /// One namespace with the settings of one that says nothing.
+    /// Creates a setup of one namespace with default settings.
     pub(super) fn new(due: Due, payload_bytes: u32) -> Self {
         Self { due, payload_bytes, namespaces: 1, settings: Settings::default() }
     }
 }
 
-/// A store, open or closed, and what is sent to it.
+/// A store, open or closed, and its workload.
 #[derive(Debug)]
 pub(super) struct Scene {
     store: Option<EmbeddedStore>,
     clock: Arc<LeapClock>,
     path: PathBuf,
     payload_bytes: usize,
-    /// The namespaces of its timers.
+    /// The namespaces of the timers.
     pub(super) namespaces: Arc<[NamespaceName]>,
     /// The timers.
     pub(super) workload: Workload,
 }
 
 impl Scene {
-    /// A fresh store without timers, below `folder`.
+    /// Creates a store without timers, below `folder`.
     pub(super) fn fresh(folder: &Path, setup: &Setup) -> Result<Self> {
         let path = folder.join("store");
         let clock = Arc::new(LeapClock::default());
@@ -92,8 +92,8 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Timers in a namespace of their own, which is made; the first is due `ahead` of the scene's
-    /// present.
+    /// Creates a namespace and returns a workload for it. The first timer is due `ahead` after the
+    /// scene's present time.
     pub(super) fn beside(&self, name: &str, due: Due, ahead: Millis) -> Result<Workload> {
         let namespace = NamespaceName::new(name).expect("letters and dashes");
         let put = Put::IfAbsent(Box::default());
@@ -102,17 +102,17 @@ impl Scene {
         Ok(Workload::new([namespace].into(), dues, self.payload_bytes))
     }
 
-    /// The open store.
+    /// Returns the open store.
     pub(super) fn store(&self) -> &EmbeddedStore {
         self.store.as_ref().expect("a scene is closed only between close and open")
     }
 
-    /// The store's clock.
+    /// Returns the present time of the store's clock.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The store's folder.
+    /// Returns the store's folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -125,22 +125,22 @@ impl Scene {
         Ok(())
     }
 
-    /// Closes the store in order, and frees it.
+    /// Closes the store cleanly and frees it.
     pub(super) fn close(&mut self) {
         self.store = None;
     }
 
-    /// Sets the clock forward; [`AHEAD`] makes timers of [`Due::AtOnce`] due.
+    /// Sets the clock forward; a leap of [`AHEAD`] makes timers of [`Due::AtOnce`] due.
     pub(super) fn leap(&self, by: Millis) {
         self.clock.leap(Duration::from_millis(by.ms()));
     }
 
-    /// Pending timers of all its namespaces.
+    /// Returns the pending timers of all its namespaces.
     pub(super) fn pending(&self) -> Result<u64> {
         self.namespaces.iter().map(|name| Ok(self.stats(name)?.pending())).sum()
     }
 
-    /// What the store says of a namespace.
+    /// Returns the store's statistics of a namespace.
     pub(super) fn stats(&self, namespace: &NamespaceName) -> Result<Stats> {
         let stats = block_on(self.store().stats(SHARD, namespace.clone()))?;
         stats.ok_or_else(|| Error::Unexpected {
@@ -156,7 +156,7 @@ impl Scene {
     }
 }
 
-/// So many names, the same each time.
+/// Returns `count` names, the same each time.
 pub(super) fn names(count: u32) -> Arc<[NamespaceName]> {
     (0..count)
         .map(|n| NamespaceName::new(&format!("bench-{n}")).expect("letters, digits and a dash"))

@@ -1,4 +1,4 @@
-//! Waiting until the files of a store stop changing.
+//! Waits until the files of a store stop changing.
 
 use std::{
     path::Path,
@@ -8,23 +8,24 @@ use std::{
 
 use crate::{error::Result, usage::disk_bytes};
 
-/// How often it is looked.
+/// Time between two measurements.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Unchanged for so long means still, or for a fifth of the longest wait if that is less.
+/// Time without a change after which the files count as settled; a fifth of the longest wait if
+/// that is less.
 const STILL: Duration = Duration::from_secs(5);
 
-/// Where the disk came to.
+/// Result of the wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settled {
     /// Bytes of the folder at the end.
     pub(super) bytes: u64,
-    /// When they last changed, from the beginning of the wait on.
+    /// Time from the start of the wait to the last change.
     pub(super) after: Duration,
-    /// Whether they had stopped changing.
+    /// `true`: the files have stopped changing.
     pub(super) is_still: bool,
 }
 
-/// Waits until a folder's bytes stay the same, at most so long.
+/// Waits until a folder's bytes stay the same, at most `seconds_max` seconds.
 pub(super) fn wait(folder: &Path, seconds_max: u32) -> Result<Settled> {
     let longest = Duration::from_secs(seconds_max.into());
     let still = STILL.min(longest / 5);

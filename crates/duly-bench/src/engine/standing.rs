@@ -1,5 +1,5 @@
-//! A process that only holds pending timers: its memory, its disk, its CPU when idle, and what is
-//! there after it was killed.
+//! Rows of a child process that only holds pending timers: memory, disk, idle CPU, and start after
+//! a kill.
 //!
 //! ```text
 //!   child: fill ─► settle ─► idle ─► ingest ─► SIGKILL      two fresh children: open warm, open cold
@@ -23,26 +23,26 @@ use crate::{
     usage::disk_bytes,
 };
 
-/// The clock of an opening after a kill is so far ahead: the first day's timers are overdue.
+/// Lead of the clock at the open after a kill: the timers of the first day are overdue.
 const OUTAGE: Millis = Millis::from_secs(48 * 3_600);
-/// The ingest that a kill breaks off has added one timer for so many that were there.
+/// The killed ingest has added at least one timer per `KILLED_SHARE` timers that were there before.
 const KILLED_SHARE: u32 = 10;
 
-/// Folders of a store, and what the figures of each are called.
+/// Folders of a store, and the names of their figures.
 const PARTS: [(&str, &str); 3] = [
     ("settled: journal", "journal"),
     ("settled: runs", "runs"),
     ("settled: checkpoints", "checkpoints"),
 ];
 
-/// Whether the page cache holds the files.
+/// State of the page cache for the store's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cache {
     Warm,
     Cold,
 }
 
-/// All rows of the process.
+/// Measures all rows of the child.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
     let path = bench.folder.join("store");
@@ -123,7 +123,7 @@ fn add_disk(bench: &mut Bench<'_>, filled: &Filled, disk: u64, settled: &settle:
         .add("stopped changing", "1 = yes", f64::from(u8::from(settled.is_still)));
 }
 
-/// Where the bytes of a settled store are, to the row of its disk.
+/// Adds the bytes of each folder of a settled store to the row `disk`.
 fn add_parts(bench: &mut Bench<'_>, path: &Path) -> Result<()> {
     let timers = u64::from(bench.options.timers);
     for (figure, folder) in PARTS {
@@ -157,7 +157,7 @@ fn add_idle(bench: &mut Bench<'_>, child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The same of a store without timers.
+/// Adds the same for a store without timers, as the baseline.
 fn add_idle_floor(bench: &mut Bench<'_>) -> Result<()> {
     let mut child = fill(bench, 0)?;
     let percent = idle_percent(bench, &mut child)?;
@@ -176,7 +176,8 @@ fn idle_percent(bench: &Bench<'_>, child: &mut Child) -> Result<f64> {
     Ok(idle.cpu_s / idle.elapsed_s * 100.0)
 }
 
-/// Has the child schedule more, kills it meanwhile, and answers how many more it acknowledged.
+/// Makes the child schedule more timers and kills it meanwhile. Returns how many more timers the
+/// child acknowledged.
 fn kill_in_ingest(bench: &Bench<'_>, child: &mut Child) -> Result<u64> {
     let options = bench.options;
     let enough = u64::from((options.timers / KILLED_SHARE).max(options.batch));
@@ -188,7 +189,7 @@ fn kill_in_ingest(bench: &Bench<'_>, child: &mut Child) -> Result<u64> {
         }
     }
     child.kill()?;
-    // What it still told before it died counts: it was acknowledged.
+    // Replies that the child wrote before its death count: these timers were acknowledged.
     let mut last = enough;
     while let Some(Acked(acked)) = child.next()? {
         last = last.max(acked);

@@ -1,4 +1,4 @@
-//! What a process of its own does: the child's side of [`super::child`].
+//! Steps of a child process: the child's side of [`super::child`].
 
 mod dead;
 mod fill;
@@ -17,20 +17,20 @@ use crate::error::{Error, Result};
 /// A step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Step {
-    /// Open a folder and say what that took.
+    /// Opens a folder and reports the cost.
     Open(OpenStep),
-    /// Fill a store and keep it open, for requests.
+    /// Fills a store, keeps it open, and serves requests.
     Fill(FillStep),
-    /// Make dead letters, and take them away again.
+    /// Makes dead letters, then redrives and purges them.
     Dead(DeadStep),
 }
 
-/// Carries out a step that is given as JSON, and prints what it found.
+/// Runs a step that is given as JSON, and prints its result.
 ///
 /// # Errors
-/// Whatever goes wrong; what was printed until then stands.
+/// When any part of the step fails. Results printed before the error are valid.
 pub fn carry_out(step: &str) -> Result<()> {
-    // A parent that is killed leaves no child behind that goes on writing.
+    // If the parent is killed, the kernel kills this process, so it does not go on writing.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
     let step = serde_json::from_str(step).map_err(|error| Error::Unexpected {
@@ -44,7 +44,7 @@ pub fn carry_out(step: &str) -> Result<()> {
     }
 }
 
-/// Prints one answer as a line.
+/// Prints one reply as a line.
 fn tell(answer: &impl Serialize) -> Result<()> {
     let line = serde_json::to_string(answer).map_err(io::Error::from);
     line.and_then(|line| writeln!(io::stdout(), "{line}")).map_err(Error::io("write to", "stdout"))

@@ -1,4 +1,5 @@
-//! The floor as rows: the disk alone, with the bytes that the engine would write.
+//! Rows `floor`, `floor-64` and `pages`: the baseline, the disk alone with the bytes that the
+//! engine would write.
 
 use super::{
     Bench,
@@ -8,10 +9,10 @@ use super::{
 };
 use crate::{error::Result, floor};
 
-/// Fewest and most commits of a floor.
+/// Fewest and most commits of a baseline.
 const COMMITS: (u32, u32) = (50, 2_000);
 
-/// Measures the floor of the batches that other rows send.
+/// Measures the baseline of the batches that other rows send.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let batch = bench.options.batch;
     let bytes_each = journal_bytes_each(bench)?;
@@ -41,7 +42,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What one timer takes in the journal, by scheduling one batch.
+/// Returns the journal bytes of one timer, measured by scheduling one batch.
 fn journal_bytes_each(bench: &Bench<'_>) -> Result<f64> {
     let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, bench.options.payload_bytes))?;
     let (sent, spent) = ingest::fill(&scene, bench.options.batch, bench.options.batch, 1)?;

@@ -1,4 +1,4 @@
-//! A caller that sends batches of commands and looks at every outcome.
+//! A caller that sends batches of commands and checks every outcome.
 
 use std::{
     collections::VecDeque,
@@ -16,16 +16,16 @@ use crate::{
     usage::own_thread_cpu,
 };
 
-/// Sends batches, keeping a number of them under way.
+/// Sends batches and keeps several of them in flight.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
-    /// To which store.
+    /// The store.
     pub(super) store: &'a dyn Store,
-    /// Batches under way at once, from 1.
+    /// Most batches in flight at once, at least 1.
     pub(super) in_flight: u32,
 }
 
-/// The outcome that a row is about.
+/// The outcome that a row expects.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expected {
     Created,
@@ -35,15 +35,15 @@ pub(super) enum Expected {
     Purged,
 }
 
-/// What sending took.
+/// Result of sending.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// From the call to the answer, of each batch. With several under way a batch waits behind
-    /// those sent before it.
+    /// Time from call to result, of each batch. With several in flight, a batch waits behind those
+    /// sent before it.
     pub(super) latencies: Latencies,
     /// CPU of the calling thread.
     pub(super) cpu: Duration,
-    /// Outcomes that were as expected: all of them.
+    /// Number of outcomes; all are as expected.
     pub(super) items: u64,
 }
 
@@ -52,14 +52,14 @@ impl Sent {
         Self { latencies: Latencies::new(), cpu: Duration::ZERO, items: 0 }
     }
 
-    /// Adds what another caller sent, or the same at another time.
+    /// Adds the result of another caller, or of the same one at another time.
     pub(super) fn add(&mut self, other: &Self) {
         self.latencies.add(&other.latencies);
         self.cpu += other.cpu;
         self.items += other.items;
     }
 
-    /// What several callers sent.
+    /// Returns the sum of the results of several callers.
     pub(super) fn sum(parts: impl IntoIterator<Item = Result<Self>>) -> Result<Self> {
         parts.into_iter().try_fold(Self::nothing(), |mut sum, part| {
             sum.add(&part?);
@@ -71,7 +71,7 @@ impl Sent {
 type Under<'a> = VecDeque<(Instant, StoreFuture<'a, Vec<Outcome>>)>;
 
 impl Writer<'_> {
-    /// Sends all batches and waits for all answers.
+    /// Sends all batches and waits for all results.
     pub(super) fn send(
         &self,
         mut batches: impl Iterator<Item = Vec<Command>>,
@@ -89,7 +89,7 @@ impl Writer<'_> {
             let Some(batch) = batches.next() else {
                 break;
             };
-            // The call is on its way from here on; its future only brings the answer.
+            // `apply` has sent the call already; its future only brings the result.
             under_way.push_back((Instant::now(), self.store.apply(SHARD, batch)));
         }
         while !under_way.is_empty() {
@@ -111,7 +111,7 @@ fn take_answer(under_way: &mut Under<'_>, expected: Expected, sent: &mut Sent) -
 }
 
 impl Expected {
-    /// How many outcomes there are; an error unless all are as expected.
+    /// Returns the number of outcomes; an error unless all are as expected.
     pub(super) fn of_all(self, outcomes: &[Outcome]) -> Result<u64> {
         if let Some(other) = outcomes.iter().find(|outcome| !self.is(outcome)) {
             let (expected, found) = (format!("{self:?}"), format!("{other:?}"));

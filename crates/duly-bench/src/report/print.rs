@@ -1,5 +1,5 @@
-//! The report as tables: what every row has side by side, what is particular to one, and figures
-//! beside their floors and targets.
+//! Report as tables: figures that all rows share, figures of single rows, and figures with
+//! baselines and targets.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ impl Report {
         table
     }
 
-    /// Figures that have a floor or a target.
+    /// Returns the table of figures that have a baseline or a target.
     fn judged(&self) -> Table {
         let mut table = bare();
         table.set_header([
@@ -120,7 +120,7 @@ impl Report {
     }
 }
 
-/// Figures without a column, and those with one whose rounds are worth seeing.
+/// Returns the figures without a column, and `per_second` if there are several rounds.
 fn particular_of(row: &Row) -> impl Iterator<Item = &Figure> {
     row.figures.iter().filter(|figure| {
         let has_column = COLUMNS.iter().any(|(name, _)| *name == figure.name);
@@ -134,7 +134,7 @@ fn bare() -> Table {
     table
 }
 
-/// Writes a table whose columns of these places hold numbers, which stand right.
+/// Writes a table. The columns `numbers` are aligned right.
 fn write_table(
     f: &mut fmt::Formatter<'_>,
     table: &Table,
@@ -152,7 +152,7 @@ fn write_table(
     Ok(())
 }
 
-/// A number with the digits that matter.
+/// Formats a number with its significant digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         size if size >= 1_000.0 => grouped(&format!("{value:.0}")),
@@ -162,7 +162,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Digits in groups of three.
+/// Groups digits by three.
 fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -1,6 +1,7 @@
-//! The receiver, in a process of its own: reads each request whole, answers 200, counts.
+//! Receiver of the benchmark, in a child process: reads each whole request, replies 200, counts.
 //!
-//! It says its port in a first line, and its count in a second one when its input ends.
+//! It prints its port as the first line. When its standard input ends, it prints its count as the
+//! second line.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -20,10 +21,10 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// What every request is answered.
+/// The response to every request.
 pub(super) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A running receiver.
+/// A running receiver process.
 pub(super) struct FarSide {
     process: Child,
     input: Option<ChildStdin>,
@@ -32,7 +33,7 @@ pub(super) struct FarSide {
 }
 
 impl FarSide {
-    /// Starts the program, or this one, as a receiver.
+    /// Starts `program`, or this program, as a receiver.
     pub(super) fn start(program: Option<&Path>) -> Result<Self> {
         let own = || std::env::current_exe().map_err(Error::io("find", "this program"));
         let program: PathBuf = program.map_or_else(own, |program| Ok(program.to_owned()))?;
@@ -54,7 +55,7 @@ impl FarSide {
         self.port
     }
 
-    /// Ends it; says how many requests it got.
+    /// Stops the receiver and returns how many requests it got.
     pub(super) fn end(mut self) -> Result<u64> {
         drop(self.input.take());
         self.number()
@@ -72,16 +73,16 @@ impl FarSide {
 
 impl Drop for FarSide {
     fn drop(&mut self) {
-        // It ends with its input; one that hangs is not waited for.
+        // A receiver ends when its input ends. The kill is for one that hangs.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// Receives until the standard input ends.
+/// Runs the receiver until the standard input ends.
 ///
 /// # Errors
-/// When it cannot listen.
+/// When the receiver cannot listen, or cannot use its standard streams.
 pub fn receive() -> Result<()> {
     let runtime = Runtime::new().map_err(Error::io("start", "the runtime"))?;
     let listener = runtime
@@ -120,7 +121,7 @@ async fn answer_all(mut stream: TcpStream, requests: Arc<AtomicU64>) -> io::Resu
     }
 }
 
-/// How long the first request is, once all of it is there.
+/// Returns the length of the first request, if it is complete.
 fn whole(seen: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length: ";
     let head = seen.windows(4).position(|window| window == b"\r\n\r\n")? + 4;

@@ -1,4 +1,5 @@
-//! The floor: the same exchanges over plain sockets, without an HTTP client.
+//! Baseline of the webhook benchmark: the same exchanges over plain sockets, without an HTTP
+//! client.
 
 use std::time::Instant;
 
@@ -13,10 +14,10 @@ use crate::{
     latency::Latencies,
 };
 
-/// About as many bytes as the headers of a delivery have.
+/// Approximate bytes of the headers of a delivery.
 const HEADER_BYTES: usize = 600;
 
-/// Exchanges as many requests as there are deliveries.
+/// Makes as many exchanges as there are deliveries.
 pub(super) async fn exchange(options: &Options, port: u16) -> Result<Took> {
     let filler = "x".repeat(HEADER_BYTES);
     let body = "x".repeat(options.payload_bytes as usize);

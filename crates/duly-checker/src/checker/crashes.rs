@@ -1,12 +1,12 @@
-//! When the server was down, and how long a call in doubt can still take effect.
+//! Times at which the server was down, and the latest effect of a call in doubt.
 
 use crate::history::{Crash, Stop, Who};
 
-/// How long after a stop its webhooks may still be under way: a request that was claimed before it
-/// and sent after it, or sent before it and read after it.
+/// Time after a stop during which its webhooks may still be in progress: requests claimed before
+/// the stop and sent after it, or sent before it and read after it.
 const ECHO_US: u64 = 2_000_000;
 
-/// The kills of a run, and the times when one end of the webhooks stood still, in order.
+/// The kills of a run, and the stops of the server, the receiver or the run, in order.
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
     sorted: Vec<Crash>,
@@ -21,25 +21,28 @@ impl Crashes {
         Self { sorted, stops: of_webhooks.copied().collect() }
     }
 
-    /// Whether a webhook between these times may have been given up by the server although its
-    /// receiver confirmed it, or be read after that: the server was killed, or one of the two
-    /// stood still.
+    /// Returns `true` if the server may have stopped waiting for a webhook in this span although
+    /// the receiver confirmed it, or the receiver may have read it after that: the server was
+    /// killed, or one of the two was stopped.
     pub(super) fn disturb_webhooks(&self, from_us: u64, to_us: u64) -> bool {
         let mut stops = self.stops.iter();
         self.touch(from_us, to_us)
             || stops.any(|stop| stop.from_us <= to_us && stop.to_us + ECHO_US >= from_us)
     }
 
-    /// Whether the server was down, or starting, at some moment of the span.
+    /// Returns `true` if the server was down, or starting, at any time of the span.
     pub(super) fn touch(&self, from_us: u64, to_us: u64) -> bool {
         self.sorted.iter().any(|crash| crash.killed_us <= to_us && crash.ready_us >= from_us)
     }
 
-    /// The latest time at which a call that failed can have taken effect.
+    /// Returns the latest time at which a failed call can have taken effect.
     ///
-    /// A process keeps nothing of a request when it is killed, so that is the next kill. Where the
-    /// call was sent before the process was gone and had failed before the next one was started,
-    /// it is that very kill; otherwise the next that ends after the call had failed, or never.
+    /// A killed process keeps nothing of a request, so the bound is a kill:
+    ///
+    /// 1. If the call was sent before the process ended, and failed before the next process was
+    ///    started, the bound is this kill.
+    /// 2. Otherwise it is the next kill that ends after the call failed. Without one there is no
+    ///    bound.
     pub(super) fn bound_us(&self, sent_us: u64, ended_us: u64) -> u64 {
         let own = self
             .sorted
@@ -49,7 +52,7 @@ impl Crashes {
         own.or_else(next).map_or(u64::MAX, |c| c.reaped_us)
     }
 
-    /// Whether some kill came after this time, and when that server was ready again.
+    /// Returns the first crash whose kill came at this time or later.
     pub(super) fn first_after(&self, us: u64) -> Option<Crash> {
         self.sorted.iter().find(|c| c.killed_us >= us).copied()
     }

@@ -1,10 +1,12 @@
-//! Rules about the state after the run: lost, resurrected, undone, stuck; and what was recovered.
+//! Rules about the state after the run: lost, resurrected, undone, stuck. They also count recovered
+//! timers.
 
 use super::timeline::{Effect, Seen, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Action, Answer, End, EndState, Reply, SettleVerdict, Via};
 
-/// How long after its due time a timer may still be pending when the run has waited for all.
+/// Time after its due time during which a timer may still be pending, in a run that waited for all
+/// timers.
 const STUCK_AFTER_MS: u64 = 10_000;
 
 pub(super) fn check(timeline: &Timeline<'_>, drained: bool, verdict: &mut Verdict) {
@@ -24,13 +26,20 @@ pub(super) fn check(timeline: &Timeline<'_>, drained: bool, verdict: &mut Verdic
     }
 }
 
-/// **Lost**: acknowledged, neither confirmed by a receiver (nor possibly so), nor pending or dead
-/// at the end, and not ended by any other call that may have come later. A timer that claims to
-/// be `finished` or `cancelled` without that is lost, too.
+/// Checks the rules *lost* and *resurrected* for one acknowledged payload, and counts *delivered*
+/// and *recovered* timers.
 ///
-/// **Resurrected**: its `ack` was answered as taken, and it is pending or dead at the end.
+/// **Lost**: the timer was acknowledged, but all of these hold:
 ///
-/// Counts *delivered* and *recovered* (acknowledged before a crash; delivered or there after it).
+/// 1. No receiver confirmed it, and none may have confirmed it.
+/// 2. It is neither pending nor a dead letter at the end.
+/// 3. No other call that may have come later ended it.
+///
+/// A timer that is `finished` or `cancelled` without such a reason is lost, too.
+///
+/// **Resurrected**: its `ack` was accepted, and it is pending or a dead letter at the end.
+///
+/// *Recovered* means: acknowledged before a crash, and delivered or present after it.
 fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict) {
     verdict.acknowledged += 1;
     let own = || timeline.seen.iter().filter(|seen| seen.delivery.mark == content.action.mark());
@@ -53,7 +62,7 @@ fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict
         };
         ends && other.action.mark() != content.action.mark() && other.may_follow(content)
     });
-    // After a redrive the read may show the dead letter of another timer with this id.
+    // After a redrive the read may return the dead letter of another timer with this id.
     let of_another = end.mark.is_some() && end.mark != content.action.mark();
     if ended_otherwise || of_another && timeline.redriven_before(end.read_us) {
         return;
@@ -79,7 +88,7 @@ fn maybe_confirmed(seen: &Seen<'_>) -> bool {
 }
 
 /// **Resurrected**: a cancel was acknowledged, no other call can have come later, and the timer is
-/// pending or dead at the end.
+/// pending or a dead letter at the end.
 fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     let there = end.state.is_pending() || end.state == EndState::Dead;
     if let Some(last) = last_certain(timeline)
@@ -91,10 +100,10 @@ fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     }
 }
 
-/// **Undone**: the last call that changed the timer was acknowledged, no other can have come
+/// **Undone**: the last call that changed the timer was acknowledged, no other call can have come
 /// later, and the pending timer has another due time or payload.
 fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
-    // After a redrive the read may show the dead letter of an earlier timer with this id.
+    // After a redrive the read may return the dead letter of an earlier timer with this id.
     let readable = end.state.is_pending() && !timeline.redriven_before(end.read_us);
     let Some(last) = last_certain(timeline).filter(|_| readable) else {
         return;
@@ -115,7 +124,7 @@ fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     }
 }
 
-/// The call that certainly took effect, and after which no other can have.
+/// Returns the last call, if it certainly took effect and no other call can have come after it.
 fn last_certain<'t>(timeline: &'t Timeline<'_>) -> Option<&'t Effect> {
     let last = timeline.effects.last()?;
     let others = &timeline.effects[..timeline.effects.len() - 1];
@@ -123,7 +132,7 @@ fn last_certain<'t>(timeline: &'t Timeline<'_>) -> Option<&'t Effect> {
     (last.is_definite() && alone).then_some(last)
 }
 
-/// **Stuck**: the run waited until nothing was left to do, and this was due long before its end.
+/// **Stuck**: the run waited until no timer was due, and this timer was due long before the end.
 fn stuck(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     let due_ms = end.due_ms.unwrap_or(u64::MAX);
     let read_ms = end.read_us / 1_000;

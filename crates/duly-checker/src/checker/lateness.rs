@@ -1,4 +1,5 @@
-//! How late first attempts were: received − due, apart from what waited for a restart or a stop.
+//! Lateness of first attempts: received minus due, without attempts that waited for a restart or a
+//! stop.
 
 use std::fmt;
 
@@ -8,10 +9,10 @@ use super::crashes::Crashes;
 use crate::Percentiles;
 use crate::history::{Answer, Delivery, History, Via};
 
-/// Lateness of first attempts that no crash and no stop touched.
+/// Lateness of first attempts without a crash or a stop meanwhile.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Lateness {
-    /// Leased by consumers. Includes the time until a consumer asks.
+    /// Leased firings. It includes the time until a consumer calls.
     pub pull: Percentiles,
     /// Webhooks.
     pub push: Percentiles,
@@ -24,8 +25,8 @@ impl fmt::Display for Lateness {
     }
 }
 
-/// Lateness in one namespace of first attempts of timers that were asked for once, before they
-/// were due, and never again: nobody but the server can have made them late.
+/// Returns the lateness, in one namespace, of first attempts of timers that have exactly one
+/// operation, before their due time. Only the server can have delayed these.
 pub fn untouched(history: &History, namespace: &str) -> Percentiles {
     let crashes = Crashes::new(&history.crashes, &history.stops);
     let mut asked: rustc_hash::FxHashMap<u32, Option<u64>> = rustc_hash::FxHashMap::default();
@@ -50,7 +51,7 @@ fn late_us(delivery: &Delivery) -> u64 {
     delivery.received_us.saturating_sub(delivery.due_ms.saturating_mul(1_000))
 }
 
-/// Measures every first attempt of a timer that was asked for before it was due.
+/// Measures every first attempt of a timer that was scheduled before it was due.
 pub(super) fn measure(history: &History, crashes: &Crashes) -> Lateness {
     let made_us: rustc_hash::FxHashMap<u64, u64> = history
         .operations

@@ -4,7 +4,7 @@ use super::timeline::{Effect, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Delivery, SettleVerdict};
 
-/// How much sooner a retry may come than its wait says: the wait runs on another clock (boot
+/// Time by which a retry may come before its wait is over. The wait runs on another clock (boot
 /// time) than the receiver's (wall time).
 const RETRY_SLACK_US: u64 = 10_000;
 
@@ -19,8 +19,12 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     early_retries(timeline, verdict);
 }
 
-/// **Unexpected**: the payload is not one that was sent for this timer by a call that was sent
-/// before and not refused; or the due time told is none that such a call can have set.
+/// Returns the call that set the delivered payload, or the text of a finding.
+///
+/// **Unexpected**: one of these holds.
+///
+/// 1. No call for this timer that was sent before, and not refused, set the payload.
+/// 2. No such call can have set the reported due time.
 fn asked_for<'t>(timeline: &'t Timeline<'_>, delivery: &Delivery) -> Result<&'t Effect, String> {
     let Some(mark) = delivery.mark else {
         return Err(format!("attempt {}: the payload is not what was sent", delivery.attempt));
@@ -42,8 +46,8 @@ fn asked_for<'t>(timeline: &'t Timeline<'_>, delivery: &Delivery) -> Result<&'t 
     }
 }
 
-/// **Early**: read by its receiver before the due time that the delivery tells, or before every
-/// due time that the calls for this payload can have set.
+/// **Early**: the receiver read the delivery before its reported due time, or before every due time
+/// that the calls for this payload can have set.
 fn early(timeline: &Timeline<'_>, content: &Effect, delivery: &Delivery, verdict: &mut Verdict) {
     let known_ms = dues(timeline, content, delivery)
         .filter_map(|effect| effect.due)
@@ -62,9 +66,11 @@ fn early(timeline: &Timeline<'_>, content: &Effect, delivery: &Delivery, verdict
     }
 }
 
-/// The calls that may have set the due time under which this content was delivered: the one that
-/// set the content, if it sets a time, and any that sets only a time and is not certainly older.
-/// Content that came without a time may have any.
+/// Returns the calls that may have set the due time of this delivery:
+///
+/// 1. The call that set the content, if it sets a time.
+/// 2. Each call that sets only a time and is not certainly older.
+/// 3. For content without a time, each call that sets a time.
 fn dues<'t>(
     timeline: &'t Timeline<'_>,
     content: &'t Effect,
@@ -79,8 +85,8 @@ fn dues<'t>(
     })
 }
 
-/// **Early**, too: a firing that a consumer handed back for later comes before that, though no
-/// call asked for it sooner.
+/// **Early** also: a firing that a consumer returned with a wait comes before the wait is over, and
+/// no call asked for it sooner.
 fn early_retries(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     for pair in timeline.seen.windows(2) {
         let (first, second) = (&pair[0], &pair[1]);

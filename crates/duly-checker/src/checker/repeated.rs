@@ -1,11 +1,11 @@
-//! Rules about one firing delivered more than once: duplicates, resurrections, delivery ids.
+//! Rules about repeated deliveries of one firing: duplicates, resurrections, delivery ids.
 
 use super::timeline::{Seen, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Reply, SettleAnswer, SettleVerdict, Via};
 
-/// How much sooner than told a lease may end: it runs on another clock (boot time) than the
-/// receiver's (wall time).
+/// Time by which a lease may end before its reported end. It runs on another clock (boot time) than
+/// the receiver's (wall time).
 const LEASE_SLACK_MS: u64 = 10;
 
 pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
@@ -29,11 +29,16 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     delivery_ids(timeline, verdict);
 }
 
-/// **Resurrected**: an earlier attempt of the same firing was ended for good by its consumer (an
-/// `ack` or `dead` that was answered as taken, also before a crash, since that answer promises
-/// durability) or by a 410 that the server got to hear (no crash since, and nobody stood still),
-/// and here is a later attempt. After a dead letter a redrive exempts. An attempt that was received before the
-/// settlement was sent makes that settlement a stale one instead; see [`super::settled`].
+/// **Resurrected**: a later attempt exists although an earlier attempt of the same firing ended for
+/// good. It ended for good in one of these ways:
+///
+/// 1. Its consumer settled it with `ack` or `dead`, and the result was *accepted*. A crash in
+///    between is no excuse, since that result promises durability.
+/// 2. The receiver replied 410 and the server certainly received it: there was no crash and no stop
+///    since.
+///
+/// A redrive after a dead letter is allowed. If the later attempt was received before the
+/// settlement was sent, the settlement is stale instead; see [`super::settled`].
 fn resurrected(
     timeline: &Timeline<'_>,
     earlier: &[&Seen<'_>],
@@ -80,10 +85,14 @@ enum Repetition {
     Unexplained(String),
 }
 
-/// **Duplicate**: the firing comes again though its receiver had not sent it back. It is
-/// *explained* by a crash between the two, by a lease that was over, or by an answer that the
-/// server may not have got, as when one of a webhook's ends stood still; the delivery id is the
-/// same by construction.
+/// **Duplicate**: the firing comes again although its receiver had not returned it. It is
+/// *explained* by one of these:
+///
+/// 1. A crash between the two deliveries.
+/// 2. A lease that was over.
+/// 3. A response that the server may not have received, for example because of a stop.
+///
+/// The delivery id is the same, because the caller compares only such deliveries.
 fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> Repetition {
     let (one, two) = (first.delivery, second.delivery);
     let span = (one.received_us.min(two.received_us), two.received_us);
@@ -128,8 +137,8 @@ fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> R
     }
 }
 
-/// The earliest end that the lease can have: what was told, or what a taken extension set. An
-/// extension in doubt may have happened or not.
+/// Returns the earliest possible end of the lease: the reported end, or the one that an accepted
+/// extension set. An extension in doubt may not have happened.
 fn told_end_ms(seen: &Seen<'_>) -> u64 {
     let Via::Pull { leased_until_ms, .. } = seen.delivery.via else {
         return 0;
@@ -149,9 +158,11 @@ fn told_end_ms(seen: &Seen<'_>) -> u64 {
     extensions.last().map_or(leased_until_ms, |(_, end_ms)| *end_ms)
 }
 
-/// **Delivery id changed**: the same content under two delivery ids, though no change by a caller
-/// can have begun a new occurrence between them (or both tell the same occurrence); or two
-/// contents under one.
+/// **Delivery id changed**, in one of these forms:
+///
+/// 1. The same content has two delivery ids, though no change by a caller can have begun a new
+///    occurrence in between, or both deliveries report the same occurrence.
+/// 2. Two contents have one delivery id.
 fn delivery_ids(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     let mut in_time: Vec<&Seen<'_>> = timeline.seen.iter().collect();
     in_time.sort_by_key(|seen| seen.delivery.received_us);

@@ -1,11 +1,11 @@
-//! Rules about settlements: a token whose lease is lost changes nothing.
+//! Rules about settlements: a token whose lease is lost must change nothing.
 
 use super::timeline::{Seen, Timeline};
 use super::verdict::{Count, Finding, Verdict};
 use crate::history::{Answer, History, Settle, SettleAnswer, SettleVerdict, Via};
 
-/// How long after the end that was told a lease may still be honoured: it runs on another clock
-/// (boot time) than the caller's (wall time), and the end was told in whole milliseconds.
+/// Time after the reported end during which a lease may still count. It runs on another clock (boot
+/// time) than the caller's (wall time), and the end is reported in whole milliseconds.
 const LEASE_SLACK_MS: u64 = 100;
 
 pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
@@ -30,8 +30,8 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// **Stale** (a): a later attempt of the same firing had been received before this settlement was
-/// sent, so the token had lost its lease.
+/// **Stale** (a): a later attempt of the same firing was received before this settlement was sent,
+/// so the token had lost its lease.
 fn overtaken(seen: &Seen<'_>, settle: &Settle, later: &[Seen<'_>]) -> Option<String> {
     later
         .iter()
@@ -46,7 +46,7 @@ fn overtaken(seen: &Seen<'_>, settle: &Settle, later: &[Seen<'_>]) -> Option<Str
         })
 }
 
-/// **Stale** (b): the lease was over, every extension that may have been taken included, and no
+/// **Stale** (b): the lease was over, including every extension that may have been accepted, and no
 /// crash may have lengthened it.
 fn lapsed(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Option<String> {
     let Via::Pull { lease_sent_us, .. } = seen.delivery.via else {
@@ -61,7 +61,7 @@ fn lapsed(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Option<S
     })
 }
 
-/// **Stale** (c): another final verdict with the same token had been taken before.
+/// **Stale** (c): another final verdict with the same token was accepted before.
 fn settled_before(seen: &Seen<'_>, settle: &Settle) -> Option<String> {
     seen.settles
         .iter()
@@ -74,8 +74,8 @@ fn settled_before(seen: &Seen<'_>, settle: &Settle) -> Option<String> {
         .map(|before| format!("{:?} had been taken before", before.verdict))
 }
 
-/// **Stale** (d): a cancel or a replacement sent after the claim had been acknowledged before;
-/// neither is possible while the lease lives, so it was lost.
+/// **Stale** (d): a cancel or a replacement that was sent after the claim was acknowledged before.
+/// Neither is possible during the lease, so the lease was lost.
 fn ended_before(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Option<String> {
     let received_us = seen.delivery.received_us;
     timeline
@@ -89,7 +89,7 @@ fn ended_before(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Op
         .map(|effect| format!("a {} had been acknowledged before", effect.action.name()))
 }
 
-/// **Stale** (e): a token that was never handed out was taken.
+/// **Stale** (e): a made-up token was accepted.
 pub(super) fn check_unknown_tokens(history: &History, verdict: &mut Verdict) {
     let made_up = history.settles.iter().filter(|settle| {
         settle.delivery.is_none()

@@ -1,4 +1,5 @@
-//! Rules about what a caller has ended or changed: no claim may be granted for it any more.
+//! Rules about timers that a caller has ended or changed: the old content must not be claimed any
+//! more.
 
 use super::timeline::{Effect, Seen, Timeline};
 use super::verdict::{Count, Verdict};
@@ -19,14 +20,19 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// **Claim after cancel**: a cancel was sent after the content was certainly set, `cancelled` was
-/// answered, and then the content was claimed.
+/// **Claim after cancel**: a cancel was sent after the content was certainly set, its result was
+/// `cancelled`, and then the content was claimed.
 ///
-/// A claim is certainly later when its lease call was sent after the answer. For a webhook it is
-/// when the request is read after an answer that knew of no attempt with an unknown outcome, with
-/// no crash in the timer's life; or, with a crash, when the attempt has a higher number than the
-/// answer gave (unless a change, or another timer in its place, may have made attempts start again). A redrive exempts: the dead
-/// letter of an earlier timer with this id stays and may be sent again.
+/// 1. The claim of a lease is certainly later if the lease call was sent after the result of the
+///    cancel.
+/// 2. The claim of a webhook is certainly later if the request was read after a result that
+///    reported no attempt with an unknown outcome, and there was no crash in the timer's life.
+/// 3. With a crash, the claim is certainly later if the attempt has a higher number than the result
+///    reported. This does not apply if a change, or another timer with this id, may have restarted
+///    the attempts.
+///
+/// A redrive is allowed: the dead letter of an earlier timer with this id stays and may be
+/// delivered again.
 fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {
@@ -57,9 +63,9 @@ fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Opti
     })
 }
 
-/// **Old payload**: `replaced`, or a change of the payload, was acknowledged by a call that was
-/// sent after the content was certainly set, and then the old content was claimed. A redrive
-/// exempts as above.
+/// **Old payload**: a replacement or a change of the payload was sent after the content was
+/// certainly set, and was acknowledged. Then the old content was claimed. A redrive is allowed as
+/// above.
 fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {
@@ -81,9 +87,9 @@ fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Optio
     ))
 }
 
-/// **Old time**: a change of the due time was acknowledged, every call that can have set the time
-/// told by the delivery was over before that change was sent, and then it was claimed. A redrive
-/// exempts as above: what it sends again keeps its own time.
+/// **Old time**: a change of the due time was acknowledged, and then the timer was claimed for
+/// another due time. Every call that can have set that time had ended before the change was sent. A
+/// redrive is allowed as above: a redriven dead letter keeps its own due time.
 fn old_time(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {

@@ -1,4 +1,4 @@
-//! Hand-written histories: one timer each, what happened, and the counts that must be non-zero.
+//! Tests with hand-written histories of one timer each, and the counts that must be non-zero.
 
 mod stops;
 
@@ -14,7 +14,7 @@ const MS: u64 = 1_000;
 struct Story(History);
 
 impl Story {
-    /// Scheduled with mark 1 at 10–20, due at 100.
+    /// Adds a timer with mark 1, scheduled at 10–20 and due at 100.
     fn scheduled() -> Self {
         Self::sent().op(10, 20, schedule(1, 100), Answer::Created { due_ms: 100 })
     }

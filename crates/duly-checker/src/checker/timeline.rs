@@ -1,4 +1,4 @@
-//! Everything that happened to one timer, with each call's effect bounded in time.
+//! Timeline of one timer, with bounds for the time of each call's effect.
 
 use crate::checker::crashes::Crashes;
 use crate::checker::verdict::{Count, Finding, Verdict};
@@ -10,28 +10,29 @@ use rustc_hash::FxHashMap;
 /// An operation that may have had an effect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effect {
-    /// No effect before this.
+    /// Earliest time of the effect.
     pub(super) from_us: u64,
-    /// No effect after this.
+    /// Latest time of the effect.
     pub(super) to_us: u64,
     pub(super) action: Action,
     pub(super) answer: Answer,
-    /// The due times it can have set, in Unix milliseconds, where it sets one.
+    /// The due times that it can have set, in Unix milliseconds, if it sets one.
     pub(super) due: Option<(u64, u64)>,
 }
 
 impl Effect {
-    /// Whether it certainly had its effect.
+    /// Returns `true` if the operation certainly took effect.
     pub(super) fn is_definite(&self) -> bool {
         !matches!(self.answer, Answer::InDoubt)
     }
 
-    /// Whether it can have happened when `other` had certainly not yet happened, or later.
+    /// Returns `true` unless the operation certainly took effect before `other`.
     pub(super) fn may_follow(&self, other: &Self) -> bool {
         self.to_us >= other.from_us
     }
 
-    /// Whether it certainly happened after `other`, if that happened at all.
+    /// Returns `true` if the operation certainly took effect after `other`, if `other` took effect
+    /// at all.
     pub(super) fn surely_follows(&self, other: &Self) -> bool {
         self.from_us >= other.to_us
     }
@@ -41,7 +42,7 @@ impl Effect {
     }
 }
 
-/// A delivery with what its receiver did about it.
+/// A delivery with its settlements.
 #[derive(Debug)]
 pub(super) struct Seen<'h> {
     pub(super) delivery: &'h Delivery,
@@ -53,7 +54,7 @@ impl Seen<'_> {
         matches!(self.delivery.via, Via::Pull { .. })
     }
 
-    /// Whether some settlement for which `wanted` holds was certainly taken.
+    /// Returns `true` if a settlement for which `wanted` holds was certainly accepted.
     pub(super) fn took(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
         self.settles.iter().any(|settle| {
             wanted(&settle.verdict)
@@ -64,7 +65,7 @@ impl Seen<'_> {
         })
     }
 
-    /// Whether some settlement for which `wanted` holds may have been taken.
+    /// Returns `true` if a settlement for which `wanted` holds may have been accepted.
     pub(super) fn may_have_taken(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
         self.settles.iter().any(|settle| {
             wanted(&settle.verdict)
@@ -72,7 +73,8 @@ impl Seen<'_> {
         })
     }
 
-    /// Unix milliseconds at which the lease has ended for certain, extensions included.
+    /// Returns the latest possible end of the lease in Unix milliseconds, including extensions sent
+    /// before `before_us`.
     pub(super) fn lease_end_ms(&self, before_us: u64) -> u64 {
         let Via::Pull { leased_until_ms, .. } = self.delivery.via else {
             return 0;
@@ -90,11 +92,11 @@ impl Seen<'_> {
     }
 }
 
-/// One timer's part of a history.
+/// The part of a history that is about one timer.
 #[derive(Debug)]
 pub(super) struct Timeline<'h> {
     pub(super) key: &'h Key,
-    /// Operations that were not refused, in the order in which they were sent.
+    /// Operations that may have changed something, in the order in which they were sent.
     pub(super) effects: Vec<Effect>,
     /// Deliveries by (attempt, time).
     pub(super) seen: Vec<Seen<'h>>,
@@ -103,19 +105,19 @@ pub(super) struct Timeline<'h> {
 }
 
 impl Timeline<'_> {
-    /// The operation that made this content, if there can be one.
+    /// Returns the operation that made this content, if there is one.
     pub(super) fn content(&self, mark: Option<u64>) -> Option<&Effect> {
         let mark = mark?;
         let mut made = self.effects.iter();
         made.find(|effect| effect.action.mark() == Some(mark))
     }
 
-    /// The earliest time at which the claim behind this delivery can have been granted.
+    /// Returns the earliest time at which the claim of this delivery can have been granted.
     ///
-    /// Pull: when the lease call was sent. Webhook: a claim lives until its outcome is settled,
-    /// and the request is only read while it lives, except that a killed server's request, or one
-    /// whose receiver stood still, may be read later: with a crash or a stop since the timer was
-    /// made, nothing is known.
+    /// * Lease: the time at which the lease call was sent.
+    /// * Webhook: a claim lives until its outcome is settled, and the request is read only during
+    ///   the claim. A request of a killed server, or to a stopped receiver, may be read later. So
+    ///   with a crash or a stop since the timer was made, the bound is 0.
     pub(super) fn claimed_from_us(&self, content: &Effect, delivery: &Delivery) -> u64 {
         match delivery.via {
             Via::Pull { lease_sent_us, .. } => lease_sent_us,
@@ -126,19 +128,20 @@ impl Timeline<'_> {
         }
     }
 
-    /// Whether a redrive may have touched this timer before the given time.
+    /// Returns `true` if a redrive may have affected this timer before the given time.
     pub(super) fn redriven_before(&self, us: u64) -> bool {
         self.effects.iter().any(|e| matches!(e.action, Action::Redrive) && e.from_us <= us)
     }
 
-    /// Whether a change by a caller may fall between the two: then attempts start again at 0
-    /// under a new delivery id.
+    /// Returns `true` if a change by a caller may lie between the two times. Then attempts restart
+    /// at 0 under a new delivery id.
     pub(super) fn rescheduled(&self, since: &Effect, until_us: u64) -> bool {
         let changes = |e: &Effect| matches!(e.action, Action::Reschedule { .. });
         self.effects.iter().any(|e| changes(e) && e.may_follow(since) && e.from_us <= until_us)
     }
 
-    /// The same, or whether another timer in its place may.
+    /// Returns `true` if a change by a caller, or another timer with this id, may lie between the
+    /// two times.
     pub(super) fn renewed(&self, since: &Effect, until_us: u64) -> bool {
         let another = |e: &Effect| e.action.mark().is_some() && !std::ptr::eq(e, since);
         self.rescheduled(since, until_us)
@@ -195,7 +198,7 @@ pub(super) fn split<'h>(history: &'h History, crashes: &'h Crashes) -> Vec<Timel
     timelines
 }
 
-/// Schedules whose server-made id is known only from a delivery: mark → timer.
+/// Returns the schedule calls whose server-made id is known only from a delivery: mark → timer.
 fn adopted(history: &History) -> FxHashMap<u64, u32> {
     let without_id: FxHashMap<u64, ()> = history
         .operations

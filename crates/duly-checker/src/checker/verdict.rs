@@ -1,4 +1,4 @@
-//! What the judge says: counts, and the first findings of each kind.
+//! Verdict of the checker: counts, and the first findings of each kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,39 +7,39 @@ use serde::Serialize;
 
 use super::Lateness;
 
-/// Findings kept of each kind; the rest are only counted.
+/// Most findings kept of each kind; further ones are only counted.
 const FINDINGS_MAX: usize = 5;
 
-/// What must never happen. Each is counted apart.
+/// Kinds of broken promises, each with its own count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
-    /// An acknowledged timer that is gone without having been delivered.
+    /// An acknowledged timer that is gone without a delivery.
     Lost,
-    /// A delivery that nobody asked for, or with another payload or due time than asked for.
+    /// A delivery that no caller asked for, or with another payload or due time than requested.
     Unexpected,
     /// A second delivery without a crash or a lost lease between the two.
     DuplicateUnexplained,
-    /// A delivery before it was due, or a retry before its wait was over.
+    /// A delivery before the due time, or a retry before its wait was over.
     Early,
-    /// A claim granted after `cancelled` was answered.
+    /// A claim granted after the result `cancelled`.
     ClaimAfterCancel,
-    /// A claim granted for what an acknowledged change had replaced.
+    /// A claim granted for content that an acknowledged change had replaced.
     OldTime,
-    /// A settlement accepted from a token whose lease was lost, or that was never handed out.
+    /// A settlement accepted from a token whose lease was lost, or from a made-up token.
     StaleSettleAccepted,
-    /// A claim granted for, or a pending state of, a timer that was acknowledged as ended.
+    /// A claim granted for a timer that was acknowledged as ended, or a pending state of one.
     Resurrected,
-    /// One firing under two delivery ids, or two under one.
+    /// One firing with two delivery ids, or two firings with one.
     DeliveryIdChanged,
-    /// An acknowledged change that is not in the state at the end.
+    /// An acknowledged change that is missing in the final state.
     Undone,
-    /// Still due long after the load had ended.
+    /// A timer that is due long after the load has ended.
     Stuck,
 }
 
 impl Count {
-    /// All of them, in the order of the report.
+    /// All kinds, in the order of the report.
     pub const ALL: [Self; 11] = [
         Self::Lost,
         Self::Unexpected,
@@ -54,7 +54,7 @@ impl Count {
         Self::Stuck,
     ];
 
-    /// The words of the report.
+    /// Returns the words of the report.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -72,16 +72,16 @@ impl Count {
     }
 }
 
-/// One thing that must never happen, and where.
+/// One broken promise, and its timer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// Its kind.
+    /// Kind of the broken promise.
     pub count: Count,
     /// Namespace of the timer.
     pub namespace: String,
     /// Id of the timer.
     pub id: String,
-    /// What was seen.
+    /// Description.
     pub text: String,
 }
 
@@ -95,33 +95,33 @@ impl fmt::Display for Finding {
 /// The verdict on a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verdict {
-    /// Schedules sent.
+    /// Schedule calls sent.
     pub attempted: usize,
-    /// Schedules and changes of payload that were acknowledged.
+    /// Schedule calls and payload changes that were acknowledged.
     pub acknowledged: usize,
-    /// Deliveries seen, repeated ones included.
+    /// Deliveries received, including repeated ones.
     pub deliveries: usize,
     /// Acknowledged timers that were delivered at least once.
     pub delivered: usize,
-    /// Acknowledged before a crash and delivered, or still there, after it.
+    /// Timers acknowledged before a crash, and delivered or present after it.
     pub recovered: usize,
-    /// Second deliveries inside the window of a crash or of a lost lease.
+    /// Repeated deliveries that a crash or a lost lease explains.
     pub duplicates_explained: usize,
-    /// How often each thing happened that must not; absent = never.
+    /// Number of broken promises of each kind; absent kinds have none.
     pub counts: BTreeMap<Count, usize>,
     /// The first findings of each kind.
     pub findings: Vec<Finding>,
-    /// How late first deliveries were.
+    /// Lateness of first attempts.
     pub lateness: Lateness,
 }
 
 impl Verdict {
-    /// Whether nothing happened that must not.
+    /// Returns `true` if no promise was broken.
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// How often it happened.
+    /// Returns the number of broken promises of this kind.
     pub fn count(&self, count: Count) -> usize {
         self.counts.get(&count).copied().unwrap_or(0)
     }

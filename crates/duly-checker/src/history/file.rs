@@ -1,4 +1,4 @@
-//! A history as a file: one JSON document, for a person with `jq` and for judging it again.
+//! History as a file: one JSON document, readable with `jq`, and input for another check.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};

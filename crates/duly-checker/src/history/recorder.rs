@@ -1,7 +1,7 @@
-//! Collects a history from many tasks at once.
+//! Recorder that collects a history from many tasks at once.
 //!
-//! Records are appended under one short lock. Their number is bounded: past the limit the
-//! recorder says that it is full, and the run ends early instead of eating the machine's memory.
+//! Each record is appended under one short lock. The number of records is bounded: at the limit the
+//! recorder is full, and the run ends early instead of using up the machine's memory.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -10,10 +10,10 @@ use super::{
     Crash, Delivery, DeliveryNumber, End, History, Key, KeyNumber, Operation, Settle, Stop,
 };
 
-/// Most records that are kept, all kinds together: about 1.5 GB.
+/// Most records of all kinds together: about 1.5 GB.
 pub(super) const RECORDS_MAX: usize = 12_000_000;
 
-/// A history that is being written.
+/// A history in progress.
 #[derive(Debug, Default)]
 pub struct Recorder {
     inner: Mutex<Inner>,
@@ -26,10 +26,10 @@ struct Inner {
     delivery_ids: FxHashMap<String, u32>,
 }
 
-/// How much has been recorded.
+/// Numbers of records.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sizes {
-    /// Callers' operations.
+    /// Operations of callers.
     pub operations: usize,
     /// Deliveries.
     pub deliveries: usize,
@@ -37,12 +37,12 @@ pub struct Sizes {
     pub settles: usize,
     /// Kills.
     pub crashes: usize,
-    /// Times of standing still.
+    /// Stops.
     pub stops: usize,
 }
 
 impl Recorder {
-    /// The number of a timer.
+    /// Returns the number of a timer.
     pub fn key(&self, namespace: &str, id: &str) -> KeyNumber {
         let key = Key { namespace: namespace.to_owned(), id: id.to_owned() };
         let mut inner = self.inner.lock();
@@ -53,7 +53,7 @@ impl Recorder {
         })
     }
 
-    /// The number of a delivery id.
+    /// Returns the number of a delivery id.
     pub fn delivery_id(&self, text: &str) -> u32 {
         let mut inner = self.inner.lock();
         let next = number(inner.delivery_ids.len());
@@ -66,12 +66,12 @@ impl Recorder {
         }
     }
 
-    /// Adds a caller's operation.
+    /// Adds an operation of a caller.
     pub fn operation(&self, operation: Operation) {
         self.inner.lock().history.operations.push(operation);
     }
 
-    /// Adds a delivery and says its number.
+    /// Adds a delivery and returns its number.
     pub fn delivery(&self, delivery: Delivery) -> DeliveryNumber {
         let mut inner = self.inner.lock();
         inner.history.deliveries.push(delivery);
@@ -88,17 +88,17 @@ impl Recorder {
         self.inner.lock().history.crashes.push(crash);
     }
 
-    /// Adds a time of standing still.
+    /// Adds a stop.
     pub fn stop(&self, stop: Stop) {
         self.inner.lock().history.stops.push(stop);
     }
 
-    /// Adds what a last read answered.
+    /// Adds the result of a last read.
     pub fn end(&self, end: End) {
         self.inner.lock().history.ends.push(end);
     }
 
-    /// How much there is.
+    /// Returns the numbers of records.
     pub fn sizes(&self) -> Sizes {
         let inner = self.inner.lock();
         Sizes {
@@ -110,18 +110,18 @@ impl Recorder {
         }
     }
 
-    /// Whether the run should end because the history is as long as it may be.
+    /// Returns `true` if the history has reached its limit and the run should end.
     pub fn is_full(&self) -> bool {
         let sizes = self.sizes();
         sizes.operations + sizes.deliveries + sizes.settles >= RECORDS_MAX
     }
 
-    /// Every timer named so far.
+    /// Returns every timer named so far.
     pub fn keys(&self) -> Vec<Key> {
         self.inner.lock().history.keys.clone()
     }
 
-    /// Takes the history out; the recorder is empty afterwards.
+    /// Takes the history; the recorder is empty afterwards.
     pub fn take(&self) -> History {
         std::mem::take(&mut *self.inner.lock()).history
     }

@@ -1,12 +1,13 @@
-//! The operations of one namespace that wait, and the tasks that send them.
+//! The operation queue of one namespace (`Lane`), and the tasks that send its batches.
 //!
-//! A lane is there as long as it has work. Each batch under way has a task, which takes the next batch
-//! when its own is answered, and ends when there is none; the last one takes the lane away, under the
-//! same lock. Should a task end otherwise (its runtime is shut down), the lane goes with it, and those
-//! who wait are told.
-//!
-//! An operation waits as long as another one on its id is under way, so that the operations on one
-//! id are carried out in the order of the calls.
+//! 1. A queue exists as long as it has work.
+//! 2. Each batch under way has a task. When the batch has its response, the task takes the next batch.
+//!    It ends when there is none.
+//! 3. The last task removes the queue, under the lock that also guards a push.
+//! 4. If a task ends early because its runtime is shut down, it removes the queue, and the waiting
+//!    callers get an error.
+//! 5. An operation waits while another one on its id is under way. So the operations on one id are
+//!    carried out in the order of the calls.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -24,7 +25,7 @@ use tokio::{
 use super::{Batches, Batching, Done, Place};
 use crate::error::{Error, Result, check_count};
 
-/// An operation that waits.
+/// An operation that waits in the queue or is under way.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: Arc<str>,
@@ -34,34 +35,34 @@ pub(super) struct Waiting {
     pub(super) answer: oneshot::Sender<Done>,
     pub(super) deadline: Instant,
     pub(super) limit: Duration,
-    /// Its share of what may wait; free again when it is answered.
+    /// The capacity that it has reserved of `waiting_bytes_max`; released with the result.
     pub(super) room: OwnedSemaphorePermit,
 }
 
 impl Waiting {
     fn answer(self, done: Done) {
-        // A caller that is gone does not want to know.
+        // A caller that has stopped waiting does not need the result.
         self.answer.send(done).ok();
         drop(self.room);
     }
 }
 
-/// The operations that wait in a namespace.
+/// The operation queue of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     waiting: VecDeque<Waiting>,
-    /// Tasks that are there.
+    /// Number of running tasks.
     tasks: usize,
-    /// `true`: one of them is about to take a batch, so no other task need.
+    /// `true`: a task is about to take a batch, so no further task is needed.
     about_to_take: bool,
     /// Ids of the operations under way.
     busy: HashSet<Arc<str>>,
-    /// Told when a batch is full before its time.
+    /// Notified when a batch is full before its linger time ends.
     full: Arc<Notify>,
 }
 
 impl Lane {
-    /// The next batch: what waits, in order, without what has to wait longer.
+    /// Takes the next batch: the waiting operations in order, without those whose id is under way.
     fn take(&mut self, options: &Batching) -> Vec<Waiting> {
         let mut batch: Vec<Waiting> = Vec::new();
         let mut later = VecDeque::new();
@@ -87,7 +88,7 @@ impl Lane {
 }
 
 impl Batches {
-    /// Puts an operation into its lane, and makes the lane work.
+    /// Appends an operation to the queue of its namespace, and starts a task if one is needed.
     pub(super) fn push(self: &Arc<Self>, namespace: &Arc<str>, waiting: Waiting) {
         let mut lanes = self.lanes.lock();
         let lane = lanes.entry(Arc::clone(namespace)).or_default();
@@ -109,11 +110,11 @@ impl Batches {
         }
     }
 
-    /// Sends a batch, in parts where the server takes no more at once.
+    /// Sends a batch. A batch that is too large for the server is halved and sent in parts.
     async fn send(&self, namespace: &str, batch: Vec<Waiting>) {
         let mut parts = vec![batch];
         while let Some(mut part) = parts.pop() {
-            // What its caller has given up is not sent.
+            // Operations that their callers have withdrawn are not sent.
             part.retain(|waiting| waiting.place.take());
             let Some(deadline) = part.iter().map(|waiting| waiting.deadline).max() else {
                 continue;
@@ -161,7 +162,7 @@ impl Batches {
     }
 }
 
-/// Returns the result of one operation, as a single call returns it.
+/// Returns the result of one operation, in the form of a single call's result.
 pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResult) -> Done {
     match result {
         OperationResult { error: Some(problem), .. } => Err(Error::from(*problem)
@@ -174,16 +175,16 @@ pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResu
     }
 }
 
-/// Returns the error of an operation whose lane ended with its runtime.
+/// Returns the error of an operation whose queue was removed because its runtime was shut down.
 pub(super) fn stopped() -> Error {
     Error::unknown(Code::Aborted, "the runtime that the client worked on was shut down")
 }
 
-/// A task of a lane.
+/// A task of a queue: sends one batch after the other.
 struct Task {
     batches: Arc<Batches>,
     namespace: Arc<str>,
-    /// The `full` of its own lane, which tells the lane from a later one of the same namespace.
+    /// The `full` of its own queue. It tells the queue from a later one of the same namespace.
     full: Arc<Notify>,
 }
 
@@ -207,7 +208,8 @@ impl Task {
         }
     }
 
-    /// The next batch. Without one the task ends, and the lane with the last task.
+    /// Takes the next batch. When there is none, the task counts as ended; the last task removes the
+    /// queue.
     fn take(&self) -> Vec<Waiting> {
         let mut lanes = self.batches.lanes.lock();
         let Some(lane) = self.own(&mut lanes) else { return Vec::new() };
@@ -215,7 +217,7 @@ impl Task {
         let batch = lane.take(&self.batches.options);
         if batch.is_empty() {
             lane.tasks -= 1;
-            // What still waits then waits for what another task has under way.
+            // Operations that are left wait for ids that another task has under way.
             if lane.tasks == 0 {
                 lanes.remove(&self.namespace);
             }
@@ -223,7 +225,7 @@ impl Task {
         batch
     }
 
-    /// A batch is answered: what waits for its ids may go, and the task comes for more.
+    /// Releases the ids of a batch that has its response.
     fn free(&self, ids: &[Arc<str>]) {
         if let Some(lane) = self.own(&mut self.batches.lanes.lock()) {
             for id in ids {
@@ -237,7 +239,7 @@ impl Task {
     }
 }
 
-/// Takes the lane away when a task ends before its time.
+/// Removes the queue when its task ends early.
 struct Guard(Option<Task>);
 
 impl Drop for Guard {
@@ -245,7 +247,7 @@ impl Drop for Guard {
         if let Some(task) = &self.0 {
             let mut lanes = task.batches.lanes.lock();
             let lane = task.own(&mut lanes).is_some().then(|| lanes.remove(&task.namespace));
-            // Those who wait are told when the lock is free again.
+            // The waiting callers are notified by this drop, after the lock is released.
             drop(lanes);
             drop(lane);
         }

@@ -1,4 +1,4 @@
-//! The state of an operation, sent or given up: decided once, by the first of the two.
+//! The state of an operation in a queue: sent or withdrawn. The first of the two wins.
 
 use std::sync::{
     Arc,
@@ -9,22 +9,22 @@ const WAITS: u8 = 0;
 const SENT: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// The place of an operation in a lane.
+/// The state of an operation: waiting, sent or withdrawn.
 #[derive(Debug, Default)]
 pub(super) struct Place(AtomicU8);
 
 impl Place {
-    /// Takes it to be sent; not one that was given up.
+    /// Marks the operation as sent. Returns `false` if it was withdrawn.
     pub(super) fn take(&self) -> bool {
         self.go(WAITS, SENT)
     }
 
-    /// Takes it back; not one that was sent.
+    /// Withdraws the operation. Returns `false` if it was sent.
     pub(super) fn give_up(&self) -> bool {
         self.go(WAITS, GIVEN_UP)
     }
 
-    /// Puts one back that was sent and certainly not carried out.
+    /// Marks a sent operation as waiting again. Only for one that was certainly not carried out.
     pub(super) fn put_back(&self) {
         self.go(SENT, WAITS);
     }
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// The caller's end of a place: gives it up when the caller goes.
+/// The caller's handle of an operation: withdraws it when dropped.
 #[derive(Debug)]
 pub(super) struct Own(pub(super) Arc<Place>);
 

@@ -1,5 +1,5 @@
-//! The address of a server: `http://host:port` or `https://host:port`, and the path below which a
-//! proxy serves it.
+//! The address of a server: `http://host:port` or `https://host:port`, with a path if a proxy serves
+//! Duly below one.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::error::Invalid;
 const ALLOWED: &str = "http://host:port or https://host:port, such as http://127.0.0.1:3859, with a \
                        path only where a proxy serves Duly below it";
 
-/// Checks an address, and takes it, and the path that stands in front of every call.
+/// Checks an address. Returns its endpoint, and the path prefix of every call.
 pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invalid> {
-    // Never shown whole: what stands before the @ may be a password.
+    // Never shown whole: the text before the @ may be a password.
     let refuse = |why: &str| Invalid::new("url", hidden(url), format!("{ALLOWED} ({why})"));
     let uri: Uri = url.parse().map_err(|error| refuse(&format!("{error}")))?;
     match uri.scheme() {
@@ -44,7 +44,7 @@ pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invali
     Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, below))
 }
 
-/// Returns `true` for an address of TLS.
+/// Returns `true` if the address is one of TLS.
 #[cfg(feature = "tls")]
 pub(super) fn is_https(endpoint: &Endpoint) -> bool {
     endpoint.uri().scheme() == Some(&Scheme::HTTPS)

@@ -1,4 +1,4 @@
-//! Calls on many timers at once. Each continues, call after call, until nothing is left to do.
+//! Calls on many timers at once. Each repeats its request, page after page, until nothing is left to do.
 
 use std::{
     collections::HashSet,
@@ -19,12 +19,12 @@ use crate::{
 };
 
 impl Client {
-    /// Carries out up to 10,000 operations in one message; one result for each, in order. One id's
-    /// operations run in order, and a refused operation refuses only itself. Timers in the results have no
-    /// payload and no headers.
+    /// Carries out up to 10,000 operations in one message. Returns one result for each, in order.
+    /// Operations on one id run in order, and a refused operation refuses only itself. Timers in the
+    /// results have no payload and no headers.
     ///
-    /// Single calls are batched too ([`Batching`](crate::Batching)), and each decides for itself whether it
-    /// is repeated; so this is for operations that are at hand together.
+    /// Single calls are batched too ([`Batching`](crate::Batching)), and each of them is repeated or not
+    /// by its own rules. Use this method for operations that you already have together.
     pub async fn batch(
         &self,
         namespace: &str,
@@ -43,11 +43,11 @@ impl Client {
         Ok(results.map(|(place, (operation, result))| of_item(operation, place, result)).collect())
     }
 
-    /// Cancels the pending timers that are selected, in as many calls as it takes. The `limit` bounds all
-    /// of them together, and may be above 10,000. Timers that are being delivered are skipped and counted.
+    /// Cancels the pending timers that are selected, in as many calls as needed. The `limit` bounds all
+    /// calls together, and may be above 10,000. Timers that are being delivered are skipped and counted.
     ///
-    /// Returns the last response, with the counts of all. After an error, the timers that were cancelled
-    /// before stay cancelled; the same call again continues with the rest.
+    /// Returns the last response, with the counts of all calls. After an error, the timers that were
+    /// already cancelled stay cancelled; the same call again continues with the rest.
     pub async fn cancel_many(
         &self,
         namespace: &str,
@@ -77,8 +77,8 @@ impl Client {
         }
     }
 
-    /// Sends dead letters again, in as many calls as it takes. Their delivery ids stay, and attempts go
-    /// on counting, with a fresh budget.
+    /// Redrives dead letters, in as many calls as needed. Their delivery ids stay. The count of attempts
+    /// goes on, with a fresh number of attempts allowed.
     pub async fn redrive(
         &self,
         namespace: &str,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Removes dead letters for good, in as many calls as it takes.
+    /// Purges dead letters, in as many calls as needed.
     pub async fn purge(&self, namespace: &str, mut request: PurgeRequest) -> Result<PurgeResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let mut total = PurgeResponse::default();
@@ -112,8 +112,8 @@ impl Client {
         }
     }
 
-    /// Dead-letters the timers that were due by a time, now without one, instead of delivering them late:
-    /// for a paused namespace, as after a restore. Timers that are being delivered are skipped.
+    /// Dead-letters the timers that were due by `due_by` (by now if absent), instead of delivering them
+    /// late: for a paused namespace, as after a restore. Timers that are being delivered are skipped.
     pub async fn dead_letter_overdue(
         &self,
         namespace: &str,
@@ -135,8 +135,8 @@ impl Client {
     }
 }
 
-/// Returns the safety of a batch: it may be repeated if each operation may, and if no operation undoes the
-/// work of another, that is, if each is about a timer of its own.
+/// Returns the safety of a batch. It is repeatable if each operation is, and if each has an id of its
+/// own: then no operation undoes the work of another.
 fn safety_of(operations: &[Operation]) -> Safety {
     let mut ids = HashSet::new();
     let is_repeatable = operations.iter().all(|operation| {

@@ -17,12 +17,12 @@ use crate::{
     retry::Safety,
 };
 
-/// Namespaces of one page.
+/// Number of namespaces per page.
 const PAGE: u32 = 1_000;
 
 impl Client {
-    /// Writes the settings of a namespace, whole, and creates it where it does not exist. An absent setting
-    /// becomes its default, but absent signing secrets keep those that are there.
+    /// Replaces all settings of a namespace, and creates it if it does not exist. An absent setting
+    /// becomes its default, but absent signing secrets keep the existing ones.
     pub async fn put_namespace(
         &self,
         name: &str,
@@ -34,8 +34,9 @@ impl Client {
         namespace.ok_or_else(|| Error::answer("it has no namespace"))
     }
 
-    /// Changes some settings of a namespace: an absent one stays, one that is given replaces the old one
-    /// whole, and those of `reset` go back to their defaults. A change that changes nothing is refused.
+    /// Changes some settings of a namespace. An absent setting stays. A given setting replaces the old
+    /// one as a whole. The settings in `reset` return to their defaults. A change that changes nothing
+    /// is refused.
     ///
     /// ```no_run
     /// # use duly_client::{Client, Error, NamespaceField, NamespaceSettings};
@@ -56,8 +57,8 @@ impl Client {
         call!(self, namespaces.patch, v1::PatchNamespaceRequest { namespace, settings, reset })
     }
 
-    /// Deletes a namespace that has no pending timers and no dead letters: `namespace_not_empty` where
-    /// it has.
+    /// Deletes a namespace that has no pending timers and no dead letters. If it has some, the error is
+    /// `namespace_not_empty`.
     pub async fn delete_namespace(&self, name: &str) -> Result<()> {
         self.delete(name, false).await
     }
@@ -94,7 +95,7 @@ impl Client {
         listing(Ok(first), turn)
     }
 
-    /// Pauses a namespace. After this no claim is granted; schedules are still taken.
+    /// Pauses a namespace. After this no claim is granted; schedules are still accepted.
     pub async fn pause(&self, name: &str) -> Result<Namespace> {
         call!(self, namespaces.pause, v1::PauseRequest { namespace: namespace_of(name, "")? })
     }
@@ -116,8 +117,8 @@ impl Client {
         read!(self, namespaces.stats, v1::StatsRequest { namespace: namespace_of(name, "")? })
     }
 
-    /// Returns the numbers of pending timers that become claimable in each of the next `count` buckets of
-    /// time: 1 to 1000 of them, each 1 s to 366 days long.
+    /// Returns the number of pending timers that become claimable in each of the next `count` buckets of
+    /// time: 1 to 1000 buckets, each 1 s to 366 days long.
     pub async fn forecast(
         &self,
         name: &str,

@@ -12,16 +12,16 @@ pub(super) struct Page<Q, T> {
     pub(super) next: Option<Q>,
 }
 
-/// A list under way.
+/// The state of a list that is being read.
 struct Pages<Q, T, F> {
-    /// The rest of this page.
+    /// The rest of the current page.
     items: VecDeque<T>,
     /// The request for the next page; none after the last.
     next: Option<Q>,
     turn: F,
 }
 
-/// Lists the items of all pages, from the first request on, one page in memory at a time.
+/// Lists the items of all pages, from the first request on. Holds one page in memory at a time.
 pub(super) fn listing<Q, T, F, Fut>(first: Result<Q>, turn: F) -> Listing<T>
 where
     Q: Send + 'static,
@@ -39,7 +39,7 @@ where
             if let Some(item) = pages.items.pop_front() {
                 return Some((Ok(item), Some(Ok(pages))));
             }
-            // A page may be empty and still not be the last.
+            // An empty page is not necessarily the last one.
             match (pages.turn)(pages.next.take()?).await {
                 Ok(page) => (pages.items, pages.next) = (page.items.into(), page.next),
                 Err(error) => return Some((Err(error), None)),

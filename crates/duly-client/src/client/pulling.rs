@@ -1,4 +1,4 @@
-//! Leases and settlements without a consumer: for work that outlives a connection, or is handed to
+//! Leases and settlements without a consumer: for work that outlives a connection, or that is handed to
 //! another process with its token.
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::{
     retry::Safety,
 };
 
-/// Longest wait that the server takes.
+/// Longest wait that the server accepts.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Leases firings of the pull lane. Returns as soon as there is one, or after the `wait` of the
-    /// request, which is added to the time of the call.
+    /// request. That wait is added to the timeout of the call.
     pub async fn lease(&self, namespace: &str, mut request: LeaseRequest) -> Result<LeaseResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let wait = request.wait.as_ref().and_then(duly_api::Duration::to_std);
@@ -24,8 +24,8 @@ impl Client {
         call!(self, timers.lease, request, Safety::Once, on_top)
     }
 
-    /// Settles up to 10,000 leased firings; one result for each, in order. A refused settlement refuses
-    /// only itself.
+    /// Settles up to 10,000 leased firings. Returns one result for each, in order. A refused settlement
+    /// refuses only itself.
     pub async fn settle(
         &self,
         namespace: &str,

@@ -19,16 +19,16 @@ use crate::{
 };
 
 impl Client {
-    /// Returns one timer with its payload, its tombstone, or its latest dead letter.
+    /// Returns one timer with its payload, or its tombstone, or its latest dead letter.
     pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer> {
         let namespace = namespace_of(namespace, "")?;
         let id = TimerId::new(id)?.as_str().to_owned();
         read!(self, timers.get, v1::GetRequest { namespace, id })
     }
 
-    /// Returns timers with their payloads, in order of (due time, id), as a stream. A timer that does not
-    /// change during the call comes exactly once. The `limit` of the request is that of a page, and so
-    /// the number of timers that are in memory at once.
+    /// Returns timers with their payloads, in order of (due time, id), as a stream. A timer that does
+    /// not change during the call comes exactly once. The `limit` of the request is the page size, and
+    /// so the number of timers in memory at once.
     ///
     /// ```no_run
     /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Returns one page of a list: the first, or the one at the `cursor` of the request.
-    /// [`Client::list`] turns the pages.
+    /// [`Client::list`] reads all pages.
     pub async fn list_page(
         &self,
         namespace: &str,

@@ -17,29 +17,30 @@ use crate::{
 impl Client {
     /// Schedules a timer. When this returns, the timer survives kill -9 and power loss.
     ///
-    /// The same request again returns the timer that is there, marked as `existing`, while the timer or
-    /// its tombstone lives. A schedule without an id gets one here, so it can be repeated safely too.
+    /// As long as the timer or its tombstone exists, the same request again returns it, marked as
+    /// `existing`. A schedule without an id gets one here, so it can be repeated safely too.
     ///
-    /// This call, like all calls here, may be dropped while it waits; a request that was sent by then may
-    /// be carried out.
+    /// This call, like all calls here, may be dropped while it waits. A request that was already sent
+    /// may still be carried out.
     pub async fn schedule(&self, namespace: &str, mut schedule: Schedule) -> Result<Timer> {
         set_id(&mut schedule);
         self.change(namespace, schedule.into(), Safety::Repeatable).await
     }
 
-    /// Schedules a timer in the place of the one with its id, on every call: only the last of many calls
+    /// Schedules a timer in place of the one with its id, on every call: only the last of many calls
     /// fires (debounce).
     ///
-    /// Identical requests are repetitions, which change nothing; so this adds a unique tag to each call. A
-    /// timer that is being delivered cannot be replaced: `in_flight`.
+    /// Identical requests are repetitions, which change nothing. So this adds a unique tag to each call.
+    /// A timer that is being delivered cannot be replaced: the error is `in_flight`.
     pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Timer> {
         let unique = format!("debounced:{}", Uuid::now_v7());
         self.schedule(namespace, schedule.with_tag(unique).with_if_exists(IfExists::Replace)).await
     }
 
-    /// Cancels a timer. After this it is never delivered; the response says whether it was before.
+    /// Cancels a timer. After this it is never delivered again; the response reports whether it was
+    /// delivered before.
     ///
-    /// A timer that cannot be cancelled any more is refused with its state as the code: `in_flight`,
+    /// A timer that can no longer be cancelled is refused with its state as the code: `in_flight`,
     /// `finished`, `dead`, or `not_found`.
     pub async fn cancel(&self, namespace: &str, id: &str) -> Result<CancelResponse> {
         self.cancel_where(namespace, id, None).await
@@ -66,11 +67,10 @@ impl Client {
         result.cancelled.ok_or_else(another_kind)
     }
 
-    /// Changes a pending timer. After this it never fires for its old time, nor with its old
-    /// payload. The response has no payload and no headers, unless the client is
-    /// [`unbatched`](Self::unbatched).
+    /// Changes a pending timer. After this it never fires at its old time, nor with its old payload. The
+    /// response has no payload and no headers, unless the client is [`unbatched`](Self::unbatched).
     ///
-    /// A change with `if_revision` is made at most once, so the client repeats it where a response got
+    /// A change with `if_revision` is made at most once, so the client repeats it when a response got
     /// lost.
     pub async fn reschedule(&self, namespace: &str, id: &str, change: Reschedule) -> Result<Timer> {
         check_same("id", id, &change.id)?;
@@ -78,7 +78,7 @@ impl Client {
         self.change(namespace, Operation::reschedule(id, change), safety).await
     }
 
-    /// Makes a timer due now, or its next attempt. The response is that of
+    /// Makes a timer due now, or its next attempt. The response is like that of
     /// [`reschedule`](Self::reschedule).
     pub async fn fire(&self, namespace: &str, id: &str) -> Result<Timer> {
         self.change(namespace, Operation::fire(id), Safety::Once).await
@@ -135,12 +135,12 @@ impl Client {
     }
 }
 
-/// Gives a schedule an id where it has none.
+/// Gives a schedule an id if it has none.
 pub(super) fn set_id(schedule: &mut Schedule) {
     schedule.id.get_or_insert_with(|| Uuid::now_v7().to_string());
 }
 
-/// Refuses an id and a due time that no server takes, before anything is sent. The server checks the rest.
+/// Refuses an invalid id or due time before anything is sent. The server checks the rest.
 fn check(operation: &Operation) -> Result<(), Invalid> {
     TimerId::new(operation.timer_id())?;
     let due_at = match operation {

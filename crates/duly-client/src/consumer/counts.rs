@@ -28,29 +28,30 @@ macro_rules! counts {
 counts! {
     /// Firings that were received.
     received,
-    /// Firings whose handler said `Ok`, and the server knows.
+    /// Firings that the handler finished with `Ok` and the server acknowledged.
     acked,
-    /// Firings that are to be tried again, and the server knows.
+    /// Firings that are retried, as settled with the server.
     retried,
-    /// Firings that were given up, and the server knows.
+    /// Firings that were dead-lettered, as settled with the server.
     dead,
-    /// Handlers that panicked; they count as retries too.
+    /// Handlers that panicked; they are also counted as retries.
     panicked,
-    /// Firings that were confirmed without calling the handler, because it had handled them.
+    /// Firings that were acknowledged without calling the handler, because it had handled them before.
     duplicates,
-    /// Firings that came again while their handler was still running, and were left to it.
+    /// Firings that came again while their handler was still running. The handler continues under the
+    /// new lease.
     rejoined,
-    /// Extensions of leases.
+    /// Lease extensions.
     extended,
     /// Verdicts and extensions that came too late: the lease was lost.
     lease_lost,
     /// Verdicts that the server refused, or whose outcome it did not know.
     unsettled,
-    /// Firings that arrived while the consumer was stopping, and went back untouched.
+    /// Firings that arrived while the consumer was stopping, and were returned unhandled.
     released,
     /// Handlers that were aborted because they ran too long after a stop.
     aborted,
-    /// Connections that were made.
+    /// Connections that were opened.
     connected,
 }
 

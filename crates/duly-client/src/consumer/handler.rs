@@ -7,10 +7,11 @@ use duly_api::{Firing, RetryVerdict, Settlement};
 /// Longest reason that is sent, in bytes.
 const REASON_BYTES_MAX: usize = 1_024;
 
-/// Handles firings. Every `Fn(Firing)` is one whose future answers `Result<(), impl Into<Failure>>`.
+/// Handles firings. Every `Fn(Firing)` is a handler if its future returns `Result<(), impl
+/// Into<Failure>>`.
 ///
-/// It is called for as many firings at once as the consumer has `concurrency`, each call in a task
-/// of its own. A call is dropped in the middle only when a stop takes too long.
+/// Up to `concurrency` calls run at once, each in a task of its own. A call is dropped before its end
+/// only when a stop takes too long.
 pub trait Handler: Send + Sync + 'static {
     /// Handles one firing.
     fn handle(&self, firing: Firing) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -27,17 +28,18 @@ where
     }
 }
 
-/// The verdict on a firing that was not handled. Every error is a [`Failure::retry`] by `?`.
+/// The verdict on a firing that was not handled. The operator `?` turns every error into a
+/// [`Failure::retry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It is tried again.
+    /// The firing is retried.
     Retry {
-        /// After exactly this wait; by the retry policy when absent.
+        /// Wait before the next attempt, exact; the retry policy decides if absent.
         after: Option<Duration>,
         /// The reason, for people.
         reason: String,
     },
-    /// It is given up, and kept as a dead letter.
+    /// The firing becomes a dead letter.
     Dead {
         /// The reason, for people.
         reason: String,
@@ -45,17 +47,17 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// It is tried again, by the retry policy of the timer.
+    /// Returns the verdict to retry, by the retry policy of the timer.
     pub fn retry(reason: impl Display) -> Self {
         Self::Retry { after: None, reason: reason.to_string() }
     }
 
-    /// It is tried again after exactly this wait.
+    /// Returns the verdict to retry after exactly this wait.
     pub fn retry_after(after: Duration, reason: impl Display) -> Self {
         Self::Retry { after: Some(after), reason: reason.to_string() }
     }
 
-    /// It is given up: another try would fail as well.
+    /// Returns the verdict to dead-letter the firing: for when another attempt would fail as well.
     pub fn dead(reason: impl Display) -> Self {
         Self::Dead { reason: reason.to_string() }
     }
@@ -79,7 +81,7 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Shortens a reason, between two characters.
+/// Shortens a reason at a character boundary.
 fn cut(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
     reason

@@ -1,4 +1,4 @@
-//! Options of a consumer, checked at its start.
+//! Options of a consumer, checked when it starts.
 
 use std::time::Duration;
 
@@ -9,24 +9,28 @@ use crate::{
     error::{Invalid, Result},
 };
 
-/// Most firings that a consumer may hold; the server's own limit.
+/// Most firings that a consumer may hold; also the server's limit.
 const CONCURRENCY_MAX: usize = 10_000;
 /// Most delivery ids that are remembered.
 const DEDUP_ENTRIES_MAX: usize = 10_000_000;
 
 /// Options of the deduplication of deliveries.
 ///
-/// It remembers the ids of the deliveries whose handler said `Ok`, and confirms them again when they come
-/// again, without calling the handler. That covers confirmations that got lost with a connection, and
-/// leases that ended while the handler worked. It does not cover another process, this one after a
-/// restart, what has been forgotten because there were too many or too long ago, and handlers that
-/// did their work and then failed.
+/// A consumer remembers the ids of the deliveries whose handler returned `Ok`. When such a delivery
+/// comes again, it is acknowledged without calling the handler. This covers acknowledgements that got
+/// lost with a connection, and leases that ended while the handler worked.
+///
+/// It does not cover:
+///
+/// - another process, or this one after a restart,
+/// - ids that were evicted, because there were too many of them or too much time had passed,
+/// - handlers that did their work and then failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dedup {
-    /// Most ids that are remembered, the least recently used forgotten first: up to 10,000,000 at
-    /// about 100 bytes each, 0 remembers none. Default 10,000.
+    /// Most ids that are remembered: up to 10,000,000 at about 100 bytes each; 0 remembers none. The
+    /// least recently used id is evicted first. Default 10,000.
     pub entries_max: usize,
-    /// Time for which an id is remembered after it was handled: up to a day, default 10 min.
+    /// Time for which an id is remembered after its delivery was handled: up to a day, default 10 min.
     pub keep: Duration,
 }
 
@@ -81,15 +85,16 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Sets the length of each lease: 1 s to 12 h, default 30 s. It is extended while the handler runs, so
-    /// it need only be as long as it may take until others notice that this process is gone.
+    /// Sets the length of each lease: 1 s to 12 h, default 30 s. It is extended while the handler runs.
+    /// So it need only cover the time until other consumers may take over from a process that died.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
     /// Sets the time that handlers have after a stop: up to 12 h, default 25 s. Firings that arrive on
-    /// credits that were given before go back at the end of it, so keep it short where others wait.
+    /// credits given before the stop are released only at its end. So keep it short if other consumers
+    /// wait.
     pub fn stop_within(mut self, limit: Duration) -> Self {
         self.options.stop_within = limit;
         self
@@ -101,7 +106,7 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Checks everything, and starts it, on the runtime that this is called on.
+    /// Checks the options, and starts the consumer on the current Tokio runtime.
     pub fn start(self, handler: impl Handler) -> Result<Consumer> {
         self.options.check()?;
         check_runtime("start", "called within a Tokio runtime")?;

@@ -1,4 +1,4 @@
-//! Handlers that run: whose delivery, under which lease, and when the lease is to be extended.
+//! The running handlers: the delivery and lease of each, and the time of its next lease extension.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,20 +7,20 @@ use std::{
 
 use tokio::{task::Id, time::Instant};
 
-/// A handler that runs.
+/// A running handler.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) delivery_id: Arc<str>,
-    /// Names its lease; none after its connection was lost or its lease ended.
+    /// Token of its lease; none after its connection was lost or its lease ended.
     pub(super) token: Option<String>,
-    /// Its place in the order of extensions.
+    /// Its place in the order of lease extensions.
     extension: Option<Turn>,
 }
 
-/// A moment, with a number for those that share one.
+/// A time, with a number that orders equal times.
 type Turn = (Instant, u64);
 
-/// All handlers that run, at most as many as may at once.
+/// The running handlers, at most `concurrency` of them.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     runs: HashMap<Id, Run>,
@@ -30,7 +30,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// A handler begins.
+    /// Adds a handler that has started.
     pub(super) fn begin(&mut self, id: Id, delivery_id: &str, token: String, extend_at: Instant) {
         let delivery_id: Arc<str> = delivery_id.into();
         self.by_delivery.insert(Arc::clone(&delivery_id), id);
@@ -38,7 +38,8 @@ impl Running {
         self.hold(id, token, extend_at);
     }
 
-    /// The handler of this delivery runs: it goes on under this lease.
+    /// Continues the running handler of this delivery under a new lease. Returns `false` if there is
+    /// none.
     pub(super) fn rejoin(&mut self, delivery_id: &str, token: &str, extend_at: Instant) -> bool {
         let Some(id) = self.by_delivery.get(delivery_id).copied() else { return false };
         self.hold(id, token.to_owned(), extend_at);
@@ -56,7 +57,7 @@ impl Running {
         self.extensions.insert(turn, id);
     }
 
-    /// A handler has ended.
+    /// Removes a handler that has ended, and returns it.
     pub(super) fn end(&mut self, id: Id) -> Option<Run> {
         let run = self.runs.remove(&id)?;
         self.by_delivery.remove(&run.delivery_id);
@@ -66,12 +67,13 @@ impl Running {
         Some(run)
     }
 
-    /// Returns the time at which the next lease is to be extended.
+    /// Returns the time of the next lease extension.
     pub(super) fn next_extension(&self) -> Option<Instant> {
         self.extensions.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Tokens of the leases that are to be extended by now; each is due again at `next`.
+    /// Returns the tokens of the leases whose extension is due by `now`. Their next extension is due at
+    /// `next`.
     pub(super) fn extend_due(&mut self, now: Instant, next: Instant) -> Vec<String> {
         let mut tokens = Vec::new();
         while let Some(entry) = self.extensions.first_entry()
@@ -88,7 +90,7 @@ impl Running {
         tokens
     }
 
-    /// This lease is lost; its handler runs on.
+    /// Marks a lease as lost; its handler runs on.
     pub(super) fn lose(&mut self, token: &str) {
         let lost = |run: &&mut Run| run.token.as_deref() == Some(token);
         if let Some(run) = self.runs.values_mut().find(lost) {
@@ -99,7 +101,7 @@ impl Running {
         }
     }
 
-    /// The connection is lost, and all leases with it; the handlers run on.
+    /// Marks all leases as lost, because the connection is lost; the handlers run on.
     pub(super) fn lose_all(&mut self) {
         self.extensions.clear();
         for run in self.runs.values_mut() {
@@ -107,7 +109,7 @@ impl Running {
         }
     }
 
-    /// Forgets all handlers, and says how many there were.
+    /// Removes all handlers, and returns their number.
     pub(super) fn clear(&mut self) -> usize {
         let count = self.runs.len();
         *self = Self::default();

@@ -1,7 +1,7 @@
-//! Deliveries that were handled lately: a bounded, expiring LRU over delivery ids.
+//! Deliveries that were handled recently: a bounded, expiring LRU cache of delivery ids.
 //!
-//! An id is known for a fixed time after it was handled; being asked for keeps it from being pushed
-//! out by others, and never makes that time longer.
+//! 1. An id is known for a fixed time after its delivery was handled.
+//! 2. A lookup protects the id from eviction by others. It never extends the fixed time.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -10,17 +10,17 @@ use tokio::time::Instant;
 
 use super::Dedup;
 
-/// Ids of deliveries, with when they were handled.
+/// Delivery ids, each with the time at which it was handled.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// None where nothing is remembered.
+    /// None if deduplication is off.
     ids: Option<LruCache<Box<str>, Instant>>,
     keep: Duration,
 }
 
 impl Seen {
     pub(super) fn new(dedup: Dedup) -> Self {
-        // It grows as it fills, and not before.
+        // The cache grows as it fills; it is not allocated in advance.
         let ids = NonZeroUsize::new(dedup.entries_max).map(|max| {
             let mut ids = LruCache::unbounded();
             ids.resize(max);
@@ -36,7 +36,7 @@ impl Seen {
         }
     }
 
-    /// Returns `true` if a delivery was handled lately.
+    /// Returns `true` if a delivery was handled recently.
     pub(super) fn knows(&mut self, delivery_id: &str, now: Instant) -> bool {
         let Some(ids) = &mut self.ids else { return false };
         let is_fresh = |handled: &Instant| now.saturating_duration_since(*handled) < self.keep;

@@ -1,7 +1,8 @@
-//! One stream of a consumer: credits and verdicts out, firings and results in.
+//! One stream of a consumer: sends credits and verdicts, receives firings and results.
 //!
-//! Never more credits are out than handlers are free. What is to be said gathers until the stream
-//! takes it, and goes in one message; results come in the order of the messages.
+//! 1. There are never more credits than free handlers.
+//! 2. Credits and verdicts gather until the stream accepts a message, and then go in one message.
+//! 3. Results come in the order of the messages.
 
 use std::{collections::VecDeque, mem};
 
@@ -23,16 +24,16 @@ use crate::{
     error::{Error, Result, check_count, of_status},
 };
 
-/// Most verdicts of one message.
+/// Most verdicts per message.
 const SETTLEMENTS_MAX: usize = 1_000;
-/// Time to wait for the results of the last verdicts, after a stop.
+/// Time to wait for the results of the last verdicts after a stop.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// The end of a stream.
+/// The reason why a stream ended.
 pub(super) enum End {
-    /// The consumer is to stop, and all is said.
+    /// The consumer is to stop, and everything was sent.
     Stopped,
-    /// The server or the connection ended it.
+    /// The server or the connection ended the stream.
     Lost {
         error: Error,
         /// `true`: the server sent a message on it.
@@ -44,14 +45,14 @@ pub(super) enum End {
 pub(super) struct Session {
     say: Sender<v1::ConsumeRequest>,
     hear: Streaming<v1::ConsumeResponse>,
-    /// Credits that the server has, those that are still to be sent included.
+    /// Credits that the server has, including those that are still to be sent.
     credits: usize,
     /// Credits that are still to be sent.
     to_give: usize,
     to_settle: VecDeque<Settlement>,
-    /// Settlements that were sent and have no result yet, message by message.
+    /// Settlements that were sent and have no result yet, by message.
     unanswered: VecDeque<Vec<Settlement>>,
-    /// The server stops: it hands out nothing more.
+    /// `true`: the server is stopping and delivers nothing more.
     server_stops: bool,
     heard: bool,
 }
@@ -67,7 +68,7 @@ enum Event {
 }
 
 impl Session {
-    /// Opens a stream, with credits for all handlers that are free.
+    /// Opens a stream, with a credit for each free handler.
     pub(super) async fn open(worker: &Worker) -> Result<Self> {
         let link = &worker.client.inner.link;
         let credits = worker.options.concurrency.saturating_sub(worker.tasks.len());
@@ -80,7 +81,7 @@ impl Session {
             credits: u32::try_from(credits).unwrap_or(u32::MAX),
             settlements: Vec::new(),
         };
-        // It is the first message: there is room for one.
+        // The channel has capacity for one message, and this is the first.
         say.try_send(first).ok();
         let requests = stream::poll_fn(move |context| said.poll_recv(context));
         let mut timers = link.timers();
@@ -105,7 +106,7 @@ impl Session {
     /// Serves the stream until it ends.
     pub(super) async fn run(mut self, worker: &mut Worker) -> End {
         let mut stopped = worker.stopped();
-        // When the last results are no longer waited for.
+        // Deadline for the last results.
         let mut flushed_at = None;
         loop {
             self.give_credits(worker);
@@ -119,7 +120,8 @@ impl Session {
             let ends_at = flushed_at.or(worker.stops_at);
             let extend_at = worker.running.next_extension();
             let has_to_say = self.to_give > 0 || !self.to_settle.is_empty();
-            // What has its time first, and words last: so that what is ready goes together.
+            // Deadlines first, sending last: so verdicts that are ready at the same time go in one
+            // message.
             let event = tokio::select! {
                 biased;
                 () = told(&mut stopped), if !stops => Event::Stop,
@@ -154,7 +156,7 @@ impl Session {
                     return self.lost(error);
                 }
                 Event::MaySay(Some(permit)) => drop(permit.send(self.words())),
-                // The stream says next why it ends.
+                // The next message of the stream contains the reason.
                 Event::MaySay(None) => {
                     self.to_give = 0;
                     self.to_settle.clear();
@@ -170,10 +172,10 @@ impl Session {
         End::Lost { error, heard: self.heard }
     }
 
-    /// Gives a credit for each handler that is free.
+    /// Adds a credit for each free handler.
     fn give_credits(&mut self, worker: &Worker) {
         if worker.stops_at.is_some() || self.server_stops {
-            // What was not said yet is not said any more.
+            // Credits that were not sent yet are withdrawn.
             self.credits -= mem::take(&mut self.to_give);
             return;
         }
@@ -210,7 +212,7 @@ impl Session {
                 }
             }
             Some(Kind::Stopping(_)) => self.server_stops = true,
-            // Something that a newer server says.
+            // A message kind of a newer server.
             None => {}
         }
         Ok(())
@@ -219,7 +221,7 @@ impl Session {
     fn take_firing(&mut self, worker: &mut Worker, firing: Firing) {
         worker.counters.received.one_more();
         if worker.stops_at.is_some() {
-            // It goes back when the stream ends.
+            // The server releases it when the stream ends.
             worker.counters.released.one_more();
             return;
         }

@@ -1,4 +1,4 @@
-//! A consumer across its connections: handlers, handled deliveries, reconnects.
+//! The task of a consumer across its connections: handlers, recently handled deliveries, reconnects.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -23,14 +23,14 @@ use crate::{
     error::{Error, Result, RetryAdvice},
 };
 
-/// The end of a handler's task.
+/// The result of a handler's task.
 pub(super) type Ended = Result<(Id, Result<(), Failure>), JoinError>;
 
-/// The handler, whatever it is.
+/// The handler, with its type erased.
 type Call = Arc<dyn Fn(Firing) -> Handling + Send + Sync>;
 type Handling = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
-/// A consumer at work.
+/// A running consumer.
 pub(super) struct Worker {
     pub(super) client: Client,
     pub(super) namespace: Arc<str>,
@@ -38,9 +38,9 @@ pub(super) struct Worker {
     pub(super) counters: Arc<Counters>,
     pub(super) running: Running,
     pub(super) seen: Seen,
-    /// A task for each handler that runs.
+    /// One task for each running handler.
     pub(super) tasks: JoinSet<Result<(), Failure>>,
-    /// Until when handlers may go on, once it is to stop.
+    /// Deadline of running handlers, once the consumer is stopping.
     pub(super) stops_at: Option<Instant>,
     handler: Call,
     stopped: watch::Receiver<bool>,
@@ -74,7 +74,7 @@ impl Worker {
         }
     }
 
-    /// Works until it is stopped, or refused for good.
+    /// Works until it is stopped, or the server refuses it permanently.
     pub(super) async fn run(mut self) -> Result<()> {
         let retries = self.client.inner.retries;
         let mut failures = 0;
@@ -114,7 +114,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Opens a stream; nothing when it is to stop.
+    /// Opens a stream. Returns `None` if the consumer is stopped meanwhile.
     async fn connect(&mut self) -> Option<Result<Session>> {
         let mut stopped = self.stopped.clone();
         let session = Session::open(self);
@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// Waits, and takes note of handlers that end meanwhile.
+    /// Waits until a time or a stop, and processes handlers that end meanwhile.
     async fn pause(&mut self, until: Instant) {
         let mut stopped = self.stopped.clone();
         loop {
@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Waits for handlers that can be settled no more, as long as they may go on.
+    /// Waits for handlers whose firings can no longer be settled, up to the deadline of the stop.
     async fn finish(&mut self) {
         let until = self.begin_stop();
         loop {
@@ -158,21 +158,21 @@ impl Worker {
         }
     }
 
-    /// Begins the stop: no handler is started any more. Returns the deadline of those that run.
+    /// Begins the stop: no further handler is started. Returns the deadline of the running handlers.
     pub(super) fn begin_stop(&mut self) -> Instant {
         let within = self.options.stop_within;
         *self.stops_at.get_or_insert_with(|| Instant::now() + within)
     }
 
-    /// Ends handlers that ran too long.
+    /// Aborts the handlers that still run.
     pub(super) fn abort(&mut self) {
         self.tasks.abort_all();
-        // One that blocks its thread does not hear of it, and is not waited for.
+        // A handler that blocks its thread cannot be aborted. It is not waited for.
         self.tasks.detach_all();
         self.counters.aborted.add(self.running.clear());
     }
 
-    /// Is told when it is to stop.
+    /// Returns the receiver that is notified of a stop.
     pub(super) fn stopped(&self) -> watch::Receiver<bool> {
         self.stopped.clone()
     }
@@ -185,7 +185,7 @@ impl Worker {
         self.running.begin(task.id(), &delivery_id, token, extend_at);
     }
 
-    /// Takes note of a handler that ended. Returns the settlement, if there is a lease to settle.
+    /// Records that a handler ended. Returns its settlement, if there is a lease to settle.
     pub(super) fn ended(&mut self, ended: Ended) -> Option<Settlement> {
         let (id, failure) = match ended {
             Ok((id, result)) => (id, result.err()),
@@ -210,9 +210,9 @@ impl Worker {
     }
 }
 
-/// Waits for the stop, or until the handle is dropped.
+/// Waits until the consumer is stopped or its handle is dropped.
 pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
-    // A handle that is dropped stops its consumer as well.
+    // An error means that the handle was dropped, which stops the consumer as well.
     stopped.wait_for(|stopped| *stopped).await.ok();
 }
 
@@ -224,6 +224,6 @@ fn said(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// Returns `true` if a reconnect cannot help.
 fn is_final(error: &Error) -> bool {
-    // A namespace comes into being with its first timer.
+    // The server creates a namespace with its first timer, so `not_found` may pass.
     error.retry() == RetryAdvice::Never && !matches!(error.code(), Code::NotFound | Code::Internal)
 }

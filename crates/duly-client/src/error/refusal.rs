@@ -1,4 +1,4 @@
-//! Refusals: the same members as an HTTP problem.
+//! Refusals of the server: the same members as an HTTP problem.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::RetryAdvice;
 pub struct Refusal {
     /// The stable code.
     pub code: Code,
-    /// The description of the server: the fault, the field, the state of the timer.
+    /// The server's description: the fault, the field, the state of the timer.
     pub problem: Problem,
 }
 
 impl Refusal {
-    /// Returns a refusal with nothing but a code and a sentence.
+    /// Returns a refusal with only a code and a detail text.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, problem: Problem::new(code, detail) }
     }
 
-    /// Returns the time after which another try can help; none where none can.
+    /// Returns the time after which a repetition can succeed; none if it cannot.
     pub fn retry_after(&self) -> Option<Duration> {
         self.problem.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Takes a path off the field at fault and the sentence: the place in a batch that the caller did not
-    /// write.
+    /// Removes a path prefix from the field and the detail text: the index in a batch, which the caller
+    /// did not write.
     pub(crate) fn without_path(mut self, path: &str) -> Self {
         let field = self.problem.field.as_deref();
         if let Some(rest) = field.and_then(|field| field.strip_prefix(path)) {

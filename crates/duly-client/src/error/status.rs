@@ -1,7 +1,7 @@
-//! Statuses of gRPC as errors of this crate.
+//! Converts gRPC statuses to errors of this crate.
 //!
-//! A status of Duly itself carries an `ErrorInfo` with the code of the contract. A status without one comes from
-//! the library or from a proxy in between: then only a connection that was never made proves that nothing
+//! A status that Duly made has an `ErrorInfo` with the code of the contract. A status without one comes
+//! from the gRPC library or from a proxy. Then only a connection that was never made proves that nothing
 //! was done.
 
 use std::error::Error as _;
@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::{Error, Refusal, RetryAdvice};
 
-/// The domain of an `ErrorInfo` of Duly.
+/// The domain of Duly's `ErrorInfo`.
 const DOMAIN: &str = "duly";
 
 /// Returns the error of a failed call.
@@ -36,7 +36,7 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
     }
 }
 
-/// The error of a refused item.
+/// Converts the problem of a refused item.
 impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
         match code_of(&problem.code) {
@@ -82,9 +82,9 @@ fn is_not_connected(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<ConnectError>())
 }
 
-/// Returns `true` if the first bytes of the peer are no frame of HTTP/2. Servers of HTTP/1 answer the opening
-/// of HTTP/2 by a line of text, whose first letters are the length of a frame that is too large.
-/// (One that speaks HTTP/2 ends a connection with an error of its own, which is not this one.)
+/// Returns `true` if the first bytes from the peer are no HTTP/2 frame. An HTTP/1 server replies to the
+/// HTTP/2 preface with a line of text. Its first letters, read as a frame length, are too large. (A peer
+/// that speaks HTTP/2 ends a connection with an error of its own, which is another one.)
 fn speaks_no_http_2(status: &Status) -> bool {
     causes(status)
         .filter_map(|cause| cause.downcast_ref::<h2::Error>())
@@ -96,7 +96,7 @@ fn is_too_late(status: &Status) -> bool {
         || causes(status).any(|cause| cause.is::<TimeoutExpired>())
 }
 
-/// The message and what lies behind it, innermost last.
+/// Returns the message with its innermost cause.
 fn reason(status: &Status) -> String {
     let innermost = causes(status).last().map(ToString::to_string);
     match innermost {
@@ -137,7 +137,7 @@ fn with_details(mut problem: Problem, details: &ErrorDetails) -> Problem {
     problem
 }
 
-/// Returns the code with this word.
+/// Returns the code with this name.
 fn code_of(word: &str) -> Option<Code> {
     Code::ALL.into_iter().find(|code| code.as_str() == word)
 }

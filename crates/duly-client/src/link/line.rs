@@ -1,4 +1,4 @@
-//! The connection with what each call on it shows: who makes it, and below which path.
+//! The connection, with the authorization header and the path prefix that it adds to each call.
 
 use std::{
     sync::Arc,
@@ -12,14 +12,13 @@ use tonic::{
 };
 use tower_service::Service;
 
-/// A connection that names its caller.
+/// A connection that adds the caller's credentials and a path prefix to each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) channel: Channel,
-    /// Marked as sensitive, so that no `Debug` shows it.
+    /// Value of the `authorization` header. Marked as sensitive, so that no `Debug` shows it.
     pub(crate) authorization: Option<HeaderValue>,
-    /// Prefix of the path of every call, where a proxy serves the server below one:
-    /// `/duly`.
+    /// Path prefix of every call, if a proxy serves the server below one: `/duly`.
     pub(crate) below: Option<Arc<str>>,
 }
 

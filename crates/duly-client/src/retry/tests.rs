@@ -15,7 +15,8 @@ fn refused(code: Code) -> Error {
     Error::Refused(Box::new(Refusal::new(code, "no")))
 }
 
-/// Tries a call that comes to these, one after the other, and says how often it was tried.
+/// Makes a call with these results, one after the other. Returns the final result and the number of
+/// tries.
 async fn tried(safety: Safety, answers: Vec<Result<u8, Error>>) -> (Result<u8, Error>, usize) {
     let answers = RefCell::new(VecDeque::from(answers));
     let all = answers.borrow().len();
@@ -86,10 +87,10 @@ async fn a_refusal_of_a_guarded_repetition_may_come_from_the_first_time() {
     let (answer, _) = tried(Safety::Guarded, answers()).await;
     let error = answer.unwrap_err();
     assert!(matches!(error, Error::Unknown { retry: RetryAdvice::AfterRead, .. }), "{error}");
-    // Where a repetition answers as the first time would have, it has the last word.
+    // A repetition with the same result as the first time decides.
     let (answer, _) = tried(Safety::Repeatable, answers()).await;
     assert_eq!(answer.unwrap_err().code(), Code::RevisionMismatch);
-    // A field that is wrong was wrong the first time too.
+    // An invalid field was invalid the first time too.
     let answers = vec![Err(unknown()), Err(refused(Code::InvalidArgument))];
     assert_eq!(tried(Safety::Guarded, answers).await.0.unwrap_err().code(), Code::InvalidArgument);
 }

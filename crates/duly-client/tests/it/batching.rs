@@ -1,4 +1,4 @@
-//! Operations go together when they wait anyway, and never else.
+//! Batching: operations share a batch if they have to wait anyway, and otherwise not.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     server::{HOUR, NAMESPACE, Server, soon},
 };
 
-/// Schedules timers named by their numbers, all at once.
+/// Schedules timers with these numbers, concurrently.
 async fn schedule(client: &Client, numbers: std::ops::Range<usize>) -> Vec<Result<(), Error>> {
     let calls = numbers.map(async |number| {
         let schedule = Schedule::after(HOUR).with_id(number.to_string());
         client.schedule(NAMESPACE, schedule).await.map(drop)
     });
-    // All of them are asked for at once, however many they are.
+    // Unconstrained, so that all calls begin before any of them waits.
     unconstrained(join_all(calls)).await
 }
 
@@ -25,7 +25,7 @@ fn all_well(results: &[Result<(), Error>]) -> bool {
     results.iter().all(Result::is_ok)
 }
 
-/// Schedules these one by one, each in a batch of its own that is not answered.
+/// Schedules these timers one by one, each in a batch of its own that gets no response.
 async fn under_way<'a>(
     script: &Script,
     client: &'a Client,
@@ -132,7 +132,7 @@ async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
     let client = script.client(one).await;
     let hasty = client.with_timeout(Duration::from_millis(20)).unwrap();
     let first = under_way(&script, &client, 0..1).await;
-    // One whose time is over, and one whose caller goes away.
+    // One operation runs out of time; the caller of another one stops waiting.
     let late = soon(schedule(&hasty, 1..2)).await.remove(0).unwrap_err();
     assert!(matches!(late, Error::TooLate { .. }), "{late}");
     assert!(late.is_not_done());

@@ -1,4 +1,4 @@
-//! Who calls, and over what: tokens, the user agent, TLS.
+//! The caller's credentials and connection: tokens, the user agent, TLS.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        // Held, so that the answer is what is seen, and not an end.
+        // Kept open, so that the client sees the response and not the end of the connection.
         let mut held = Vec::new();
         loop {
             let (mut caller, _) = listener.accept().await.unwrap();

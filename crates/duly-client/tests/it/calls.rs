@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 
 use crate::server::{HOUR, NAMESPACE, Server, due, later, lease};
 
-/// A time as Duly keeps it.
+/// Returns a time in Duly's precision.
 fn moment(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
 }
@@ -30,7 +30,7 @@ fn limit(max_pending: u64) -> Limits {
     Limits { lane: None, namespace: Some(namespace) }
 }
 
-/// Whether a schedule created its timer, found it, or replaced another one.
+/// Returns the effect of a schedule: created, existing or replaced.
 fn outcome(timer: &Timer) -> &'static str {
     match (timer.existing, timer.replaced) {
         (false, false) => "created",
@@ -90,7 +90,7 @@ async fn p6_the_same_request_is_the_same_timer_and_another_one_does_as_it_says()
     assert_eq!((error.code(), error.retry()), (Code::AlreadyExists, RetryAdvice::AfterRead));
     assert_eq!(scheduled(second(IfExists::Keep)).await, Ok("existing"));
     assert_eq!(scheduled(second(IfExists::Replace)).await, Ok("replaced"));
-    // Each debounce counts, although it says the same.
+    // Each debounce counts, although its content is the same.
     for revision in [3, 4] {
         let timer = client.debounce(NAMESPACE, first()).await.unwrap();
         assert_eq!(outcome(&timer), "replaced");
@@ -165,7 +165,7 @@ async fn a_list_turns_its_pages_by_itself() {
     let mut stream = client.list(NAMESPACE, all());
     let first = StreamExt::next(&mut stream).await.unwrap().unwrap();
     assert_eq!(first.payload_text(), b"x");
-    // What is wrong is the first and last that comes.
+    // An error is the first and last item.
     let elsewhere = ListRequest { namespace: "b".to_owned(), ..all() };
     for (namespace, request) in
         [("-", all()), (NAMESPACE, elsewhere), (NAMESPACE, all().with_limit(0))]
@@ -207,7 +207,7 @@ async fn unbatched_a_change_answers_the_timer_whole_and_is_refused_in_the_same_w
     let scheduled = client.schedule(NAMESPACE, schedule()).await.unwrap();
     assert_eq!(scheduled, client.get(NAMESPACE, "x").await.unwrap());
     assert_eq!(scheduled.payload_text(), b"1");
-    // The same request is the same timer, either way.
+    // The same request finds the same timer, batched or not.
     let again = batched.schedule(NAMESPACE, schedule()).await.unwrap();
     assert_eq!((outcome(&again), again.bytes()), ("existing", None));
     let timer = client.reschedule(NAMESPACE, "x", Reschedule::after(2 * HOUR)).await.unwrap();
@@ -358,7 +358,7 @@ async fn p10_a_limit_says_when_another_try_can_help() {
 
 #[tokio::test]
 async fn what_is_wrong_is_said_before_anything_is_sent() {
-    // Nobody is there.
+    // No server listens there.
     let client = Client::new("http://127.0.0.1:1").unwrap();
     let early = UNIX_EPOCH - Duration::from_secs(1);
     let schedule = |schedule| client.schedule(NAMESPACE, schedule);

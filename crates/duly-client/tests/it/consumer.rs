@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::server::{DONE, NAMESPACE, Server, due, lease, soon, until, until_state};
 
-/// Waits until a consumer has counted so.
+/// Waits until the counts of a consumer meet a condition.
 async fn counted(consumer: &Consumer, is_so: impl Fn(duly_client::Counts) -> bool) {
     until(|| async { is_so(consumer.counts()) }).await;
 }
@@ -26,7 +26,7 @@ async fn counted(consumer: &Consumer, is_so: impl Fn(duly_client::Counts) -> boo
 async fn what_is_handled_is_confirmed() {
     let server = Server::start().await;
     let client = server.client();
-    // The namespace is not there yet.
+    // The namespace does not exist yet.
     let (handled, mut handlings) = mpsc::channel(100);
     let consumer = client.consumer(NAMESPACE).concurrency(3).start(move |firing: Firing| {
         let handled = handled.clone();
@@ -98,7 +98,7 @@ async fn no_more_handlers_run_at_once_than_may() {
     });
     let consumer = consumer.unwrap();
     counted(&consumer, |counts| counts.received == 2).await;
-    // What it has no handler for is for others.
+    // Firings beyond the free handlers stay available to other consumers.
     let others = lease(&client, 3).await;
     assert_eq!(others.len() as u64 + consumer.counts().received, 5);
     gate.add_permits(2);
@@ -125,7 +125,7 @@ async fn a_failure_is_a_retry_or_a_dead_letter_with_its_reason() {
     let consumer = consumer.unwrap();
     until_state(&client, "dead", State::Dead).await;
     until_state(&client, "again", State::Finished).await;
-    // By the policy of the namespace, which waits a second.
+    // The retry policy of the namespace waits a second.
     until_state(&client, "error", State::Finished).await;
     let reason =
         async |id: &str| client.get(NAMESPACE, id).await.unwrap().history[0].reason.clone();
@@ -172,7 +172,8 @@ async fn the_lease_of_a_slow_handler_is_extended() {
         }
     });
     let consumer = consumer.unwrap();
-    // At a third of the lease each: the lease alone would have ended before the last one.
+    // An extension at each third of the lease: without them the lease would have ended before the last
+    // one.
     counted(&consumer, |counts| counts.extended >= 4).await;
     finish.notify_one();
     until_state(&client, "slow", State::Finished).await;
@@ -200,7 +201,7 @@ async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
     counted(&consumer, |counts| counts.received == 1).await;
     let mut stopping = Box::pin(consumer.stop());
     assert!(futures::poll!(&mut stopping).is_pending());
-    // They come on the two credits that are left.
+    // They use the two credits that are left.
     due(&client, "late:1").await;
     due(&client, "late:2").await;
     until(|| async { client.stats(NAMESPACE).await.unwrap().in_flight == 3 }).await;
@@ -208,7 +209,7 @@ async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
     let counts = soon(stopping).await.unwrap();
     assert_eq!((counts.acked, counts.aborted), (1, 0));
     let firings = lease(&client, 2).await;
-    // They were written to the connection, so somebody may have seen them.
+    // They were written to the connection, so they may have been received.
     assert!(firings.iter().all(|firing| firing.attempt == 2), "{firings:?}");
     assert_eq!(client.get(NAMESPACE, "running").await.unwrap().state(), State::Finished);
 }
@@ -236,7 +237,7 @@ async fn a_consumer_whose_handle_is_dropped_stops() {
     let consumer = client.consume(NAMESPACE, async |_: Firing| DONE).unwrap();
     until_state(&client, "first", State::Finished).await;
     drop(consumer);
-    // Whatever it is still handed goes back.
+    // A firing that is still sent to the stopped consumer is released.
     due(&client, "second").await;
     assert_eq!(lease(&client, 1).await[0].id, "second");
 }

@@ -1,4 +1,4 @@
-//! Deliveries that come again: after a cut, after a restart of the server.
+//! Repeated deliveries: after a lost connection, after a restart of the server.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use crate::{
     server::{DONE, NAMESPACE, Server, due, soon, until, until_state},
 };
 
-/// A handler that waits for a word, and counts its calls.
+/// A handler that waits for a signal, and counts its calls.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Arc<AtomicUsize>,
@@ -44,7 +44,7 @@ impl Slow {
     }
 }
 
-/// Handles a firing, has its confirmation get lost, and lets it come again.
+/// Handles a firing, loses its acknowledgement, and lets it be delivered again.
 async fn lose_a_confirmation(dedup: Dedup) -> (usize, duly_client::Counts) {
     let server = Server::start().await;
     let proxy = Proxy::start(server.addr()).await;
@@ -95,9 +95,9 @@ async fn a_handler_goes_on_while_its_server_restarts_and_its_firing_comes_back_t
     slow.finish.notify_one();
     until_state(&client, "x", State::Finished).await;
     assert_eq!(slow.begun.load(Ordering::SeqCst), 1);
-    // The claim that ended with the server's stop counts too: somebody had seen it.
+    // The claim that ended with the server's stop counts too: its firing may have been received.
     assert_eq!(client.get(NAMESPACE, "x").await.unwrap().attempts, 2);
-    // And it goes on with what comes.
+    // It also continues with new firings.
     due(&server.client(), "y").await;
     slow.has_begun(2).await;
     slow.finish.notify_one();

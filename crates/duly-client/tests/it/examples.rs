@@ -1,4 +1,4 @@
-//! The examples, against a real server: each ends by itself.
+//! The examples against a real server: each must end by itself.
 
 #[allow(dead_code, reason = "its main function is that of a program of its own")]
 #[path = "../../examples/missing_event.rs"]

@@ -1,5 +1,5 @@
-//! The client against a real server, against one that follows a script, and over a connection that
-//! is cut on purpose.
+//! Tests of the client against a real server, against a scripted server, and over a connection that is
+//! cut on purpose.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 

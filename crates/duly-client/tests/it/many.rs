@@ -9,7 +9,7 @@ use duly_client::{
 
 use crate::server::{HOUR, NAMESPACE, Server, due, later, lease};
 
-/// Makes dead letters of timers with these ids.
+/// Creates dead letters with these ids.
 async fn dead_letters(client: &Client, ids: &[&str]) {
     for id in ids {
         due(client, id).await;
@@ -31,7 +31,7 @@ async fn a_batch_answers_each_operation_in_its_place() {
     let operations = vec![
         Schedule::after(HOUR).with_id("new").with_text("x").into(),
         Operation::reschedule("there", Reschedule::after(2 * HOUR)),
-        // Refused for what they are, and for the state of things.
+        // Refused: an invalid operation, and one that conflicts with the state of its timer.
         Operation::cancel(".."),
         Schedule::after(HOUR).with_id("wrong").with_tag("").into(),
         Operation::reschedule("new", Reschedule::default()),

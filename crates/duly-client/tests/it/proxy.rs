@@ -1,4 +1,4 @@
-//! A connection that can be held up in one direction, and cut.
+//! A proxy that can hold back one direction of its connections, and cut them.
 
 use std::net::SocketAddr;
 
@@ -11,24 +11,24 @@ use tokio::{
     sync::watch,
 };
 
-/// What flows.
+/// The directions that the proxy forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Both,
-    /// What the server says is kept back.
+    /// Responses are held back.
     NoAnswers,
-    /// What the client says is kept back.
+    /// Requests are held back.
     NoCalls,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Mode {
     flow: Flow,
-    /// Connections of earlier ages are cut.
+    /// Generation of the connections; earlier ones are cut.
     age: u64,
 }
 
-/// Stands in front of a server.
+/// A proxy in front of a server.
 pub(super) struct Proxy {
     address: SocketAddr,
     mode: watch::Sender<Mode>,
@@ -62,17 +62,17 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// From now on no answer arrives.
+    /// Holds back responses from now on.
     pub(super) fn hold_answers(&self) {
         self.mode.send_modify(|mode| mode.flow = Flow::NoAnswers);
     }
 
-    /// From now on no call arrives.
+    /// Holds back requests from now on.
     pub(super) fn hold_calls(&self) {
         self.mode.send_modify(|mode| mode.flow = Flow::NoCalls);
     }
 
-    /// Ends all connections, with what they kept back. New ones flow.
+    /// Cuts all connections, with the bytes that were held back. New ones are forwarded.
     pub(super) fn cut(&self) {
         self.mode.send_modify(|mode| *mode = Mode { flow: Flow::Both, age: mode.age + 1 });
     }

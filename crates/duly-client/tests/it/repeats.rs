@@ -1,4 +1,4 @@
-//! What is repeated when an answer gets lost, and what is not: the table of `retry.rs`, row by row.
+//! Repetition of calls whose response got lost: the table of `retry.rs`, row by row.
 
 use duly_client::{
     CancelManyRequest, Client, Error, LeaseRequest, NamespaceSettings, NamespaceStats, Operation,
@@ -12,7 +12,7 @@ use crate::{
     server::{HOUR, NAMESPACE, Server, due, later, lease, soon, until, until_state},
 };
 
-/// A server, with a client whose answers can be made to get lost, and one whose cannot.
+/// A server, with one client whose responses can be lost on purpose, and one on a direct connection.
 struct World {
     _server: Server,
     proxy: Proxy,
@@ -30,7 +30,7 @@ impl World {
         Self { _server: server, proxy, shaky, steady }
     }
 
-    /// Makes a call whose answer gets lost after it has been carried out.
+    /// Makes a call whose response is lost after it was carried out.
     async fn lose<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -258,7 +258,7 @@ async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() 
         steady.get(NAMESPACE, "late").await.is_ok_and(|timer| timer.state() == State::Dead)
     };
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
-    // Counting changes nothing.
+    // A dry run changes nothing.
     let client = world.shaky.clone();
     let count = CancelManyRequest::everything().with_dry_run();
     let call = async move { client.cancel_many(NAMESPACE, count).await };
@@ -285,7 +285,7 @@ async fn unbatched_the_same_calls_are_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_nothing_is_repeated() {
     let world = World::new().await;
-    // Nothing shows whether it was carried out: the answer is held up all the time.
+    // A read leaves no trace on the server, so the response is held back all the time.
     let client = world.shaky.clone();
     let call = async move { client.get(NAMESPACE, "there").await };
     assert_eq!(world.lose(call, async |_| true).await.unwrap().id, "there");
@@ -302,7 +302,7 @@ async fn a_call_that_finds_no_server_is_repeated_until_there_is_one() {
     let error = hasty.fire(NAMESPACE, "there").await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(error.is_not_done());
-    // Neither of these two would be repeated if it could have been carried out.
+    // Neither of these calls would be repeated if it could have been carried out.
     let (one, two) = (client.clone(), client);
     let moved = tokio::spawn(async move {
         one.reschedule(NAMESPACE, "there", Reschedule::after(2 * HOUR)).await

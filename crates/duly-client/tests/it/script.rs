@@ -1,5 +1,5 @@
-//! A server that follows a script: it counts batches, keeps them back, and refuses them as it is
-//! told. It knows no timers; what it answers is made up.
+//! A scripted server: it counts batches, holds them back, and refuses them as configured. It has no
+//! timers; its results are made up.
 
 use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
@@ -20,15 +20,15 @@ use tokio::{
 use tonic::{Code, Request, Response, Status, Streaming, service::Routes, transport::Server};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// What it is told, and what it has seen.
+/// The configuration of the server, and the requests it has received.
 pub(super) struct Script {
     /// Ids of the operations of each batch.
     pub(super) batches: Mutex<Vec<Vec<String>>>,
-    /// How many batches came.
+    /// Number of batches received.
     pub(super) seen: watch::Sender<usize>,
-    /// How many batches may be answered.
+    /// Number of batches that may get a response.
     pub(super) gate: Semaphore,
-    /// More operations than this are too large a request.
+    /// Most operations of a request; a larger one is refused.
     pub(super) operations_max: usize,
     /// `authorization` and `user-agent` of the last batch.
     pub(super) caller: Mutex<(Option<String>, Option<String>)>,
@@ -47,27 +47,27 @@ impl Default for Script {
 }
 
 impl Script {
-    /// One that answers nothing until it is told to.
+    /// Returns a server that holds back all responses until `open` is called.
     pub(super) fn closed() -> Self {
         Self { gate: Semaphore::new(0), ..Self::default() }
     }
 
-    /// How many operations each batch had.
+    /// Returns the number of operations of each batch.
     pub(super) fn sizes(&self) -> Vec<usize> {
         self.batches.lock().iter().map(Vec::len).collect()
     }
 
-    /// Waits until so many batches have come.
+    /// Waits until this many batches have been received.
     pub(super) async fn batch(&self, count: usize) {
         self.seen.subscribe().wait_for(|seen| *seen >= count).await.unwrap();
     }
 
-    /// Lets everything be answered.
+    /// Lets all batches get a response.
     pub(super) fn open(&self) {
         self.gate.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// Serves it in cleartext.
+    /// Serves in cleartext.
     pub(super) async fn serve(self: &Arc<Self>) -> SocketAddr {
         self.serve_by(Server::builder()).await
     }
@@ -76,7 +76,7 @@ impl Script {
         self.serve_below("", server).await
     }
 
-    /// Serves it below a path, as a proxy may; `""` for none.
+    /// Serves below a path, like a proxy; `""` for none.
     pub(super) async fn serve_below(
         self: &Arc<Self>,
         path: &str,
@@ -98,7 +98,7 @@ impl Script {
         address
     }
 
-    /// Serves it, with a client.
+    /// Serves, and returns a client.
     pub(super) async fn client(self: &Arc<Self>, batching: Batching) -> Client {
         let url = format!("http://{}", self.serve().await);
         Client::builder(url).batching(batching).build().unwrap()
@@ -121,7 +121,7 @@ fn done(operation: &Operation) -> OperationResult {
     OperationResult { timer, ..OperationResult::default() }
 }
 
-/// What Duly says when a request is too large.
+/// Duly's error for a request that is too large.
 fn too_large() -> Status {
     let mut details = ErrorDetails::new();
     let code = [("code".to_owned(), "request_too_large".to_owned())];

@@ -18,7 +18,7 @@ use tokio::{
 pub(super) const NAMESPACE: &str = "a";
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A server under test, on a runtime of its own: nothing of it is left when that is shut down.
+/// A server under test, on a runtime of its own: shutting down the runtime ends all of its tasks.
 pub(super) struct Server {
     running: Option<Running>,
     runtime: Option<Runtime>,
@@ -63,12 +63,12 @@ impl Server {
         format!("http://{}", self.addr())
     }
 
-    /// A client with a connection of its own.
+    /// Returns a client with a connection of its own.
     pub(super) fn client(&self) -> Client {
         Client::new(self.url()).unwrap()
     }
 
-    /// Stops it; what is started again has the same address and the same timers.
+    /// Stops the server. A restart has the same address and the same timers.
     pub(super) async fn stop(mut self) -> Stopped {
         let (running, runtime) = (self.running.take().unwrap(), self.runtime.take().unwrap());
         runtime.spawn(running.stop()).await.unwrap().unwrap();
@@ -79,14 +79,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever drops it may be on a runtime, which must not wait for another one.
+        // The caller may be on a runtime, where blocking on another one is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// A server that is down.
+/// A stopped server.
 pub(super) struct Stopped {
     directory: TempDir,
     listen: String,
@@ -102,12 +102,12 @@ impl Stopped {
     }
 }
 
-/// Nothing here takes minutes: what does is a hang.
+/// Waits for a future, up to two minutes: a test that takes longer hangs.
 pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), future).await.expect("it does not come")
 }
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 pub(super) async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
     soon(async {
         while !is_so().await {
@@ -117,7 +117,7 @@ pub(super) async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F
     .await;
 }
 
-/// Makes a timer that is due.
+/// Schedules a timer that is due at once.
 pub(super) async fn due(client: &Client, id: &str) {
     client
         .schedule(NAMESPACE, Schedule::after(Duration::ZERO).with_id(id).with_text("x"))
@@ -125,7 +125,7 @@ pub(super) async fn due(client: &Client, id: &str) {
         .unwrap();
 }
 
-/// Makes a timer that is due in an hour.
+/// Schedules a timer that is due in an hour.
 pub(super) async fn later(client: &Client, id: &str) {
     client.schedule(NAMESPACE, Schedule::after(HOUR).with_id(id)).await.unwrap();
 }
@@ -136,7 +136,7 @@ pub(super) async fn until_state(client: &Client, id: &str, state: State) {
         .await;
 }
 
-/// Leases so many firings.
+/// Leases this many firings.
 pub(super) async fn lease(client: &Client, count: usize) -> Vec<Firing> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -147,5 +147,5 @@ pub(super) async fn lease(client: &Client, count: usize) -> Vec<Firing> {
     all
 }
 
-/// What a handler says that is content.
+/// The result of a handler that acknowledges.
 pub(super) const DONE: Result<(), Failure> = Ok(());

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// Names of the statuses of gRPC, by their numbers.
+/// Names of the gRPC statuses, by number.
 const GRPC_NAMES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -23,13 +23,13 @@ const GRPC_NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// The page that says of every code what to do.
+/// The page that describes the remedy for every code.
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/errors.md");
     fs::read_to_string(path).expect("docs/operate/errors.md is committed")
 }
 
-/// The part of the page that is about codes: headings and what stands below them.
+/// The part of the page about codes: headings and the text below them.
 fn sections(page: &str) -> Vec<(&str, &str)> {
     let codes = page.split("\n## ").find(|part| part.starts_with("Codes of answers\n")).unwrap();
     let sections = codes.split("\n### ").skip(1);

@@ -15,7 +15,7 @@ fn namespace_names() {
     }
 }
 
-/// T5: ids with underscores, separators and every length are the caller's business.
+/// T5: callers choose ids freely, with underscores, separators and every length.
 #[test]
 fn t5_timer_ids() {
     for good in ["a", "a:b/c_d%e f", "…", "...", "订单-1", &"x".repeat(256)] {

@@ -14,8 +14,8 @@ use super::{Cause, Context, Decision, Effect, Reply, check_revision, state_of};
 /// Changes a pending timer.
 ///
 /// # Errors
-/// By its revision and state, and by the limits of the namespace. What the patch leaves as it is, is not
-/// checked again.
+/// When its revision, its state or the limits of the namespace do not allow it. Values that the patch leaves
+/// unchanged are not checked again.
 pub fn reschedule(
     id: &TimerId,
     patch: Patch,
@@ -36,16 +36,16 @@ pub fn reschedule(
     Ok(Decision { shows_read, ..Decision::change(effect, Reply::Changed) })
 }
 
-/// Makes a timer due now, or its next attempt.
+/// Makes a timer due now, or its next attempt if it waits for one.
 ///
 /// # Errors
-/// By its state.
+/// When its state does not allow it.
 pub fn fire(
     id: &TimerId,
     known: Option<TimerView>,
     context: &Context<'_>,
 ) -> Result<Decision, Refusal> {
-    // A retry's time is written in the steady clock, a due time in the wall clock.
+    // The time of a retry is in the steady clock, a due time in the wall clock.
     let (at, mut timer) = match (transition(state_of(known.as_ref()), Event::Fire), known) {
         (Transition::Already, Some(view)) => return Ok(Decision::reply(Reply::Unchanged(view))),
         (Transition::Change, Some(TimerView { body: Body::Whole(timer), .. })) => {
@@ -64,7 +64,7 @@ pub fn fire(
 /// Cancels a timer.
 ///
 /// # Errors
-/// By its revision and state.
+/// When its revision or its state does not allow it.
 pub fn cancel(
     id: &TimerId,
     if_revision: Option<u32>,
@@ -85,7 +85,7 @@ pub fn cancel(
     }
 }
 
-/// Cancels a scheduled or due timer of which no attempt was made, without its record.
+/// Cancels a scheduled or due timer without reading its record. No attempt of it may have been made.
 pub fn cancel_unread(id: TimerId, due_at: Timestamp, context: &Context<'_>) -> Decision {
     cancelled(Tombstone::cancelled_unread(id, due_at, context.now.wall))
 }

@@ -1,4 +1,4 @@
-//! Dead letters: made of what is overdue, redriven, purged.
+//! Operations on dead letters: made from overdue timers, redriven, purged.
 
 use crate::{
     Code, Millis, State, Timer, TimerId, TimerView, Timestamp,
@@ -11,10 +11,10 @@ use crate::{
 
 use super::{Cause, Context, DeadLetterId, Decision, Effect, Reply, Takes, state_of};
 
-/// Makes a dead letter of a timer that was due by then and is not leased.
+/// Dead-letters a timer that was due by `if_due_by` and is not leased.
 ///
 /// # Errors
-/// By its state, its due time, and the quota of dead letters.
+/// When its state, its due time or the quota of dead letters does not allow it.
 pub fn dead_letter_overdue(
     id: &TimerId,
     if_due_by: Timestamp,
@@ -39,10 +39,10 @@ pub fn dead_letter_overdue(
     context.write(Effect::DeadLetter(Cause::Expired, timer), takes, Reply::Changed)
 }
 
-/// Sends a dead letter again after `delay`. `known` is the live timer of its id, if there is one.
+/// Delivers a dead letter again after `delay`. `known` is the live timer of its id, if there is one.
 ///
 /// # Errors
-/// If there is no such letter, a live timer has its id, its payload is lost, or the delay ends past
+/// When there is no such dead letter, a live timer has its id, its payload is lost, or the delay ends past
 /// 2200-01-01.
 pub fn redrive(
     named: &DeadLetterId,
@@ -65,10 +65,10 @@ pub fn redrive(
     Ok(Decision::change(Effect::Put(Cause::Redriven, timer), Reply::Changed))
 }
 
-/// Drops a dead letter for good. It need not be readable.
+/// Removes a dead letter for good. Its record need not be readable.
 ///
 /// # Errors
-/// If there is no such letter.
+/// When there is no such dead letter.
 pub fn purge(
     named: &DeadLetterId,
     exists: bool,

@@ -1,107 +1,108 @@
-//! What an operation or a verdict comes to.
+//! The result of an operation or a verdict.
 
 use crate::{Millis, NamespaceName, State, Timer, TimerView, Timestamp, Tombstone, view::memory};
 
-/// What to persist, and what to reply.
+/// The change to persist, and the reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// What to persist; nothing where nothing changes.
+    /// The change to persist; `None` if nothing changes.
     pub effect: Option<Effect>,
-    /// The quotas of the namespace that it takes from.
+    /// The quotas of the namespace that the change uses.
     pub takes: Takes,
     /// The reply, once the effect is persisted.
     pub reply: Reply,
-    /// `true` if the reply shows content that the store has read, and not the caller's own.
+    /// `true`: the reply shows content that the store has read, not the caller's own.
     pub shows_read: bool,
 }
 
-/// A change of what a store holds under one id.
+/// A change of the store's data under one id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// This is the live timer now, under no lease. It takes the place of a live timer or a tombstone of its
-    /// id; with [`Cause::Redriven`] the dead letter of its delivery id goes.
+    /// Writes the live timer, without a lease. It replaces a live timer or a tombstone with the same id.
+    /// With [`Cause::Redriven`] it also removes the dead letter with the same delivery id.
     Put(Cause, Box<Timer>),
-    /// The live timer ends. The tombstone stays for the retention, if the namespace keeps tombstones.
+    /// Ends the live timer. The tombstone stays for the retention, if the namespace keeps tombstones.
     End(Box<Tombstone>),
-    /// This is the dead letter of its delivery id now. The live timer of its id goes, unless the cause is
-    /// [`Cause::Imported`].
+    /// Writes the dead letter of its delivery id. It also removes the live timer of its id, unless the cause
+    /// is [`Cause::Imported`].
     DeadLetter(Cause, Box<Timer>),
-    /// The dead letter that was named goes.
+    /// Removes the dead letter that the operation names.
     Purge,
-    /// The lease ends this long from now.
+    /// Moves the end of the lease to this long from now.
     Extend(Millis),
 }
 
-/// Why a timer was written. The totals of a namespace follow from it.
+/// The cause of a write. It determines the change of the namespace's totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A new timer, or one of another store.
+    /// The timer is new, or comes from another store.
     Created,
-    /// A new incarnation in the place of a pending one.
+    /// A new incarnation replaced a pending timer.
     Replaced,
-    /// A caller changed it.
+    /// A caller changed the timer.
     Rescheduled,
     /// An attempt failed.
     AttemptFailed,
-    /// A dead letter was sent again.
+    /// A dead letter was redriven.
     Redriven,
-    /// It expired before a claim, or was overdue.
+    /// The timer expired before a claim, or was overdue.
     Expired,
-    /// A lease was handed back uncounted.
+    /// A lease was released; the attempt does not count.
     Released,
-    /// A dead letter of another store: what is pending under its id is not its firing.
+    /// A dead letter was imported from another store. A pending timer with the same id is another firing and
+    /// stays.
     Imported,
 }
 
-/// Quotas that a change takes one unit of.
+/// The quotas of which a change uses one unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {
-    /// `limits.namespace.max_pending`.
+    /// `true`: uses `limits.namespace.max_pending`.
     pub pending: bool,
-    /// `limits.namespace.max_dead`.
+    /// `true`: uses `limits.namespace.max_dead`.
     pub dead_letter: bool,
-    /// `limits.namespace.schedule_per_second`.
+    /// `true`: uses `limits.namespace.schedule_per_second`.
     pub schedule: bool,
 }
 
-/// The reply to an operation. Where it shows the timer that the effect writes, it does not repeat it.
+/// The reply to an operation. If it shows the timer that the effect writes, it does not repeat the timer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// A new timer was made, or one was imported.
+    /// A new timer was created or imported.
     Created,
-    /// A new incarnation took the place of the pending timer.
+    /// A new incarnation replaced the pending timer.
     Replaced,
     /// The timer was changed.
     Changed,
-    /// The existing timer is the reply.
+    /// The existing timer is the result.
     Existing(TimerView),
     /// Nothing had to change.
     Unchanged(TimerView),
-    /// The timer was cancelled: no claim will be granted.
+    /// The timer is cancelled: it will not be claimed.
     Cancelled {
-        /// Attempts that were made.
+        /// Number of attempts that were made.
         attempts: u32,
-        /// `true` if one of them may have arrived.
+        /// `true`: an attempt may have arrived.
         maybe_delivered: bool,
-        /// `true` if it had been cancelled before.
+        /// `true`: the timer had been cancelled before.
         already: bool,
     },
-    /// The dead letter was dropped.
+    /// The dead letter was purged.
     Purged,
 }
 
 impl Decision {
-    /// A reply that changes nothing.
+    /// Returns a decision that changes nothing.
     pub(super) fn reply(reply: Reply) -> Self {
         Self { effect: None, takes: Takes::default(), reply, shows_read: true }
     }
 
-    /// A change that takes from no quota.
+    /// Returns a decision to change something without using a quota.
     pub(super) fn change(effect: Effect, reply: Reply) -> Self {
         Self { effect: Some(effect), takes: Takes::default(), reply, shows_read: true }
     }
 
-    /// Returns the bytes of memory of what the reply shows of content that the store has read; 0 where it
+    /// Returns the memory of the content in the reply that the store has read, in bytes; 0 if the reply
     /// shows none.
     pub fn read_bytes(&self, namespace: &NamespaceName) -> u64 {
         match (&self.reply, &self.effect) {
@@ -126,7 +127,7 @@ impl Effect {
         }
     }
 
-    /// Returns the timer that it writes as it is seen then; `None` where it writes none.
+    /// Returns the view of the timer that it writes; `None` if it writes none.
     pub fn into_view(self, namespace: &NamespaceName, wall: Timestamp) -> Option<TimerView> {
         let namespace = namespace.clone();
         match self {

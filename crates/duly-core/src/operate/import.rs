@@ -1,4 +1,4 @@
-//! Import: timers and dead letters of another store, as they were there.
+//! Import: takes over timers and dead letters of another store unchanged.
 
 use crate::{
     State, Timer, TimerView,
@@ -8,11 +8,11 @@ use crate::{
 
 use super::{Cause, Context, Decision, Effect, Reply, Takes, state_of};
 
-/// Takes a timer or a dead letter as it is, unless it has been here before. `letter` is the dead letter of
-/// the same firing, if there is one.
+/// Imports a timer or a dead letter unchanged, unless this store has had it before. `letter` is the dead
+/// letter of the same firing, if there is one.
 ///
 /// # Errors
-/// By another timer of its id, the limits of the namespace, and its quotas.
+/// When another timer has its id, or a limit or quota of the namespace does not allow it.
 pub fn import(
     brought: Box<Timer>,
     known: Option<TimerView>,
@@ -40,7 +40,7 @@ pub fn import(
     }
 }
 
-/// Takes a dead letter; what lives under its id stays.
+/// Imports a dead letter. A live timer with the same id stays.
 fn import_dead_letter(
     brought: Box<Timer>,
     known: Option<TimerView>,

@@ -1,4 +1,4 @@
-//! What callers can ask for.
+//! The operations of callers.
 
 use std::fmt;
 
@@ -7,88 +7,88 @@ use crate::{
     schedule::{IfExists, Patch},
 };
 
-/// What a caller can ask for.
+/// An operation of a caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// Schedule a timer.
+    /// Schedules a timer.
     Schedule {
         /// The request.
         schedule: Box<Schedule>,
-        /// What an existing timer with this id means.
+        /// The mode for an existing timer with this id.
         if_exists: IfExists,
     },
-    /// Take a timer, or a dead letter, as another store had it: incarnation, occurrence, attempts
-    /// and times stay, so that its delivery id does. One that has been here before, in whatever
-    /// state, is the answer as it is, so that an import can be repeated.
+    /// Imports a timer or a dead letter of another store. Incarnation, occurrence, attempts and times stay,
+    /// so the delivery id stays too. If this store has had the timer before, in any state, the result is the
+    /// timer as it is now, so an import can be repeated.
     Import {
-        /// As it was. With a [`Timer::dead_letter`] it is a dead letter.
+        /// The timer of the other store. With a [`Timer::dead_letter`] it is a dead letter.
         timer: Box<Timer>,
     },
-    /// Change a pending timer.
+    /// Changes a pending timer.
     Reschedule {
-        /// Which.
+        /// The timer.
         id: TimerId,
-        /// How.
+        /// The change.
         patch: Box<Patch>,
-        /// Only if it has this revision; checked before its state.
+        /// The revision that it must have, if given; checked before its state.
         if_revision: Option<u32>,
     },
-    /// Cancel a timer.
+    /// Cancels a timer.
     Cancel {
-        /// Which.
+        /// The timer.
         id: TimerId,
-        /// Only if it has this revision; checked before its state.
+        /// The revision that it must have, if given; checked before its state.
         if_revision: Option<u32>,
     },
-    /// Cancel a timer if it is still the one that was seen in a list; otherwise it is not found.
+    /// Cancels a timer if it is still the one that was seen in a list; otherwise it is not found.
     CancelSeen {
-        /// Which.
+        /// The timer.
         id: TimerId,
-        /// What was seen of it.
+        /// The values that the list showed.
         seen: Seen,
     },
-    /// Make it due now, or its next attempt.
+    /// Makes a timer due now, or its next attempt if it waits for one.
     Fire {
-        /// Which.
+        /// The timer.
         id: TimerId,
     },
-    /// Make a dead letter of a timer that is overdue, instead of delivering it: a due or retrying
-    /// one, not leased, whose due time is not after `if_due_by`. Paused namespaces allow it; a dead
-    /// letter stays what it is, so that the call can be repeated.
+    /// Dead-letters an overdue timer instead of delivering it. The timer must be due or retrying, not
+    /// leased, and its due time not after `if_due_by`. The operation also works in a paused namespace. A
+    /// dead letter stays as it is, so the call can be repeated.
     DeadLetter {
-        /// Which.
+        /// The timer.
         id: TimerId,
-        /// Only if it was due then already.
+        /// The latest due time that counts as overdue.
         if_due_by: Timestamp,
     },
-    /// Send a dead letter again, `delay` after the store takes it.
+    /// Delivers a dead letter again, `delay` after the store accepts the call.
     Redrive {
-        /// Which dead letter.
+        /// The dead letter.
         letter: DeadLetterId,
-        /// How long to wait first.
+        /// The wait before the next attempt.
         delay: Millis,
     },
-    /// Drop a dead letter for good.
+    /// Removes a dead letter for good.
     Purge {
-        /// Which dead letter.
+        /// The dead letter.
         letter: DeadLetterId,
     },
 }
 
-/// What was seen of a timer. The revision alone would not tell it from a new timer of the same id:
-/// both begin at 1.
+/// The values by which a timer of a list is recognised. The revision alone is not enough: a new timer with
+/// the same id also begins at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Its revision.
     pub revision: u32,
-    /// Its state, where that matters.
+    /// Its state, if the state must still be the same.
     pub state: Option<State>,
 }
 
 impl Seen {
-    /// Returns `true` if this is still it.
+    /// Returns `true` if `view` is still the timer that was seen.
     pub fn is(&self, view: &TimerView) -> bool {
         self.state.is_none_or(|state| view.state == state)
             && view.timer().is_some_and(|timer| {
@@ -97,7 +97,7 @@ impl Seen {
     }
 }
 
-/// Names a dead letter.
+/// The name of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeadLetterId {
     /// The latest dead letter of this timer.
@@ -115,18 +115,18 @@ impl fmt::Display for DeadLetterId {
     }
 }
 
-/// How much of a timer a store has to know for an operation or a verdict.
+/// The amount of a timer that a store has to load for an operation or a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Without an attempt: its state and due time. Under a lease: what a tombstone keeps. So an index entry,
-    /// or what a claim left in memory, is enough, and nothing is read.
+    /// The head. For a timer without an attempt: its state and due time. For a leased timer: the values that
+    /// a tombstone keeps. An index entry, or what a claim left in memory, is enough; nothing is read.
     Head,
     /// The whole record.
     Whole,
 }
 
 impl Operation {
-    /// How much of the timer the store has to know.
+    /// Returns how much of the timer the store has to load.
     pub const fn level(&self) -> Level {
         match self {
             Self::Cancel { if_revision: None, .. } => Level::Head,
@@ -134,7 +134,7 @@ impl Operation {
         }
     }
 
-    /// The id that it names; `None` for a dead letter named by its delivery id.
+    /// Returns the id that it names; `None` for a dead letter named by its delivery id.
     pub const fn id(&self) -> Option<&TimerId> {
         match self {
             Self::Schedule { schedule, .. } => Some(&schedule.id),
@@ -151,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// The dead letter that it names.
+    /// Returns the dead letter that it names.
     pub const fn letter(&self) -> Option<&DeadLetterId> {
         match self {
             Self::Redrive { letter, .. } | Self::Purge { letter } => Some(letter),

@@ -1,4 +1,4 @@
-//! Schedule: a new timer, the existing one, or one in its place.
+//! Schedule: creates a timer, returns the existing one, or replaces it.
 
 use crate::{
     Schedule, Timer, TimerView,
@@ -13,7 +13,7 @@ use super::{Cause, Context, Decision, Effect, Reply, Takes, state_of};
 /// Schedules a timer.
 ///
 /// # Errors
-/// By the state of a timer of its id, the limits of the namespace, and its quotas.
+/// When the state of a timer with the same id, a limit of the namespace, or its quotas do not allow it.
 pub fn schedule(
     schedule: Schedule,
     if_exists: IfExists,

@@ -1,5 +1,5 @@
-//! The decisions against an oracle of their own: a table written by hand, and invariants of whatever sequence
-//! of operations and verdicts.
+//! Checks the decisions against a table written by hand, and against invariants of any sequence of
+//! operations and verdicts.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn payload() -> Payload {
     Payload { form: Form::Text, bytes: "four".into() }
 }
 
-/// The request that made the timer of the table; another one is due at another time.
+/// The request that made the timer of the table. The other request has another due time.
 fn request(when: When) -> Schedule {
     Schedule {
         id: id(),
@@ -66,7 +66,7 @@ fn other_request() -> Schedule {
     request(When::After(Millis::from_ms(2 * HOUR_MS)))
 }
 
-/// The timer of the table as it is in a state, with revision 3.
+/// The timer of the table in a state, with revision 3.
 fn timer(state: State) -> Timer {
     let mut timer = Timer::new(own_request(), at(NOW_MS - HOUR_MS), Incarnation(7)).unwrap();
     timer.revision = 3;
@@ -123,7 +123,7 @@ fn settings_of(name: &str) -> (Settings, Usage) {
     (settings, usage)
 }
 
-/// The operation of a row, and the dead letter that it names or brings, in a state.
+/// The operation of a row in a state, and the dead letter that it names or brings.
 fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Timer>>) {
     let (group, variant) = name.split_once('.').unwrap_or((name, ""));
     let own = Some(Box::new(dead())).filter(|_| state == Some(State::Dead));

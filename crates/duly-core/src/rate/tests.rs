@@ -44,8 +44,8 @@ fn the_highest_rate_still_has_an_interval() {
 }
 
 proptest! {
-    /// However it is asked: no stretch of time sees more than the burst and its length's worth, and
-    /// whoever waits as long as it says gets one.
+    /// No period takes more than the burst plus the rate for its length. After waiting for the returned
+    /// time, one unit is available.
     #[test]
     fn no_window_sees_more_than_rate_and_burst(
         per_second in 1_u32..5_000,

@@ -1,4 +1,4 @@
-//! The limits at which operations are refused, by name, for those who count refusals.
+//! The limits at which operations are refused, with their names in metrics.
 
 /// A limit of a namespace or of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,11 +9,11 @@ pub enum Limit {
     MaxPending,
     /// `limits.namespace.max_dead` of a namespace.
     MaxDead,
-    /// Room on the disk, or a disk that does not do what it should.
+    /// Free space on the disk, or a disk that fails.
     Disk,
     /// Memory of the index.
     Memory,
-    /// What fits a segment of the journal.
+    /// Maximum size of a record in a segment of the journal.
     Segment,
 }
 
@@ -28,7 +28,7 @@ impl Limit {
         Self::Segment,
     ];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SchedulePerSecond => "schedule_per_second",

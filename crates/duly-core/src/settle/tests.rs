@@ -1,4 +1,5 @@
-//! Verdicts against a table written by hand; what they leave, the invariants of `operate/tests` check.
+//! Compares the effects of verdicts with a table written by hand. The invariants of `operate/tests` check
+//! the results.
 
 use super::*;
 use crate::{
@@ -46,7 +47,7 @@ fn with_context<T>(decide: impl FnOnce(&Context<'_>) -> T) -> T {
     })
 }
 
-/// What is left of a firing, in a line.
+/// The remains of a firing, as one line.
 fn left(effect: Option<Effect>) -> String {
     match effect {
         None => "-".to_owned(),
@@ -75,7 +76,7 @@ fn every_verdict_does_what_the_contract_says() {
     let expired = Some(999);
     for (attempts, expire_after, ends, verdict, expected, outcome) in [
         (0, None, true, SettleVerdict::Ack, "finished attempts 1", ok),
-        // What was claimed before it expired is delivered.
+        // A firing that was claimed before it expired is delivered.
         (1, expired, false, SettleVerdict::Ack, "finished attempts 2", ok),
         (0, None, true, retry(Wait::Policy), "live AttemptFailed attempts 1 next Some(107)", ok),
         (0, None, true, retry(Wait::None), "live AttemptFailed attempts 1 next Some(7)", ok),
@@ -188,7 +189,7 @@ fn p8_the_same_verdict_again_is_recognised_and_no_other() {
     ] {
         assert_eq!(settled_before(ack(), nonce, &verdict), SettleOutcome::LeaseLost, "{verdict:?}");
     }
-    // A cancelled timer forgets its tokens.
+    // A cancelled timer keeps no tokens.
     let mut timer = leased(0, None);
     timer.last_settled = known(5, Verdict::Retry);
     assert_eq!(Tombstone::of(&timer, Ended::Cancelled, at(NOW_MS)).settled(), None);

@@ -1,25 +1,25 @@
-//! How an attempt ended, and what follows from it.
+//! The outcome of an attempt, and its effect on the timer.
 
 use crate::{Millis, RetryPolicy, Timer, Timestamp};
 
 use super::{HISTORY_MAX, REASON_BYTES_MAX};
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {
     /// The receiver confirmed it.
     Delivered,
-    /// The receiver, or the consumer, said no.
+    /// The receiver, or the consumer, reported a failure.
     Failed,
-    /// No answer in time.
+    /// The receiver did not respond in time.
     TimedOut,
     /// The connection could not be made, so nothing was sent.
     NotConnected,
     /// The connection broke after something was sent.
     ConnectionLost,
-    /// The lease ended before a verdict: worker gone, crash, restart.
+    /// The lease ended before a verdict: the consumer or node is gone, crashed or restarted.
     LeaseLost,
-    /// The receiver, or the consumer, said never again.
+    /// The receiver, or the consumer, refused the firing for good.
     Rejected,
 }
 
@@ -35,7 +35,7 @@ impl AttemptOutcome {
         Self::Rejected,
     ];
 
-    /// The word of the contract.
+    /// Returns its name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
@@ -48,7 +48,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// Whether the receiver may have it although nobody said so (P4).
+    /// Returns `true` if the firing may have arrived without a confirmation (P4).
     pub const fn is_unknown(self) -> bool {
         matches!(self, Self::TimedOut | Self::ConnectionLost | Self::LeaseLost)
     }
@@ -59,34 +59,34 @@ impl AttemptOutcome {
 pub struct Attempt {
     /// Its number, from 1.
     pub attempt: u32,
-    /// When it began.
+    /// The start of the attempt.
     pub at: Timestamp,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: AttemptOutcome,
-    /// Why, for a person; at most [`REASON_BYTES_MAX`] bytes.
+    /// The reason, for people; at most [`REASON_BYTES_MAX`] bytes.
     pub reason: String,
 }
 
 impl Attempt {
-    /// An ended attempt; the reason is cut to [`REASON_BYTES_MAX`] bytes at a character.
+    /// Creates an ended attempt. The reason is cut to [`REASON_BYTES_MAX`] bytes at a character boundary.
     pub fn new(attempt: u32, at: Timestamp, outcome: AttemptOutcome, reason: &str) -> Self {
         let end = reason.floor_char_boundary(REASON_BYTES_MAX);
         Self { attempt, at, outcome, reason: reason[..end].to_owned() }
     }
 }
 
-/// Why a firing was given up.
+/// The reason for which a firing was dead-lettered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeadLetterReason {
-    /// The retry budget was spent.
+    /// No attempts of the retry budget were left.
     AttemptsSpent,
-    /// The receiver or consumer said never again.
+    /// The receiver, or the consumer, refused the firing for good.
     Rejected,
     /// `expire_after` passed.
     Expired,
-    /// Its record cannot be read any more.
+    /// Its record can no longer be read.
     Corrupt,
-    /// An operator gave it up because it was overdue, as after a restore.
+    /// An operator dead-lettered it because it was overdue, as after a restore.
     Overdue,
 }
 
@@ -95,7 +95,7 @@ impl DeadLetterReason {
     pub const ALL: [Self; 5] =
         [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt, Self::Overdue];
 
-    /// The word of the contract.
+    /// Returns its name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AttemptsSpent => "attempts_spent",
@@ -107,62 +107,62 @@ impl DeadLetterReason {
     }
 }
 
-/// When and why a firing was given up.
+/// The time and reason of a dead-lettering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: DeadLetterReason,
 }
 
-/// What a holder said of its token, to recognise the same settle again.
+/// A verdict that ended a lease, kept to recognise a repeated settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Confirmed.
+    /// The firing was delivered.
     Ack,
-    /// To be tried again.
+    /// The firing is to be tried again.
     Retry,
-    /// Given up.
+    /// The firing was dead-lettered.
     Dead,
-    /// Handed back uncounted.
+    /// The firing was returned; the attempt does not count.
     Release,
 }
 
-/// A token that was settled, and how.
+/// A token that was settled, with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettledToken {
     /// The random part of the token.
     pub nonce: u64,
-    /// What was said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What follows a failed attempt.
+/// The step after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Another attempt, not before this time.
     Retry(Timestamp),
-    /// The budget is spent.
+    /// No attempt is left: the firing becomes a dead letter.
     Dead,
 }
 
-/// How long a failed attempt waits.
+/// The wait after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// As the policy says.
+    /// The wait of the policy.
     Policy,
-    /// As the policy says, but at least this (a receiver's `Retry-After`).
+    /// The wait of the policy, but at least this (a receiver's `Retry-After`).
     AtLeast(Millis),
-    /// Exactly this (a consumer's `after`).
+    /// Exactly this wait (a consumer's `after`).
     Exactly(Millis),
-    /// Not at all (a lost lease: the firing is due again).
+    /// No wait (a lost lease: the firing is due again).
     None,
 }
 
 impl Timer {
-    /// Records that an attempt ended without a confirmation and says what follows. `now` is when
-    /// the wait starts; `policy` is the timer's own or its namespace's.
+    /// Records an attempt that ended without a confirmation, and returns the next step. The wait starts at
+    /// `now`. `policy` is the timer's own, or its namespace's.
     pub fn attempt_failed(
         &mut self,
         ended: Attempt,
@@ -190,7 +190,7 @@ impl Timer {
         Next::Retry(at)
     }
 
-    /// Records an attempt that confirmed, or that ended the firing for good.
+    /// Records an attempt that was confirmed, or that ended the firing for good.
     pub fn attempt_concluded(&mut self, ended: Attempt) {
         self.attempts = ended.attempt.max(self.attempts);
         self.fired_at.get_or_insert(ended.at);
@@ -198,13 +198,13 @@ impl Timer {
         self.remember(ended);
     }
 
-    /// Gives the firing up; it stays whole, with its reasons.
+    /// Makes the timer a dead letter. Its whole record stays, with its reasons.
     pub fn die(&mut self, at: Timestamp, reason: DeadLetterReason) {
         self.next_attempt_at = None;
         self.dead_letter = Some(DeadLetter { at, reason });
     }
 
-    /// The reason of the last attempt that failed, or of its death.
+    /// Returns the reason of the last failed attempt, or of its dead-lettering.
     pub fn last_error(&self) -> Option<&str> {
         let attempt = self.history.iter().rev().find(|a| a.outcome != AttemptOutcome::Delivered);
         attempt

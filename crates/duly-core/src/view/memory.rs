@@ -1,7 +1,7 @@
-//! The memory that a view takes: a call that reads timers reserves it before they are read (P10).
+//! The memory of a view. A call that reads timers reserves it before they are read (P10).
 //!
-//! The sum of the sizes of its allocations as they are asked for; `tests/memory.rs` of the
-//! store's crate compares it with the counts of an allocator.
+//! It is the sum of the requested sizes of the view's allocations. `tests/memory.rs` of the store's crate
+//! compares it with the counts of an allocator.
 
 use std::mem::size_of;
 
@@ -12,15 +12,15 @@ use crate::{
 
 use super::{Body, TimerView};
 
-/// A view takes more memory than its caller allows.
+/// The error of a view that takes more memory than its caller allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
-    /// Bytes of memory that it takes.
+    /// Memory that the view takes, in bytes.
     pub bytes: u64,
 }
 
 impl TimerView {
-    /// Returns the bytes of memory that it takes, those of its payload included.
+    /// Returns the memory that it takes, including its payload, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.body {
             Body::Whole(timer) => of_whole(&self.namespace, timer),
@@ -30,7 +30,7 @@ impl TimerView {
         }
     }
 
-    /// Refuses a view that takes more memory than this.
+    /// Checks that the view takes at most `bytes_max` of memory.
     ///
     /// # Errors
     /// [`TooLarge`] with the bytes that it takes.
@@ -40,7 +40,7 @@ impl TimerView {
     }
 }
 
-/// Returns the bytes of memory that the view of a timer takes.
+/// Returns the memory that the view of a timer takes, in bytes.
 pub(crate) fn of_whole(namespace: &NamespaceName, timer: &Timer) -> u64 {
     of_view(namespace, size_of::<Timer>() + of_timer(timer))
 }
@@ -54,7 +54,7 @@ fn of_timer(timer: &Timer) -> usize {
 }
 
 fn of_spec(spec: &TimerSpec) -> usize {
-    // Each field is named here, so that a new one is not forgotten.
+    // Each field is named here, so that a new field is a compile error until it is counted.
     let TimerSpec {
         payload,
         headers,

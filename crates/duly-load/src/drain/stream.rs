@@ -1,4 +1,4 @@
-//! Consumers that open one stream each instead of calling: credits are what may be under way.
+//! Consumers with one gRPC stream each instead of lease calls. Credits limit the firings in flight.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::{
     transport::grpc::{Grpc, HeartbeatReply},
 };
 
-/// How long nothing may be heard before it is looked whether the run is over.
+/// Longest wait for a message before the consumer checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Consumers {
-    /// Takes firings from one stream, and acknowledges them on it, until the run is over.
+    /// Receives firings from one stream, and acknowledges them on it, until the run is over.
     pub(super) async fn stream(&self, line: usize, grpc: &Grpc) -> Result<()> {
         let drain = &self.drain;
         let mut stream = grpc.consume(line, &drain.namespace, drain.batch).await?;

@@ -1,4 +1,5 @@
-//! Consumers of a judged run: they lease, write down what came, and acknowledge all of it.
+//! Consumers of a run with a full history: they lease, record what they receive, and acknowledge
+//! all of it.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -8,17 +9,17 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{Judge, PAUSE};
 use crate::{clock::now_us, transport::Taken};
 
-/// Consumers at once, each with a line of its own.
+/// Number of consumers, each with its own connection.
 pub(crate) const CONSUMERS: usize = 4;
-/// Most firings of a call.
+/// Most firings per call.
 const MAX: u32 = 1_000;
-/// How long a lease call waits.
+/// Longest wait of a lease call.
 const WAIT_MS: u32 = 200;
-/// Tries of an acknowledgement without an answer; then its lease runs out.
+/// Attempts of an acknowledgement without a result; after them its lease expires.
 const TRIES: u32 = 1_000;
 
 impl Judge {
-    /// Begins to consume over the lines from this one on, until the judge is told that it is over.
+    /// Starts consumers on the connections from `first_line` on. They run until [`Judge::is_over`].
     pub(crate) fn consume(self: &Arc<Self>, first_line: usize) -> JoinSet<()> {
         let mut consumers = JoinSet::new();
         for consumer in 0..CONSUMERS {

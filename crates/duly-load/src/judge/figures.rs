@@ -1,4 +1,5 @@
-//! What a judged run came to: the verdict, the counts of every run, and what came after a kill.
+//! Figures of a run with a full history: the verdict, the counts of every run, and the times after
+//! a kill.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use duly_checker::{
 use super::Judge;
 use crate::{Counts, Table, floor::ms};
 
-/// What the judge says.
+/// Result of the checker.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
@@ -19,7 +20,7 @@ pub(crate) struct Judged {
 }
 
 impl Judge {
-    /// Judges what was kept so far, which is taken.
+    /// Judges the history recorded so far, and removes it.
     pub(crate) fn judge(&self) -> Judged {
         let mut history = self.history.take();
         history.drained = self.has_waited.load(Relaxed);
@@ -35,7 +36,7 @@ impl Judge {
 }
 
 impl Judged {
-    /// What the server must never do, in words: of each kind how often, and the first of them.
+    /// Describes the broken promises: for each kind its number and its first finding.
     pub(crate) fn broken(&self) -> Vec<String> {
         let said = self.verdict.counts.iter().map(|(count, times)| {
             let first = self.verdict.findings.iter().find(|finding| finding.count == *count);
@@ -68,7 +69,7 @@ fn counts(history: &History, verdict: &Verdict) -> Counts {
     }
 }
 
-/// How many there were of each kind, and of how many the outcome is not known.
+/// Adds the number of operations of each kind, and the number of those with an unknown outcome.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 fn add_operations(history: &History, table: &mut Table) {
     type Is = fn(&Action) -> bool;
@@ -85,7 +86,7 @@ fn add_operations(history: &History, table: &mut Table) {
     table.add("operations without an answer", "", in_doubt as f64);
 }
 
-/// What came when after the process was started again.
+/// Adds the times of events after the restart of the process.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 fn add_recovery(history: &History, crash: Crash, table: &mut Table) {
     let Crash { killed_us, reaped_us, spawned_us, ready_us } = crash;

@@ -1,4 +1,4 @@
-//! A judge in front of a server in memory that does as promised, or not.
+//! Tests of the recording client with a server in memory that keeps its promises, or breaks one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     transport::{Ask, Firing, Last, Operation, Outcome, Settings, Taken, Transport, Witness},
 };
 
-/// How the server is at fault.
+/// Fault of the server.
 #[derive(Default)]
 pub(crate) struct Fault {
     loses: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     timers: Mutex<BTreeMap<u64, Timer>>,
 }
 
-/// A judge of a server with a fault.
+/// Returns a recording client of a server with a fault.
 pub(crate) fn judge_of(plant: impl FnOnce(&mut Fault)) -> (Arc<Judge>, Arc<Server>) {
     let mut fault = Fault::default();
     plant(&mut fault);
@@ -181,7 +181,7 @@ impl Transport for Server {
     }
 }
 
-/// Ten timers, due a second ago, of which the first is cancelled before anybody asks.
+/// Schedules ten timers that were due a second ago, and cancels the first before a consumer leases.
 async fn judged(plant: impl FnOnce(&mut Fault)) -> Judged {
     let (judge, _) = judge_of(plant);
     let due = Due::At(now_ms() - 1_000);
@@ -195,7 +195,7 @@ async fn judged(plant: impl FnOnce(&mut Fault)) -> Judged {
     assert!(sent.answered == 10 || sent.answered == 0);
     judge.ask(0, &[Ask { number: 0, action: Action::Cancel, replaces: false }]).await;
     let consumers = judge.consume(0);
-    // Each consumer has had its turn, and one more for what fires twice.
+    // Each consumer has made a call, and one more for firings that come twice.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

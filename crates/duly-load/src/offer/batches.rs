@@ -1,4 +1,4 @@
-//! Batches of operations, of which the ledger keeps what was answered.
+//! Batches of operations, with their results in the ledger.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     transport::{Operation, Outcome},
 };
 
-/// Makes the operations of a send: none after the last.
+/// Makes the operations of a send; none after the last send.
 pub(crate) type Make = Arc<dyn Fn(u64) -> Vec<Operation> + Send + Sync>;
 
-/// Sends of one namespace.
+/// Sends to one namespace.
 pub(crate) struct Batches {
     pub(crate) make: Make,
     pub(crate) namespace: String,
@@ -25,7 +25,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// One call and what it came to.
+    /// Makes one call and records its results.
     pub(crate) async fn call(
         &self,
         line: usize,

@@ -1,4 +1,4 @@
-//! The open loop, by a virtual clock and a transport that stands still when it is told to.
+//! Tests of the open loop, with a virtual clock and a transport that can stall.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Answers at once, but for a time in which nothing is answered.
+/// A transport that replies at once, except during a stall.
 struct Stalls {
     from: Instant,
     to: Instant,
@@ -79,7 +79,7 @@ struct Came {
     acknowledged: u64,
 }
 
-/// 1000 sends, one each millisecond, to a server that stands still from 200 ms on.
+/// Makes 1000 sends, one each millisecond, to a server that stalls from 200 ms on.
 async fn offered(lines: usize, stall: Duration, until: Duration, stop: &Stop) -> Came {
     let began = Instant::now();
     let stalls = Stalls { from: began + 200 * MS, to: began + 200 * MS + stall };

@@ -1,32 +1,32 @@
-//! Which options a subject uses, and how large they may be.
+//! Checks of the options: those that a subject uses, and their limits.
 
 use anyhow::{Result, ensure};
 
 use super::{Options, Place, Pull, Subject, TransportKind};
 use crate::transport::MARK_BYTES;
 
-/// Timers of a run, at most: five bytes each are kept, and four more for a random order.
+/// Most timers of a run: the ledger keeps five bytes each, and a random order takes four more.
 const TIMERS_MAX: u64 = 50_000_000;
-/// Operations of a run that is judged, at most: the whole history is kept, about 200 bytes each.
+/// Most operations of a run with a full history: about 200 bytes each are kept.
 const JUDGED_MAX: u64 = 3_000_000;
-/// Operations of a call, at most: what the server takes.
+/// Most operations per call: the limit of the server.
 const BATCH_MAX: u32 = 10_000;
-/// Calls under way, at most.
+/// Most calls in flight.
 const IN_FLIGHT_MAX: u32 = 1_000;
-/// Bytes of a payload, at most: a batch must stay below what the server takes.
+/// Most bytes of a payload: a batch must stay below the limit of the server.
 const PAYLOAD_BYTES_MAX: usize = 65_536;
-/// Seconds, at most.
+/// Most seconds.
 const SECONDS_MAX: u64 = 3_600;
-/// Namespaces, at most.
+/// Most namespaces.
 const NAMESPACES_MAX: u32 = 1_000_000;
-/// Timers of a namespace among many, at most: they are sent by one call.
+/// Most timers of each of many namespaces: one call sends them.
 const EACH_MAX: u32 = 1_000;
 
-/// An option that a subject has no use for.
+/// An option that the subject does not use.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--{option} is not for {subject}: allowed there are {allowed}{also}")]
 pub struct Unused {
-    /// Without its dashes.
+    /// Name of the option, without dashes.
     pub option: &'static str,
     subject: &'static str,
     allowed: String,
@@ -34,7 +34,7 @@ pub struct Unused {
 }
 
 impl Subject {
-    /// The options that it uses, of those that not all use.
+    /// Returns the options that the subject uses, among those that not all subjects use.
     const fn uses(self) -> &'static [&'static str] {
         match self {
             Self::Ingest | Self::Cancel | Self::Debounce | Self::Recovery => {
@@ -54,7 +54,7 @@ impl Subject {
 }
 
 impl Options {
-    /// Complains of an option that is given and would change nothing.
+    /// Returns an error for an option that is given and would change nothing.
     pub fn ensure_used(&self) -> Result<(), Unused> {
         let given = [
             ("rate", self.rate.is_some()),
@@ -83,17 +83,17 @@ impl Options {
         Ok(())
     }
 
-    /// How long is measured, in seconds.
+    /// Returns the duration of the measurement, in seconds.
     pub(crate) fn seconds(&self) -> u64 {
         self.seconds.unwrap_or(10)
     }
 
-    /// Calls under way at once.
+    /// Returns the number of calls in flight at once.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.unwrap_or(8)
     }
 
-    /// Timers a second, where the subject has a number of its own.
+    /// Returns the timers per second, if they are given or the subject has a default.
     pub(crate) fn paced(&self) -> Option<u32> {
         self.rate.or(match self.subject {
             Subject::Lateness | Subject::Mixed | Subject::Recovery => Some(2_000),
@@ -102,18 +102,18 @@ impl Options {
         })
     }
 
-    /// Namespaces, and timers of each.
+    /// Returns the number of namespaces, and the timers of each.
     pub(crate) fn namespaces(&self) -> (u32, u32) {
         (self.namespaces.unwrap_or(1_000), self.each.unwrap_or(10))
     }
 
-    /// Operations of a run at a rate.
+    /// Returns the number of operations of a run with a rate.
     pub(crate) fn paced_timers(&self) -> u64 {
         u64::from(self.paced().unwrap_or(0)) * self.seconds()
     }
 }
 
-/// Complains of what is not allowed; answers the timers that the ledger has to count.
+/// Checks all options; returns the number of timers for the ledger.
 pub(crate) fn check(options: &Options) -> Result<u64> {
     options.ensure_used()?;
     let subject = options.subject;

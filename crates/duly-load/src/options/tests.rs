@@ -1,4 +1,4 @@
-//! What is refused before anything is started.
+//! Tests of options that are refused before anything is started.
 
 use url::Url;
 
@@ -36,7 +36,7 @@ const ALL: [Subject; 9] = [
     Subject::Namespaces,
 ];
 
-/// Options of which exactly one is given.
+/// Returns options of which exactly one is given.
 fn with(subject: Subject, option: &str) -> Options {
     let mut options = options(subject);
     match option {

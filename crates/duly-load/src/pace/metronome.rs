@@ -1,5 +1,7 @@
-//! Wakes lines at the times of their sends, closer than the runtime's own timer, whose grain is a
-//! millisecond: a thread that sleeps until the next of them.
+//! Pacer: wakes connections at the times of their sends.
+//!
+//! It is a thread that sleeps until the next send. The runtime's own timer is less exact: its
+//! resolution is a millisecond.
 
 use std::{
     io,
@@ -15,12 +17,13 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::Pace;
 
-/// Sends that are closer together are woken together: a thread that sleeps for less takes a core.
+/// Shortest sleep. Sends that are closer together are woken together, because a thread with shorter
+/// sleeps takes a whole core.
 const REST: Duration = Duration::from_micros(200);
-/// Longest sleep: after it the thread looks whether anybody still waits.
+/// Longest sleep. After it the thread checks whether the pacer was dropped.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The thread, for as long as this lives.
+/// Handle of the pacer thread; its drop ends the thread.
 #[derive(Debug)]
 pub(crate) struct Metronome {
     lines: Arc<[Notify]>,
@@ -28,7 +31,7 @@ pub(crate) struct Metronome {
 }
 
 impl Metronome {
-    /// For all sends of a pace that has a rate, over so many lines.
+    /// Starts the thread for all sends of a pace that has a rate, over `lines` connections.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -48,7 +51,8 @@ impl Metronome {
         Ok(Self { lines, is_over })
     }
 
-    /// Waits until a send of this line may be due; sometimes too soon, never for good.
+    /// Waits until a send of this connection may be due. It may return too early; it never misses a
+    /// send.
     pub(super) async fn beat(&self, number: u64) {
         self.lines[line_of(number, self.lines.len())].notified().await;
     }
@@ -60,7 +64,7 @@ impl Drop for Metronome {
     }
 }
 
-/// Sleeps until then; answers whether it is still wanted.
+/// Sleeps until `until`; returns `false` if the pacer was dropped before.
 fn wait(until: Instant, is_over: &AtomicBool) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());

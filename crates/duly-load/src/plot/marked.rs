@@ -1,4 +1,4 @@
-//! An axis from 0 with marks where a person wants them.
+//! Axis from 0 with chosen marks.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use plotters::coord::{
     types::RangedCoordf64,
 };
 
-/// The axis.
+/// An axis from 0 with chosen marks.
 pub(super) struct Marked {
     right: f64,
     marks: Vec<f64>,
 }
 
 impl Marked {
-    /// Up to here, with those of the marks that are on it.
+    /// Creates an axis up to `right`, with those of the marks that are on it.
     pub(super) fn new(right: f64, marks: impl IntoIterator<Item = f64>) -> Self {
         Self { right, marks: marks.into_iter().take_while(|mark| *mark <= right).collect() }
     }

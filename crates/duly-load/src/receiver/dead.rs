@@ -1,4 +1,4 @@
-//! Receivers that take nothing.
+//! Receivers that accept no delivery.
 
 use std::net::SocketAddr;
 
@@ -15,21 +15,21 @@ pub struct Dead {
 
 #[derive(Debug)]
 enum Way {
-    /// The port is taken, so that nobody else listens there, and not listened at.
+    /// The port is bound, so no other program listens on it, but the socket does not listen.
     Refuses { _socket: TcpSocket },
-    /// Connections are taken and kept.
+    /// Connections are accepted and kept.
     Silent { acceptor: JoinHandle<()> },
 }
 
 impl Dead {
-    /// Refuses connections.
+    /// Creates a receiver that refuses connections.
     pub fn refusing() -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         Ok(Self { address: socket.local_addr()?, way: Way::Refuses { _socket: socket } })
     }
 
-    /// Accepts connections and never answers. Needs a runtime.
+    /// Creates a receiver that accepts connections and never replies. Needs an async runtime.
     pub fn silent() -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -38,7 +38,7 @@ impl Dead {
         Ok(Self { address, way: Way::Silent { acceptor: tokio::spawn(accept(listener)) } })
     }
 
-    /// The URL to deliver to.
+    /// Returns the URL to deliver to.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

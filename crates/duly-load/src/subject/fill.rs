@@ -1,4 +1,4 @@
-//! The part before the measured one: timers are scheduled as fast as the server takes them.
+//! Preparation of a run: schedules timers as fast as the server accepts them.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     transport::Operation,
 };
 
-/// Calls under way.
+/// Calls in flight.
 const LINES: usize = 4;
-/// Timers of a call.
+/// Timers per call.
 const BATCH: u64 = 1_000;
-/// It is given up after this.
+/// Longest duration of the preparation.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 impl Run {
-    /// Schedules all timers of the run for these times.
+    /// Schedules all timers of the run at these due times.
     pub(super) async fn fill(
         &self,
         due_ms: impl Fn(u64) -> u64 + Send + Sync + 'static,

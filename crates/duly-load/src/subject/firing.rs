@@ -1,4 +1,4 @@
-//! Subjects that are measured while timers fire: lateness and the hot second.
+//! Subjects that are measured while timers fire: `lateness` and `hot-second`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     usage::Using,
 };
 
-/// Consumers that lease at once.
+/// Number of consumers.
 pub(crate) const CONSUMERS: usize = 4;
 
 impl Run {
@@ -44,8 +44,8 @@ impl Run {
         Ok(())
     }
 
-    /// Leases and acknowledges everything, the last of which is due at this time. Answers when the
-    /// last was acknowledged (Unix µs).
+    /// Leases and acknowledges every firing; the last is due at `last_ms`. Returns the time of the
+    /// last acknowledgement (Unix µs).
     pub(super) async fn take(&mut self, last_ms: u64, lateness: Arc<Recorder>) -> Result<u64> {
         let all = Drain {
             namespace: self.target.namespace.clone(),

@@ -1,5 +1,5 @@
-//! A quiet namespace: how late its firings are alone, beside timers that are due behind a dead
-//! receiver, and beside as many that are leased at full speed.
+//! Subject `isolation`: lateness of a quiet namespace alone, beside timers behind a dead receiver,
+//! and beside as many timers that are leased at full speed.
 //!
 //! ```text
 //!   stretch:   alone          beside a dead receiver    beside full speed
@@ -7,9 +7,10 @@
 //!   other:     nothing        all due at once           all due at once    a new namespace
 //! ```
 //!
-//! A stretch begins when what is beside it is due, and what is scheduled is scheduled before. One
-//! beside full speed counts what was due until the other namespace was served, after a second at
-//! least.
+//! 1. A part of the run (`Stretch`) begins when the timers of the other namespace are due.
+//! 2. All its timers are scheduled before it begins.
+//! 3. The part beside full speed counts firings that were due before the other namespace was
+//!    served, but at least those of its first second.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -34,14 +35,14 @@ use crate::{
 
 /// Consumers of the namespace at full speed.
 const CONSUMERS: usize = 4;
-/// Most firings of a call there.
+/// Most firings per call in that namespace.
 const BATCH: u32 = 1_000;
-/// A stretch is as long as this at least.
+/// Shortest part of the run.
 const SHORTEST_MS: u64 = 1_000;
-/// Between two looks at what came.
+/// Time between two polls of the ledger.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What goes on beside the quiet namespace.
+/// Load beside the quiet namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -59,16 +60,16 @@ impl Beside {
     }
 }
 
-/// One part of a run, with times of its own.
+/// One part of a run, with its own lateness figures.
 pub(crate) struct Stretch {
     pub(crate) name: &'static str,
     lates: Lates,
-    /// What was due later does not count, Unix ms.
+    /// End of the counted due times, Unix ms.
     end_ms: u64,
 }
 
 impl Stretch {
-    /// How late what counts was.
+    /// Returns the lateness of the counted firings.
     pub(crate) fn recorder(&self) -> Recorder {
         let recorder = Recorder::default();
         for (received_us, late_us) in self.lates.lock().iter() {
@@ -111,7 +112,8 @@ impl Run {
         };
         match beside {
             Beside::Nothing => {}
-            // Beyond the ledger: they must not fire, and are counted by what is pending.
+            // These timers are outside the ledger: they must not fire, and the number of pending
+            // timers counts them.
             Beside::Dead => {
                 self.fill_into(&other, self.timers..self.timers + others, move |_| due_ms).await?;
             }
@@ -175,7 +177,7 @@ impl Run {
         drain(all, &self.target, &self.ledger, &self.stop).await
     }
 
-    /// Until all of these came and were acknowledged, or had the time to.
+    /// Waits until all these firings have arrived and were acknowledged, or had the time to.
     async fn all_came(&self, numbers: &Range<u64>, end_ms: u64) {
         let until = at(end_ms) + GRACE;
         while !self.stop.is_wanted() && Instant::now() < until {
@@ -203,7 +205,7 @@ impl Run {
         }
     }
 
-    /// Adds the times of every stretch, and what they are beside those alone.
+    /// Adds the lateness of every part, and the ratio to the part alone.
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     pub(crate) fn report_stretches(&self, table: &mut crate::Table) {
         let mut alone = None;

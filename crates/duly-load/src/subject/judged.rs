@@ -1,4 +1,4 @@
-//! Subjects whose whole history is judged: the mix, and a kill under it.
+//! Subjects with a full history: `mixed`, and `recovery`, which kills the server during the mix.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,17 @@ use crate::{
     usage::Using,
 };
 
-/// Short, so that a firing whose lease was lost comes again while the run waits.
+/// Lease of a firing. It is short, so a firing whose lease was lost is delivered again while the
+/// run waits.
 const LEASE: Duration = Duration::from_secs(5);
 /// Timers that become due just after the kill.
 const OVERDUE: u64 = 1_000;
-/// How long after it.
+/// Delay of these timers after the kill.
 const OVERDUE_AFTER_MS: u64 = 10;
-/// Timers that rest through the kill are due after this, and within as much again.
+/// Delay of the timers that stay pending through the kill. Their due times are spread over the same
+/// duration again.
 const RESTING_MS: u64 = 24 * 3_600_000;
-/// Between two looks at what is left to do.
+/// Time between two polls of the pending timers.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Run {
@@ -38,7 +40,8 @@ impl Run {
         self.load(&judge, None).await
     }
 
-    /// Timers rest in the main namespace while the mix goes on in another and the server is killed.
+    /// Keeps timers pending in the main namespace, offers the mix in another one, and kills the
+    /// server meanwhile.
     pub(super) async fn recovery(&mut self) -> Result<()> {
         let first_ms = now_ms() + RESTING_MS;
         self.fill(move |number| first_ms + scattered(number) % RESTING_MS).await?;
@@ -72,8 +75,8 @@ impl Run {
         Ok(judge)
     }
 
-    /// Offers the mix while consumers take what fires, waits until nothing is left to do, and reads
-    /// everything back.
+    /// Offers the mix while consumers lease the firings, waits until no timer is pending, and reads
+    /// every timer back.
     async fn load(&mut self, judge: &Arc<Judge>, kill_ms: Option<u64>) -> Result<()> {
         let operations = self.options.paced_timers();
         let (batch, lines) = (self.batch(), self.lines());
@@ -83,7 +86,7 @@ impl Run {
             self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix))?;
         judge.lateness.begin(Instant::now());
         let consumers = judge.consume(lines);
-        // The process that is killed takes its figures with it.
+        // The figures of a process end when it is killed.
         let using = kill_ms.is_none().then(|| Using::begin(self.pid()));
         let offered = crate::offer::offer(offer, &self.stop);
         let (unsent, killed) =

@@ -1,8 +1,8 @@
-//! The mix of a judged run: mostly new timers, and changes and cancellations of timers of the last two
-//! seconds, which may be on their way out.
+//! Mix of operations with a full history: mostly new timers, and changes and cancels of timers of
+//! the last two seconds, which may fire at the same time.
 //!
-//! An operation has a number in the run, and everything about it but its due time follows from that. A
-//! new timer has the number of its operation, and so has the mark of a payload.
+//! An operation has a number in the run. Everything about the operation follows from this number,
+//! except its due time. The number is also the number of a new timer, and the mark of its payload.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -18,29 +18,29 @@ use crate::{
     transport::Ask,
 };
 
-/// A new timer is due after this at the soonest.
+/// Shortest delay of a new timer.
 const SOONEST_MS: u64 = 100;
-/// And at most so much later.
+/// Range of the delays.
 const SPREAD_MS: u64 = 2_900;
 /// Longest time from an operation to the due time that it sets.
 pub(super) const HORIZON_MS: u64 = SOONEST_MS + SPREAD_MS;
-/// Seconds in which a timer may be changed.
+/// Seconds during which a timer may be changed.
 const RECENT_SECONDS: u64 = 2;
-/// How many neighbours are looked at for a timer to change.
+/// Neighbours that are tried to find a timer to change.
 const LOOKS: u64 = 16;
 
-/// Everything that is sent.
+/// The mix.
 pub(super) struct Mix {
     pub(super) judge: Arc<Judge>,
-    /// Operations in all.
+    /// Number of operations.
     pub(super) operations: u64,
-    /// Operations of a send.
+    /// Operations per send.
     pub(super) batch: u64,
-    /// Operations a second.
+    /// Operations per second.
     pub(super) rate: u64,
 }
 
-/// What an operation is.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     New,
@@ -65,7 +65,7 @@ const fn scattered_of(number: u64, salt: u64) -> u64 {
 }
 
 impl Mix {
-    /// The operations of a send, no timer twice among them.
+    /// Returns the operations of a send. No timer occurs twice.
     fn asks(&self, send: u64, now_ms: u64) -> Vec<Ask> {
         let first = send.saturating_mul(self.batch).min(self.operations);
         let numbers = first..self.operations.min(first + self.batch);
@@ -93,7 +93,7 @@ impl Mix {
         Ask { number: recent, action, replaces: kind == Kind::Replace }
     }
 
-    /// A timer of an earlier send, of the last seconds.
+    /// Returns a timer of an earlier send of the last seconds.
     fn recent(&self, number: u64, first: u64) -> Option<u64> {
         let window = (RECENT_SECONDS * self.rate).max(1);
         let from = first.checked_sub(1 + scattered_of(number, 3) % window)?;

@@ -1,8 +1,9 @@
-//! Many namespaces with a few timers each, all due within one second and sent to one receiver: how long
-//! until all are out, and how evenly the server goes about it.
+//! Subject `namespaces`: many namespaces with a few timers each, all due within one second and sent
+//! to one receiver. It measures the time until all are received, and the fairness between
+//! namespaces.
 //!
-//! The receiver is a webhook's, because a lease call names its namespace: the order would be the
-//! consumer's.
+//! The receiver is a webhook receiver: a lease call names its namespace, so with leases the
+//! consumer would determine the order.
 
 use std::{
     sync::{
@@ -30,13 +31,14 @@ use crate::{
     usage::Using,
 };
 
-/// Timers are due within so long.
+/// Range of the due times.
 const SPAN_MS: u64 = 1_000;
-/// Callers that make and fill the namespaces: a call is of one namespace, and so many share a commit.
+/// Callers that create and fill the namespaces. A call is about one namespace, and this number of
+/// calls can share a commit.
 pub(crate) const CALLERS: usize = 64;
-/// Between two looks at how far it is.
+/// Time between two progress polls.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long everything that is out may take to be confirmed.
+/// Longest time until the server has recorded all confirmations.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
 impl Run {
@@ -55,7 +57,7 @@ impl Run {
         self.say("making the namespaces");
         let began = Instant::now();
         let names = self.make_all(namespaces, url).await?;
-        // Filling them is as many calls as making them.
+        // Filling takes as many calls as creating.
         let made_ms = u64::try_from(began.elapsed().as_millis())?;
         let first_ms = now_ms() + Self::lead_ms(self.timers) + 3 * made_ms;
         self.say("scheduling");
@@ -84,7 +86,7 @@ impl Run {
         self.ensure_confirmed(&names).await
     }
 
-    /// Notes what comes, when, and how late.
+    /// Returns the receiver's callback, which records the time and the lateness of each delivery.
     fn hear(&self, times_us: &Arc<[AtomicU64]>) -> Hear {
         let (ledger, measured) = (Arc::clone(&self.ledger), Arc::clone(&self.measured));
         let times_us = Arc::clone(times_us);
@@ -100,7 +102,7 @@ impl Run {
         })
     }
 
-    /// Makes every namespace, with a webhook destination; answers their names.
+    /// Creates every namespace, with a webhook destination; returns their names.
     async fn make_all(&self, namespaces: u64, url: String) -> Result<Arc<[String]>> {
         let settings = Arc::new(Settings { url: Some(url), lease: None });
         let target = Arc::clone(&self.target);
@@ -113,7 +115,7 @@ impl Run {
         Ok((0..namespaces).map(|place| format!("{main}-{place}")).collect())
     }
 
-    /// Schedules the timers of every namespace, a call each.
+    /// Schedules the timers of every namespace, with one call each.
     async fn fill_all(&self, names: &Arc<[String]>, each: u64, first_ms: u64) -> Result<()> {
         let batches = self.batches(Arc::new(|_| Vec::new()));
         let (own, prepared) = (Arc::clone(names), Arc::clone(&self.prepared));
@@ -135,7 +137,7 @@ impl Run {
         .await
     }
 
-    /// Does something for each of so many namespaces, over all lines, until the run is to stop.
+    /// Runs `does` for each of `count` namespaces, over all connections, until the run is to stop.
     async fn each_of<F, D>(&self, count: usize, does: F) -> Result<()>
     where
         F: Fn(usize, usize) -> D + Clone + Send + 'static,
@@ -165,7 +167,8 @@ impl Run {
     fn report_out(&mut self, times_us: &[AtomicU64], each: usize, first_ms: u64) {
         let came: Vec<u64> = times_us.iter().map(|at_us| at_us.load(Relaxed)).collect();
         if came.contains(&0) {
-            // Some are lost, which is said; a fairness of the others would mean nothing.
+            // Some firings are lost, which the report says. The fairness of the others would mean
+            // nothing.
             return;
         }
         let last_us = came.iter().copied().max().unwrap_or(0);
@@ -177,7 +180,7 @@ impl Run {
         Fairness::of(&came, each, first_ms).add_into(&ideal, &mut self.table);
     }
 
-    /// What was received and answered must not stay with the server.
+    /// Checks that no timer stays pending although its delivery was confirmed.
     async fn ensure_confirmed(&mut self, names: &Arc<[String]>) -> Result<()> {
         self.say("looking whether anything is left");
         let until = Instant::now() + CONFIRMED_WITHIN;

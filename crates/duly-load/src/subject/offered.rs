@@ -1,4 +1,4 @@
-//! Subjects that are measured while they are offered: ingest, cancel, debounce.
+//! Subjects that are measured while their load is offered: `ingest`, `cancel`, `debounce`.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use rand::seq::SliceRandom as _;
 use super::{Run, scattered};
 use crate::{clock::now_ms, offer::Make, transport::Operation};
 
-/// Nothing of `ingest` and `cancel` is due while it is measured: an hour and more.
+/// Delay of the first timer of `ingest` and `cancel`: none is due during the measurement.
 const FAR_MS: u64 = 2 * 3_600_000;
-/// Due times are spread over so long.
+/// Range of the due times.
 const SPREAD_MS: u64 = 3_600_000;
 
 impl Run {
@@ -43,8 +43,8 @@ impl Run {
         self.compare_pending().await
     }
 
-    /// Each id belongs to one line, so that its replacements come in their order. In the end every id
-    /// fires once, at its last time.
+    /// Measures replacements. Each id belongs to one connection, so its replacements stay in order.
+    /// At the end every id fires once, at its last due time.
     pub(super) async fn debounce(&mut self) -> Result<()> {
         let lasts_ms = u64::try_from(self.lasts_at_most().as_millis())?;
         let end_ms = now_ms() + Self::lead_ms(self.timers) + lasts_ms;

@@ -1,5 +1,5 @@
-//! The consumers of a quiet namespace, on a thread and connections of their own, so that they do not
-//! wait for what the generator does beside them.
+//! Consumers of a quiet namespace. They have their own thread and connections, so they do not wait
+//! for other work of the load generator.
 
 use std::{net::SocketAddr, sync::Arc, thread};
 
@@ -15,25 +15,25 @@ use crate::{
     transport::{Speaker, Transport},
 };
 
-/// Consumers that wait at once, so that one waits while others acknowledge.
+/// Number of consumers: one waits while others acknowledge.
 const CONSUMERS: usize = 4;
-/// Most firings of a call.
+/// Most firings per call.
 const MAX: u32 = 100;
-/// How long a lease call waits.
+/// Longest wait of a lease call.
 const WAIT_MS: u32 = 1_000;
-/// Between two tries while a call fails.
+/// Pause before the next attempt after a call failed.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// One that came: when it was received and how late (both µs).
+/// Receive time and lateness (both µs) of each firing.
 pub(crate) type Lates = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Consumers until it is dropped.
+/// Handle of the consumers; its drop ends them.
 pub(super) struct Quiet {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What they share.
+/// State shared by the consumers.
 #[derive(Clone)]
 struct Shared {
     namespace: String,
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Quiet {
-    /// Begins to take what fires in this namespace, and notes how late it was.
+    /// Starts to lease the firings of this namespace, and records their lateness.
     pub(super) fn start(
         kind: TransportKind,
         address: SocketAddr,
@@ -59,7 +59,7 @@ impl Quiet {
         let thread = thread::Builder::new().name("quiet".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // Dropped by whoever started it.
+                    // The owner of the handle dropped it.
                     _ = stopped => {}
                     result = consume(kind, address, &shared) => {
                         if let Err(error) = result {
@@ -78,7 +78,7 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so itself; the counts show what it missed.
+            // A panic has printed its own message; the counts show the missed firings.
             thread.join().ok();
         }
     }
@@ -98,7 +98,7 @@ async fn consume(kind: TransportKind, address: SocketAddr, shared: &Shared) -> R
             }
         });
     }
-    // None ends by itself: one that does has panicked.
+    // No consumer ends by itself: one that does has panicked.
     consumers.join_next().await.transpose()?;
     Ok(())
 }

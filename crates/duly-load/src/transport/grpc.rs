@@ -1,5 +1,5 @@
-//! gRPC by the generated client, over a few connections on which many calls are under way; single
-//! schedules over a connection for each line.
+//! gRPC transport with the generated client: many calls in flight on a few connections. Single
+//! schedule calls have one connection per line.
 
 mod consume;
 mod singles;
@@ -26,16 +26,16 @@ pub(crate) use consume::HeartbeatReply;
 use self::singles::Singles;
 use super::{Firing, Operation, Outcome, Settings, Transport};
 
-/// Connections, at most.
+/// Most connections.
 const CONNECTIONS: usize = 4;
 /// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of payloads and headers of one lease, at most.
+/// Most bytes of payloads and headers of one lease.
 const LEASE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Window of a connection and of each stream: a batch need not wait for the other side.
+/// Flow-control window of a connection and of each stream: large enough for a batch without a wait.
 const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
-/// A server over gRPC.
+/// A gRPC client of a server.
 #[derive(Clone, Debug)]
 pub struct Grpc {
     channels: Vec<Channel>,
@@ -44,7 +44,7 @@ pub struct Grpc {
 }
 
 impl Grpc {
-    /// With as many connections as are of use to so many lines.
+    /// Creates a client with as many connections as `lines` lines can use.
     pub fn new(address: SocketAddr, lines: usize, payload: String) -> Result<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?
             .tcp_nodelay(true)
@@ -74,7 +74,7 @@ impl Grpc {
         schedule(number, due_ms, if_exists, self.payload.clone())
     }
 
-    /// One schedule by a call of its own.
+    /// Schedules one timer with its own call.
     async fn single(&self, line: usize, namespace: &str, one: Schedule) -> Result<Outcome> {
         let request = v1::ScheduleRequest { namespace: namespace.to_owned(), schedule: Some(one) };
         match self.singles.schedule(line, &request).await? {
@@ -197,7 +197,7 @@ impl Transport for Grpc {
     }
 }
 
-/// A settlement that is refused as such settles nothing.
+/// Converts the result of a settlement. A refused settlement settles nothing.
 fn settled(result: SettleResult) -> SettleAnswer {
     match result.outcome() {
         SettleOutcome::Ok => SettleAnswer::Ok,
@@ -232,7 +232,7 @@ fn schedule(number: u64, due_ms: u64, if_exists: IfExists, payload: String) -> S
         .with_if_exists(if_exists)
 }
 
-/// Whether a call that ended so was understood and refused.
+/// Returns `true` if this status means that the server understood the call and refused it.
 fn is_refusal(code: tonic::Code) -> bool {
     use tonic::Code;
     matches!(

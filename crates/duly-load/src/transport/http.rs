@@ -1,4 +1,4 @@
-//! HTTP/1.1 with JSON: a connection for each line; answers are read without making a tree of them.
+//! HTTP/1.1 transport with JSON: one connection per line. Responses are parsed without a JSON tree.
 
 mod witness;
 
@@ -17,10 +17,10 @@ use crate::wire::{Connection, Response, settle_answer};
 /// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A settlement that is refused as such settles nothing.
+/// Result of a refused settlement: it settles nothing.
 const REFUSED: SettleAnswer = SettleAnswer::InvalidToken;
 
-/// A server over HTTP.
+/// An HTTP client of a server.
 #[derive(Debug)]
 pub struct Http {
     lines: Vec<Mutex<Connection>>,
@@ -28,18 +28,18 @@ pub struct Http {
 }
 
 impl Http {
-    /// With so many lines.
+    /// Creates a client with `lines` lines.
     pub fn new(address: SocketAddr, lines: usize, payload: String) -> Self {
         let line = || Mutex::new(Connection::new(address));
         Self { lines: (0..lines.max(1)).map(|_| line()).collect(), payload }
     }
 
-    /// The connection of a line.
+    /// Returns the connection of a line.
     fn line(&self, line: usize) -> &Mutex<Connection> {
         &self.lines[line % self.lines.len()]
     }
 
-    /// Answers whatever was answered.
+    /// Makes a call and returns the response, also one with an error status.
     async fn called(
         &self,
         connection: &Mutex<Connection>,
@@ -68,7 +68,7 @@ impl Http {
         Ok(response)
     }
 
-    /// One schedule by a call of its own.
+    /// Schedules one timer with its own call.
     async fn single(
         &self,
         line: usize,

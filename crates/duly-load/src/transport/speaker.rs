@@ -1,4 +1,4 @@
-//! One server, spoken to in one way: the same connections behind each of the traits.
+//! Client of one server over one protocol: the same connections behind each of the traits.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Transport, Witness, grpc::Grpc, http::Http};
 use crate::options::TransportKind;
 
-/// A way to speak to a server.
+/// A client of a server.
 #[derive(Clone, Debug)]
 pub enum Speaker {
     /// HTTP.
@@ -17,7 +17,8 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// With so many lines; payloads are so long. Nothing is connected before the first call.
+    /// Creates a client with `lines` lines and payloads of `payload_bytes` bytes. It connects at
+    /// the first call.
     pub fn new(
         kind: TransportKind,
         address: SocketAddr,
@@ -31,7 +32,7 @@ impl Speaker {
         })
     }
 
-    /// For load.
+    /// Returns the client for load.
     pub fn transport(&self) -> Arc<dyn Transport> {
         match self {
             Self::Http(http) => Arc::clone(http) as _,
@@ -39,7 +40,7 @@ impl Speaker {
         }
     }
 
-    /// For what only gRPC has.
+    /// Returns the gRPC client, for calls that only gRPC has.
     pub(crate) fn grpc(&self) -> Option<Arc<Grpc>> {
         match self {
             Self::Http(_) => None,
@@ -47,7 +48,7 @@ impl Speaker {
         }
     }
 
-    /// For what is judged afterwards.
+    /// Returns the client for the recording client.
     pub fn witness(&self) -> Arc<dyn Witness> {
         match self {
             Self::Http(http) => Arc::clone(http) as _,

@@ -1,62 +1,62 @@
-//! Calls whose answers are kept whole, for the judge: what was asked, what came, what was left.
+//! Calls with complete results, for the recording client: operations, firings, and final states.
 //!
-//! A payload begins with its mark, a number used once, and goes on with filler to its length, so that
-//! a payload of another call, or half of one, is noticed.
+//! A payload begins with its mark, a number used once; filler completes its length. So a payload of
+//! another call, or a part of a payload, is detected.
 
 use anyhow::{Context as _, Result};
 use duly_api::{OperationResult, Time, Timer, Words as _};
 use duly_checker::history::{Action, Answer, EndState};
 use futures::future::BoxFuture;
 
-/// Digits of a mark in a payload, and so its least length.
+/// Digits of a mark in a payload, and the shortest payload.
 pub(crate) const MARK_BYTES: usize = 16;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The timer's number, which is its id.
+    /// Number of the timer, which is its id.
     pub number: u64,
-    /// Schedule, reschedule or cancel, with due times that are instants.
+    /// Schedule, reschedule or cancel, with due times as instants.
     pub action: Action,
-    /// A schedule takes the place of what is there.
+    /// `true`: a schedule call replaces an existing timer.
     pub replaces: bool,
 }
 
-/// A leased firing, whole.
+/// A leased firing with all its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The id, whatever it is.
+    /// Id of the timer; any text.
     pub id: String,
-    /// Names the lease.
+    /// Token of the lease.
     pub token: String,
-    /// As told.
+    /// Delivery id, as reported by the server.
     pub delivery_id: String,
-    /// As told.
+    /// Occurrence, as reported by the server.
     pub occurrence: u32,
-    /// As told, from 1.
+    /// Attempt, as reported by the server; from 1.
     pub attempt: u32,
-    /// When it was due, Unix ms.
+    /// Due time, Unix ms.
     pub due_ms: u64,
-    /// When the lease ends, Unix ms.
+    /// End of the lease, Unix ms.
     pub leased_until_ms: u64,
-    /// The mark of its payload; `None` where that is not as it was sent.
+    /// Mark of the payload; `None` if the payload differs from what was sent.
     pub mark: Option<u64>,
 }
 
-/// What a read of a timer answered.
+/// Result of a read of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Its state.
+    /// State of the timer.
     pub state: EndState,
-    /// Its due time, Unix ms, where it has one.
+    /// Due time, Unix ms, if it has one.
     pub due_ms: Option<u64>,
-    /// The mark of its payload, where it has one.
+    /// Mark of the payload, if it has one.
     pub mark: Option<u64>,
 }
 
-/// A server whose answers are kept. Every error means that the outcome is not known.
+/// A client with complete results. Every error means that the outcome is unknown.
 pub trait Witness: Send + Sync {
-    /// Sends operations together; answers what became of each.
+    /// Sends operations as one call; returns one result for each.
     fn ask<'a>(
         &'a self,
         line: usize,
@@ -64,7 +64,7 @@ pub trait Witness: Send + Sync {
         asks: &'a [Ask],
     ) -> BoxFuture<'a, Result<Vec<Answer>>>;
 
-    /// Leases what is due, waiting so long for the first.
+    /// Leases due firings; waits up to `wait_ms` for the first.
     fn take<'a>(
         &'a self,
         line: usize,
@@ -82,20 +82,20 @@ pub trait Witness: Send + Sync {
     ) -> BoxFuture<'a, Result<Last>>;
 }
 
-/// The payload with this mark, as long as the filler but no shorter than the mark.
+/// Returns the payload with this mark, as long as the filler but not shorter than the mark.
 pub fn marked(mark: u64, filler: &str) -> String {
     let rest = filler.get(MARK_BYTES..).unwrap_or_default();
     format!("{mark:016x}{rest}")
 }
 
-/// The mark of a payload, if it is exactly what [`marked`] makes.
+/// Returns the mark of a payload, if the payload is exactly the result of [`marked`].
 pub fn mark_of(payload: &[u8], filler: &str) -> Option<u64> {
     let (digits, rest) = payload.split_at_checked(MARK_BYTES)?;
     let mark = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     (rest == filler.get(MARK_BYTES..).unwrap_or_default().as_bytes()).then_some(mark)
 }
 
-/// Whether a refusal with this code leaves open what was done.
+/// Returns `true` if the outcome of an operation refused with this code is unknown.
 fn is_in_doubt(code: &str) -> bool {
     matches!(code, "unavailable" | "aborted" | "deadline_exceeded" | "internal")
 }
@@ -105,7 +105,7 @@ fn unix_ms(time: Option<&Time>) -> Option<u64> {
 }
 
 impl Ask {
-    /// Returns the answer that a result of this operation is.
+    /// Converts a result of this operation.
     pub(super) fn answer(&self, result: OperationResult) -> Answer {
         let timer = match result {
             OperationResult { error: Some(problem), .. } => {
@@ -131,7 +131,7 @@ impl Ask {
 }
 
 impl Taken {
-    /// Returns a firing as the judge keeps it.
+    /// Converts a firing.
     pub(super) fn new(firing: duly_api::Firing, filler: &str) -> Result<Self> {
         let time = |time: &Option<Time>| {
             unix_ms(time.as_ref()).context("the server answered a firing without its times")
@@ -150,10 +150,10 @@ impl Taken {
 }
 
 impl Last {
-    /// The read of a timer that is not there.
+    /// Result for a timer that does not exist.
     pub(super) const NOT_FOUND: Self = Self { state: EndState::NotFound, due_ms: None, mark: None };
 
-    /// Returns the read of a timer.
+    /// Converts a timer.
     pub(super) fn new(timer: &Timer, filler: &str) -> Result<Self> {
         let state = EndState::parse(timer.state().as_str())
             .context("the server answered a state that is none")?;

@@ -1,4 +1,4 @@
-//! Where a server runs and is called from: the network of this process, or another one.
+//! Network of a server: that of this process, or another one.
 
 use std::fmt::Debug;
 use std::io;
@@ -7,12 +7,12 @@ use std::process::{Child, Command};
 
 use tokio::net::TcpSocket;
 
-/// A network that sockets and processes can be made in.
+/// A network in which sockets and processes can be created.
 ///
-/// A socket stays in the network in which it was made, whoever uses it later; a child process is
-/// born in that of the thread that starts it.
+/// A socket stays in the network in which it was created, also when another thread uses it later. A
+/// child process gets the network of the thread that starts it.
 pub trait Network: Debug + Send + Sync {
-    /// A socket for connections to this address.
+    /// Creates a socket for connections to this address.
     fn socket(&self, to: SocketAddr) -> io::Result<TcpSocket>;
 
     /// Starts a process.

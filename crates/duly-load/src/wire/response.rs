@@ -1,23 +1,23 @@
-//! Parses an HTTP/1.1 answer out of the bytes read so far.
+//! Parser of HTTP/1.1 responses from the bytes read so far.
 
 use std::io;
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// Body, decoded.
+    /// Body, without transfer encoding.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The body as JSON; `null` where it is none.
+    /// Returns the body as JSON; `null` if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Whether the status is 2xx.
+    /// Returns `true` if the status is 2xx.
     pub const fn is_success(&self) -> bool {
         self.status / 100 == 2
     }
@@ -27,7 +27,7 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// The first answer in the bytes and how many it took; `None` while it is not whole.
+/// Returns the first response in the bytes and its length; `None` if it is incomplete.
 pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<(Response, usize)>> {
     let Some(head_end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! Words of the contract that are read in the same way wherever answers are judged.
+//! Words of the API, read in one way for all recording clients.
 
 use duly_checker::history::SettleAnswer;
 
-/// The outcome word of a settlement.
+/// Parses the outcome word of a settlement.
 pub fn settle_answer(outcome: &str) -> Option<SettleAnswer> {
     Some(match outcome {
         "ok" => SettleAnswer::Ok,
@@ -14,7 +14,7 @@ pub fn settle_answer(outcome: &str) -> Option<SettleAnswer> {
     })
 }
 
-/// Unix milliseconds of a time in an answer (`2030-01-31T12:00:00.000Z`).
+/// Returns the Unix milliseconds of a time in a response (`2030-01-31T12:00:00.000Z`).
 pub fn time_ms(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);

@@ -1,4 +1,4 @@
-//! Namespaces with timers due for consumers and no lease call: often the name is misspelled.
+//! Reports namespaces with timers due for consumers but no lease call: often the name is misspelled.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,20 @@ use duly_core::{NamespaceName, shard::ShardId};
 
 use crate::{record::Recorder, state::Shared};
 
-/// Looks in a row after which a namespace is reported.
+/// Audits in a row after which a namespace is reported.
 const LOOKS: u32 = 6;
-/// Namespaces that are reported at once.
+/// Most namespaces that are reported at once.
 const REPORTED_MAX: usize = 10;
 
-/// The findings of the looks so far.
+/// The findings of the audits so far.
 #[derive(Debug, Default)]
 pub(super) struct Unleased {
     looks: BTreeMap<NamespaceName, u32>,
 }
 
 impl Unleased {
-    /// Takes in what a look found: namespaces with something due for consumers, each with a shard that has it.
+    /// Records the findings of an audit: namespaces with firings due for consumers, each with a shard
+    /// that has some.
     pub(super) async fn looked(&mut self, shared: &Shared, due: BTreeMap<NamespaceName, ShardId>) {
         self.looks.retain(|namespace, _| due.contains_key(namespace));
         let mut found = Vec::new();
@@ -47,11 +48,11 @@ impl Unleased {
     }
 }
 
-/// Says whether consumers hold leases, of this node or another.
+/// Returns `true` if consumers of this node or another hold leases of the namespace.
 async fn is_leased(shared: &Shared, shard: ShardId, namespace: &NamespaceName) -> bool {
     match shared.store.stats(shard, namespace.clone()).await {
         Ok(stats) => stats.is_none_or(|stats| stats.in_flight > 0),
-        // Nothing is reported that is not known.
+        // Without the counts nothing is reported.
         Err(_) => true,
     }
 }

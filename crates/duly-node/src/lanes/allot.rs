@@ -1,10 +1,13 @@
-//! A lane's limits where several nodes share the store: what this node was allotted of them. Pure.
+//! The quotas of this node: its parts of the lanes' limits, where several nodes share the store. Pure.
 //!
-//! Caps and rates are of all nodes together, so before a node begins anything in a lane it asks the
-//! lane's home for a part (`duly_store::Deployment::allot`). It asks when a lane wants more than it
-//! has, then every [`AGAIN_AFTER`] for as long as it has some, and gives up what it had no use for
-//! over [`KEPT_FOR`]. Until the answer is there it begins nothing beyond what it *keeps*, which the
-//! ask says; so all nodes together never have more under way than the cap.
+//! Caps and rates apply to all nodes together. So before a node starts anything in a lane it sends a
+//! quota request to the lane's coordinator shard (`duly_store::Deployment::allot`):
+//!
+//! 1. It requests more at once when a lane wants more than its quota.
+//! 2. It renews the request every [`AGAIN_AFTER`] while it has a quota.
+//! 3. It gives up a quota that it did not use for [`KEPT_FOR`].
+//! 4. Until the grant arrives it starts nothing beyond the slots that it *keeps*, which the request
+//!    names. So all nodes together never have more under way than the cap.
 
 use std::time::Duration;
 
@@ -20,20 +23,20 @@ use super::{
     share::{Demand, Load, Share},
 };
 
-/// Time between two asks of a lane.
+/// Time between two quota requests of a lane.
 pub(crate) const AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// Time between two asks of a lane that gives something back, or that nobody answered.
+/// Time to the next request of a lane that must give slots back, or whose last request got no reply.
 const SOON_AFTER: Duration = Duration::from_millis(50);
-/// How long a part is kept that nobody has use for: a timer often has another behind it.
+/// Time for which an unused quota is kept: often another timer follows soon.
 const KEPT_FOR: Duration = Duration::from_secs(5);
-/// Asks of one round.
+/// Most quota requests in one round.
 pub(crate) const ASKS_MAX: usize = 1_000;
 
-/// What this node was allotted, lane by lane.
+/// The quotas of this node, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Allotments {
     lanes: FxHashMap<Lane, Allot>,
-    /// Lanes that want more than they have, to be asked for at once.
+    /// Lanes that want more than their quota, to be requested at once.
     urgent: Vec<Lane>,
 }
 
@@ -41,10 +44,10 @@ pub(super) struct Allotments {
 struct Allot {
     slots: usize,
     rate: Option<u32>,
-    /// Under way and wanted when it was last planned, and when that was.
+    /// Slots held and wanted when the lane was last planned. `wanted_at` is the time of that.
     wanted: usize,
     wanted_at: Duration,
-    /// What was wanted when it was last asked for.
+    /// Slots wanted by the last request.
     asked_for: usize,
     /// The limits of all nodes together.
     cap: usize,
@@ -54,8 +57,8 @@ struct Allot {
 }
 
 impl Allotments {
-    /// The share of a lane with what this node was allotted in the place of the limits of all; more is
-    /// asked for when that is less than the lane wants.
+    /// Returns the lane's limits with this node's quota in place of the limits of all nodes. Marks the
+    /// lane as urgent if the quota is less than the lane wants.
     pub(super) fn limit(
         &mut self,
         lane: &Lane,
@@ -90,9 +93,9 @@ impl Allotments {
         }
     }
 
-    /// What is to be asked now; `load` says what a lane has under way, and `waiting` what all shards
-    /// want of it beside that. They are planned one by one, and the home may be far away: what is
-    /// short is asked for all of them at once.
+    /// Returns the quota requests to be sent now. `load` returns the slots that a lane holds, `waiting`
+    /// the demand of all its shards in addition. Shards are planned one by one, and the coordinator
+    /// shard may be far away. So one request covers the demand of all shards.
     pub(super) fn asks(
         &mut self,
         now: Duration,
@@ -130,7 +133,8 @@ impl Allotments {
         asks
     }
 
-    /// Takes the answer to an ask; `None` when there was none. Whether the lane can have more now.
+    /// Applies the grant for a request; `None` if no reply came. Returns `true` if the lane can have
+    /// more now.
     pub(super) fn allotted(&mut self, ask: &Ask, answer: Option<Allotment>, now: Duration) -> bool {
         let Some(allot) = self.lanes.get_mut(&ask.lane) else {
             return false;
@@ -141,7 +145,7 @@ impl Allotments {
             return false;
         };
         if ask.keep == 0 && ask.wanted == 0 {
-            // Wanted again while it was given up: then it is asked for anew.
+            // The lane was wanted again while its quota was given up: request a new one.
             if now.saturating_sub(allot.wanted_at) < KEPT_FOR {
                 allot.ask_at = now;
                 self.urgent.push(ask.lane.clone());
@@ -158,12 +162,12 @@ impl Allotments {
         more
     }
 
-    /// Whether a lane wants more than it has, and it is not asked for yet.
+    /// Returns `true` if a lane wants more than its quota, and its request is not sent yet.
     pub(super) fn asks_now(&self) -> bool {
         !self.urgent.is_empty()
     }
 
-    /// When something is to be asked.
+    /// Returns the time of the next request.
     pub(super) fn ask_at(&self) -> Option<Duration> {
         if !self.urgent.is_empty() {
             return Some(Duration::ZERO);
@@ -172,7 +176,7 @@ impl Allotments {
         waiting.map(|allot| allot.ask_at).min()
     }
 
-    /// Another run has nothing yet: everything is asked for anew.
+    /// Drops all quotas: a new member id has none. All lanes request theirs again.
     pub(super) fn begin_again(&mut self, now: Duration) {
         for allot in self.lanes.values_mut() {
             (allot.slots, allot.rate) = (0, allot.whole_rate.map(|_| 0));
@@ -182,7 +186,7 @@ impl Allotments {
 }
 
 impl Lanes {
-    /// Returns the asks for the lanes' homes that are to be sent now.
+    /// Returns the quota requests to be sent now.
     pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
         let Some(allotments) = &mut self.allotments else {
             return Vec::new();
@@ -199,18 +203,17 @@ impl Lanes {
         allotments.asks(now, load, waiting)
     }
 
-    /// Says whether something is to be asked at once.
+    /// Returns `true` if a request must be sent at once.
     pub(crate) fn asks_now(&self) -> bool {
         self.allotments.as_ref().is_some_and(Allotments::asks_now)
     }
 
-    /// Returns the moment of the next ask; `None` when nothing is to be asked.
+    /// Returns the time of the next request; `None` if there is none.
     pub(crate) fn ask_at(&self) -> Option<Duration> {
         self.allotments.as_ref()?.ask_at()
     }
 
-    /// Takes the answer to an ask, `None` when there was none. Answers the shards that may have use for
-    /// it.
+    /// Applies the grant for a request; `None` if no reply came. Returns the shards that may start more.
     pub(crate) fn allotted(
         &mut self,
         ask: &Ask,
@@ -224,7 +227,7 @@ impl Lanes {
         Vec::new()
     }
 
-    /// This node goes on as another run, to which nothing was allotted yet.
+    /// Drops all quotas, because the node continues with a new member id.
     pub(crate) fn begin_again(&mut self, now: Duration) {
         if let Some(allotments) = &mut self.allotments {
             allotments.begin_again(now);

@@ -1,8 +1,11 @@
-//! Lanes of one shard that want more than they got.
+//! The lanes of one shard that want more than they got.
 //!
-//! Each is listed by what can help it: a slot of its own (nothing but `waiting`), any worker
-//! (`starved`, in turn by the weight of its namespace), or a moment (`timed`). So whatever happens,
-//! few lanes are looked at, never all of them.
+//! Each lane is indexed by the event that can help it, so an event needs a check of few lanes, never of
+//! all:
+//!
+//! 1. A slot of its own: the lane is only in `waiting`.
+//! 2. Any worker: it is also in `starved`, in round-robin order by the weight of its namespace.
+//! 3. A time: it is also in `timed`.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -19,45 +22,45 @@ use super::{
     share::{Demand, Limit, Share},
 };
 
-/// Starved lanes looked at for one freed slot.
+/// Starved lanes planned for one freed slot.
 const STARVED_PER_WAKE: usize = 8;
-/// Queue entries of lanes that no longer wait that are not worth a clean-up.
+/// Stale queue entries (of lanes that no longer wait) that are tolerated before a clean-up.
 const STALE_MAX: usize = 64;
-/// Most lanes that wait at once; the store brings the others back when these have gone.
+/// Most lanes that wait at once; the store lists the others again when these are done.
 const WAITING_MAX: usize = 1 << 18;
 
-/// Lanes that wait, each with what it wants.
+/// The waiting lanes, each with its demand.
 #[derive(Debug)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
     /// Most lanes that wait at once.
     pub(super) waiting_max: usize,
-    /// How many of those are short of workers.
+    /// Waiting lanes that are short of workers.
     starved_count: usize,
-    /// How many of these want one for a first attempt.
+    /// Those of them that want a worker for a first attempt.
     starved_of_first: usize,
-    /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
-    /// for something else.
+    /// Lanes short of workers, each at most once. May contain lanes that no longer wait, or that now
+    /// wait for another event.
     starved: Drr<NamespaceName, Lane>,
     /// The lanes in `starved`.
     queued: FxHashSet<Lane>,
     /// Lanes to be planned at once.
     retry: VecDeque<Lane>,
-    /// Lanes that wait for a moment; exactly those whose limit is one.
+    /// Lanes that wait for a time; exactly those whose limit is a time.
     timed: BTreeSet<(Duration, Lane)>,
-    /// Looks at starved lanes that are owed.
+    /// Starved lanes that are still to be planned.
     looks: usize,
 }
 
-/// What a waiting lane wants, and what keeps it from it.
+/// The demand of a waiting lane, and the limit that stops it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) demand: Demand,
     pub(super) limit: Limit,
     pub(super) share: Share,
-    /// Its shard's place among those that want slots of the same lane.
+    /// Its shard's place in the queue for slots of the lane.
     pub(super) place: Place,
-    /// Whether it is to be planned at the next look.
+    /// `true`: it is already in the list of lanes to be planned next.
     pub(super) is_called: bool,
 }
 
@@ -77,30 +80,30 @@ impl Default for Backlog {
     }
 }
 
-/// What a lane wants, and how it stands.
+/// The demand of a lane, with its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) demand: Demand,
     pub(super) share: Share,
-    /// Its shard's place, if it stands in line already.
+    /// Its shard's place, if it is queued already.
     pub(super) place: Option<Place>,
 }
 
 impl Waiting {
-    /// What it wants still.
+    /// Returns the demand that is left.
     pub(super) const fn wanted(self) -> Wanted {
         Wanted { demand: self.demand, share: self.share, place: Some(self.place) }
     }
 
-    /// Whether a worker helps it to a first attempt.
+    /// Returns `true` if a free worker would start a first attempt.
     fn is_starved_of_first(self) -> bool {
         self.limit == Limit::Workers && self.demand.first > 0
     }
 }
 
 impl Backlog {
-    /// Notes what a lane still wants; nothing wanted is nothing noted. A lane that is in the queue
-    /// keeps its turn.
+    /// Stores the demand that a lane has left; a lane without demand is removed. A lane that is in the
+    /// round-robin queue keeps its place.
     pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {
         self.forget(lane);
         if waiting.demand.sum() == 0 || self.waiting.len() >= self.waiting_max {
@@ -118,7 +121,7 @@ impl Backlog {
         }
     }
 
-    /// A lane has nothing claimable any more.
+    /// Removes a lane: it has nothing claimable any more.
     pub(super) fn forget(&mut self, lane: &Lane) {
         let Some(gone) = self.waiting.remove(lane) else {
             return;
@@ -130,16 +133,18 @@ impl Backlog {
         }
     }
 
-    /// Forgets a lane that waits for a slot of its own.
+    /// Removes a lane that waits for a slot of its own.
     pub(super) fn forget_capped(&mut self, lane: &Lane) {
         if self.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane) {
             self.forget(lane);
         }
     }
 
-    /// Renews what a starved lane wants, and owes it a look; answers whether it is one. Its turn
-    /// stays what it was. One that was short of retries only and has a first attempt now is to be
-    /// planned: what kept the retries waiting says nothing of that.
+    /// Updates the demand of a starved lane, and schedules one planning of a starved lane. Returns
+    /// `true` if the lane is starved. Its place in the queue does not change.
+    ///
+    /// Returns `false` for a lane that waited with retries only and now has a first attempt. It must be
+    /// planned at once, because the limit of retries does not apply to first attempts.
     pub(super) fn renew_starved(&mut self, lane: &Lane, demand: Demand, share: Share) -> bool {
         let known = self.waiting.get_mut(lane).filter(|waiting| waiting.limit == Limit::Workers);
         let Some(waiting) = known else {
@@ -157,13 +162,13 @@ impl Backlog {
         true
     }
 
-    /// How many lanes are short of workers.
+    /// Returns the number of lanes that are short of workers.
     pub(super) const fn starved_count(&self) -> usize {
         self.starved_count
     }
 
-    /// The line of a namespace's lanes that are short of workers, but for its first `skip`; nothing
-    /// beside one that is not any more.
+    /// Returns the queue of a namespace's lanes that are short of workers, without its first `skip`
+    /// entries. A stale entry comes with `None`.
     pub(super) fn starved_of(
         &self,
         namespace: &NamespaceName,
@@ -176,32 +181,32 @@ impl Backlog {
         })
     }
 
-    /// Whether a lane waits for a worker to make a first attempt with.
+    /// Returns `true` if a lane waits for a worker to start a first attempt.
     pub(super) const fn wants_first(&self) -> bool {
         self.starved_of_first > 0
     }
 
-    /// Whether a lane wants more.
+    /// Returns `true` if a lane waits.
     pub(super) fn waits(&self, lane: &Lane) -> bool {
         self.waiting.contains_key(lane)
     }
 
-    /// What a waiting lane wants, and why it waits.
+    /// Returns the demand of a waiting lane, and the reason of its wait.
     pub(super) fn get(&self, lane: &Lane) -> Option<&Waiting> {
         self.waiting.get(lane)
     }
 
-    /// Whether no more lanes can be remembered.
+    /// Returns `true` if no more lanes can be stored.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= self.waiting_max
     }
 
-    /// Has a waiting lane planned again at the next look.
+    /// Marks a waiting lane to be planned next.
     pub(super) fn retry(&mut self, lane: &Lane) {
         self.call(lane, |_| true);
     }
 
-    /// Has a lane planned at the next look if it waits for one of these; returns whether it does.
+    /// Marks a lane to be planned next if its limit matches; returns `true` if it does.
     fn call(&mut self, lane: &Lane, is_one: impl FnOnce(Limit) -> bool) -> bool {
         let Some(waiting) = self.waiting.get_mut(lane).filter(|w| is_one(w.limit)) else {
             return false;
@@ -212,9 +217,9 @@ impl Backlog {
         true
     }
 
-    /// A slot of `lane` was freed. Answers whether somebody here may want it.
+    /// Handles a freed slot of `lane`. Returns `true` if a lane of this shard may want it.
     pub(super) fn freed(&mut self, lane: &Lane) -> bool {
-        // A starved lane gets its next slot when its turn comes, also when it freed one itself.
+        // A starved lane gets its next slot in round-robin order, even if it freed the slot itself.
         let own = self.call(lane, |limit| matches!(limit, Limit::Lane | Limit::Turn(_)));
         if !self.starved.is_empty() {
             self.owe_looks(STARVED_PER_WAKE);
@@ -222,20 +227,20 @@ impl Backlog {
         own || !self.starved.is_empty()
     }
 
-    /// The place and the demand of a lane that waits for slots of its own, or for its rate.
+    /// Returns the place and the demand of a lane that waits for slots of its own, or for its rate.
     pub(super) fn in_line(&mut self, lane: &Lane) -> Option<(&mut Place, usize)> {
         let waiting = self.waiting.get_mut(lane)?;
         let stands = matches!(waiting.limit, Limit::Lane | Limit::Turn(_) | Limit::Rate(_));
         stands.then_some((&mut waiting.place, waiting.demand.sum()))
     }
 
-    /// The receiver of `lane` answered well. Answers whether it waits for that here.
+    /// Handles a success of the receiver of `lane`. Returns `true` if the lane waits for it here.
     pub(super) fn receiver_is_back(&mut self, lane: &Lane) -> bool {
         self.call(lane, |limit| matches!(limit, Limit::Breaker(_) | Limit::Lane | Limit::Turn(_)))
     }
 
-    /// Takes a lane to be planned at once, because something of its own changed or its moment has
-    /// come. A starved one keeps its turn: its queue entry stays.
+    /// Takes a lane to be planned at once, because an event of its own occurred or its time has come. A
+    /// starved lane keeps its place: its queue entry stays.
     pub(super) fn take_called(&mut self, now: Duration) -> Option<(Lane, Waiting)> {
         while let Some(lane) = self.retry.pop_front() {
             if let Some(taken) = self.take(lane) {
@@ -246,24 +251,23 @@ impl Backlog {
         self.take(lane)
     }
 
-    /// The moment at which the next lane is to be planned.
+    /// Returns the time at which the next lane must be planned.
     pub(super) fn next_at(&self) -> Option<Duration> {
         self.timed.first().map(|(at, _)| *at)
     }
 
-    /// How many starved lanes to look at, for what happened since the last time: no more than there
-    /// are turns worth taking.
+    /// Takes the number of starved lanes to plan for the events since the last call.
     pub(super) fn take_looks(&mut self) -> usize {
         std::mem::take(&mut self.looks)
     }
 
-    /// Looks that were not taken are owed still.
+    /// Adds starved lanes to be planned.
     pub(super) const fn owe_looks(&mut self, looks: usize) {
         self.looks = self.looks.saturating_add(looks);
     }
 
-    /// Takes the starved lane whose turn it is, and how much it may take. What it got must be told
-    /// to [`Self::charge`].
+    /// Takes the starved lane whose turn it is, and the most slots it may take. The caller must report
+    /// the number of slots that the lane got to [`Self::charge`].
     pub(super) fn take_starved(&mut self) -> Option<(Lane, Waiting, usize)> {
         while let Some(turn) = self.starved.next() {
             self.queued.remove(&turn.item);
@@ -278,8 +282,8 @@ impl Backlog {
         None
     }
 
-    /// The starved lane whose turn it was got nothing because its namespace holds its part: it is the
-    /// first of its namespace again.
+    /// Ends the turn of the starved lane that was taken last and got nothing, because its namespace
+    /// holds its part already. The lane is the first of its namespace again.
     pub(super) fn deny(&mut self, lane: &Lane) {
         if self.queued.contains(lane) {
             self.starved.deny();
@@ -288,13 +292,13 @@ impl Backlog {
         }
     }
 
-    /// What the starved lane got whose turn it was.
+    /// Charges the slots that the starved lane got whose turn it was.
     pub(super) fn charge(&mut self, used: usize) {
         self.starved.charge(used);
     }
 
-    /// Keeps the queue in proportion to the lanes that wait: entries of lanes that got what they
-    /// wanted another way stay behind in it.
+    /// Removes stale entries from the queue when there are too many. They belong to lanes that got what
+    /// they wanted in another way.
     fn drop_stale(&mut self) {
         if self.starved.len() > 4 * self.waiting.len() + STALE_MAX {
             let (waiting, queued) = (&self.waiting, &mut self.queued);

@@ -1,4 +1,4 @@
-//! The breaker of a push lane: a receiver that does not answer is left alone, and asked again with
+//! The circuit breaker of a push lane: stops attempts to a receiver that fails, and probes it with
 //! single attempts. Pure.
 //!
 //! ```text
@@ -8,11 +8,13 @@
 //!                                    └── a probe failed: twice the wait ┘
 //! ```
 //!
-//! Invariants: while it is open nothing is let through, so that neither claims nor attempts are used
-//! up; half-open lets through one attempt, then one more for each that succeeded; a probe whose end
-//! nobody learnt can be repeated, so that a lane cannot stay shut for ever. An attempt that began
-//! before the breaker opened cannot keep it open: its success has it probed at once, its failure
-//! says nothing new, also when it comes after the breaker has closed.
+//! Invariants:
+//!
+//! 1. While it is open it admits nothing, so no claims and no attempts are used up.
+//! 2. While it is half-open it admits one attempt, and one more for each that succeeded.
+//! 3. A probe without a result can be repeated, so a lane cannot stay stopped for ever.
+//! 4. An attempt that started before the breaker opened cannot keep it open. Its success allows a probe
+//!    at once. Its failure is ignored, even if it is reported after the breaker has closed.
 
 use std::time::Duration;
 
@@ -25,16 +27,16 @@ pub(crate) const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest wait of an open breaker.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The breaker of one lane. Times are of the boot-time clock.
+/// The breaker of one lane. Times are those of the boot-time clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Breaker {
     state: State,
-    /// How often in a row it opened without closing.
+    /// Number of times it opened since it was last closed.
     opened: u32,
-    /// When it opened the first time since it was closed.
+    /// Time at which it first opened since it was last closed.
     opened_at: Duration,
-    /// Grows with each half-open period; tells its probes, and what passed once it was closed, from
-    /// what began before.
+    /// Number of the half-open period. It tells the probes of this period, and attempts admitted after
+    /// it, from attempts that started before.
     period: u32,
 }
 
@@ -45,23 +47,23 @@ enum State {
     HalfOpen { under_way: u32, successes: u32 },
 }
 
-/// What a breaker lets through now.
+/// The attempts that a breaker admits now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Everything.
+    /// All attempts.
     Free,
-    /// So many attempts, to see whether the receiver is back; none while enough are under way.
+    /// This many probes; 0 while enough are under way.
     Probes(usize),
-    /// Nothing until then.
+    /// None until this time.
     ShutUntil(Duration),
 }
 
-/// How an attempt was let through.
+/// The admission of an attempt by a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Past a breaker closed since this period.
+    /// By a closed breaker, with its period.
     Free(u32),
-    /// To see whether the receiver is back, in this period.
+    /// As a probe of a half-open breaker, with its period.
     Probe(u32),
 }
 
@@ -73,25 +75,25 @@ impl Pass {
     }
 }
 
-/// What an attempt says of its receiver.
+/// The health of a receiver, as one attempt shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reception {
-    /// It answered as a receiver that works.
+    /// The receiver works.
     Good,
-    /// It did not.
+    /// The receiver failed.
     Bad,
-    /// Nothing: the attempt was not made, or broke off here.
+    /// Unknown: the attempt was not made, or was aborted by this node.
     Unknown,
 }
 
-/// What a breaker is doing, for people.
+/// The state of a breaker, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Attempts go through.
+    /// Attempts are made.
     Closed,
-    /// The receiver is left alone.
+    /// No attempts are made.
     Open,
-    /// Single attempts see whether it is back.
+    /// Single attempts probe the receiver.
     HalfOpen,
 }
 
@@ -99,7 +101,7 @@ impl BreakerState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
-    /// Its name in metrics and answers.
+    /// Returns the name in metrics and replies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -121,12 +123,12 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// A closed one that counts nothing that passed before this period.
+    /// Creates a closed breaker that ignores attempts admitted before this period.
     pub(super) fn since(period: u32) -> Self {
         Self { period, ..Self::default() }
     }
 
-    /// Its period; later ones have larger numbers.
+    /// Returns the period; later periods have larger numbers.
     pub(super) const fn period(&self) -> u32 {
         self.period
     }
@@ -142,7 +144,7 @@ impl Breaker {
         }
     }
 
-    /// Lets `count` attempts through, no more than the gate allows.
+    /// Admits `count` attempts, no more than [`Self::gate`] allows.
     pub(super) fn pass(&mut self, now: Duration, count: usize) -> Pass {
         debug_assert!(!matches!(self.gate(now), Gate::ShutUntil(_)), "the gate is asked first");
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -157,11 +159,11 @@ impl Breaker {
         Pass::Probe(self.period)
     }
 
-    /// Learns how an attempt ended that was let through by `pass`.
+    /// Records the result of an attempt that was admitted by `pass`.
     pub(super) fn report(&mut self, pass: Pass, reception: Reception, now: Duration) {
         match (&mut self.state, reception) {
             (State::Closed { failures }, Reception::Good) => *failures = 0,
-            // What began before it opened has been counted by its opening.
+            // Attempts that started before the breaker opened are not counted again.
             (State::Closed { failures }, Reception::Bad) if pass.period() == self.period => {
                 *failures += 1;
                 if *failures >= FAILURES {
@@ -186,7 +188,7 @@ impl Breaker {
         }
     }
 
-    /// Nobody holds a probe any more, whatever was counted.
+    /// Drops the count of probes under way, because none is left.
     pub(super) const fn lose_probes(&mut self) {
         if let State::HalfOpen { under_way, .. } = &mut self.state {
             *under_way = 0;
@@ -202,7 +204,7 @@ impl Breaker {
         self.state = State::Open { until: now + wait };
     }
 
-    /// What it is doing.
+    /// Returns the state.
     pub(super) const fn state(&self) -> BreakerState {
         match self.state {
             State::Closed { .. } => BreakerState::Closed,
@@ -211,7 +213,7 @@ impl Breaker {
         }
     }
 
-    /// Since when it has not been closed; `None` while it is.
+    /// Returns the time since which it has not been closed; `None` while it is closed.
     pub(super) const fn opened_at(&self) -> Option<Duration> {
         match self.state {
             State::Closed { .. } => None,
@@ -219,7 +221,7 @@ impl Breaker {
         }
     }
 
-    /// When the next probe may begin, while it is open.
+    /// Returns the time from which the next probe may start, while it is open.
     pub(super) const fn next_probe_at(&self) -> Option<Duration> {
         match self.state {
             State::Open { until } => Some(until),
@@ -227,7 +229,7 @@ impl Breaker {
         }
     }
 
-    /// Failures in a row while it is closed.
+    /// Returns the failures in a row while it is closed, otherwise [`FAILURES`].
     pub(super) const fn failures(&self) -> u32 {
         match self.state {
             State::Closed { failures } => failures,
@@ -235,7 +237,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it knows nothing of its receiver, so that it can be forgotten.
+    /// Returns `true` if it has no information on its receiver, so that it can be dropped.
     pub(super) const fn is_new(&self) -> bool {
         matches!(self.state, State::Closed { failures: 0 })
     }

@@ -1,8 +1,8 @@
-//! The memory of what is being pushed: payloads and headers of the attempts under way (P10).
+//! Limits the memory of the push attempts under way: the bytes of their payloads and headers (P10).
 //!
-//! Workers bound how many attempts there are, this bounds their bytes. As with workers, a namespace takes more
-//! only while it holds less than twice as much as is free, times its weight: large payloads to a receiver
-//! that hangs leave room for everybody else (P9).
+//! Workers limit the number of attempts; this limits their bytes. The rule is the same as for workers: a
+//! namespace gets more only while it holds less than twice the free bytes, times its weight. So large
+//! payloads to a receiver that hangs leave memory for the other namespaces (P9).
 
 use duly_core::NamespaceName;
 use rustc_hash::FxHashMap;
@@ -31,14 +31,14 @@ impl Bytes {
         self.max.saturating_sub(self.held)
     }
 
-    /// Says whether a namespace may take more.
+    /// Returns `true` if a namespace may take more.
     pub(super) fn has_room(&self, namespace: &NamespaceName, share: Share) -> bool {
         let part = share.weight.saturating_mul(NAMESPACE_PART) as u64;
         let own = self.namespaces.get(namespace).copied().unwrap_or(0);
         own < self.free().saturating_mul(part)
     }
 
-    /// Counts an attempt of a namespace in.
+    /// Adds the bytes of an attempt to its namespace.
     pub(super) fn take(&mut self, namespace: &NamespaceName, bytes: u64) {
         self.held += bytes;
         match self.namespaces.get_mut(namespace) {
@@ -48,7 +48,7 @@ impl Bytes {
         }
     }
 
-    /// Counts an attempt of a namespace out.
+    /// Subtracts the bytes of an attempt from its namespace.
     pub(super) fn give_back(&mut self, namespace: &NamespaceName, bytes: u64) {
         self.held -= bytes;
         if let Some(own) = self.namespaces.get_mut(namespace) {
@@ -61,7 +61,8 @@ impl Bytes {
 }
 
 impl Lanes {
-    /// Bytes of payload and headers that the next claim of a shard may bring: its part of what is free.
+    /// Returns the most bytes of payload and headers for the next claim of a shard: its part of the free
+    /// bytes.
     pub(crate) fn claim_bytes(&self) -> u64 {
         self.bytes.free() / self.backlogs.len().max(1) as u64
     }

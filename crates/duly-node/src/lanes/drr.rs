@@ -1,19 +1,20 @@
 //! Deficit round-robin: flows take turns, each for as much as its weight. Pure.
 //!
-//! A flow whose turn comes gets a credit of its weight and keeps the turn until that is spent or
-//! nothing of it waits; credit that was not spent is lost, so nobody hoards. Invariant: of two flows
-//! that both have something waiting all the time and are never denied, neither gets more than one
-//! turn's worth ahead of the other, whatever arrives elsewhere. Every operation takes constant time,
-//! however many flows there are.
+//! 1. A flow whose turn comes gets a credit of its weight. It keeps the turn until the credit is spent
+//!    or it has no items left.
+//! 2. Credit that was not spent is lost, so no flow can accumulate it.
+//! 3. Of two flows that always have items and are never denied, neither gets more than one turn's worth
+//!    ahead of the other, regardless of other flows.
+//! 4. Every operation takes constant time, for any number of flows.
 //!
-//! The backlog of a shard asks it which starved lane a freed worker goes to: flows are namespaces,
-//! items are their lanes.
+//! The backlog of a shard uses it to choose the starved lane that gets a freed worker: flows are
+//! namespaces, items are their lanes.
 
 use std::{collections::VecDeque, hash::Hash};
 
 use rustc_hash::FxHashMap;
 
-/// Flows in order of turn.
+/// Flows in the order of their turns.
 #[derive(Debug)]
 pub(super) struct Drr<F, I> {
     /// Each flow that has items, once; the first has the turn.
@@ -26,7 +27,7 @@ pub(super) struct Drr<F, I> {
 struct Flow<I> {
     items: VecDeque<I>,
     weight: usize,
-    /// What is left of its turn; nothing before it begins.
+    /// The credit left of its turn; `None` before the turn starts.
     credit: Option<usize>,
 }
 
@@ -34,7 +35,7 @@ struct Flow<I> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Turn<I> {
     pub(super) item: I,
-    /// The most that it may take now, at least 1.
+    /// Most that the item may take now, at least 1.
     pub(super) credit: usize,
 }
 
@@ -45,7 +46,7 @@ impl<F, I> Default for Drr<F, I> {
 }
 
 impl<F: Clone + Eq + Hash, I> Drr<F, I> {
-    /// Puts an item at the end of its flow's line. The weight is the flow's from now on.
+    /// Appends an item to its flow, and sets the weight of the flow.
     pub(super) fn push(&mut self, flow: &F, item: I, weight: usize) {
         let weight = weight.max(1);
         self.items += 1;
@@ -58,8 +59,8 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         self.ring.push_back(flow.clone());
     }
 
-    /// The next item of the flow whose turn it is. What became of it must be told to
-    /// [`Self::charge`] before the next is taken.
+    /// Returns the next item of the flow whose turn it is. The caller must report its result with
+    /// [`Self::charge`] before it takes the next item.
     pub(super) fn next(&mut self) -> Option<Turn<I>> {
         loop {
             let flow = self.flows.get_mut(self.ring.front()?)?;
@@ -73,7 +74,7 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         }
     }
 
-    /// The item taken last got `used`. With nothing got the turn ends: the flow was denied.
+    /// Charges `used` for the item taken last. If it is 0 the turn ends: the flow was denied.
     pub(super) fn charge(&mut self, used: usize) {
         let Some(name) = self.ring.front() else {
             return;
@@ -94,8 +95,8 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         self.ring.rotate_left(1);
     }
 
-    /// The item taken last, which was pushed again, is put back to the front of its flow: not it was
-    /// denied but the whole flow, whose turn ends.
+    /// Moves the item taken last, which was pushed again, to the front of its flow, and ends the turn:
+    /// the whole flow was denied, not only this item.
     pub(super) fn deny(&mut self) {
         let front = self.ring.front();
         if let Some(flow) = front.and_then(|name| self.flows.get_mut(name))
@@ -106,7 +107,7 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         self.charge(0);
     }
 
-    /// The item taken last is of no interest: its flow keeps the turn while it has others.
+    /// Skips the item taken last: its flow keeps the turn while it has others.
     pub(super) fn skip(&mut self) {
         let front = self.ring.front();
         if front.and_then(|name| self.flows.get(name)).is_some_and(|flow| flow.items.is_empty()) {
@@ -114,13 +115,13 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         }
     }
 
-    /// The items of a flow but its first `skip`, in their order.
+    /// Returns the items of a flow in order, without its first `skip`.
     pub(super) fn items_of(&self, flow: &F, skip: usize) -> impl Iterator<Item = &I> {
         let flow = self.flows.get(flow).into_iter();
         flow.flat_map(move |flow| flow.items.range(skip.min(flow.items.len())..))
     }
 
-    /// How many items wait.
+    /// Returns the number of items.
     pub(super) const fn len(&self) -> usize {
         self.items
     }
@@ -129,14 +130,15 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         self.items == 0
     }
 
-    /// The flow that has the turn has nothing more.
+    /// Removes the flow that has the turn, which has no items left.
     fn end_flow(&mut self) {
         if let Some(name) = self.ring.pop_front() {
             self.flows.remove(&name);
         }
     }
 
-    /// Drops the items that `keep` does not want. The flow that has the turn stays to be charged.
+    /// Keeps only the items that `keep` accepts. The flow that has the turn stays, so that it can be
+    /// charged.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&I) -> bool) {
         let mut items = 0;
         let front = self.ring.front();

@@ -1,13 +1,17 @@
-//! A second receiver for a namespace's webhooks: when it takes over.
+//! The fallback: a second receiver for a namespace's webhooks.
 //!
-//! Two reasons: a lane's breaker has stayed open for `after_open`, then all its firings go there until
-//! the breaker closes, single probes excepted; or a firing has failed `after_attempts` times, then its
-//! later attempts do. The slots are the lane's own in both. The fallback has a breaker of its own, one
-//! for each namespace; while that is open, everything is as without a fallback.
+//! A firing goes to the fallback for one of two reasons. It uses the slots of its own lane in both.
 //!
-//! A breaker is remembered after it has closed, so that attempts under way still count for it, and
-//! those that began before it opened do not. Past a bound some are forgotten; one that is begun anew
-//! takes no word of attempts that an earlier one let through.
+//! 1. The lane's breaker has stayed open for `after_open`. Then all its firings go to the fallback until
+//!    the breaker closes, except for single probes.
+//! 2. The firing has failed `after_attempts` times. Then its later attempts go to the fallback.
+//!
+//! The fallback of each namespace has its own breaker. While that is open, the lane acts as without a
+//! fallback.
+//!
+//! A breaker is remembered after it has closed, so that it can count attempts under way and ignore those
+//! that started before it opened. Above a bound some are dropped. A breaker that is created again
+//! ignores the attempts that its predecessor admitted.
 
 use std::time::Duration;
 
@@ -23,28 +27,29 @@ use super::{
     state::State,
 };
 
-/// Breakers of the namespaces' fallbacks, and how many lanes go there.
+/// The breakers of the namespaces' fallbacks, and the number of diverted lanes.
 #[derive(Debug)]
 pub(super) struct Fallbacks {
     breakers: FxHashMap<NamespaceName, Breaker>,
-    /// Size of `breakers` at which some are forgotten.
+    /// Size of `breakers` at which some are dropped.
     forget_at: usize,
-    /// Later than the periods of all that were forgotten.
+    /// A period later than those of all dropped breakers.
     period: u32,
-    /// How many there are in each state, in the order of [`BreakerState::ALL`]; kept with every change.
+    /// Number of breakers in each state, in the order of [`BreakerState::ALL`]; updated with every
+    /// change.
     states: [usize; 3],
-    /// Lanes that are diverted, kept with every change.
+    /// Number of lanes that are diverted, updated with every change.
     pub(super) diverted: usize,
 }
 
 /// A namespace's fallback as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FallbackLoad {
-    /// Its breaker.
+    /// State of its breaker.
     pub breaker: BreakerState,
     /// Failures in a row that the breaker has counted.
     pub failures: u32,
-    /// How long until an open breaker lets the next probe through.
+    /// Time until an open breaker admits the next probe.
     pub next_probe_in: Option<Duration>,
 }
 
@@ -78,7 +83,7 @@ impl Fallbacks {
         passed.expect("it is there now")
     }
 
-    /// Changes a breaker, if it is remembered.
+    /// Changes a breaker, if it is remembered. Returns the result of the change.
     pub(super) fn change<T>(
         &mut self,
         namespace: &NamespaceName,
@@ -91,8 +96,8 @@ impl Fallbacks {
         Some(changed)
     }
 
-    /// Forgets those that know nothing of their receivers; past the bound the closed ones too, and
-    /// all if that is not enough.
+    /// Drops the breakers without information on their receivers; above the bound the closed ones too;
+    /// all, if that is not enough.
     fn forget(&mut self) {
         self.forget_but(|breaker| !breaker.is_new());
         if self.breakers.len() > REMEMBERED_MAX / 2 {
@@ -101,7 +106,7 @@ impl Fallbacks {
         if self.breakers.len() > REMEMBERED_MAX / 2 {
             self.forget_but(|_| false);
         }
-        // Twice what is left, so that forgetting costs each a constant.
+        // Twice the number left, so that the cost of dropping is constant per breaker.
         self.forget_at = (2 * self.breakers.len()).max(IDLE_REMEMBERED_MAX);
     }
 
@@ -120,7 +125,7 @@ impl Fallbacks {
 }
 
 impl Lanes {
-    /// Which receiver the attempts of a lane go to now, and what its breaker lets through.
+    /// Returns the receiver for the attempts of a lane now, and the admission by its breaker.
     pub(super) fn way(
         &self,
         lane: &Lane,
@@ -147,13 +152,13 @@ impl Lanes {
         }
     }
 
-    /// Lanes whose firings went to their fallback when they were last planned and whose own receiver
-    /// has not come back since.
+    /// Returns the number of lanes whose firings went to their fallback when they were last planned, and
+    /// whose own receiver has not recovered since.
     pub(crate) const fn diverted(&self) -> usize {
         self.fallbacks.diverted
     }
 
-    /// Keeps the count of diverted lanes for one that is planned now; `state` is as it is known.
+    /// Updates the count of diverted lanes for a lane that is planned now; `state` is its known state.
     pub(super) fn note_diverted(
         &mut self,
         lane: &Lane,
@@ -174,8 +179,8 @@ impl Lanes {
         }
     }
 
-    /// A firing of this namespace has failed so often that it is to go to the fallback: lets it past
-    /// the fallback's breaker, if that does.
+    /// Admits a firing that has failed so often that it must go to the fallback. Returns `None` if the
+    /// fallback's breaker does not admit it.
     pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Pass> {
         match self.fallbacks.gate(namespace, now) {
             Gate::Free | Gate::Probes(1..) => Some(self.fallbacks.pass(namespace, 1, now)),
@@ -183,7 +188,7 @@ impl Lanes {
         }
     }
 
-    /// What is known of a namespace's fallback; of one that nothing went to lately, that is nothing.
+    /// Returns the state of a namespace's fallback; the initial state if it was not used recently.
     pub(crate) fn fallback(&self, namespace: &NamespaceName, now: Duration) -> FallbackLoad {
         let breaker = self.fallbacks.breakers.get(namespace).copied().unwrap_or_default();
         FallbackLoad {
@@ -193,14 +198,14 @@ impl Lanes {
         }
     }
 
-    /// How many fallbacks have a breaker in each state, in the order of [`BreakerState::ALL`], of
-    /// those that attempts went to lately.
+    /// Returns the number of fallbacks with a breaker in each state, in the order of
+    /// [`BreakerState::ALL`]. Only fallbacks that were used recently are counted.
     pub(crate) const fn fallback_breakers(&self) -> [usize; 3] {
         self.fallbacks.states
     }
 }
 
-/// Whether a lane's breaker has stayed open for so long that its fallback takes over.
+/// Returns `true` if a lane's breaker has stayed open for so long that its fallback takes over.
 pub(super) fn is_diverted(state: &State, share: Share, now: Duration) -> bool {
     let since = state.breaker.opened_at();
     share.fallback_after.zip(since).is_some_and(|(after, since)| since + after <= now)

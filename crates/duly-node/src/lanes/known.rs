@@ -1,10 +1,13 @@
-//! The lanes that are remembered: those that hold something, and some that lately did.
+//! The remembered lanes: those that hold something, and some that recently did.
 //!
-//! Whoever looks at many of them does so under the lock that every firing needs. So nothing here
-//! looks at all of them at once: walks and forgetting go on in slices, from the lane at which the
-//! last slice ended. Every [`LOOK_EVERY`] slots that come back pay for one slice of forgetting, twice
-//! as many lanes as could have come for them: what is remembered stays within the bound and a slice,
-//! or twice what is held.
+//! A visit of the lanes needs the lock that every firing needs. So no operation visits all lanes at
+//! once:
+//!
+//! 1. Walks and clean-ups run in slices, and continue after the lane at which the last slice ended.
+//! 2. After every [`LOOK_EVERY`] returned slots one slice is cleaned up. It has twice as many lanes as
+//!    could have been added meanwhile.
+//! 3. So the number of remembered lanes stays within the bound plus one slice, or within twice the lanes
+//!    that hold slots.
 
 use std::{
     collections::{BTreeSet, hash_map::Entry},
@@ -17,30 +20,30 @@ use rustc_hash::FxHashMap;
 
 use super::state::State;
 
-/// Lanes remembered although they hold nothing.
+/// Most lanes that are remembered although they hold nothing.
 pub(super) const IDLE_REMEMBERED_MAX: usize = 4_096;
-/// Lanes remembered for what their receivers did, although they hold nothing.
+/// Most lanes that are remembered for the history of their receivers, although they hold nothing.
 pub(super) const REMEMBERED_MAX: usize = 1 << 16;
-/// Slots that come back between two slices of forgetting.
+/// Returned slots between two slices of clean-up.
 pub(super) const LOOK_EVERY: usize = 64;
-/// Lanes of one slice of forgetting.
+/// Lanes of one slice of clean-up.
 const FORGET_SLICE: usize = 2 * LOOK_EVERY;
 
-/// The lanes, each with what is known of it.
+/// The lanes, each with its state.
 #[derive(Debug)]
 pub(super) struct Known {
     states: FxHashMap<Lane, State>,
-    /// The same lanes in order: a place in it stays one, whatever comes and goes.
+    /// The same lanes in order: a position in it stays valid when lanes come and go.
     order: BTreeSet<Lane>,
-    /// More than these, and idle ones are forgotten.
+    /// Number of lanes above which idle lanes without history are dropped.
     idle_max: usize,
-    /// More than these, and also those are forgotten of which something is known.
+    /// Number of lanes above which idle lanes with history are dropped too.
     most: usize,
-    /// Slots that came back since the last slice of forgetting.
+    /// Slots returned since the last slice of clean-up.
     returns: usize,
-    /// Where that ended.
+    /// The last lane of that slice.
     forgot_to: Option<Lane>,
-    /// Diverted ones that were forgotten since the last slots came back.
+    /// Diverted lanes that were dropped since slots were last returned.
     diverted_forgotten: usize,
 }
 
@@ -65,7 +68,7 @@ impl Known {
         self.states.get_mut(lane)
     }
 
-    /// What is known of a lane, remembered from now on.
+    /// Returns the state of a lane, and remembers the lane from now on.
     pub(super) fn entry(&mut self, lane: &Lane) -> &mut State {
         match self.states.entry(lane.clone()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -76,14 +79,14 @@ impl Known {
         }
     }
 
-    /// The lanes behind a place, in order.
+    /// Returns the lanes from a position on, in order.
     pub(super) fn from(&self, place: Bound<&Lane>) -> impl Iterator<Item = (&Lane, &State)> {
         let behind = self.order.range::<Lane, _>((place, Bound::Unbounded));
         behind.filter_map(|lane| Some((lane, self.states.get(lane)?)))
     }
 
-    /// Slots came back: with more lanes than are to be remembered some idle ones are forgotten.
-    /// Answers how many of those were diverted.
+    /// Handles returned slots: if there are too many lanes, some idle ones are dropped. Returns the
+    /// number of dropped lanes that were diverted.
     pub(super) fn slots_returned(&mut self, now: Duration) -> usize {
         self.returns += 1;
         if self.returns >= LOOK_EVERY && self.states.len() > self.idle_max {
@@ -93,8 +96,8 @@ impl Known {
         std::mem::take(&mut self.diverted_forgotten)
     }
 
-    /// Forgets those of the next lanes that hold nothing and of which nothing is known; past the
-    /// bound, all that hold nothing. Answers how many it looked at.
+    /// Cleans up one slice: drops lanes that hold nothing and have no history; above the bound, all that
+    /// hold nothing. Returns the number of lanes visited.
     fn forget_slice(&mut self, now: Duration) -> usize {
         let place = self.forgot_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let slice: Vec<Lane> =
@@ -109,7 +112,7 @@ impl Known {
             }
         }
         let looked = slice.len();
-        // At the end it begins anew.
+        // At the end the next slice starts from the beginning.
         self.forgot_to = slice.into_iter().next_back().filter(|_| looked == FORGET_SLICE);
         looked
     }

@@ -1,26 +1,30 @@
-//! The line of the shards that want slots of the same lane: start-time fair queueing.
+//! The queue of the shards that want slots of the same lane: start-time fair queueing.
 //!
-//! All shards of a lane are one queue to its receiver, so slots go where firings wait: of two shards
-//! that wait all the time, the one with three times as many firings gets three times as many slots,
-//! and none is much later than the other. A shard stands further back by the part of its firings that
-//! was served. One that comes new stands beside the first, not before it.
+//! All shards of a lane share one receiver. So slots are shared by the number of firings that wait:
 //!
-//! A slot is left to a shard before another only for [`CALLED_FOR`]: a shard whose store does not
-//! answer holds up no other. P. Goyal, H. Vin, H. Cheng: "Start-time fair queuing" (1996).
+//! 1. Of two shards that always wait, the one with three times as many firings gets three times as many
+//!    slots, and neither is much later than the other.
+//! 2. The place of a shard is a number (the *start tag*). It grows by the part of the shard's firings
+//!    that was served; the lowest number is served first.
+//! 3. A new shard gets the number of the first shard, so it does not overtake it.
+//! 4. A slot is reserved for an earlier shard for at most [`CALLED_FOR`]. So a shard whose store does
+//!    not answer delays no other.
+//!
+//! P. Goyal, H. Vin, H. Cheng: "Start-time fair queuing" (1996).
 
 use std::time::Duration;
 
-/// How long a slot is left to a shard that stands further in front.
+/// Time for which a slot stays reserved for a shard with an earlier place.
 pub(super) const CALLED_FOR: Duration = Duration::from_millis(20);
-/// The way back of a shard whose firings were all served.
+/// Increase of the place of a shard whose firings were all served.
 const WHOLE: u64 = 1 << 20;
 
-/// A shard's place in the line of a lane.
+/// A shard's place in the queue of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Place {
-    /// Lower is earlier.
+    /// The start tag; the lowest is served first.
     number: u64,
-    /// When a shard further back first left a slot to this one since it was last planned.
+    /// Time at which a later shard first left a slot to this one since it was last planned.
     called_at: Option<Duration>,
 }
 
@@ -32,11 +36,11 @@ impl Place {
     }
 }
 
-/// Returns a shard's place, and how many of the lane's `free` slots it may have: its part of them, by
-/// what all shards want, without those that are left to shards before it.
+/// Returns a shard's place, and how many of the lane's `free` slots it may take. That is its part of
+/// them by the demand of all shards, without those that are reserved for earlier shards.
 ///
-/// `own` is its place if it stands in line already, `demand` what it wants; `others` are the places of
-/// the others in line, with what they want.
+/// `own` is the shard's place if it is queued already, and `demand` its demand. `others` has the place
+/// and the demand of each other queued shard.
 pub(super) fn turn(
     own: Option<Place>,
     demand: usize,

@@ -1,4 +1,4 @@
-//! A claim in the making, and what its firings hold.
+//! A claim that is being planned, and the permits of its firings.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{
     share::{Load, Share},
 };
 
-/// What is to be claimed for one lane, with the slots that are held for it.
+/// The planned claim of one lane, with the slots that are reserved for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planned {
     pub(crate) claim: LaneClaim,
     pub(super) pass: Pass,
     pub(super) to: Receiver,
     pub(super) share: Share,
-    /// What was taken of the lane's rate, to be given back where it is not used.
+    /// Tokens taken from the lane's rate, to be returned if they are not used.
     pub(super) mark: Option<Mark>,
 }
 
@@ -28,29 +28,29 @@ impl Planned {
     }
 }
 
-/// What an attempt holds.
+/// The resources that one attempt holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Permit {
     /// The kind of its slot.
     pub(crate) kind: Kind,
-    /// How its lane's breaker let it through.
+    /// The admission by the breaker.
     pub(crate) pass: Pass,
-    /// Whose breaker that was, and where the attempt goes.
+    /// The receiver of the attempt; its breaker admitted the attempt.
     pub(crate) to: Receiver,
     /// Bytes of its payload and headers.
     pub(crate) bytes: u64,
 }
 
-/// Where an attempt goes.
+/// The receiver of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiver {
-    /// To the receiver of its lane.
+    /// The lane's own receiver.
     Own,
-    /// To the namespace's fallback.
+    /// The namespace's fallback.
     Fallback,
 }
 
-/// A claim in the making. A lane stands in it once, however often it is looked at.
+/// A claim that is being planned. It lists each lane once, even if the lane is planned several times.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) shard: ShardId,
@@ -65,8 +65,8 @@ impl Plan {
         Self { shard, now, batch_left, planned: Vec::new(), places: FxHashMap::default() }
     }
 
-    /// Whether a lane stands in it with attempts for the other receiver: it has to wait for the next
-    /// claim.
+    /// Returns `true` if the claim already has attempts of the lane for the other receiver. Then the
+    /// lane must wait for the next claim.
     pub(super) fn is_for_another(&self, lane: &Lane, to: Receiver) -> bool {
         let planned = self.places.get(lane).and_then(|place| self.planned.get(*place));
         planned.is_some_and(|planned| planned.to != to)

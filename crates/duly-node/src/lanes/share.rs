@@ -1,24 +1,25 @@
-//! The arithmetic of shares: what one lane may take now.
+//! The arithmetic of fair shares: how many slots one lane may take now.
 
 use std::time::Duration;
 
 use duly_core::{Settings, rate::Rate};
 use duly_store::Firing;
 
-/// A namespace takes more only while it holds less than so many times what it leaves free, for each
-/// unit of its weight.
+/// Dynamic threshold of a namespace: it gets more only while it holds less than this many times the free
+/// workers, per unit of its weight.
 pub(super) const NAMESPACE_PART: usize = 2;
-/// A lane that is not its namespace's only one takes more only while it holds less than so many times
-/// what it leaves of its namespace's part.
+/// Dynamic threshold of a lane with siblings: it gets more only while it holds less than this many times
+/// the free part of its namespace.
 const LANE_PART: usize = 2;
-/// While more than this part of the workers is free, each lane can have one, whatever its namespace
-/// holds.
+/// While more than `1 / RESERVE_PART` of the workers are free, each lane can have one, regardless of the
+/// slots that its namespace holds.
 const RESERVE_PART: usize = 4;
-/// In its turn a namespace can hold as many as its weight, up to this part of the workers, whatever
-/// is free: otherwise weights would mean nothing where everybody waits.
+/// Bound of a round-robin turn: in its turn a namespace can hold as many slots as its weight, up to
+/// `1 / TURN_PART` of the workers, regardless of the threshold. Otherwise weights would have no effect
+/// while all namespaces wait.
 const TURN_PART: usize = 8;
 
-/// First attempt or retry: the two kinds that are kept from starving each other.
+/// First attempt or retry: two kinds of firings, neither of which may starve the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Kind {
     /// The first attempt of an occurrence.
@@ -29,17 +30,17 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a claimed firing.
+    /// Returns the kind of a claimed firing.
     pub(crate) fn of(firing: &Firing) -> Self {
         Self::of_attempt(firing.attempt)
     }
 
-    /// The kind of an attempt by its number, from 1.
+    /// Returns the kind of an attempt by its number, from 1.
     pub(crate) const fn of_attempt(attempt: u32) -> Self {
         if attempt <= 1 { Self::First } else { Self::Retry }
     }
 
-    /// Its name in metrics.
+    /// Returns the name in metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -89,7 +90,7 @@ impl Load {
     }
 }
 
-/// What a lane wants.
+/// The slots that a lane wants.
 pub(super) type Demand = Load;
 
 impl Demand {
@@ -99,17 +100,17 @@ impl Demand {
     }
 }
 
-/// What a namespace's lanes may have.
+/// The limits of each lane of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     /// Attempts under way at once, per lane.
     pub(super) cap: usize,
-    /// The namespace's share when workers are scarce.
+    /// The namespace's weight when workers are scarce.
     pub(super) weight: usize,
-    /// Attempts begun a second, per lane.
+    /// Attempts started per second, per lane.
     pub(super) rate: Option<Rate>,
-    /// How long its breaker stays open before its firings go to the namespace's fallback, if there
-    /// is one.
+    /// Time that the breaker must stay open before firings go to the namespace's fallback, if there is
+    /// one.
     pub(super) fallback_after: Option<Duration>,
 }
 
@@ -126,24 +127,24 @@ impl Share {
     }
 }
 
-/// What keeps a lane from having more.
+/// The reason why a lane does not get more slots, and the event that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Its own cap, or its breaker's probes: only its own slots can help.
+    /// Its own cap, or its breaker's probes: only a freed slot of its own helps.
     Lane,
-    /// The workers of the node, or its namespace's turn: any freed slot can help.
+    /// The workers of the node, or its namespace's round-robin credit: any freed slot helps.
     Workers,
-    /// Shards that have waited longer for the slots it could have: any slot of its own helps, or this
-    /// moment, after which they have lost their turn.
+    /// Shards that have waited longer for the lane's slots. A freed slot of its own helps, or this time,
+    /// at which the reservation of those shards ends.
     Turn(Duration),
-    /// Its rate: this moment of the boot-time clock helps.
+    /// Its rate: it may start more at this time of the boot-time clock.
     Rate(Duration),
-    /// Its open breaker: this moment helps, or a success.
+    /// Its open breaker: this time helps, or a success.
     Breaker(Duration),
 }
 
 impl Limit {
-    /// The moment that helps, if it is one.
+    /// Returns the time at which the limit ends, if it ends at a time.
     pub(super) const fn until(self) -> Option<Duration> {
         match self {
             Self::Turn(at) | Self::Rate(at) | Self::Breaker(at) => Some(at),
@@ -152,41 +153,41 @@ impl Limit {
     }
 }
 
-/// The answer to a demand.
+/// The result for a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Allowed {
-    /// What it may take.
+    /// The slots that the lane may take.
     pub(super) slots: Load,
-    /// What kept it from more, if it wanted more: its own slots or the workers.
+    /// The reason why it does not get more, if it wants more: its own slots or the workers.
     pub(super) limit: Limit,
 }
 
-/// Whether a lane asks because its namespace has the turn.
+/// The reason for planning a lane: the round-robin turn of its namespace, or another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     Own,
     None,
 }
 
-/// The situation in which a lane asks.
+/// The capacity that is available to a lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     pub(super) share: Share,
-    /// What the lane holds.
+    /// Slots that the lane holds.
     pub(super) lane: Load,
-    /// What all lanes of its namespace hold.
+    /// Slots that all lanes of its namespace hold.
     pub(super) namespace: Load,
-    /// What all lanes hold.
+    /// Slots that all lanes hold.
     pub(super) workers: Load,
     pub(super) workers_max: usize,
-    /// Whether it is the namespace's turn among the starved.
+    /// The namespace's turn among the starved.
     pub(super) turn: Turn,
-    /// No more than this, for reasons that are not of this arithmetic.
+    /// Upper limit for reasons outside of this arithmetic.
     pub(super) most: usize,
 }
 
 impl Room {
-    /// What the lane may take of `demand`. `last` is the kind that got its last slot.
+    /// Returns the slots that the lane may take of `demand`. `last` is the kind that got its last slot.
     pub(super) fn allow(self, demand: Demand, last: Kind) -> Allowed {
         let cap = self.share.cap;
         let by_lane = cap.saturating_sub(self.lane.sum());
@@ -194,7 +195,7 @@ impl Room {
         let room = by_lane.min(free).min(self.most);
         let first_room = room.min(self.fair(free, self.lane.first, self.namespace.first));
 
-        // Half of the slots are out of reach for retries, in the lane and in the node.
+        // Retries may use only half of the slots, in the lane and in the node.
         let retry_cap = cap - cap / 2;
         let retry_workers_max = (self.workers_max / 2).max(1);
         let retry_free = free.min(retry_workers_max.saturating_sub(self.workers.retry));
@@ -205,8 +206,8 @@ impl Room {
         ));
         let retry_wanted = demand.retry.min(retry_room);
 
-        // A quarter of what is free goes to retries even when first attempts want all of it; of a
-        // single slot, every other turn.
+        // Retries get a quarter of the free slots even if first attempts want all of them. A single slot
+        // alternates between the kinds.
         let kept_for_retries = match (room, last) {
             (1, Kind::First) => 1,
             (1, Kind::Retry) => 0,
@@ -224,9 +225,9 @@ impl Room {
         }
     }
 
-    /// What is fair of `free` workers for a lane that holds `lane` of them in a namespace that holds
-    /// `namespace`: the lane's part of its namespace's part. One for a namespace that holds none, and
-    /// for a lane that holds none while workers are not scarce.
+    /// Returns the fair share of `free` workers for a lane that holds `lane` of them, in a namespace
+    /// that holds `namespace`: the lane's part of its namespace's part. A namespace that holds none gets
+    /// at least one. A lane that holds none gets at least one while workers are not scarce.
     fn fair(self, free: usize, lane: usize, namespace: usize) -> usize {
         let alpha = self.share.weight.saturating_mul(NAMESPACE_PART);
         let by_namespace = part(free, namespace, alpha);
@@ -245,7 +246,7 @@ impl Room {
     }
 }
 
-/// Largest k with `held + k <= alpha * (free - k)`: who holds much gets little of what is left.
+/// Returns the largest k with `held + k <= alpha * (free - k)`: the more is held, the less is added.
 const fn part(free: usize, held: usize, alpha: usize) -> usize {
     free.saturating_mul(alpha).saturating_sub(held) / alpha.saturating_add(1)
 }

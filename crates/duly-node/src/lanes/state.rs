@@ -1,4 +1,4 @@
-//! What is known of one lane.
+//! The state of one lane.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use super::{
     share::{Load, Share},
 };
 
-/// Shortest wait for a rate: what it lets through meanwhile is claimed together.
+/// Shortest wait for a rate: attempts that the rate allows within it are claimed together.
 const RATE_GRAIN: Duration = Duration::from_millis(10);
 
-/// One lane: what it holds, and what its receiver has shown.
+/// The state of one lane: the slots it holds, and the health of its receiver.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct State {
     pub(super) load: Load,
-    /// The kind that got the last slot, so that a lane of one slot takes turns.
+    /// The kind that got the last slot, so that the kinds alternate in a lane with one slot.
     pub(super) last: Kind,
     pub(super) breaker: Breaker,
     begun: Gcra,
-    /// Whether its firings went to the fallback when it was last planned.
+    /// `true`: its firings went to the fallback when it was last planned.
     pub(super) is_diverted: bool,
     /// Its namespace's limits when it was last planned.
     pub(super) share: Option<Share>,
 }
 
 impl State {
-    /// Of a lane that never held a slot.
+    /// Creates the state of a lane that never held a slot.
     pub(super) fn unknown(share: Share) -> Self {
         Self { share: Some(share), ..Self::default() }
     }
 
-    /// How many attempts the rate lets begin now.
+    /// Returns how many attempts the rate allows to start now.
     pub(super) fn rate_left(&self, rate: Option<Rate>, now: Duration) -> usize {
         rate.map_or(usize::MAX, |rate| {
             usize::try_from(self.begun.available(rate, now)).unwrap_or(usize::MAX)
         })
     }
 
-    /// When the rate lets the next begin after `more` begin now.
+    /// Returns the time at which the rate allows the next attempt if `more` start now.
     pub(super) fn rate_next_at(&self, rate: Option<Rate>, now: Duration, more: usize) -> Duration {
         let Some(rate) = rate else {
             return now;
@@ -51,7 +51,7 @@ impl State {
         now + after.next_in(rate, now).max(RATE_GRAIN)
     }
 
-    /// Holds slots, of the rate too, for attempts that a breaker let through.
+    /// Reserves slots and rate tokens for attempts that a breaker admitted.
     pub(super) fn begin(
         &mut self,
         lane: Lane,
@@ -68,14 +68,14 @@ impl State {
         Planned { claim, pass, to, share, mark }
     }
 
-    /// Gives `count` attempts that were not begun back to the rate.
+    /// Returns the rate tokens of `count` attempts that were not started.
     pub(super) fn give_back(&mut self, planned: &Planned, count: usize) {
         if let (Some(rate), Some(mark)) = (planned.share.rate, planned.mark) {
             self.begun.give_back(rate, mark, count as u64);
         }
     }
 
-    /// Whether nothing would be lost by forgetting it while it holds nothing.
+    /// Returns `true` if the state has no information, so that a lane without slots can be dropped.
     pub(super) fn is_new(&self, now: Duration) -> bool {
         self.breaker.is_new() && self.begun.is_idle(now)
     }

@@ -58,12 +58,12 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
     }
 }
 
-/// Options with so many workers and firings of one claim.
+/// Creates options with these numbers of workers and of firings in one claim.
 pub(super) fn options(workers_max: usize, claim_batch_max: usize) -> Options {
     Options { workers_max, claim_batch_max, ..Options::default() }
 }
 
-/// A store that holds nothing but how many firings of each kind a lane has.
+/// A model of a store: the number of due firings of each kind per lane.
 struct Model {
     lanes: Lanes,
     settings: Arc<Settings>,
@@ -111,7 +111,7 @@ impl Model {
             .collect()
     }
 
-    /// Claims for these lanes and for whatever is to be planned again, as the loop does.
+    /// Claims for these lanes and for all that must be planned again, as the loop does.
     fn claim(&mut self, first: Vec<Planned>) {
         let mut planned = first;
         while !planned.is_empty() {
@@ -152,14 +152,14 @@ impl Model {
         self.claim(planned);
     }
 
-    /// Time passes, and the loop is woken for whoever waited for it.
+    /// Advances the time, and plans the lanes that waited for it.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         let planned = self.lanes.plan_waiting(SHARD, self.now);
         self.claim(planned);
     }
 
-    /// One attempt ends well; the loop looks at who waited for its slot.
+    /// Ends one attempt with success, and plans the lanes that waited for its slot.
     fn finish(&mut self, at: usize) -> (Lane, Kind) {
         self.end(at, Reception::Good)
     }
@@ -225,7 +225,7 @@ fn p10_a_lane_gets_its_cap_and_no_more() {
         model.finish(0);
         assert_eq!(model.running_in(0).sum(), 100);
     }
-    // What is left runs out, and the lane flows again.
+    // The backlog runs out, and the lane flows again.
     while !model.running.is_empty() {
         model.finish(0);
     }
@@ -242,8 +242,8 @@ fn p9_greedy_lanes_leave_workers_for_a_new_one() {
         model.add(n, 100_000, 0);
     }
     model.walk();
-    // Nothing ends, as with dead receivers: whoever comes now is served at once, in another
-    // namespace with all that it wants, in the same one too.
+    // Nothing ends, as with dead receivers. A new lane is served at once: in another namespace with all
+    // that it wants, and in the same namespace too.
     for i in 0..4 {
         let namespace = format!("other{i}");
         model.add_to(lane_in(&namespace, 0), 3, 0);
@@ -286,7 +286,7 @@ fn weight_is_a_namespaces_share_of_scarce_workers_however_many_lanes_it_has() {
     };
     let got = |weight| room(weight, 0).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
     assert_eq!([got(1), got(2), got(6), got(18)], [66, 80, 92, 97]);
-    // What other lanes of the namespace hold counts against a new one.
+    // Slots of other lanes of the namespace count against a new lane.
     let after = |held| room(1, held).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
     assert_eq!([after(0), after(20), after(60), after(66), after(94)], [66, 30, 4, 1, 0]);
 
@@ -300,7 +300,7 @@ fn weight_is_a_namespaces_share_of_scarce_workers_however_many_lanes_it_has() {
     model.walk();
     let mut ended = [0_usize; 2];
     for round in 0..6_000 {
-        // Of whatever runs, one ends: the longest under way.
+        // The attempt that runs longest ends.
         let (lane, _) = model.finish(0);
         if round > 1_000 {
             ended[usize::from(lane.namespace.as_str() == "one")] += 1;
@@ -412,7 +412,7 @@ fn the_store_having_more_than_it_said_asks_for_another_look() {
         ..Claimed::default()
     };
     assert!(model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
-    // Nothing granted although there is more: asking at once would spin.
+    // Nothing was granted although there is more: polling at once would spin.
     let ready = ready_lane(&model, 1, 1, 0);
     let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed { more: vec![lane(1)], ..Claimed::default() };
@@ -422,8 +422,8 @@ fn the_store_having_more_than_it_said_asks_for_another_look() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever arrives and ends in whatever order: no cap and no limit is exceeded, no slot is
-    /// lost, and as long as something is due something runs.
+    /// For any sequence of arrivals and ends: no cap and no limit is exceeded, and no slot is lost.
+    /// While something is due, something runs.
     #[test]
     fn p10_limits_hold_and_nothing_stalls(
         workers_max in 1_usize..40,
@@ -446,7 +446,7 @@ proptest! {
                 }
             }
         }
-        // With every attempt ending, all that is due gets its turn without another walk.
+        // When every attempt ends, all due firings are served without another walk.
         let mut left = 10_000;
         while !model.running.is_empty() && left > 0 {
             model.finish(0);

@@ -1,7 +1,7 @@
-//! Lanes as seen from outside.
+//! The lanes as seen from outside: metrics, lists and audits.
 //!
-//! Walks over many lanes go on in slices of [`SLICE`], each under the lock for itself: what they
-//! answer is no moment's picture where lanes come and go meanwhile.
+//! Walks over many lanes run in slices of [`SLICE`], each under its own lock. So their result is not a
+//! snapshot of one moment if lanes come and go meanwhile.
 
 use std::{ops::Bound, time::Duration};
 
@@ -12,16 +12,16 @@ use super::{
     BreakerState, Lanes, backlog::Backlog, fallback::is_diverted, share::Limit, state::State,
 };
 
-/// A lane whose moment came so long ago was not looked at.
+/// A timed lane that is overdue by more than this counts as neglected.
 const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 
-/// Lanes that a walk looks at under one lock.
+/// Lanes that a walk visits under one lock.
 pub(super) const SLICE: usize = 256;
 
-/// What a lane is doing, for people.
+/// The activity of a lane, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// It gets what it wants.
+    /// It gets all that it wants.
     Flowing,
     /// It is at its own cap.
     Capped,
@@ -29,7 +29,7 @@ pub enum Activity {
     Starved,
     /// It is at its rate.
     Throttled,
-    /// Its receiver does not answer and is left alone.
+    /// Its receiver fails and its breaker is open.
     Shut,
 }
 
@@ -38,7 +38,7 @@ impl Activity {
     pub const ALL: [Self; 5] =
         [Self::Flowing, Self::Capped, Self::Starved, Self::Throttled, Self::Shut];
 
-    /// Its name in metrics and answers.
+    /// Returns the name in metrics and replies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Flowing => "flowing",
@@ -53,31 +53,31 @@ impl Activity {
 /// A push lane as seen from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneLoad {
-    /// Which, within the namespace.
+    /// Key of the lane within its namespace.
     pub key: LaneKey,
-    /// Attempts under way, those not yet settled included.
+    /// Attempts under way, including those not yet settled.
     pub in_flight: usize,
-    /// Those of them that are retries.
+    /// Retries among the attempts under way.
     pub retries_in_flight: usize,
     /// Most attempts under way at once, if known.
     pub cap: Option<usize>,
-    /// Most attempts begun a second, where there is a limit.
+    /// Most attempts started per second, if there is a limit.
     pub per_second: Option<u32>,
-    /// What it wants and does not get: about so many firings.
+    /// Firings that the lane wants and does not get, approximately.
     pub backlog: usize,
-    /// What it is doing.
+    /// Activity of the lane.
     pub state: Activity,
-    /// Whether its firings go to the namespace's fallback now.
+    /// `true`: its firings go to the namespace's fallback now.
     pub diverted: bool,
-    /// Its breaker.
+    /// State of its breaker.
     pub breaker: BreakerState,
     /// Failures in a row that the breaker has counted.
     pub failures: u32,
-    /// How long until an open breaker lets the next probe through.
+    /// Time until an open breaker admits the next probe.
     pub next_probe_in: Option<Duration>,
 }
 
-/// How many lanes do what, of those that hold or want something.
+/// The number of lanes by activity and by breaker state, of those that hold or want something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Census {
     /// In the order of [`Activity::ALL`].
@@ -88,17 +88,17 @@ pub(crate) struct Census {
     pub(crate) overflow: usize,
 }
 
-/// A count of the lanes under way.
+/// A count of the lanes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     pub(super) census: Census,
-    /// Starved lanes among those that were counted by name.
+    /// Starved lanes among those that were counted one by one.
     starved: usize,
-    /// The last lane that was looked at.
+    /// The last lane that was visited.
     after: Option<Lane>,
 }
 
-/// A list of the lanes of a namespace under way.
+/// A list of the lanes of a namespace in progress.
 #[derive(Debug)]
 pub(crate) struct Listing {
     namespace: NamespaceName,
@@ -106,12 +106,12 @@ pub(crate) struct Listing {
     loads: Vec<LaneLoad>,
 }
 
-/// How far a list has come.
+/// The position of a list in progress.
 #[derive(Debug)]
 enum Place {
-    /// Up to this one of those that are remembered.
+    /// After this lane of the remembered ones.
     Known(Option<Lane>),
-    /// Behind so many in line for workers of this shard.
+    /// In the round-robin queue of this shard, after this many entries.
     Starved(usize, usize),
 }
 
@@ -120,18 +120,18 @@ impl Listing {
         Self { namespace, place: Place::Known(None), loads: Vec::new() }
     }
 
-    /// The lanes in order.
+    /// Returns the lanes in order.
     pub(crate) fn done(mut self) -> Vec<LaneLoad> {
         self.loads.sort_by(|a, b| a.key.cmp(&b.key));
-        // One that waits in several shards.
+        // A lane that waits in several shards is listed once.
         self.loads.dedup_by(|a, b| a.key == b.key);
         self.loads
     }
 }
 
 impl Lanes {
-    /// Goes on with a list of the lanes of a namespace that hold something, that are short of workers
-    /// or of whose receivers something is known. Answers how many it looked at, nothing at the end.
+    /// Continues a list of the lanes of a namespace: those that hold something, that are short of
+    /// workers, or whose receiver has a history. Returns the number of lanes visited, `None` at the end.
     pub(crate) fn list(&self, listing: &mut Listing, now: Duration) -> Option<usize> {
         match listing.place {
             Place::Known(ref after) => {
@@ -154,7 +154,7 @@ impl Lanes {
                 let mut looked = 0;
                 for (lane, waiting) in backlog.starved_of(&listing.namespace, skip).take(SLICE) {
                     looked += 1;
-                    // Those that never held a slot are known by nothing but their waiting.
+                    // Lanes that never held a slot are known only by their waiting.
                     if let Some(waiting) = waiting.filter(|_| self.lanes.get(lane).is_none()) {
                         let state = State::unknown(waiting.share);
                         listing.loads.push(self.load(lane, &state, now));
@@ -188,7 +188,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on with a count of the lanes; answers it when none is left.
+    /// Continues a count of the lanes; returns it at the end.
     pub(crate) fn count(&self, count: &mut Count) -> Option<Census> {
         let place = count.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let (mut looked, mut last) = (0, None);
@@ -210,7 +210,7 @@ impl Lanes {
             count.after = last.cloned();
             return None;
         }
-        // The others never held a slot; one that waits in several shards counts for each.
+        // The others never held a slot; a lane that waits in several shards counts for each.
         let starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
         let mut census = std::mem::take(&mut count.census);
         census.activities[Activity::Starved as usize] += starved.saturating_sub(count.starved);
@@ -228,8 +228,8 @@ impl Lanes {
         }
     }
 
-    /// Whether a lane that has something claimable is in view: it holds slots, or waits for something
-    /// that can still come.
+    /// Returns `true` if a lane with claimable firings can make progress: it holds slots, or waits for
+    /// an event that can still come.
     pub(crate) fn is_worked_on(&self, shard: ShardId, lane: &Lane, now: Duration) -> bool {
         if self.lanes.get(lane).is_some_and(|state| state.load.sum() > 0) {
             return true;
@@ -244,7 +244,8 @@ impl Lanes {
         }
     }
 
-    /// Forgets what a neglected lane waits for, and the probes of its breaker that nobody holds.
+    /// Resets a neglected lane: removes it from the backlog, and drops the probes of its breaker that no
+    /// attempt holds.
     pub(crate) fn look_anew(&mut self, shard: ShardId, lane: &Lane) {
         self.backlogs[usize::from(shard.0)].forget(lane);
         if let Some(state) = self.lanes.get_mut(lane).filter(|state| state.load.sum() == 0) {

@@ -1,4 +1,4 @@
-//! What is told to other nodes' waiting calls, and what they are told of ours. Pure.
+//! Announcements to and from other nodes: which namespaces their calls and ours wait for. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,39 +8,40 @@ use rustc_hash::FxHashMap;
 
 /// Shortest time between two announcements of one namespace and shard.
 const EVERY: Duration = Duration::from_millis(10);
-/// How long after the last call it is said that calls wait: a consumer that works comes again.
+/// Time for which a wait is announced after the last call: a busy consumer calls again.
 const LINGERS: Duration = Duration::from_secs(5);
-/// Until then everybody who may act has beaten, and so heard what was said.
+/// Time until every node that may act has sent a heartbeat, and so received the announced waits.
 const HEARD_WITHIN: Duration = super::membership::ACTS_FOR;
-/// Announcements that are remembered.
+/// Most announcements that are remembered.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// When an announcement may be made.
+/// The time at which an announcement may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Nobody waits for it elsewhere.
+    /// No call of another node waits for it.
     Never,
     /// At once.
     Now,
-    /// After this time: it was announced a moment ago.
+    /// After this time: it was announced just before.
     In(Duration),
 }
 
-/// What was announced lately, and what this node has said that it waits for.
+/// The recent announcements, and the waits that this node has announced.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     last: FxHashMap<(ShardId, NamespaceName), Duration>,
-    /// When calls last waited for a namespace.
+    /// Time at which calls last waited for a namespace.
     waited: FxHashMap<NamespaceName, Duration>,
-    /// By coordination shard. The others know what a majority knows, as they too hear a majority.
+    /// The announced waits by coordinator shard. The other nodes know all that a majority of the shards
+    /// knows, because they get replies of a majority too.
     said: BTreeMap<ShardId, Interest>,
     majority: usize,
-    /// Since when the others know of it.
+    /// Time since which the other nodes know of the waits.
     told_since: FxHashMap<NamespaceName, Duration>,
 }
 
 impl Announced {
-    /// Whether an announcement may be made at this time, which is then remembered.
+    /// Returns the time at which an announcement may be made. `Now` is recorded as made.
     pub(crate) fn admit(
         &mut self,
         shard: ShardId,
@@ -61,7 +62,7 @@ impl Announced {
         When::Now
     }
 
-    /// A call waits for a namespace: whether the others have to be told.
+    /// Returns `true` if a call that waits for a namespace must be announced.
     pub(crate) fn waits(&self, namespace: &NamespaceName) -> bool {
         !self.is_said(namespace)
     }
@@ -70,7 +71,7 @@ impl Announced {
         is_said(&self.said, self.majority, namespace)
     }
 
-    /// What the next beat says that this node waits for.
+    /// Returns the waits that the next heartbeat announces.
     pub(crate) fn interest(&mut self, waited_for: Vec<NamespaceName>, now: Duration) -> Interest {
         for namespace in waited_for {
             self.waited.insert(namespace, now);
@@ -83,8 +84,9 @@ impl Announced {
         interest
     }
 
-    /// A coordination shard of this list has heard a beat that said this. Whether the others know
-    /// anything by it that was not known before: what became claimable meanwhile was told to nobody.
+    /// Records that a coordinator shard of this list has acknowledged these waits. Returns `true` if the
+    /// other nodes learn of a new wait by it. Firings that became claimable before were announced to no
+    /// node.
     pub(crate) fn told(
         &mut self,
         shard: ShardId,
@@ -100,7 +102,7 @@ impl Announced {
         let mut is_new = false;
         for namespace in waited.keys().filter(|name| is_said(said, *majority, name)) {
             if !told_since.contains_key(namespace) {
-                // The others hear of it with their next beat.
+                // The other nodes learn of it with their next heartbeat.
                 told_since.insert(namespace.clone(), now + HEARD_WITHIN);
                 is_new = true;
             }
@@ -108,19 +110,19 @@ impl Announced {
         is_new
     }
 
-    /// Since when the others know that calls wait for a namespace here.
+    /// Returns the time since which the other nodes know that calls wait for a namespace here.
     pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
         self.told_since.get(namespace).copied()
     }
 
-    /// The others may have forgotten all that they were told.
+    /// Drops all that was announced, because the other nodes may have lost it.
     pub(crate) fn forgotten(&mut self) {
         self.said.clear();
         self.told_since.clear();
     }
 }
 
-/// Whether a majority of the coordination shards knows that calls wait for a namespace.
+/// Returns `true` if a majority of the coordinator shards knows that calls wait for a namespace.
 fn is_said(said: &BTreeMap<ShardId, Interest>, majority: usize, namespace: &NamespaceName) -> bool {
     let count = said.values().filter(|said| said.contains(namespace)).count();
     count > 0 && count >= majority

@@ -1,4 +1,4 @@
-//! The loops of beats, one for each coordination shard, and what follows from the replies.
+//! The heartbeat loops, one for each coordinator shard, and the actions that follow from the replies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,18 +25,18 @@ use super::{
 };
 use crate::{phase::Phase, pull, state::Shared};
 
-/// A beat that takes longer is given up.
+/// Time-out of a heartbeat.
 const BEAT_WITHIN: Duration = Duration::from_secs(1);
-/// Shortest time between two beats at one shard.
+/// Shortest time between two heartbeats at one shard.
 const BEAT_PAUSE: Duration = Duration::from_millis(20);
-/// Time between two looks of a waiting node at the shards of others.
+/// Time between two polls of other nodes' shards while lease calls wait here.
 const STRANGERS_EVERY: Duration = Duration::from_secs(1);
-/// Time between two looks at who holds leases in our shards.
+/// Time between two queries for the holders of leases in our shards.
 const HOLDERS_EVERY: Duration = Duration::from_secs(30);
-/// Shards that are asked at once.
+/// Shards that are queried at the same time.
 pub(super) const AT_ONCE: usize = 16;
 
-/// The loops of beats; they end when the node has left. Nothing to do where the store is not shared.
+/// Runs the heartbeat loops until the node has left. Returns at once if the store is not shared.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
         return;
@@ -51,14 +51,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while shared.phases.now() != Phase::Left {
         let list = deployment.coordinators();
         beats.rejoined(nodes.lock().follow(list.clone(), fresh_run()));
-        // A shard that hangs holds up no other. All end when one sees that the list has changed. There
-        // is at least one shard, as `select_all` wants.
+        // A shard that hangs delays no other. All loops end when one sees that the list has changed.
+        // `select_all` needs at least one shard, and there is one.
         let loops = list.shards.iter().map(|shard| Box::pin(beats.at(*shard, list.version)));
         select_all(loops).await;
     }
 }
 
-/// What the loops of one node have in common.
+/// The state that the loops of one node share.
 struct Beats<'a> {
     shared: &'a Arc<Shared>,
     deployment: &'a dyn Deployment,
@@ -67,7 +67,7 @@ struct Beats<'a> {
     looked: Mutex<Looked>,
 }
 
-/// When shards were last looked at.
+/// The times at which shards were last polled.
 #[derive(Debug, Default)]
 struct Looked {
     strangers_at: Duration,
@@ -75,7 +75,7 @@ struct Looked {
 }
 
 impl Beats<'_> {
-    /// Beats at one coordination shard, until the node has left or the list is another one.
+    /// Sends heartbeats to one coordinator shard, until the node has left or the list has changed.
     async fn at(&self, shard: ShardId, list: u64) {
         let mut now = self.shared.nodes.now.subscribe();
         while self.shared.phases.now() != Phase::Left
@@ -89,7 +89,7 @@ impl Beats<'_> {
         }
     }
 
-    /// Sends a beat and takes the reply; returns whether the next is to be sent at once.
+    /// Sends a heartbeat and applies the reply; returns `true` if the next must be sent at once.
     async fn heartbeat(&self, shard: ShardId, sent_at: Duration) -> bool {
         let Self { shared, nodes, .. } = self;
         if shared.phases.now() != Phase::Running {
@@ -115,11 +115,11 @@ impl Beats<'_> {
         }
         self.rejoined(nodes.lock().rejoin_if_due(shared.clock.boot(), fresh_run()));
         self.look(sent_at, is_news);
-        // The dead are named at once.
+        // Dead members are named at once.
         is_heard && nodes.lock().has_dead(shard)
     }
 
-    /// The time between two beats, shorter when there is something to say.
+    /// Waits until the next heartbeat; shorter if it was requested at once.
     async fn pause(&self, sent_at: Duration, now: &mut watch::Receiver<()>) {
         let since = || self.shared.clock.boot().saturating_sub(sent_at);
         tokio::select! {
@@ -128,7 +128,7 @@ impl Beats<'_> {
         }
     }
 
-    /// Carries out what follows from a reply, or begins to.
+    /// Starts the actions that follow from a reply.
     fn follow(&self, changes: Changes, now: Duration) {
         let Changes { gone, gained, lost, joined, acts_again } = changes;
         if !gone.is_empty() || !joined.is_empty() || !gained.is_empty() || lost > 0 {
@@ -146,7 +146,7 @@ impl Beats<'_> {
         }
         if acts_again {
             self.shared.ring_all();
-            // The others give us shards when they hear it.
+            // The other nodes give us shards when they receive it.
             self.shared.nodes.beat_now();
         }
         for shard in &gained {
@@ -156,7 +156,7 @@ impl Beats<'_> {
         self.suspects.look(self.shared);
     }
 
-    /// Looks at shards now and then: for calls that wait here, and for holders of leases.
+    /// Polls shards now and then: for calls that wait here, and for holders of leases.
     fn look(&self, now: Duration, is_news: bool) {
         let mut looked = self.looked.lock();
         let every = if is_news { BEAT_EVERY } else { STRANGERS_EVERY };
@@ -186,14 +186,14 @@ impl Beats<'_> {
     }
 }
 
-/// Has the shards of other nodes looked at for calls that wait here.
+/// Requests a poll of other nodes' shards for the calls that wait here.
 fn ring_strangers(shared: &Shared, now: Duration) {
     for shard in shared.shards().filter(|shard| shared.nodes.part(*shard, now) == Part::Others) {
         shared.bell(shard).ring_due();
     }
 }
 
-/// Sends a beat; returns `None` when the shard did not answer in time.
+/// Sends a heartbeat; returns `None` if the shard did not reply in time.
 async fn heard(
     shared: &Shared,
     deployment: &dyn Deployment,
@@ -210,7 +210,7 @@ async fn heard(
     }
 }
 
-/// Says goodbye: this node holds nothing any more.
+/// Announces that this node has left and holds nothing any more.
 pub(crate) async fn leave(shared: &Shared) {
     let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
         return;
@@ -226,7 +226,7 @@ pub(crate) async fn leave(shared: &Shared) {
         };
         shards.into_iter().map(beat).collect()
     };
-    // Where it is not heard the others wait for its silence.
+    // If a shard does not receive it, the others evict this node after its time-out.
     let said = goodbyes.into_iter().map(|(shard, left)| heard(shared, deployment, shard, left));
     join_all(said).await;
 }
@@ -243,7 +243,7 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
                         "leases of an evicted node were ended; its firings are due again"
                     );
                 }
-                // The next look at who holds leases finds them.
+                // The next query for the holders of leases finds them.
                 Err(error) => shared.log_store_error("release owner", &error),
             }
             shared.bell(shard).ring_due();
@@ -251,7 +251,7 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
         .await;
 }
 
-/// Passes on what other nodes announce to the calls that wait here.
+/// Forwards the announcements of other nodes to the calls that wait here.
 pub(crate) async fn listen(shared: Arc<Shared>) {
     let Some(deployment) = shared.store.deployment() else {
         return;
@@ -262,7 +262,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
             announced = announcements.recv() => match announced {
                 Ok((shard, namespace)) => pull::ready(&shared, shard, &namespace),
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    // What was announced meanwhile is lost.
+                    // Announcements were lost.
                     shared.nodes.announced.lock().forgotten();
                 }
                 Err(broadcast::error::RecvError::Closed) => return,

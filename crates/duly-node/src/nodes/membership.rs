@@ -1,26 +1,27 @@
-//! Who is a member, which shards are ours, whether we may act. Pure: replies of the coordination
-//! shards and the monotonic clock go in, what follows comes out.
+//! The membership of this node: the members, the shards that this node owns, and its right to act. Pure:
+//! its inputs are replies of the coordinator shards and the monotonic clock.
 //!
 //! 1. **We may act** while a majority of the list has replied to heartbeats that were *sent* less than
-//!    [`ACTS_FOR`] ago. A node that stood still, or that no majority hears, notices by this before it
+//!    [`ACTS_FOR`] ago. A node that was stopped, or that reaches no majority, detects this before it
 //!    claims or sends.
-//! 2. **A run stands still** at a shard while we see the same number of it there, or do not see it there
-//!    though we know it. After [`DEAD_AFTER`] our next heartbeat there names it dead, and the shard
-//!    evicts it if that is so still. The time between two replies counts for at most [`GAP_MAX`], and
-//!    after a silence it counts from the start: an outage, or a pause of ours, kills no node.
-//! 3. **A run is gone**, and its leases are ended, when a majority has told us in fresh replies that it
-//!    is evicted there; never because it is not seen.
-//! 4. **A run counts in one list.** When the list changes, every node goes on as a new run: the shards
-//!    of a new list know nothing of the evictions of the old one.
+//! 2. **A member stalls** at a shard while its heartbeat number there does not change, or while the
+//!    shard does not list it though we know it. After [`DEAD_AFTER`] our next heartbeat there names it
+//!    dead. The shard evicts it if it still stalls then. The time between two replies counts for at most
+//!    [`GAP_MAX`], and after a silence it counts from the start. So an outage, or a pause of this node,
+//!    evicts no node.
+//! 3. **A member is gone**, and its leases are ended, when fresh replies of a majority say that it is
+//!    evicted there; never because it is not listed.
+//! 4. **A member id belongs to one list.** When the list changes, every node rejoins with a new member
+//!    id: the shards of a new list know nothing of the evictions of the old one.
 //!
-//! # Why a run that is gone does not act
+//! # Proof that a member that is gone does not act
 //!
-//! Let run X act at a moment by a majority M, and let node O hold it for gone by a majority E of the
+//! Let member X act at a moment by a majority M, and let node O consider it gone by a majority E of the
 //! same list. Some shard is in both. There X was evicted, for good, so its last heartbeat n that was
 //! accepted there came before. The node that named X dead had seen n or a later one, or X's absence,
-//! first in a reply that it received at a moment r; so n was sent before r, and counts until less than
-//! `r + ACTS_FOR`. The eviction came after `r + DEAD_AFTER`, and node O heard of it
-//! after that. So X did not act any more, and as evictions last it never will.
+//! first in a reply that it received at a moment r. So n was sent before r, and counts until less than
+//! `r + ACTS_FOR`. The eviction came after `r + DEAD_AFTER`, and node O learned of it after that. So X
+//! did not act any more, and as evictions last it never will.
 //!
 //! The shard must not forget within that time what it has replied to: a failover that loses the last
 //! heartbeats takes longer than [`ACTS_FOR`] unless an operator forces it (record 0005).
@@ -41,43 +42,46 @@ mod view;
 
 use view::View;
 
-/// Time between two heartbeats at one coordination shard.
+/// Time between two heartbeats at one coordinator shard.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(250);
-/// How long a reply counts, from before its heartbeat was sent.
+/// Time for which a reply counts, from before its heartbeat was sent.
 pub(crate) const ACTS_FOR: Duration = Duration::from_millis(1_500);
-/// How long a run stands still until it is named dead; longer than [`ACTS_FOR`], so that it has stopped.
+/// Time for which a member stalls until it is named dead; longer than [`ACTS_FOR`], so that it has
+/// stopped.
 const DEAD_AFTER: Duration = Duration::from_millis(1_750);
 /// Most that the time between two replies of one shard counts.
 const GAP_MAX: Duration = Duration::from_millis(400);
-/// How long a run goes on that a minority has evicted. The new run counts every shard again.
+/// Time for which this node keeps its member id after a minority evicted it. The new member id counts
+/// every shard again.
 const MINORITY_FOR: Duration = Duration::from_secs(10);
-/// How long a run is kept that cannot act: shards may have forgotten its eviction after that.
+/// Time for which a member id that cannot act is kept: shards may have forgotten its eviction after
+/// that.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Versions of what nodes agree on that this one understands.
+/// Oldest and newest protocol version between nodes that this one understands.
 pub(crate) const PROTOCOLS: (u16, u16) = (2, 2);
 
-/// What this node knows of itself and of the others.
+/// The membership of this node, and its view of the others.
 #[derive(Debug)]
 pub(crate) struct Membership {
     run: MemberId,
-    /// Number of the last heartbeat, in whichever shard.
+    /// Number of the last heartbeat, over all shards.
     number: u64,
     is_leaving: bool,
     list: Coordinators,
     views: Vec<View>,
-    /// When a reply came last and this run could act.
+    /// Time of the last reply after which this member could act.
     acted_at: Option<Duration>,
     others: BTreeMap<MemberId, Member>,
-    /// Runs that may hold leases and are not gone, whether they are seen or not.
+    /// Members that may hold leases and are not gone, whether they are listed or not.
     watched: BTreeSet<MemberId>,
-    /// Runs that are gone while some shard still lists them.
+    /// Members that are gone while some shard still lists them.
     gone: BTreeSet<MemberId>,
-    /// By shard.
+    /// `true`: this node owns the shard; by shard.
     owned: Vec<bool>,
 }
 
-/// A heartbeat that was sent, for its reply.
+/// A heartbeat that was sent; its reply is matched with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     shard: ShardId,
@@ -86,36 +90,36 @@ pub(crate) struct Sent {
     at: Duration,
 }
 
-/// What follows from a reply.
+/// The consequences of a reply.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Runs that are gone: their leases are to be ended in our shards.
+    /// Members that are gone: their leases must be ended in our shards.
     pub(crate) gone: Vec<MemberId>,
-    /// Shards that are ours from now on.
+    /// Shards that this node owns from now on.
     pub(crate) gained: Vec<ShardId>,
-    /// Shards that are ours no more.
+    /// Number of shards that this node owns no more.
     pub(crate) lost: usize,
-    /// Members that are new.
+    /// New members.
     pub(crate) joined: Vec<MemberId>,
-    /// We can act again, after a time in which we could not.
+    /// `true`: this node can act again, after a time in which it could not.
     pub(crate) acts_again: bool,
 }
 
-/// Why this node goes on as a new run.
+/// The reason why this node rejoins with a new member id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejoin {
-    /// A majority has evicted the run.
+    /// A majority has evicted it.
     Evicted,
-    /// A minority has, some time ago.
+    /// A minority has evicted it, some time ago.
     EvictedByMinority,
     /// It could not act for long.
     Idle,
-    /// The list of coordination shards is another one.
+    /// The list of coordinator shards has changed.
     NewList,
 }
 
 impl Membership {
-    /// A node that is no member yet.
+    /// Creates a node that is no member yet.
     pub(crate) fn new(shards: u16, list: Coordinators, run: MemberId) -> Self {
         Self {
             run,
@@ -131,7 +135,7 @@ impl Membership {
         }
     }
 
-    /// The next heartbeat for a coordination shard.
+    /// Creates the next heartbeat for a coordinator shard.
     pub(crate) fn heartbeat(
         &mut self,
         shard: ShardId,
@@ -155,7 +159,8 @@ impl Membership {
         (Sent { shard, run: self.run, list: self.list.version, at: now }, beat)
     }
 
-    /// Takes the reply to a heartbeat. One to an earlier run, or by another list, says nothing.
+    /// Applies the reply to a heartbeat. A reply to an earlier member id, or by another list, is
+    /// ignored.
     pub(crate) fn heard(&mut self, sent: Sent, now: Duration, heard: HeartbeatReply) -> Changes {
         if (sent.run, sent.list) != (self.run, self.list.version) {
             return Changes::default();
@@ -174,7 +179,7 @@ impl Membership {
         changes
     }
 
-    /// Takes stock of all fresh views.
+    /// Computes the members and their evictions from all fresh views.
     fn conclude(&mut self, now: Duration, changes: &mut Changes) {
         let mut others: BTreeMap<MemberId, Member> = BTreeMap::new();
         let mut evictions: BTreeMap<MemberId, usize> = BTreeMap::new();
@@ -213,7 +218,7 @@ impl Membership {
         self.share_out(changes);
     }
 
-    /// Goes on as a new run if the present one has come to its end; returns why.
+    /// Rejoins with a new member id if the current one has ended; returns the reason.
     pub(crate) fn rejoin_if_due(&mut self, now: Duration, fresh: MemberId) -> Option<Rejoin> {
         let why = self.has_ended(now)?;
         self.rejoin(fresh);
@@ -234,10 +239,10 @@ impl Membership {
         }
     }
 
-    /// Goes on as a run that was never used, which no shard has heard yet.
+    /// Rejoins with a member id that was never used, which no shard knows yet.
     pub(crate) fn rejoin(&mut self, fresh: MemberId) {
         if self.acted_at.is_some() {
-            // What it holds still is ended when it is gone, as of any other.
+            // The leases of the old member id are ended when it is gone, like those of any other member.
             self.watched.insert(self.run);
         }
         self.run = fresh;
@@ -246,7 +251,7 @@ impl Membership {
         self.share_out(&mut Changes::default());
     }
 
-    /// Counts by this list from now on, if it is another one.
+    /// Switches to this list of coordinator shards, if it has changed.
     pub(crate) fn follow(&mut self, list: Coordinators, fresh: MemberId) -> Option<Rejoin> {
         if list.version == self.list.version {
             return None;
@@ -257,21 +262,20 @@ impl Membership {
         Some(Rejoin::NewList)
     }
 
-    /// From now on nothing is begun here.
+    /// Starts to leave: this node owns no shard from now on.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
         self.share_out(&mut Changes::default());
     }
 
-    /// Watches a run that holds leases, unless it is a member: it is gone when a majority has evicted
-    /// it.
+    /// Watches a holder of leases that is not a known member: it is gone when a majority has evicted it.
     pub(crate) fn suspect(&mut self, run: MemberId) {
         if run != self.run && !self.others.contains_key(&run) {
             self.watched.insert(run);
         }
     }
 
-    /// The run by which this node claims.
+    /// Returns the member id by which this node claims.
     pub(crate) const fn run(&self) -> MemberId {
         self.run
     }
@@ -280,24 +284,24 @@ impl Membership {
         &self.list
     }
 
-    /// Whether it may claim, and send what it has claimed.
+    /// Returns `true` if this node may claim, and send claimed firings.
     pub(crate) fn may_act(&self, now: Duration) -> bool {
         self.silent_for(now).is_some_and(|silent| silent < ACTS_FOR) && !self.is_waiting()
     }
 
-    /// How long ago the heartbeats were sent to which a majority has replied; `None` before one has.
+    /// Returns the age of the heartbeats to which a majority has replied; `None` before it has.
     pub(crate) fn silent_for(&self, now: Duration) -> Option<Duration> {
         let mut silent: Vec<_> = self.views.iter().filter_map(|v| v.silent_for(now)).collect();
         silent.sort_unstable();
         silent.get(self.list.majority() - 1).copied()
     }
 
-    /// Whether it waits until nodes of an older version have left.
+    /// Returns `true` if this node waits until nodes of an older version have left.
     pub(crate) fn is_waiting(&self) -> bool {
         self.views.iter().any(|view| view.waits_for.is_some())
     }
 
-    /// Names of the nodes of an older version for which this one waits.
+    /// Returns the names of the nodes of an older version for which this one waits.
     pub(crate) fn waits_for(&self) -> Vec<String> {
         let mut names: Vec<_> =
             self.views.iter().flat_map(|view| view.waits_for.iter().flatten().cloned()).collect();
@@ -310,17 +314,17 @@ impl Membership {
         self.owned.get(usize::from(shard.0)).copied().unwrap_or(false)
     }
 
-    /// The other members, as far as fresh replies tell.
+    /// Returns the other members, according to fresh replies.
     pub(crate) fn others(&self) -> impl Iterator<Item = &Member> {
         self.others.values()
     }
 
-    /// How long a member has not been heard by the shard that heard it last.
+    /// Returns the time for which a member stalls, at the shard that received its heartbeat last.
     pub(crate) fn still_for(&self, run: MemberId) -> Duration {
         self.views.iter().filter_map(|view| view.still_for(run)).min().unwrap_or_default()
     }
 
-    /// The stage of our membership.
+    /// Returns the stage of our membership.
     pub(crate) fn presence(&self, now: Duration) -> Presence {
         match (self.is_leaving, self.may_act(now)) {
             (true, _) => Presence::Leaving,
@@ -329,12 +333,12 @@ impl Membership {
         }
     }
 
-    /// Returns whether a heartbeat is due now at a shard, to name a run dead.
+    /// Returns `true` if a heartbeat must be sent to a shard at once, to name a member dead.
     pub(crate) fn has_dead(&self, shard: ShardId) -> bool {
         self.view(shard).is_some_and(|view| view.dead().next().is_some())
     }
 
-    /// How many shards a member looks after, as we see it.
+    /// Returns the number of shards that a member owns, in our view.
     pub(crate) fn shards_of(&self, run: MemberId) -> usize {
         (0..).map(ShardId).take(self.owned.len()).filter(|s| self.owner(*s) == Some(run)).count()
     }
@@ -355,7 +359,7 @@ impl Membership {
         }
     }
 
-    /// The member that looks after a shard, of those that work.
+    /// Returns the owner of a shard, of the members that work.
     fn owner(&self, shard: ShardId) -> Option<MemberId> {
         let others = self.others.values().filter(|other| other.presence == Presence::Here);
         let us = Some(self.run).filter(|_| self.acted_at.is_some() && !self.is_leaving);

@@ -1,15 +1,15 @@
-//! Moves the progress of this node's shards forward, by which a store notices that a shard came back with
-//! older data.
+//! Advances the progress counters of this node's shards. With them a store detects that a shard was
+//! rolled back.
 
 use std::{sync::Arc, time::Duration};
 
 use super::Part;
 use crate::{phase::Phase, state::Shared};
 
-/// Time between two moves. A rollback that is reported is longer.
+/// Time between two updates. A rollback is reported only if it is longer.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The loop; ends when the node stops. Nothing to do where the store is not shared.
+/// The loop; ends when the node drains. Returns at once if the store is not shared.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let Some(deployment) = shared.store.deployment() else {
         return;

@@ -1,8 +1,8 @@
-//! Who holds leases in our shards and is no member: the leases of such a run are to be ended.
+//! Finds holders of leases in our shards that are no members, so that their leases can be ended.
 //!
-//! A shard is asked beside the beats, so that one that does not answer silences nobody. A holder that
-//! is no member is watched like one that stands still: it is gone when a majority of the coordination
-//! shards has evicted it.
+//! Shards are queried concurrently to the heartbeats, so one that does not reply stops no heartbeat. A
+//! holder that is no member is watched like a member that stalls: it is gone when a majority of the
+//! coordinator shards has evicted it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{Part, beats::AT_ONCE, membership::ACTS_FOR};
 use crate::state::Shared;
 
-/// Shards to look at, and whether a look is under way.
+/// Shards to query, and the state of the query.
 #[derive(Debug, Default)]
 pub(super) struct Suspects(Arc<Mutex<Looks>>);
 
@@ -29,7 +29,7 @@ impl Suspects {
         self.0.lock().wanted.extend(shards);
     }
 
-    /// Begins to ask who holds leases in those of the wanted shards that are ours.
+    /// Starts to query the holders of leases in those of the wanted shards that this node owns.
     pub(super) fn look(&self, shared: &Arc<Shared>) {
         let mut wanted = {
             let mut looks = self.0.lock();
@@ -53,7 +53,7 @@ impl Suspects {
     }
 }
 
-/// Watches the holders of leases in these shards; returns the shards that did not answer.
+/// Watches the holders of leases in these shards; returns the shards that did not reply.
 async fn suspect_holders(wanted: Vec<ShardId>, shared: &Shared) -> Vec<ShardId> {
     let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
         return Vec::new();

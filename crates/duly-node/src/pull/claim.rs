@@ -1,4 +1,4 @@
-//! The claims for one lease call: where, of which kind, and what they tell of what comes next.
+//! The claims for one lease call: chooses shards and kinds, and records the reported next firings.
 
 use std::sync::atomic::Ordering;
 
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::state::Shared;
 
-/// Shards of which one call claims at once.
+/// Shards from which one call claims at the same time.
 const AT_ONCE: usize = 8;
 
-/// Claims for one call: from the shards that are known to have something, then from one after the
-/// other until some have, unless it is known that none has.
+/// Claims for one call. It tries the hinted shards first. Then it tries all shards in turn until one has
+/// firings, unless the hints are known to be complete.
 pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
     let namespace = &head.request.namespace;
     let at_once = head.request.max.clamp(1, AT_ONCE);
@@ -52,8 +52,8 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
     Ok(Vec::new())
 }
 
-/// Claims from some shards at once, each its part of what is asked for. What was granted before a
-/// failure is answered as granted.
+/// Claims from several shards at once, from each its part of the request. If a shard fails, the firings
+/// of the others are returned.
 async fn claim_from(
     shared: &Shared,
     shards: &[Hint],
@@ -82,7 +82,7 @@ async fn claim_from(
     }
 }
 
-/// Splits this many firings over shards: each gets one, and of the rest a part by its weight.
+/// Splits `max` firings over shards: each gets one, and a part of the rest by its weight.
 fn parts(max: usize, shards: &[Hint]) -> Vec<usize> {
     let others = max.saturating_sub(shards.len());
     let weights: usize = shards.iter().map(|hint| hint.weight).sum();
@@ -98,7 +98,7 @@ async fn claim_in(shared: &Shared, hint: Hint, head: &Head<LeaseRequest>) -> Res
     if head.order == Order::FirstAttempts || !looks_for_retries(shared, &head.request.namespace) {
         return Ok(claim_kinds(shared, hint, &head.request, max, max).await?.firings);
     }
-    // The store gives first attempts before retries, so now and then a call gets retries only.
+    // The store returns first attempts before retries, so now and then a call claims retries only.
     let retries = claim_kinds(shared, hint, &head.request, 0, max).await?;
     if !retries.firings.is_empty() {
         return Ok(retries.firings);
@@ -135,14 +135,14 @@ async fn claim_kinds(
         expect(shared, shard, &request.namespace, wall.saturating_add(next_here), all);
     }
     if let Some(next_due_in) = claimed.next_due_in {
-        // The end of a lease granted here may be the next thing to happen.
+        // The end of a lease granted here may be the next event.
         shared.waker.wake_by(shard, wall.saturating_add(next_due_in));
     }
     Ok(claimed)
 }
 
-/// Whether a call is to look for retries first when it is its turn: where a look costs a call to another
-/// machine, only if there are any.
+/// Returns `true` if a call should try retries first. If the shards are on other machines, a try costs a
+/// network call, so it is made only if retries were seen.
 fn looks_for_retries(shared: &Shared, namespace: &NamespaceName) -> bool {
     !shared.nodes.is_shared()
         || shared.pull.hints.lock().has_retries(namespace, shared.clock.boot())

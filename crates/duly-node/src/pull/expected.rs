@@ -1,24 +1,24 @@
-//! When namespaces that have claimed in a shard will have something there again. Pure.
+//! The expected firings: times at which namespaces that claimed in a shard will have a firing there.
+//! Pure.
 //!
-//! A claim says when the next firing of its lane comes. Whoever claimed looks for it then by claiming
-//! again, without asking the store what there is in the shard: at a steady rate that is one call for
-//! each firing, not two.
+//! A claim reports the time of the next firing of its lane. At that time the node claims again, without
+//! a poll of the shard. So at a steady rate there is one store call per firing, not two.
 
 use std::time::Duration;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use rustc_hash::FxHashMap;
 
-/// Namespaces that are remembered of a shard. Those past them are found by looking.
+/// Most namespaces that are remembered per shard. Polls find the firings of the others.
 const OF_A_SHARD_MAX: usize = 32;
 
-/// What is expected, by wall time.
+/// The expected firings by shard, with their wall times.
 #[derive(Debug, Default)]
 pub(super) struct Expected(FxHashMap<ShardId, Vec<(NamespaceName, Duration)>>);
 
 impl Expected {
-    /// A namespace will have something in a shard at this time; `all` when that is the first thing of
-    /// all, and not only of what was looked at.
+    /// Records that a namespace will have a firing in a shard at this time. With `all` that is its first
+    /// firing, otherwise only the first of the kinds that were claimed.
     pub(super) fn add(
         &mut self,
         shard: ShardId,
@@ -34,7 +34,7 @@ impl Expected {
         }
     }
 
-    /// Takes out those that have something by now, and says when the next will.
+    /// Takes the namespaces that are due by now, and returns the time of the next.
     pub(super) fn take_due(
         &mut self,
         shard: ShardId,

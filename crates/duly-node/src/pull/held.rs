@@ -1,16 +1,17 @@
-//! Claims of a consumer that stays connected: they go back when it goes.
+//! The leases of a consumer that stays connected: they are released when its stream ends.
 //!
-//! A lease call is over when its answer is written; from then on the consumer holds the lease to its
-//! end. A stream goes on, so whoever serves it knows what its consumer has settled and what not, and
-//! need not wait for leases to end when it is gone.
+//! A lease call ends when its reply is written; after that the consumer holds the lease to its end. A
+//! stream stays open, so the server knows which firings its consumer has settled. It need not wait for
+//! the leases to expire when the consumer is gone.
 //!
-//! | when the stream ends the firing | what becomes of it |
+//! | state of the firing when the stream ends | result |
 //! |---|---|
-//! | was settled, or its lease ended | nothing more |
-//! | was not written to its end ([`OnItsWay`]) | it goes back, uncounted: nobody can have seen it |
-//! | was written and not settled | it is due again at once, and the attempt counts as one whose lease was lost: nobody knows what was done with it |
+//! | settled, or its lease expired | none |
+//! | not completely written ([`OnItsWay`]) | released and not counted: the consumer cannot have seen it |
+//! | written and not settled | due again at once; counted as an attempt whose lease was lost |
 //!
-//! What is still being written when the stream ends is decided when that has succeeded or failed.
+//! If the firing is still being written when the stream ends, the decision waits until the write has
+//! succeeded or failed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,16 +27,16 @@ use tokio::time::Instant;
 use super::Leased;
 use crate::{settler::lease_lost, state::Shared};
 
-/// Claims that go back to the store when this is dropped.
+/// Leases that are released when this value is dropped.
 #[derive(Debug, Default)]
 pub struct Held {
     claims: HashMap<Token, Claim>,
-    /// The claims whose leases have an end, the earliest first.
+    /// The leases that expire, the earliest first.
     ends: BTreeMap<End, Token>,
     next_number: u64,
 }
 
-/// When a lease ends, and a number that tells claims apart.
+/// The end of a lease, and a number that makes it unique.
 type End = (Instant, u64);
 
 #[derive(Debug)]
@@ -44,12 +45,12 @@ struct Claim {
     namespace: NamespaceName,
     number: u64,
     ends_at: Option<Instant>,
-    /// No extension reaches further.
+    /// The latest end that an extension can reach.
     ends_by: Instant,
 }
 
 impl Held {
-    /// Takes over the claims of an answer, which is to be written from now on.
+    /// Takes over the leases of a reply that is written from now on.
     pub fn take(&mut self, leased: &mut Leased, now: Timestamp) -> Option<OnItsWay> {
         let claims = leased.claims.as_mut()?;
         let until = leased.firings.iter().map(|firing| firing.leased_until);
@@ -71,14 +72,14 @@ impl Held {
         Some(OnItsWay(answer))
     }
 
-    /// Forgets a claim: it is settled, or lost.
+    /// Removes a lease that is settled or lost.
     pub fn let_go(&mut self, token: &Token) {
         if let Some(claim) = self.claims.remove(token) {
             self.ends.remove(&claim.end());
         }
     }
 
-    /// A lease was extended and ends so long from now.
+    /// Sets the end of an extended lease: `lease` from now.
     pub fn extend(&mut self, token: &Token, lease: Millis) {
         if let Some(claim) = self.claims.get_mut(token) {
             self.ends.remove(&claim.end());
@@ -87,24 +88,24 @@ impl Held {
         }
     }
 
-    /// When the next lease ends.
+    /// Returns the end of the lease that expires next.
     pub fn next_end(&self) -> Option<Instant> {
         self.ends.first_key_value().map(|((ends_at, _), _)| *ends_at)
     }
 
-    /// Forgets the claims whose leases have ended.
+    /// Removes the leases that have expired.
     pub fn forget_ended(&mut self, now: Instant) {
         while let Some(first) = self.ends.first_entry().filter(|first| first.key().0 <= now) {
             self.claims.remove(&first.remove());
         }
     }
 
-    /// How many there are.
+    /// Returns the number of leases.
     pub fn len(&self) -> usize {
         self.claims.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no leases.
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
     }
@@ -119,20 +120,20 @@ impl Drop for Held {
 }
 
 impl Claim {
-    /// Its place among the ends; of one without an end, none that is taken.
+    /// Returns the key of the lease in `ends`; for a lease without an end, a key that is not in use.
     fn end(&self) -> End {
         (self.ends_at.unwrap_or(self.ends_by), self.number)
     }
 }
 
-/// An answer with firings on its way to the consumer; dropped before [`OnItsWay::written`], it never
-/// gets there.
+/// A reply with firings that is being written to the consumer. If it is dropped before
+/// [`OnItsWay::written`], the reply counts as not delivered.
 #[derive(Debug)]
 #[must_use]
 pub struct OnItsWay(Arc<Handing>);
 
 impl OnItsWay {
-    /// The answer has been handed to the connection to its end.
+    /// Marks the reply as completely written to the connection.
     pub fn written(self) {
         self.0.arrived(Written::Yes);
     }
@@ -144,17 +145,17 @@ impl Drop for OnItsWay {
     }
 }
 
-/// An answer that is being handed to its consumer.
+/// The write of a reply.
 #[derive(Debug)]
 struct Handing {
     shared: Arc<Shared>,
     written: Mutex<Written>,
 }
 
-/// Whether an answer was written.
+/// The progress of the write.
 #[derive(Debug)]
 enum Written {
-    /// Not yet; with the claims that nobody will settle, because the stream has ended.
+    /// In progress; with the leases that the ended stream will not settle.
     NotYet(Vec<(Token, NamespaceName)>),
     Yes,
     Never,
@@ -167,7 +168,7 @@ impl Default for Written {
 }
 
 impl Handing {
-    /// What comes first holds.
+    /// Sets the result of the write; only the first call counts.
     fn arrived(&self, arrived: Written) {
         let mut written = self.written.lock();
         let Written::NotYet(claims) = &mut *written else { return };
@@ -178,7 +179,7 @@ impl Handing {
         }
     }
 
-    /// Nobody will settle this any more.
+    /// Gives back a lease of a stream that has ended, now or when the write ends.
     fn stream_ended(&self, token: Token, namespace: NamespaceName) {
         match &mut *self.written.lock() {
             Written::NotYet(claims) => claims.push((token, namespace)),

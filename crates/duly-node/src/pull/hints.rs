@@ -1,76 +1,78 @@
-//! In which shards a namespace has something for the calls that wait, and of which kind. Pure.
+//! Hints for lease calls: the shards in which a namespace has firings, and of which kind. Pure.
 //!
-//! A look at every shard costs a call each, so it is made only while nobody would tell: once all were
-//! found empty *after* the other nodes knew that calls wait here, whatever becomes claimable is
-//! told, by our own walks or by an announcement. What is lost on the way comes back with the looks that
-//! are made once a second.
+//! 1. A poll of every shard costs one store call each. So a call polls only while the hints are
+//!    incomplete.
+//! 2. The hints are complete once all shards were found empty *after* the other nodes knew that calls
+//!    wait here. From then on a walk of this node or an announcement reports every firing that becomes
+//!    claimable.
+//! 3. Lost announcements are compensated by polls once a second.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use duly_core::{NamespaceName, shard::ShardId};
 use rustc_hash::FxHashMap;
 
-/// Namespaces that are remembered.
+/// Most namespaces that are remembered.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// How long it is remembered that a namespace has retries: every shard is looked at as often.
+/// Time for which it is remembered that a namespace has retries: every shard is polled as often.
 const RETRIES_FOR: Duration = Duration::from_secs(2);
 
 /// Largest weight of a shard.
 const WEIGHT_MAX: usize = 64;
 
-/// A shard that has something, as far as is known.
+/// A shard that may have firings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hint {
     pub(super) shard: ShardId,
-    /// Part of a call that it gets, in proportion to the other shards: doubled each time that a claim
-    /// left something there, 1 again once a claim left nothing. So a shard with more timers than others
-    /// is not later than they are.
+    /// The part of a call that the shard gets, in proportion to the other shards. It doubles each time
+    /// that a claim left firings there, and is 1 again once a claim left none. So a shard with more
+    /// timers than others is not later than they are.
     pub(super) weight: usize,
 }
 
 impl Hint {
-    /// Of a shard of which nothing else is known.
+    /// Creates a hint without history.
     pub(super) const fn of(shard: ShardId) -> Self {
         Self { shard, weight: 1 }
     }
 }
 
-/// What is known of where something is.
+/// The hints by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Hints(FxHashMap<NamespaceName, Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// With the weight of each.
+    /// The weight of each shard.
     shards: BTreeMap<ShardId, usize>,
-    /// Where the next take starts: shards take turns.
+    /// The shard at which the next take starts, so that shards take turns.
     turn: ShardId,
-    /// When a look at every shard began that found nothing.
+    /// Start time of the last poll of all shards that found nothing.
     empty_at: Option<Duration>,
-    /// When a retry was last seen.
+    /// Time at which a retry was last seen.
     retries_at: Option<Duration>,
 }
 
 impl Hints {
-    /// Something may be claimable there.
+    /// Adds a shard that may have firings.
     pub(super) fn add(&mut self, namespace: &NamespaceName, shard: ShardId) {
         self.known(namespace).shards.entry(shard).or_insert(1);
     }
 
-    /// A claim has left something there.
+    /// Adds a shard in which a claim has left firings.
     pub(super) fn add_more(&mut self, namespace: &NamespaceName, left: Hint) {
         let weight = (left.weight * 2).min(WEIGHT_MAX);
         let known = self.known(namespace).shards.entry(left.shard).or_insert(weight);
         *known = weight.max(*known);
     }
 
-    /// It has retries.
+    /// Records that the namespace has retries.
     pub(super) fn saw_retries(&mut self, namespace: &NamespaceName, now: Duration) {
         self.known(namespace).retries_at = Some(now);
     }
 
-    /// Whether it has retries, as far as is known.
+    /// Returns `true` if retries were seen recently.
     pub(super) fn has_retries(&self, namespace: &NamespaceName, now: Duration) -> bool {
         let seen = self.0.get(namespace).and_then(|known| known.retries_at);
         seen.is_some_and(|at| now.saturating_sub(at) < RETRIES_FOR)
@@ -83,8 +85,8 @@ impl Hints {
         self.0.entry(namespace.clone()).or_default()
     }
 
-    /// Takes up to `most` shards that have something, as far as is known, round-robin: from the one after
-    /// the last that was taken. So low numbers that always have something do not starve high ones.
+    /// Takes up to `most` shards that may have firings, round-robin: from the one after the last that
+    /// was taken. So shards with low numbers that always have firings do not starve high ones.
     pub(super) fn take(&mut self, namespace: &NamespaceName, most: usize) -> Vec<Hint> {
         let Some(Known { shards, turn, .. }) = self.0.get_mut(namespace) else {
             return Vec::new();
@@ -99,18 +101,18 @@ impl Hints {
         taken
     }
 
-    /// Shards that have something, as far as is known.
+    /// Returns the shards that may have firings.
     pub(super) fn shards(&self, namespace: &NamespaceName) -> Vec<ShardId> {
         self.0.get(namespace).map_or_else(Vec::new, |known| known.shards.keys().copied().collect())
     }
 
-    /// A look at every shard that began then has found nothing.
+    /// Records that a poll of all shards that began at `began_at` has found nothing.
     pub(super) fn all_empty(&mut self, namespace: &NamespaceName, began_at: Duration) {
         self.known(namespace).empty_at = Some(began_at);
     }
 
-    /// Whether everything that became claimable was told since all was empty; `told_since` is when
-    /// others first knew that calls wait here.
+    /// Returns `true` if all firings that became claimable since the last empty poll were reported.
+    /// `told_since` is the time from which the other nodes knew that calls wait here.
     pub(super) fn are_complete(
         &self,
         namespace: &NamespaceName,

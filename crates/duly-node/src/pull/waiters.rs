@@ -1,8 +1,9 @@
-//! Lease calls in order of arrival, by namespace. Pure.
+//! The queues of lease calls by namespace, in order of arrival. Pure.
 //!
-//! A namespace is *served* by at most one task at a time, so a later call cannot overtake an
-//! earlier one. What happens while it is served (a new call, something became claimable) is noted
-//! in `again`, so no signal is lost between the last empty claim and the end of serving.
+//! 1. A namespace is *served* by at most one task at a time. So a later call cannot overtake an earlier
+//!    one.
+//! 2. An event during that time (a new call, a claimable firing) is stored as `Again`. So no signal is
+//!    lost between the last empty claim and the end of serving.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -12,15 +13,15 @@ use std::{
 use duly_core::NamespaceName;
 use rustc_hash::FxHashMap;
 
-/// Namespaces remembered although nobody waits in them.
+/// Namespaces remembered although no call waits in them.
 const IDLE_REMEMBERED_MAX: usize = 4_096;
-/// Every so many leases of a namespace, retries are looked at before first attempts.
+/// One in this many leases of a namespace prefers retries to first attempts.
 const RETRIES_FIRST_EVERY: u32 = 4;
 
-/// Waiting lease calls; `R` is what they ask, `A` is where their answer goes.
+/// Waiting lease calls; `R` is the request, `A` receives the reply.
 #[derive(Debug)]
 pub(crate) struct Waiters<R, A> {
-    /// Namespaces for which a call has waited since they were taken.
+    /// Namespaces for which a call has waited since they were last taken.
     waited: BTreeSet<NamespaceName>,
     queues: FxHashMap<NamespaceName, Queue<R, A>>,
     total: usize,
@@ -43,21 +44,21 @@ struct Waiter<R, A> {
     answer: A,
 }
 
-/// Whether a namespace is being served.
+/// The serving state of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Serving {
     No,
     Yes,
-    /// And something has happened since the last claim began.
+    /// It is served, and an event has occurred since the last claim began.
     Again,
 }
 
-/// How long a call waits.
+/// The waiting mode of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// One try, then an empty answer.
+    /// One try, then a reply without firings.
     OneTry,
-    /// Until it is answered or taken back.
+    /// Until it is answered or its caller disconnects.
     Waits,
 }
 
@@ -67,32 +68,32 @@ impl Patience {
     }
 }
 
-/// Whether the caller has to start serving a namespace.
+/// The decision whether to start serving a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Serve {
-    /// Nobody serves it: start.
+    /// It is not served: start.
     Start,
-    /// It is served already, or nobody waits.
+    /// It is served already, or no call waits.
     Not,
 }
 
-/// The call whose turn it is.
+/// The call at the head of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head<R> {
-    /// Names the call.
+    /// Identifies the call.
     pub(crate) id: u64,
-    /// What it asks.
+    /// The request of the call.
     pub(crate) request: R,
-    /// Which kind is looked at first.
+    /// The kind that is claimed first.
     pub(crate) order: Order,
-    /// Whether it waits.
+    /// The waiting mode.
     pub(crate) patience: Patience,
-    /// Calls before this id had arrived when the claim began.
+    /// The first id that had not arrived when the claim began.
     pub(crate) arrived_before: u64,
 }
 
-/// Which kind a lease is filled with first.
+/// The kind with which a lease is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// First attempts, then retries.
@@ -101,10 +102,10 @@ pub(crate) enum Order {
     Retries,
 }
 
-/// What follows a claim that brought nothing.
+/// The next action after a claim that brought nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Empty {
-    /// Something happened meanwhile: claim again.
+    /// An event occurred meanwhile: claim again.
     Again,
     /// Serving has ended.
     Ended,
@@ -125,7 +126,7 @@ impl<R: Clone, A> Waiters<R, A> {
         self.total
     }
 
-    /// Namespaces for which calls wait.
+    /// Returns the namespaces for which calls wait.
     pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
         let waited = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
         waited.map(|(namespace, _)| namespace.clone()).collect()
@@ -138,12 +139,12 @@ impl<R: Clone, A> Waiters<R, A> {
         waited
     }
 
-    /// Says whether a call waits for a namespace, or has waited since [`Self::take_waited`].
+    /// Returns `true` if a call waits for a namespace, or has waited since [`Self::take_waited`].
     pub(crate) fn was_waited_for(&self, namespace: &NamespaceName) -> bool {
         self.waited.contains(namespace) || self.is_waited_for(namespace)
     }
 
-    /// Puts a call at the end of its queue. `None` when the node has as many as it may.
+    /// Appends a call to its queue. Returns `None` if the node has the maximum of waiting calls.
     pub(crate) fn push(
         &mut self,
         namespace: &NamespaceName,
@@ -170,23 +171,23 @@ impl<R: Clone, A> Waiters<R, A> {
         Some((id, queue.signal()))
     }
 
-    /// Something of the namespace may be claimable.
+    /// Handles a firing of the namespace that may be claimable.
     pub(crate) fn ready(&mut self, namespace: &NamespaceName) -> Serve {
         self.queues.get_mut(namespace).map_or(Serve::Not, Queue::signal)
     }
 
-    /// Whether calls wait.
+    /// Returns `true` if calls wait.
     pub(crate) fn is_waited_for(&self, namespace: &NamespaceName) -> bool {
         self.queues.get(namespace).is_some_and(|queue| !queue.waiting.is_empty())
     }
 
-    /// Whether calls wait that nobody serves.
+    /// Returns `true` if calls wait and no task serves the namespace.
     pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
         let queue = self.queues.get(namespace);
         queue.is_some_and(|queue| queue.serving == Serving::No && !queue.waiting.is_empty())
     }
 
-    /// The call to be served next. Serving ends with `None`.
+    /// Returns the call to serve next. Serving ends with `None`.
     pub(crate) fn head(&mut self, namespace: &NamespaceName) -> Option<Head<R>> {
         let arrived_before = self.next_id;
         let queue = self.queues.get_mut(namespace)?;
@@ -210,7 +211,7 @@ impl<R: Clone, A> Waiters<R, A> {
         })
     }
 
-    /// Takes a call out, to be answered or because its caller is gone.
+    /// Removes a call, to be answered or because its caller is gone.
     pub(crate) fn take(&mut self, namespace: &NamespaceName, id: u64) -> Option<A> {
         let queue = self.queues.get_mut(namespace)?;
         let place = queue.waiting.binary_search_by_key(&id, |w| w.id).ok()?;
@@ -219,8 +220,8 @@ impl<R: Clone, A> Waiters<R, A> {
         Some(waiter.answer)
     }
 
-    /// A claim brought nothing: the calls that had one try and were there when it began are taken
-    /// out.
+    /// Handles a claim that brought nothing. Removes the calls with one try that had arrived when it
+    /// began.
     pub(crate) fn empty(
         &mut self,
         namespace: &NamespaceName,
@@ -251,7 +252,7 @@ impl<R: Clone, A> Waiters<R, A> {
         (answers, next)
     }
 
-    /// Takes out every call of a namespace and ends serving it.
+    /// Removes all calls of a namespace and ends serving it.
     pub(crate) fn take_namespace(&mut self, namespace: &NamespaceName) -> Vec<A> {
         let Some(queue) = self.queues.get_mut(namespace) else {
             return Vec::new();
@@ -261,7 +262,7 @@ impl<R: Clone, A> Waiters<R, A> {
         queue.waiting.drain(..).map(|w| w.answer).collect()
     }
 
-    /// Takes out every call.
+    /// Removes all calls.
     pub(crate) fn take_all(&mut self) -> Vec<A> {
         self.total = 0;
         self.queues

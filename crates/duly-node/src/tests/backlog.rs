@@ -1,9 +1,9 @@
-//! A lane with very much due and nobody listening, beside one that is served (T19).
+//! A lane with very many due firings and a dead receiver, next to a lane that is served (T19).
 //!
-//! Time stands still in these tests: what is looked at is whose turn it is, and how often the store is
-//! asked for one firing of the served lane. Neither may know how much the other lane has waiting, so
-//! the same course with ten timers and with very many has to give the same figures. `DULY_BACKLOG`
-//! says how many; a million is a matter of minutes.
+//! Time stands still in these tests. They check the order of deliveries, and the number of store calls
+//! for one firing of the served lane. Neither may depend on the backlog of the other lane. So the same
+//! run with ten timers and with very many must give the same numbers. `DULY_BACKLOG` sets the number; a
+//! million takes minutes.
 
 use duly_core::NamespaceName;
 
@@ -16,16 +16,16 @@ fn backlog() -> usize {
     std::env::var("DULY_BACKLOG").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
 
-/// What the receiver of the backlog does.
+/// The behaviour of the backlog's receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dead {
     /// Refuses connections.
     Refuses,
-    /// Takes the request and never answers.
+    /// Takes the request and never replies.
     Hangs,
 }
 
-/// Where the backlog is.
+/// The place of the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     SameNamespace,
@@ -36,7 +36,7 @@ fn other() -> NamespaceName {
     NamespaceName::new("other").unwrap()
 }
 
-/// A world with so many due for a receiver that is dead, after the node has found out, and the
+/// Creates a world with a backlog for a dead receiver that the node has detected. Returns it with the
 /// deliveries that hang.
 async fn stuck(backlog: usize, dead: Dead, beside: Beside) -> (World, Vec<world::Call>) {
     let mut world = World::start().await;
@@ -61,8 +61,8 @@ async fn stuck(backlog: usize, dead: Dead, beside: Beside) -> (World, Vec<world:
     (world, hanging)
 }
 
-/// How often the store is asked for each firing of the served lane. Each comes next, whatever waits
-/// beside it.
+/// Returns the number of store calls for each firing of the served lane. Each must be delivered next,
+/// regardless of the backlog.
 async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize> {
     let (mut world, hanging) = stuck(backlog, dead, beside).await;
     assert!(hanging.len() <= 100, "{} hang", hanging.len());
@@ -85,7 +85,7 @@ async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize
 async fn t19_very_much_due_and_nobody_listening_costs_another_lane_no_turn_and_no_look() {
     for dead in [Dead::Refuses, Dead::Hangs] {
         for beside in [Beside::SameNamespace, Beside::Another] {
-            // More than may be under way or open a breaker; then both are in the same state.
+            // More than may be under way or open a breaker; then both lanes are in the same state.
             let few = looks_for_each(200, dead, beside).await;
             let many = looks_for_each(backlog(), dead, beside).await;
             assert_eq!(many, few, "{dead:?}, {beside:?}");
@@ -135,7 +135,7 @@ async fn t19_a_receiver_that_is_back_is_served_in_due_order_beside_the_other_lan
     let mut between = 0;
     let mut served = 0;
     world.schedule("b0", ms(0), B).await;
-    // A second, and then a second again: probes find that it is back, and it gets all it has.
+    // One second, and another: probes find that the receiver works, and it gets the whole backlog.
     for _ in 0..600 {
         world.quiet().await;
         while let Some(call) = world.try_call() {
@@ -147,7 +147,7 @@ async fn t19_a_receiver_that_is_back_is_served_in_due_order_beside_the_other_lan
                 delivered += 1;
                 between += 1;
             }
-            // Of two lanes of equal weight neither waits for more than what may be under way.
+            // With two lanes of equal weight neither waits for more than the most that may be under way.
             assert!(between <= 200, "{between} of the backlog before the next of the other lane");
             call.answer(Delivery::Confirmed);
         }

@@ -1,4 +1,4 @@
-//! A waker in the hands of a test: it rings when the test moves the clock, and breaks when told to.
+//! A waker that the test controls: it notifies when the test moves the clock, and breaks on request.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -8,22 +8,22 @@ use parking_lot::Mutex;
 
 use crate::{state::Bell, waker::Waker};
 
-/// What its thread does, had it one.
+/// The behaviour of its simulated thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Thread {
-    /// There is none to watch.
+    /// There is no thread to watch.
     None,
-    /// It has turned since it was last looked at, whenever that was.
+    /// It has always iterated since the last check.
     Turns,
-    /// It turns when it rings somebody.
+    /// It iterates when it notifies a shard.
     Rings,
-    /// It has ended: nobody is rung.
+    /// It has ended: no shard is notified.
     Dead,
-    /// Whoever looks at it panics, once.
+    /// The next check of it panics, once.
     Panics,
 }
 
-/// Rings when the test moves the clock; its copies are the same waker.
+/// A waker that notifies when the test moves the clock; its copies are the same waker.
 #[derive(Clone)]
 pub(super) struct ByHand {
     clock: ManualClock,
@@ -45,22 +45,22 @@ impl ByHand {
         Self { clock, inner: Arc::new(Mutex::new(inner)), bells }
     }
 
-    /// From now on its thread does this.
+    /// Sets the behaviour of the thread.
     pub(super) fn set(&self, thread: Thread) {
         self.inner.lock().thread = thread;
     }
 
-    /// How often it was begun again.
+    /// Returns the number of restarts.
     pub(super) fn restarts(&self) -> usize {
         self.inner.lock().restarts
     }
 
-    /// Rings everybody, as when the clock was set.
+    /// Notifies all shards, as when the clock was set.
     pub(super) fn ring_all(&self) {
         self.bells.iter().for_each(Bell::ring_due);
     }
 
-    /// Rings whoever wanted to be woken by now.
+    /// Notifies the shards whose requested time has come.
     pub(super) fn ring_due(&self) {
         let mut inner = self.inner.lock();
         if inner.thread == Thread::Dead {

@@ -1,9 +1,12 @@
 //! The wall clock is set forward and back while timers fire, on the embedded store (T24).
 //!
-//! Nothing comes early by the wall clock as it is, no retry before its wait is over by the boot clock,
-//! no lease ends or lives on because of a step, and at the end everything has been confirmed once.
-//! `DULY_CLOCK_SEEDS` says how many courses there are, `DULY_CLOCK_SEED` which is the first; one that
-//! fails prints the command that repeats it alone. `cargo xtask torture` runs more.
+//! 1. No firing is delivered early by the current wall clock.
+//! 2. No retry is made before its wait is over by the boot clock.
+//! 3. No lease ends early or late because of a step.
+//! 4. At the end every firing has been confirmed once.
+//!
+//! `DULY_CLOCK_SEEDS` sets the number of runs, `DULY_CLOCK_SEED` the first seed. A run that fails prints
+//! the command that repeats it alone. `cargo xtask torture` runs more.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +15,19 @@ use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store};
 
 use super::*;
 
-/// Timers and steps of a course.
+/// Timers and steps of one run.
 const TIMERS: u64 = 40;
 const STEPS: u64 = 60;
 
 /// Shortest wait of a retry by the settings of these tests.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// The number in a variable of the environment, or a default.
+/// Returns the number in an environment variable, or a default.
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Tells how to repeat a course that ends with a panic, wherever in it.
+/// Prints the command that repeats a run that panics.
 struct Repeat {
     seed: u64,
 }
@@ -46,7 +49,7 @@ impl Drop for Repeat {
     }
 }
 
-/// Numbers from a seed (splitmix64).
+/// A random number generator (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -58,7 +61,7 @@ impl Dice {
         (z ^ (z >> 31)) % bound
     }
 
-    /// Up to two hours either way, mostly less.
+    /// Returns up to two hours in either direction, mostly less.
     fn step_ms(&mut self) -> i64 {
         let bound = [1_000, 60_000, 7_200_000][usize::try_from(self.below(3)).unwrap()];
         let by_ms = i64::try_from(self.below(bound)).unwrap();
@@ -70,7 +73,7 @@ async fn world(seed: u64) -> World {
     world::embedded(seed, |_| {}).await
 }
 
-/// What is known of a timer.
+/// The known state of a timer.
 #[derive(Default)]
 struct Life {
     attempts: u32,
@@ -87,7 +90,7 @@ struct Course {
 }
 
 impl Course {
-    /// Looks at what is delivered and answers it.
+    /// Checks a delivery and answers it.
     async fn deliver(&mut self, all_confirm: bool) {
         self.world.quiet().await;
         while let Some(call) = self.world.try_call() {
@@ -137,7 +140,7 @@ impl Course {
             }
             course.deliver(false).await;
         }
-        // Whatever the clock was set to, with time everything comes.
+        // For any setting of the clock, all firings come with time.
         course.world.step(10 * 3_600_000).await;
         for _ in 0..50 {
             course.deliver(true).await;
@@ -184,13 +187,13 @@ async fn t24_a_lease_is_as_long_as_told_whatever_the_clock_is_set_to() {
         world.schedule_pull("t", Millis::ZERO).await;
         let first = lease().await.expect("it is due");
         world.step(step_ms).await;
-        // Its 30 s are not over by the boot clock.
+        // The 30 s are not over by the boot clock.
         world.advance(ms(29_000)).await;
         assert_eq!(lease().await, None, "{step_ms}: nobody else gets it");
         world.advance(ms(1_000)).await;
         assert_eq!(settle(&world, &first).await, SettleOutcome::LeaseLost, "{step_ms}");
-        // What failed waits by its policy, and not until a clock that was wrong comes again; a step
-        // back puts the due time ahead again, and then it is not claimed before that.
+        // A failed firing waits by its policy, and not for the return of a wrong clock time. A step back
+        // puts the due time in the future again, and then the firing is not claimed before that.
         world.advance(ms(1_000)).await;
         if step_ms < 0 {
             assert_eq!(lease().await, None, "{step_ms}: it is not due by the wall clock");

@@ -1,4 +1,4 @@
-//! Several nodes and three coordination shards: lost, cut off from one node, changed.
+//! Several nodes and three coordinator shards: a shard is lost, cut off from one node, or replaced.
 
 use duly_core::shard::ShardId;
 use duly_store::MemberId;
@@ -18,24 +18,24 @@ impl Together {
         self.worlds.iter().map(|world| world.handle.0.nodes.run()).collect()
     }
 
-    /// Whether each node may begin something.
+    /// Returns, for each node, whether it may start something.
     fn acting(&self) -> Vec<bool> {
         self.worlds.iter().map(|world| world.handle.health().cut_off_for.is_none()).collect()
     }
 
-    /// How many members each node sees.
+    /// Returns the number of members that each node lists.
     fn seen(&self) -> Vec<usize> {
         self.worlds.iter().map(|world| world.handle.members().len()).collect()
     }
 
-    /// Has the heartbeats of every node fare like this.
+    /// Sets the fate of every node's heartbeats.
     fn cut_all(&self, coordinator: ShardId, cut: Option<Cut>) {
         for world in &self.worlds {
             world.flaky.cut_from(coordinator, cut);
         }
     }
 
-    /// Schedules a timer that is due, and ends it.
+    /// Schedules a timer that is due, and confirms it.
     async fn fires(&mut self, id: &str) {
         self.worlds[0].schedule(id, ms(0), A).await;
         self.pass(500).await;
@@ -79,7 +79,7 @@ async fn nobody_acts_without_a_majority_and_all_resume() {
     nodes.pass(10_000).await;
     assert!(nodes.worlds.iter_mut().all(|world| world.try_call().is_none()));
     nodes.cut_all(COORDINATORS[2], None);
-    // A heartbeat that hangs is given up after a second.
+    // A heartbeat that hangs times out after a second.
     nodes.pass(1_500).await;
     assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
     let calls = nodes.worlds.iter_mut().filter_map(World::try_call).count();
@@ -124,7 +124,7 @@ async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
     nodes.worlds[owner].schedule("sent", ms(0), A).await;
     nodes.pass(50).await;
     let sent = nodes.worlds[owner].call().await;
-    // This one is claimed, and the answer is on its way back.
+    // This firing is claimed, and the reply is delayed.
     let claimed = nodes.worlds[owner].flaky.hold_claim();
     nodes.worlds[owner].schedule("claimed", ms(0), B).await;
     nodes.pass(50).await;
@@ -152,7 +152,7 @@ async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
     for id in ["claimed", "sent"] {
         assert_eq!(nodes.worlds[0].state(id).await, State::Finished);
     }
-    // It can say so at the third shard still.
+    // It can still announce that at the third shard.
     assert_ne!(nodes.owner_seen_by((owner + 1) % 3), owner);
     for coordinator in &COORDINATORS[..2] {
         nodes.worlds[owner].flaky.cut_from(*coordinator, None);
@@ -166,7 +166,7 @@ async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
 async fn a_node_that_no_majority_hears_keeps_no_shard_to_itself() {
     let mut nodes = Together::of_three().await;
     let owner = nodes.owner();
-    // One master is away for all, and one for the owner: nothing can be evicted by a majority.
+    // One master is down for all nodes, and one for the owner: no majority can evict a member.
     nodes.cut_all(COORDINATORS[0], Some(Cut::Refused));
     nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], Some(Cut::Both));
     nodes.pass(3_000).await;
@@ -187,7 +187,7 @@ async fn a_shard_that_forgot_its_members_takes_them_in_again() {
             assert_eq!(nodes.acting(), [true; 3]);
         }
     }
-    // All at once, as when every server failed over.
+    // All at once, as if every server failed over.
     for forgets in COORDINATORS {
         nodes.store.forget_members(forgets).unwrap();
     }
@@ -243,7 +243,7 @@ async fn a_node_that_waits_for_old_nodes_is_ready_and_begins_nothing() {
 async fn a_node_says_goodbye_to_every_coordination_shard() {
     let nodes = Together::of_three().await;
     let gone = nodes.runs()[0];
-    // One does not answer, and that keeps it no longer than a heartbeat may take.
+    // One shard does not reply; that delays the node for no longer than the time-out of a heartbeat.
     nodes.worlds[0].flaky.cut_from(COORDINATORS[1], Some(Cut::Both));
     let handle = nodes.worlds[0].handle.clone();
     let drain = tokio::spawn(async move { handle.drain().await });

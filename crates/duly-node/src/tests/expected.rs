@@ -1,4 +1,4 @@
-//! Firings of pull lanes that a node of several expects, because a claim has told of them.
+//! Expected firings of pull lanes with several nodes: a claim has reported them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::nodes::Together;
 use super::pull::{MINUTE, request};
 use super::*;
 
-/// A node's consumer takes one firing after the other, whenever there is one.
+/// A consumer of one node that leases one firing after the other.
 fn consume(world: &World) -> tokio::task::JoinHandle<()> {
     let (handle, wanted) = (world.handle.clone(), request(world, 1, MINUTE));
     tokio::spawn(async move {
@@ -40,7 +40,8 @@ async fn p9_a_steady_consumer_costs_a_claim_for_each_firing_and_hardly_a_look() 
             assert_eq!(world.state(&format!("t{i}")).await, State::InFlight, "{i} is in time");
             nodes.pass(100).await;
         }
-        // The owner looks once a second besides. When another node claims it may look for each too.
+        // The owner also polls once a second. A claim of another node may cause one poll for each firing
+        // too.
         let asked = looks() - before;
         assert!(!owns || asked <= 40 + 10, "asked {asked} times for 40 firings");
         consumer.abort();
@@ -78,7 +79,7 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
     let namespace: NamespaceName = nodes.worlds[0].namespace.clone();
     let mut waits = Interest::default();
     waits.insert(&namespace);
-    // A third node has calls that wait, and no shard.
+    // A third node has waiting calls, and no shard.
     let third = |number, presence| Heartbeat {
         member_id: MemberId(4_713),
         number,
@@ -95,7 +96,7 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
     nodes.pass(300).await;
     nodes.worlds[other].schedule_pull("x", ms(50)).await;
     nodes.worlds[other].schedule_pull("y", ms(200)).await;
-    // Nobody else tells of it.
+    // No other node announces it.
     nodes.worlds[owner].flaky.cut_off(true);
     nodes.clock.advance(ms(50));
     let once = request(&nodes.worlds[other], 1, Duration::ZERO);
@@ -118,7 +119,8 @@ async fn what_was_expected_while_no_call_waited_is_found_by_the_next_call() {
     world.schedule_pull("y", ms(100)).await;
     nodes.pass(50).await;
     assert_eq!(world.state("x").await, State::InFlight);
-    // Busy with the first, it comes back when the second is due; and nobody else tells of it.
+    // The consumer handles the first firing, and returns when the second is due; no other node announces
+    // it.
     consumer.abort();
     nodes.worlds[owner].flaky.cut_off(true);
     nodes.pass(100).await;

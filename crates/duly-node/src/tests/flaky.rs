@@ -38,18 +38,18 @@ pub(super) struct Flaky {
     waits_for: Mutex<Option<Vec<String>>>,
 }
 
-/// What becomes of heartbeats between this node and a coordination shard.
+/// The fate of heartbeats between this node and a coordinator shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// None arrives, and none is answered.
+    /// No heartbeat arrives, and there is no reply.
     Both,
-    /// They arrive, and no answer comes back.
+    /// Heartbeats arrive, but no reply returns.
     Replies,
-    /// The server refuses them at once.
+    /// The server refuses heartbeats at once.
     Refused,
 }
 
-/// What becomes of a call instead of an answer.
+/// The fault of a call.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Hang,
@@ -122,26 +122,26 @@ impl Flaky {
         self.claims.left.store(count, Ordering::Relaxed);
     }
 
-    /// The answer to the next claim takes this long on its way.
+    /// Delays the reply to the next claim by this time.
     pub(super) fn delay_claim(&self, clock: ManualClock, by: Millis) {
         *self.slow_claim.lock() = Some((clock, by));
     }
 
-    /// The answer to the next claim that grants something waits for the signal.
+    /// Delays the reply to the next claim that grants something until the signal.
     pub(super) fn hold_claim(&self) -> Arc<Notify> {
         let signal = Arc::new(Notify::new());
         *self.held_claim.lock() = Some(Arc::clone(&signal));
         signal
     }
 
-    /// The next claim waits for the signal and fails.
+    /// Delays the next claim until the signal, then fails it.
     pub(super) fn doom_claim(&self) -> Arc<Notify> {
         let signal = Arc::new(Notify::new());
         *self.doomed_claim.lock() = Some(Arc::clone(&signal));
         signal
     }
 
-    /// The next claim finds these settings, which nobody knew when it was planned.
+    /// Puts these settings before the next claim, after it was planned.
     pub(super) fn put_before_claim(&self, name: NamespaceName, put: Put) {
         *self.put_before_claim.lock() = Some((name, put));
     }
@@ -151,12 +151,12 @@ impl Flaky {
         known.expect("the namespace is there").settings
     }
 
-    /// The next call of this kind is never answered.
+    /// Makes the next call of this kind hang.
     pub(super) fn hang(&self, kind: Breaks) {
         *self.faults[kind as usize].lock() = Some(Fault::Hang);
     }
 
-    /// The next call of this kind panics.
+    /// Makes the next call of this kind panic.
     pub(super) fn panic_in(&self, kind: Breaks) {
         *self.faults[kind as usize].lock() = Some(Fault::Panic);
     }
@@ -170,22 +170,22 @@ impl Flaky {
         }
     }
 
-    /// From now on each call to settle takes so long, and changes nothing when it is dropped before.
+    /// Makes each settle call take this long; a call that is dropped before changes nothing.
     pub(super) fn slow_settles(&self, takes: Duration) {
         *self.settle_takes.lock() = takes;
     }
 
-    /// Firings that were handed back uncounted.
+    /// Returns the number of firings that were released and not counted.
     pub(super) fn released(&self) -> usize {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// From now on no call gets through, as from a node that is dead or cut off; or every one does.
+    /// Cuts the node off, so that no call arrives, or ends that.
     pub(super) fn cut_off(&self, is_cut_off: bool) {
         self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
     }
 
-    /// From now on heartbeats fare like this at a coordination shard, or well.
+    /// Sets the fate of heartbeats at a coordinator shard; `None` restores them.
     pub(super) fn cut_from(&self, coordinator: ShardId, cut: Option<Cut>) {
         let mut coordinators = self.coordinators.lock();
         match cut {
@@ -194,7 +194,7 @@ impl Flaky {
         };
     }
 
-    /// From now on coordination shards say that nodes of an older version are members, or none.
+    /// Makes coordinator shards report these members of an older version, or none.
     pub(super) fn waits_for(&self, names: Option<&[&str]>) {
         let names = names.map(|names| names.iter().map(ToString::to_string).collect());
         *self.waits_for.lock() = names;
@@ -204,7 +204,7 @@ impl Flaky {
         if self.is_cut_off.load(Ordering::Relaxed) { Err(unavailable()) } else { Ok(()) }
     }
 
-    /// Calls so far that look for something to do: ready and claim.
+    /// Returns the number of `ready` and `claim` calls so far.
     pub(super) fn looks(&self) -> usize {
         self.looks.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Guards and loops that break themselves: the auditor, the watchdog, the thread that wakes the
-//! loops. Each is begun again and does its work from then on.
+//! Guards and loops that break themselves: the auditor, the watchdog, the waker thread. Each is
+//! restarted and works from then on.
 
 use super::{
     by_hand::Thread,
@@ -7,11 +7,11 @@ use super::{
     *,
 };
 
-/// Longer than any test: nobody watches.
+/// Longer than any test: the watchdog is off.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
-/// A node that has lost sight of a lane, so that only the auditor sees that something is due in it,
-/// and whose auditor meets `fault` at its first call to the store.
+/// Creates a node that does not see a lane, so that only the auditor finds its due firings. The auditor
+/// gets `fault` at its first store call.
 async fn auditor_meets(fault: impl FnOnce(&Flaky), stall_after: Duration) -> World {
     let world = World::start_with(|options| {
         options.stall_after = stall_after;
@@ -20,7 +20,7 @@ async fn auditor_meets(fault: impl FnOnce(&Flaky), stall_after: Duration) -> Wor
     .await;
     world.lose(Some(A));
     world.schedule("lost", ms(0), A).await;
-    // The watchdog has the loop look after 7.5 s and after 10 s, the auditor looks after 9 s.
+    // The watchdog notifies the loop after 7.5 s and after 10 s; the auditor runs after 9 s.
     tokio::time::sleep(Duration::from_millis(8_500)).await;
     let looks = world.flaky.looks();
     fault(&world.flaky);
@@ -40,7 +40,7 @@ async fn t27_an_auditor_that_gets_no_answer_or_panics_looks_again() {
         [|flaky| flaky.hang(Breaks::Ready), |flaky| flaky.panic_in(Breaks::Ready)];
     for fault in faults {
         let mut world = auditor_meets(fault, crate::Options::default().stall_after).await;
-        // Ten seconds without an answer and two looks.
+        // Ten seconds without a reply and two audits.
         tokio::time::sleep(Duration::from_secs(30)).await;
         let health = world.handle.health();
         assert_eq!(health.restarts, 1, "somebody hears of it");
@@ -88,7 +88,7 @@ async fn t27_a_watchdog_that_panics_watches_on() {
     let mut world = World::start().await;
     world.waker.set(Thread::Panics);
     world.schedule("far", ms(3_600_000), A).await;
-    // The auditor, which is not to meet what hangs, looks after 10 s.
+    // The auditor, which must not get the call that hangs, runs after 10 s.
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(world.handle.health().restarts, 1);
     world.flaky.hang(Breaks::Ready);
@@ -103,7 +103,7 @@ async fn t27_the_watchdog_begins_a_dead_waker_again() {
     world.waker.set(Thread::Turns);
     world.schedule("t", ms(60_000), A).await;
     world.schedule("u", ms(120_000), A).await;
-    // Between two looks of the watchdog, which has the loop look as well.
+    // Between two checks of the watchdog, which also notifies the loop.
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(world.waker.restarts(), 0, "one that turns is left alone");
     world.waker.set(Thread::Dead);
@@ -113,7 +113,7 @@ async fn t27_the_watchdog_begins_a_dead_waker_again() {
     assert_eq!((world.waker.restarts(), world.handle.health().restarts), (1, 1));
     world.call().await.answer(Delivery::Confirmed);
     world.until("t", State::Finished).await;
-    // From now on the clock is enough: no look of the watchdog is needed.
+    // From now on the clock is enough: no check of the watchdog is needed.
     world.advance(ms(60_000)).await;
     assert!(world.try_call().is_some_and(|call| call.envelope.id.as_str() == "u"));
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! Claims of consumers that stay connected, and what becomes of them when they go.
+//! The leases of consumers that stay connected, and their end with the connection.
 
 use duly_core::Millis;
 use duly_store::TimerView;
@@ -12,7 +12,7 @@ async fn leased(world: &World) -> Leased {
     world.handle.lease(request(world, 10, Duration::ZERO)).await.unwrap()
 }
 
-/// So many claims, and their answer on its way.
+/// Leases firings; returns them with their reply, which is not written yet.
 async fn held(world: &World, count: usize) -> (Held, Leased, OnItsWay) {
     for i in 0..count {
         world.schedule_pull(&format!("t{i}"), ms(0)).await;
@@ -58,10 +58,10 @@ async fn what_was_written_and_not_settled_counts_and_is_due_again_at_once() {
     for ends_first in [false, true] {
         let world = World::start().await;
         let (mut held, answer, way) = held(&world, 2).await;
-        // It is settled elsewhere: nothing more becomes of it.
+        // It is settled elsewhere: nothing more happens to it.
         held.let_go(&answer.firings[0].token);
         if ends_first {
-            // Nothing is said of what may still get there.
+            // A reply that may still be written is not decided.
             drop(held);
             assert_eq!(view(&world, "t1").await.state, State::InFlight);
             way.written();
@@ -105,7 +105,7 @@ async fn a_claim_whose_lease_has_ended_is_forgotten_when_it_ends_extended_or_not
     assert!(held.is_empty() && held.next_end().is_none());
 }
 
-/// Room for a number of bytes, which anybody may change.
+/// A memory budget that the test can change.
 #[derive(Debug, Default)]
 struct Rooms {
     bytes: std::sync::atomic::AtomicU64,
@@ -151,7 +151,7 @@ async fn p10_room_is_asked_for_when_a_call_has_its_turn_and_one_without_makes_wa
     let served = second.await.unwrap().unwrap();
     assert_eq!(served.firings.len(), 1);
     served.delivered();
-    // No more is claimed than there is room for.
+    // No more is claimed than fits into memory.
     for id in ["a", "b", "c"] {
         world.schedule_pull_bytes(id, 400).await;
     }

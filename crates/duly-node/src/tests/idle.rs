@@ -1,4 +1,4 @@
-//! The pass over idle namespaces: when it comes, and what it tells the store.
+//! The pass over idle namespaces: its times, and its arguments for the store.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// A pass, as the store hears of a page of it.
+/// A page of a pass, as the store receives it.
 type Told = (Option<IdleCursor>, BTreeSet<NamespaceName>);
 
-/// A store that tells of its passes, in pages of one name.
+/// A store that reports its passes, in pages of one name.
 #[derive(Debug)]
 struct Passes {
     inner: MemoryStore,

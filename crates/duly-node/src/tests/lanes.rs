@@ -1,4 +1,4 @@
-//! What a lane's limits look like from outside.
+//! The effect of a lane's limits, as seen from outside.
 
 use duly_core::{Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback};
 use duly_store::namespaces::{Put, Secrets};
@@ -39,14 +39,14 @@ async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() 
         assert_eq!(quiet, second + 1);
         world.advance(ms(1_000)).await;
     }
-    // Ten open the breaker, up to three more were under way, then one probe after 1, 2, 4 … s.
+    // Ten failures open the breaker, up to three more were under way, then one probe after 1, 2, 4 … s.
     assert!((14..=21).contains(&failures), "{failures} attempts in two minutes");
     let load = lane(&world, A);
     assert_eq!((load.state, load.breaker), (Activity::Shut, BreakerState::Open));
     assert!(load.next_probe_in.is_some() && load.backlog > 0 && load.in_flight == 0);
     assert_eq!(lane(&world, B).breaker, BreakerState::Closed);
 
-    // It is back: a probe, and then everything.
+    // The receiver works again: a probe, and then all firings.
     let mut delivered = 0;
     for _ in 0..600 {
         world.quiet().await;
@@ -133,7 +133,7 @@ async fn changed_settings_hold_at_once_although_nothing_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
-    // Each claim has room for one firing.
+    // Each claim has memory for one firing.
     let mut world = World::start_with(|options| options.claim_bytes_max = 1_000).await;
     world.limit_in_flight(20).await;
     for i in 0..50 {
@@ -141,7 +141,8 @@ async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
         world.schedule_bytes(&format!("b{i}"), ms(1_000), B, 900).await;
     }
     world.advance(ms(1_000)).await;
-    // Nothing ends and the clock stands still: what begins has slots that were held for it.
+    // Nothing ends and the clock stands still: attempts that start use slots that were reserved for
+    // them.
     let mut hanging = Vec::new();
     for count in 1..=40 {
         hanging.push(world.call().await);
@@ -167,7 +168,7 @@ async fn p9_p10_payloads_under_way_leave_room_for_other_namespaces() {
     while let Some(call) = world.try_call() {
         hanging.push(call);
     }
-    // As many as are free twice over.
+    // Twice as many as are free.
     assert_eq!(hanging.len(), 8);
     world.namespace = duly_core::NamespaceName::new("other").unwrap();
     world.put(world::settings()).await;
@@ -180,7 +181,7 @@ async fn p9_p10_payloads_under_way_leave_room_for_other_namespaces() {
         others.push(call);
     }
     assert_eq!(others.len(), 3, "the other namespace gets its part of the rest");
-    // Nobody waits for ever, and nobody looks neglected meanwhile.
+    // No lane waits for ever, and none counts as neglected meanwhile.
     for _ in 0..20 {
         world.advance(ms(1_000)).await;
     }
@@ -210,7 +211,7 @@ async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
     world.put(settings).await;
 }
 
-/// The count that is kept for the metrics.
+/// Returns the counts for the metrics.
 fn diverted(world: &World) -> usize {
     world.handle.0.lanes.lock().diverted()
 }
@@ -303,7 +304,7 @@ async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver
     assert!(lane(&world, A).diverted);
     assert_eq!(diverted(&world), 1);
 
-    // It is back: the probe finds out, and it gets its firings again.
+    // The receiver works again: the probe detects it, and the lane gets its firings again.
     for i in 0..20 {
         world.schedule(&format!("u{i:03}"), ms(60_000), A).await;
     }
@@ -406,7 +407,7 @@ async fn with_as_many_waiting_as_can_be_remembered_walks_go_on_at_once() {
     }
     world.advance(ms(1_000)).await;
     let mut begun = vec![hanging];
-    // Much less than the second after which each loop looks anyway; and nothing ends.
+    // Much less than the second after which each loop polls anyway; and nothing ends.
     for _ in 0..20 {
         while let Some(call) = world.try_call() {
             begun.push(call);

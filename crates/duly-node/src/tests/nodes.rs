@@ -14,7 +14,7 @@ use super::flaky::Breaks;
 use super::pull::{MINUTE, request};
 use super::*;
 
-/// What the store is asked for at most after a node was killed.
+/// Milliseconds within which the firings of a killed node must be resumed.
 const RESUMED_WITHIN: u64 = 3_000;
 
 /// Nodes on one store and one clock.
@@ -45,7 +45,7 @@ impl Together {
         self.worlds.push(World::start_on(clock, store, |_| {}).await);
     }
 
-    /// Lets time pass for all of them.
+    /// Advances the time for all nodes.
     pub(super) async fn pass(&self, ms: u64) {
         for _ in 0..ms / 50 {
             self.clock.advance(super::ms(50));
@@ -57,7 +57,7 @@ impl Together {
         }
     }
 
-    /// Which node looks after the only shard, as one of them sees it.
+    /// Returns the owner of the only shard, as one node sees it.
     pub(super) fn owner_seen_by(&self, node: usize) -> usize {
         let members = self.worlds[node].handle.members();
         let owner = members.iter().find(|member| member.shards == 1).expect("it has an owner");
@@ -65,7 +65,7 @@ impl Together {
         self.worlds.iter().position(is).expect("the owner is one of them")
     }
 
-    /// Which node looks after the only shard.
+    /// Returns the owner of the only shard.
     pub(super) fn owner(&self) -> usize {
         let owns = |world: &World| {
             let members = world.handle.members();
@@ -77,7 +77,7 @@ impl Together {
     }
 }
 
-/// A claim of another node that is not of this process.
+/// Creates the claim request of a node of another process.
 fn claim_as(nodes: &Together, run: MemberId, key: LaneKey) -> ClaimRequest {
     let lane = Lane { namespace: nodes.worlds[0].namespace.clone(), key };
     ClaimRequest {
@@ -166,7 +166,7 @@ async fn p3_a_living_node_whose_leases_were_ended_goes_on_as_another_run() {
     let mut nodes = Together::start(1).await;
     let run = |nodes: &Together| nodes.worlds[0].handle.0.nodes.run();
     let before = run(&nodes);
-    // As by a node that was cut off, whose word arrives late: the members know nothing of it.
+    // As by a node that was cut off and whose call arrives late: the members do not know of it.
     nodes.store.release_owner(ShardId(0), before).await.unwrap();
     nodes.worlds[0].schedule("a", ms(0), A).await;
     nodes.pass(RESUMED_WITHIN).await;
@@ -221,7 +221,7 @@ async fn a_waiting_call_hears_of_a_timer_in_another_nodes_shard() {
     let other = &nodes.worlds[1 - owner];
     let (handle, wanted) = (other.handle.clone(), request(other, 1, MINUTE));
     let waits = tokio::spawn(async move { handle.lease(wanted).await.unwrap() });
-    // The owner hears what is waited for by the next beats.
+    // The owner learns of the waits with the next heartbeats.
     nodes.pass(600).await;
     let looks = other.flaky.looks();
     other.schedule_pull("x", ms(100)).await;
@@ -275,7 +275,7 @@ async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_o
     };
     let deployment = nodes.store.deployment().unwrap();
     deployment.heartbeat(ShardId(0), heartbeat(1, Presence::Here)).await.unwrap();
-    // It owns nothing, so the shard does not move when it dies.
+    // It owns no shard, so no shard moves when it dies.
     deployment.heartbeat(ShardId(0), heartbeat(2, Presence::Leaving)).await.unwrap();
     nodes.pass(500).await;
     assert_eq!(nodes.worlds[0].handle.members().len(), 2);

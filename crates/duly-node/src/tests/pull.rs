@@ -21,7 +21,7 @@ pub(super) fn request(world: &World, max: usize, wait: Duration) -> LeaseRequest
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// A lease call in a task of its own, in line when this returns.
+/// Starts a lease call in a task of its own; it is queued when this returns.
 async fn waiting(world: &World, max: usize) -> tokio::task::JoinHandle<Leased> {
     let before = world.handle.health().waiters;
     let handle = world.handle.clone();
@@ -113,7 +113,7 @@ async fn a_caller_that_goes_away_leaves_no_claim_behind() {
     let leased = stays.await.unwrap();
     assert_eq!(ids(&leased), ["x"]);
     leased.delivered();
-    // Gone after it was answered, before it looked at the answer.
+    // The caller disconnects after the reply was sent, before it was read.
     let late = waiting(&world, 1).await;
     world.schedule_pull("y", ms(0)).await;
     late.abort();

@@ -1,5 +1,5 @@
-//! Changed settings of a namespace, on the embedded store: what begins in the second before the
-//! change, and in the second after it. Nobody tells the node of the change.
+//! Changed settings of a namespace, on the embedded store: the attempts that start in the second before
+//! the change, and in the second after it. No call tells the node of the change.
 
 use duly_core::{
     Destination, Millis, NamespaceName, RetryPolicy, Settings, Timestamp,
@@ -11,31 +11,31 @@ use super::*;
 
 /// The namespace's fallback.
 const C: &str = "https://second.example";
-/// A step of the clock.
+/// Time of one step.
 const STEP: Millis = ms(20);
-/// Steps of a tenth of a second: an attempt that takes so long is one of ten in its slot and second.
+/// Steps of a tenth of a second: a slot has ten such attempts per second.
 const TENTH: u32 = 5;
 /// Timers that are due from the beginning.
 const TIMERS: usize = 400;
 
-/// How many attempts begin in a second, at least and at most: at A, at B, at the fallback; and how
-/// many of all of them are not the first of their firing.
+/// Least and most attempts that start in a second: at A, at B, at the fallback, and those of all that
+/// are retries.
 type Begun = [(usize, usize); 4];
 
 const NONE: (usize, usize) = (0, 0);
 const ANY: (usize, usize) = (0, TIMERS);
-/// Of one slot, and of six.
+/// With one slot, and with six.
 const ONE_SLOT: Begun = [(8, 11), NONE, NONE, NONE];
 const SIX_SLOTS: Begun = [(50, 66), NONE, NONE, NONE];
 const NOTHING: Begun = [NONE; 4];
 
-/// A setting, and what it makes of the attempts.
+/// A setting, and its effect on the attempts.
 struct Case {
     name: &'static str,
     old: fn(&mut Settings),
     change: Change,
     workers_max: usize,
-    /// Steps that an attempt takes.
+    /// Number of steps of one attempt.
     takes: u32,
     ends: fn(&world::Call) -> Delivery,
     before: Begun,
@@ -46,9 +46,9 @@ struct Case {
 enum Change {
     Set(fn(&mut Settings)),
     Pause,
-    /// Of a namespace that was paused before.
+    /// Resumes a namespace that was paused before.
     Resume,
-    /// The same, half a second later.
+    /// Resumes it half a second later.
     ResumeLater,
 }
 
@@ -173,13 +173,13 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A namespace and a rival that has as much to send.
+/// A namespace, and a rival that has as many firings.
 struct Course {
     world: World,
     takes: u32,
     ends: fn(&world::Call) -> Delivery,
     step: u32,
-    /// With the step at which each ends.
+    /// Attempts, each with the step at which it ends.
     under_way: Vec<(u32, world::Call)>,
 }
 
@@ -220,7 +220,7 @@ impl Course {
         self.world.flaky.set_activity(self.world.namespace.clone(), activity).await.unwrap();
     }
 
-    /// What begins in one second.
+    /// Returns the attempts that start in one second.
     async fn second(&mut self) -> [usize; 4] {
         let mut begun = [0; 4];
         self.look(&mut begun).await;

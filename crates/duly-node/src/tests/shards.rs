@@ -1,4 +1,4 @@
-//! The shards of a busy node: none is much later than the others, whatever its number and its load.
+//! The shards of a busy node: none is much later than the others, for any number and any load.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ const HEAVY_EVERY: u16 = 5;
 /// Duration of one call to the store.
 const CALL: Duration = Duration::from_millis(8);
 
-/// A node on a store of several shards, in virtual time: the clock goes by itself when all wait.
+/// A node on a store of several shards, in virtual time: the clock advances when all tasks wait.
 struct Busy {
     world: World,
     store: Arc<SeveralShards>,
@@ -47,7 +47,7 @@ impl Busy {
                 waker.ring_due();
             }
         });
-        // By then the node is a member and has all shards.
+        // By then the node is a member and owns all shards.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let late_ms = Arc::new(Mutex::new(vec![Vec::new(); usize::from(SHARDS)]));
         Self { world, store, late_ms }
@@ -86,7 +86,7 @@ impl Busy {
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
     }
 
-    /// No shard's p99 is more than twice that of another.
+    /// Checks that no shard's p99 is more than twice that of another.
     #[track_caller]
     fn check(&self) {
         let mut late_ms = self.late_ms.lock();
@@ -138,7 +138,7 @@ async fn p9_lease_calls_serve_all_shards_alike() {
     busy.check();
 }
 
-/// Confirms each delivery after what a receiver takes.
+/// Confirms each delivery after the time that a receiver takes.
 fn receive(busy: &mut Busy) {
     let mut calls = busy.world.take_calls();
     let (late_ms, clock) = (Arc::clone(&busy.late_ms), busy.world.clock.clone());

@@ -1,4 +1,4 @@
-//! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor notices.
+//! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor detects it.
 
 use duly_core::shard::ShardId;
 
@@ -10,7 +10,7 @@ use super::{
     *,
 };
 
-/// Longer than any test: nobody watches.
+/// Longer than any test: the watchdog is off.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn p3_a_settle_that_takes_longer_than_a_stall_gets_through() {
     tokio::time::sleep(Duration::from_secs(10 + 20 + 25 + 1)).await;
     assert_eq!(world.state("t").await, State::Finished);
     assert_eq!(world.handle.health().restarts, 2, "each time-out is an alarm");
-    // What it has learnt holds for the next ones.
+    // The time-out that it has learned applies to the next calls.
     for id in ["u", "v"] {
         world.schedule(id, ms(0), A).await;
         world.call().await.answer(Delivery::Confirmed);
@@ -124,7 +124,7 @@ async fn p3_a_settle_that_takes_longer_than_a_stall_gets_through() {
         assert_eq!(world.state(id).await, State::Finished);
     }
     assert_eq!(world.handle.health().restarts, 2);
-    // The disk is fast again, and a call that hangs is soon made again.
+    // The disk is fast again, and a call that hangs is soon repeated.
     world.flaky.slow_settles(Duration::ZERO);
     for id in ["w", "x"] {
         world.schedule(id, ms(0), A).await;

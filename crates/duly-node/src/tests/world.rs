@@ -1,4 +1,4 @@
-//! A node whose surroundings are in the hands of a test.
+//! A node whose environment the test controls.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{Handle, Node, Options};
 
 pub(super) use super::flaky::Flaky;
 
-/// Yields that let everything that can happen happen: far more than any chain of tasks here.
+/// Number of yields after which all tasks have run: far more than any chain of tasks here.
 const YIELDS: usize = 300;
 
 pub(super) const fn ms(ms: u64) -> Millis {
@@ -84,10 +84,10 @@ pub(super) fn settings() -> Settings {
     Settings { retry: RetryPolicy::Delays(vec![ms(1_000), ms(10_000)]), ..Settings::default() }
 }
 
-/// A node on the embedded store, on a disk that is none.
+/// A node on the embedded store, with a simulated disk.
 pub(super) async fn embedded(seed: u64, change: impl FnOnce(&mut Options)) -> World {
     let clock = ManualClock::default();
-    // Small near sets and windows: every timer goes through them.
+    // Small near horizons and resident windows: every timer passes through them.
     let options = duly_store_embedded::Options {
         random_seed: Some(seed),
         near_max: 4,
@@ -112,7 +112,7 @@ impl World {
         Self::start_on(clock, Arc::new(memory), change).await
     }
 
-    /// On a store that goes by this clock.
+    /// Starts a node on a store with this clock.
     pub(super) async fn start_on(
         clock: ManualClock,
         store: Arc<dyn Store>,
@@ -168,7 +168,7 @@ impl World {
         self.schedule_to(id, delay, Destination::Pull).await;
     }
 
-    /// Schedules so many timers that name no destination, due at once.
+    /// Schedules `count` timers without a destination, due at once.
     pub(super) async fn schedule_many(&self, count: usize) {
         for i in 0..count {
             let id = TimerId::new(&format!("t{i}")).unwrap();
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Schedules a timer whose payload has so many bytes.
+    /// Schedules a timer whose payload has this many bytes.
     pub(super) async fn schedule_bytes(&self, id: &str, delay: Millis, url: &str, bytes: usize) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
         schedule.spec.destination = Some(Destination::Http(HttpDestination::new(url).unwrap()));
@@ -184,14 +184,14 @@ impl World {
         self.apply(schedule).await;
     }
 
-    /// Schedules a timer for consumers, due at once, whose payload has so many bytes.
+    /// Schedules a timer for consumers, due at once, whose payload has this many bytes.
     pub(super) async fn schedule_pull_bytes(&self, id: &str, bytes: usize) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(Millis::ZERO));
         schedule.spec.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
         self.apply(schedule).await;
     }
 
-    /// Loses sight of a lane, or finds it again: a fault for the auditor.
+    /// Hides a lane from the node, or shows it again: a fault for the auditor.
     pub(super) fn lose(&self, origin: Option<&str>) {
         let lane = origin.map(|origin| duly_store::Lane {
             namespace: self.namespace.clone(),
@@ -200,12 +200,12 @@ impl World {
         self.handle.0.lanes.lock().lost = lane;
     }
 
-    /// Lets no more lanes than these wait.
+    /// Limits the number of waiting lanes.
     pub(super) fn remember_waiting(&self, lanes: usize) {
         self.handle.0.lanes.lock().remember_waiting(lanes);
     }
 
-    /// Moves the clock, and nobody is woken.
+    /// Moves the clock without a notification.
     pub(super) fn advance_unnoticed(&self, by: Millis) {
         self.clock.advance(by);
     }
@@ -222,7 +222,7 @@ impl World {
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
     }
 
-    /// Sends a dead letter again, at once.
+    /// Redrives a dead letter, due at once.
     pub(super) async fn redrive(&self, id: &str) {
         let letter = DeadLetterId::Timer(TimerId::new(id).unwrap());
         let outcome = self.one(Operation::Redrive { letter, delay: Millis::ZERO }).await;
@@ -235,28 +235,28 @@ impl World {
         self.flaky.apply(ShardId(0), vec![command]).await.unwrap().remove(0)
     }
 
-    /// Moves the clock and rings whoever wanted to be woken by then.
+    /// Moves the clock and notifies the shards whose requested time has come.
     pub(super) async fn advance(&self, by: Millis) {
         self.clock.advance(by);
         self.waker.ring_due();
         self.quiet().await;
     }
 
-    /// Sets the wall clock forward or back and rings, as the system does when it is set.
+    /// Sets the wall clock forward or back and notifies, as the system does when it is set.
     pub(super) async fn step(&self, by_ms: i64) {
         self.clock.step_wall(by_ms);
         self.waker.ring_all();
         self.quiet().await;
     }
 
-    /// Lets everything happen that can happen without the clock moving.
+    /// Runs all tasks until they wait, without moving the clock.
     pub(super) async fn quiet(&self) {
         for _ in 0..YIELDS {
             tokio::task::yield_now().await;
         }
     }
 
-    /// The next delivery.
+    /// Returns the next delivery.
     pub(super) async fn call(&mut self) -> Call {
         tokio::time::timeout(Duration::from_secs(60), self.calls.recv())
             .await
@@ -273,7 +273,7 @@ impl World {
         self.calls.try_recv().ok()
     }
 
-    /// Nothing more is delivered without the clock moving.
+    /// Checks that nothing more is delivered without moving the clock.
     pub(super) async fn nothing_more(&mut self) {
         self.quiet().await;
         if let Some(call) = self.try_call() {
@@ -293,8 +293,8 @@ impl World {
 
     /// Waits until a timer is in a state.
     pub(super) async fn until(&self, id: &str, state: State) -> TimerView {
-        // The pauses between tries of the node are runtime time, which passes by itself when
-        // everybody waits.
+        // The pauses between retries of the node are runtime time, which advances by itself when all
+        // tasks wait.
         for _ in 0..1_000 {
             let view = self.view(id).await;
             if view.state == state {

@@ -1,4 +1,4 @@
-//! The waker where there is no `timerfd`: a thread that sleeps in short steps.
+//! The waker for systems without `timerfd`: a thread that sleeps in short steps.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{SLEEP_MAX, Waker, targets::Targets};
 use crate::state::Bell;
 
-/// Longest step: how late a wake-up can be after the clock was set.
+/// Longest step: the most that a wake-up can be late after the clock was set.
 const STEP: Duration = Duration::from_millis(10);
 
 /// The thread's handle; dropping it ends the thread.
@@ -28,7 +28,7 @@ struct Inner {
     bells: Arc<[Bell]>,
     stopped: AtomicBool,
     turns: AtomicU64,
-    /// How many threads were begun: only the last one goes on.
+    /// Number of threads started: only the last one continues.
     threads: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ impl Inner {
                 self.bells[shard].ring_timed();
             }
             let step = targets.earliest().map_or(SLEEP_MAX, |at| at.saturating_sub(wall).min(STEP));
-            // Ends early when a time changes; how it ended makes no difference.
+            // Ends early when a time changes; the loop does the same in both cases.
             let _how = self.changed.wait_for(&mut targets, step);
         }
     }

@@ -1,4 +1,4 @@
-//! Which shard is to be woken when. Pure.
+//! The wake-up times of the shards. Pure.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Targets {
         self.0.iter().flatten().min().copied()
     }
 
-    /// Takes out the shards whose time has come.
+    /// Takes the shards whose time has come.
     pub(super) fn take_due(&mut self, wall: Duration) -> Vec<usize> {
         let mut due = Vec::new();
         for (shard, target) in self.0.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl Targets {
         due
     }
 
-    /// Takes out every shard, because the clock was set.
+    /// Takes all shards that have a time, because the clock was set.
     pub(super) fn take_all(&mut self) -> Vec<usize> {
         self.take_due(Duration::MAX)
     }

@@ -26,7 +26,7 @@ fn targets_are_taken_when_their_time_has_come() {
     assert_eq!(targets.earliest(), None);
     targets.lower(ShardId(2), at(50));
     assert_eq!(targets.take_all(), [2]);
-    // A shard that is not there changes nothing.
+    // An unknown shard changes nothing.
     targets.lower(ShardId(9), at(1));
     assert_eq!(targets.earliest(), None);
 }
@@ -40,11 +40,11 @@ async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Bell]) {
     assert!(wall() >= target, "rung too early");
     assert!(bells[1].take_timed());
     assert!(!bells[0].take_timed(), "the other shard sleeps on");
-    // A time in the past rings at once.
+    // A time in the past notifies at once.
     waker.wake_by(ShardId(0), wall() - Duration::from_secs(1));
     bells[0].rung().await;
     assert!(bells[0].take_timed());
-    // And it goes on ringing.
+    // It continues to notify.
     for _ in 0..50 {
         waker.wake_by(ShardId(0), wall() + Duration::from_micros(200));
         bells[0].rung().await;
@@ -58,7 +58,7 @@ async fn the_systems_waker_rings_in_time() {
     rings_in_time(system(Arc::clone(&bells)).unwrap(), &bells).await;
 }
 
-/// Without the restart this waits for ever.
+/// Without the restart this would wait for ever.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
@@ -68,7 +68,7 @@ async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
     bells[1].rung().await;
     let before = waker.turns();
     waker.break_down();
-    // What is asked for while it is down is made up for.
+    // Requests made while it is down are served after the restart.
     waker.wake_by(ShardId(0), wall() + Duration::from_millis(1));
     waker.restart().unwrap();
     bells[0].rung().await;

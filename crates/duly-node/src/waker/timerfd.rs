@@ -1,6 +1,6 @@
 //! The waker on Linux: one thread in `read(2)` on a `timerfd`.
 //!
-//! Whoever sets an earlier time arms the descriptor itself, so the thread is not woken for that.
+//! A caller that sets an earlier time arms the descriptor itself, so the thread need not wake for that.
 
 use std::{
     io,
@@ -34,9 +34,10 @@ struct Inner {
     bells: Arc<[Bell]>,
     stopped: AtomicBool,
     turns: AtomicU64,
-    /// How many threads were begun: the last one counts, an earlier one ends at its next turn.
+    /// Number of threads started: only the last one continues, an earlier one ends at its next
+    /// iteration.
     threads: AtomicU64,
-    /// Its thread ends without a word, so that a test sees who notices.
+    /// `true`: the thread ends silently at its next iteration, so that a test can check the watchdog.
     #[cfg(test)]
     dies: AtomicBool,
 }
@@ -91,7 +92,7 @@ impl Waker for TimerFd {
         let inner = Arc::clone(&self.0);
         let number = inner.threads.fetch_add(1, Ordering::AcqRel) + 1;
         thread::Builder::new().name("duly-waker".to_owned()).spawn(move || inner.run(number))?;
-        // What was armed may have gone off unseen.
+        // The timer may have expired without a thread that reads it.
         let mut state = self.0.state.lock();
         state.armed = None;
         let due = self.0.arm(&mut state);
@@ -126,8 +127,8 @@ impl Inner {
             let due = match read {
                 Ok(_) => state.targets.take_due(real_time()),
                 Err(rustix::io::Errno::INTR) => Vec::new(),
-                // ECANCELED: the clock was set, so everybody computes their times anew. Any other
-                // error cannot happen on this descriptor; ringing is harmless.
+                // ECANCELED: the clock was set, so all loops must compute their times again. Any other
+                // error cannot happen on this descriptor; a notification is harmless.
                 Err(_) => state.targets.take_all(),
             };
             let more = self.arm(&mut state);
@@ -146,8 +147,8 @@ impl Inner {
         }
     }
 
-    /// Arms the descriptor for the earliest target, if it is not yet. Answers whom to ring: all,
-    /// when it hears that the clock was set.
+    /// Arms the descriptor for the earliest target, if it is not armed for it yet. Returns the shards to
+    /// notify: all that have a time, if the clock was set.
     fn arm(&self, state: &mut State) -> Vec<usize> {
         let Some(earliest) = state.targets.earliest() else {
             return Vec::new();
@@ -185,7 +186,7 @@ impl Inner {
     }
 }
 
-/// What the wall clock did since the timer was set last.
+/// The change of the wall clock since the timer was last set.
 enum Clock {
     Went,
     WasSet,

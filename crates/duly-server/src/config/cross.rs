@@ -1,6 +1,6 @@
-//! Values that do not go together although each alone is allowed.
+//! Checks conflicts between values that are allowed on their own.
 //!
-//! A check is left out when one of its keys is wrong by itself: the configuration has the default then.
+//! A check is skipped if one of its keys is invalid by itself: the configuration has the default then.
 
 use std::path::{PathBuf, absolute};
 
@@ -18,7 +18,7 @@ use crate::serve::HEAD_BYTES_MAX;
 /// Segments are written in pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// A key whose value does not go together with that of another one.
+/// A key whose value conflicts with that of another key.
 struct Conflict {
     key: &'static str,
     other: &'static str,
@@ -36,7 +36,7 @@ impl Conflicts {
         self.0.push(Conflict { key, other, seen: seen.into(), allowed });
     }
 
-    /// Notes that a key means nothing while another one is empty.
+    /// Notes that a key has no effect while another one is empty.
     fn note_alone(&mut self, [key, other]: [&'static str; 2], [seen, unset]: [&str; 2]) {
         let allowed = format!("{unset}, or set together with {other}, which is empty");
         self.note([key, other], seen, allowed);
@@ -84,7 +84,8 @@ fn waiters_within(connections: u64) -> u64 {
     (connections - connections.div_ceil(4)).max(1)
 }
 
-/// Numbers that others bound. A default that is too large is lowered, or gives way by itself.
+/// Checks numbers that other values bound. A default that is too large is no conflict: it is lowered, or
+/// the other bound applies.
 fn check_bounds(config: &Config, conflicts: &mut Conflicts) {
     let (key, other) = (key!(server.body_bytes_max), key!(server.request_memory_max));
     if let Some(all) = config.server.request_memory_max {
@@ -129,7 +130,7 @@ fn check_webhooks(config: &Config, conflicts: &mut Conflicts) {
     let (key, other) = (key!(delivery.allow_loopback), key!(server.allowed_hosts));
     let is_open = config.delivery.allow_loopback == AllowLoopback::Always;
     if is_open && !config.server.allowed_hosts.is_empty() {
-        // A proxy in front lets others call, who would reach loopback by a webhook.
+        // A proxy in front lets other machines call, which would reach loopback by a webhook.
         let allowed = format!(
             "\"auto\" or \"never\" where {other} is set; for receivers on this machine name their \
              addresses in {}",

@@ -1,8 +1,10 @@
 //! Reads the environment: variables that set keys, and variables that only look as if they did.
 //!
-//! Names that begin with `DULY_` are of three kinds. With `__` in it, a name is meant for this
-//! configuration, and unknown ones are refused. Without, it belongs to another program (`DULY_SERVER`
-//! is the command line's), unless a second `_` would make a key of it: that is a slip.
+//! Names that begin with `DULY_` are of three kinds:
+//!
+//! 1. A name with `__` is meant for this configuration; an unknown one is refused.
+//! 2. A name without `__` belongs to another program (`DULY_SERVER` is the command line's).
+//! 3. A name that would be a key with a second `_` is a mistake, and is refused.
 
 use super::{
     Error, Origin,
@@ -17,7 +19,7 @@ const MARK: &str = "__";
 
 /// Sets the values of the variables.
 pub(super) fn read(variables: &[(String, String)], layers: &mut Layers) {
-    // The system has them in an order that means nothing to a person.
+    // The order of the system has no meaning for a person.
     let mut variables: Vec<_> = variables.iter().collect();
     variables.sort_unstable();
     for (name, value) in variables {
@@ -25,7 +27,7 @@ pub(super) fn read(variables: &[(String, String)], layers: &mut Layers) {
         match meaning(name) {
             Meaning::Foreign => {}
             Meaning::Key(key) if value.contains(char::REPLACEMENT_CHARACTER) => {
-                // Made of bytes that are no text; a path would be another one.
+                // The bytes are not UTF-8. A replaced character in a path would name another path.
                 let seen = shown(&value.as_str().into());
                 layers.refuse(&key.name, origin, seen, "text in UTF-8".to_owned());
             }

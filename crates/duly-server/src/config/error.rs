@@ -1,11 +1,11 @@
-//! What can be wrong with a configuration: key, place, value seen, what is allowed; all of it at
-//! once, so that a person mends a file in one go.
+//! The errors of a configuration: key, place, value seen, allowed values. All errors are reported at
+//! once, so that an operator can correct a file in one edit.
 
 use std::{fmt, path::PathBuf};
 
 use super::Origin;
 
-/// One thing for which a configuration is refused.
+/// One error of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The file is not TOML.
@@ -24,17 +24,17 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A section that does not exist.
     #[error("{origin}: there is no section [{name}]{}", meant(near.as_deref(), known))]
     UnknownSection {
-        /// What stands there.
+        /// The name of the section.
         name: String,
-        /// Where it stands.
+        /// The place of the section.
         origin: Origin,
-        /// The section that was meant, by its spelling.
+        /// The section with the most similar name.
         near: Option<String>,
         /// The sections that exist.
         known: String,
@@ -44,9 +44,9 @@ pub enum Error {
     NotASection {
         /// Its name.
         name: String,
-        /// Where it stands.
+        /// The place of the value.
         origin: Origin,
-        /// What stands there.
+        /// The value that the file has there.
         seen: String,
     },
     /// A key that does not exist.
@@ -54,11 +54,11 @@ pub enum Error {
     UnknownKey {
         /// The key.
         key: String,
-        /// Where it stands.
+        /// The place of the key.
         origin: Origin,
-        /// What was meant, by its spelling.
+        /// The key with the most similar name.
         near: Option<String>,
-        /// The keys that exist there, or how to see them.
+        /// The keys that exist there, or a way to list them.
         known: String,
     },
     /// A value that is not allowed.
@@ -66,11 +66,11 @@ pub enum Error {
     Value {
         /// The key.
         key: &'static str,
-        /// Where it stands.
+        /// The place of the value.
         origin: Origin,
         /// The value.
         seen: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
 }
@@ -79,13 +79,13 @@ fn meant(near: Option<&str>, known: &str) -> String {
     near.map_or_else(|| format!("; {known}"), |near| format!(": did you mean {near}?"))
 }
 
-/// Everything for which a configuration is refused; at least one thing.
+/// All errors of a configuration; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Errors(pub(super) Vec<Error>);
 
 impl Errors {
-    /// One after the other: the file from its first line on, the environment, the flags, then what
-    /// does not go together.
+    /// Returns the errors in order: the file from its first line on, the environment, the flags, then
+    /// conflicts between values.
     pub fn iter(&self) -> impl Iterator<Item = &Error> {
         self.0.iter()
     }

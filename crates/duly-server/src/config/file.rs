@@ -1,7 +1,7 @@
 //! Reads the TOML file: every key with its line.
 //!
-//! Sections and keys that do not exist are refused with the name that was probably meant. A text that
-//! is not TOML sets nothing.
+//! Unknown sections and keys are refused with the most similar known name. A text that is not TOML sets
+//! nothing.
 
 use std::{fs, path::Path};
 

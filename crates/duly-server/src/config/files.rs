@@ -75,7 +75,7 @@ pub(crate) fn tls_files(config: &Config) -> TlsFiles {
 /// Reads the password of a store.
 ///
 /// # Errors
-/// Why not, without anything of what is in the file.
+/// The reason, without any content of the file.
 pub(crate) fn password(path: &Path) -> Result<String, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let mut lines = text.lines();
@@ -95,7 +95,7 @@ fn authorities(path: &Path) -> Result<(), String> {
 /// Reads a proxy's credentials.
 ///
 /// # Errors
-/// Why not, without anything of what is in the file.
+/// The reason, without any content of the file.
 pub(crate) fn credentials(path: &Path) -> Result<Credentials, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     Credentials::new(&text).ok_or_else(|| "it must hold one line, user:password".to_owned())

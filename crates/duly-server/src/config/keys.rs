@@ -147,7 +147,7 @@ impl Key {
     /// Checks a value of the file, or the text of a variable or flag, against the type of the field.
     ///
     /// # Errors
-    /// The value as it may be shown.
+    /// Returns the refused value, as it may be shown.
     pub(super) fn check(&self, written: &Value) -> Result<Value, String> {
         let value = self.converted(written);
         let document = json!({ &self.section: { &self.field: &value } });

@@ -14,7 +14,7 @@ pub(super) struct Layers {
     /// Accepted values by section and field; a later layer replaces the value of an earlier one.
     values: Map<String, Value>,
     origins: BTreeMap<&'static str, Origin>,
-    /// In the order in which they were found.
+    /// Errors in the order in which they were found.
     pub(super) errors: Vec<Error>,
     refused: BTreeSet<&'static str>,
 }

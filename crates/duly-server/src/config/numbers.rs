@@ -48,7 +48,7 @@ macro_rules! bounded {
                 self.0
             }
 
-            /// Lowers it to `most`, though not below its lower bound.
+            /// Lowers it to `most`, but not below its lower bound.
             pub fn lower_to(&mut self, most: u64) {
                 self.0 = self.0.min(most).max(LOW);
             }

@@ -93,7 +93,7 @@ pub fn example_toml() -> String {
     text
 }
 
-/// A comment, in lines of bounded length; all but the first are indented where it has a title.
+/// Appends a comment in lines of bounded length. With a title, all lines but the first are indented.
 fn comment(text: &mut String, title: &str, words: &str) {
     let indent = if title.is_empty() { "#" } else { "#  " };
     let mut line = format!("# {title}");

@@ -1,7 +1,7 @@
-//! URL of the store that nodes share.
+//! URL of the store that several nodes share.
 //!
-//! A password may be in the URL, and is never shown: neither accepted nor refused URLs leave this
-//! file with one, but for [`StoreUrl::reveal`].
+//! A URL may hold a password, which is never shown: accepted and refused URLs leave this file without
+//! it, except by [`StoreUrl::reveal`].
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ const HIDDEN: &str = "***";
 pub struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Returns it with its password.
+    /// Returns the URL with its password.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -69,9 +69,11 @@ impl Text for StoreUrl {
     }
 }
 
-/// Returns a text that may be a URL without the parts of it that may be a secret: the rest behind the
-/// first colon in front of an `@`, anything but a number in the place of a port, and the rest behind
-/// a `?` or `#`.
+/// Returns a text that may be a URL, without the parts that may be a secret:
+///
+/// 1. the rest behind the first colon in front of an `@`,
+/// 2. anything but a number in the place of a port,
+/// 3. the rest behind a `?` or `#`.
 fn redacted(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') => {

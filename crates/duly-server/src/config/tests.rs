@@ -106,7 +106,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     }
 }
 
-/// The one thing that is wrong.
+/// Returns the only error.
 #[track_caller]
 fn refused(source: &Source) -> Error {
     let errors = load(source).unwrap_err();
@@ -121,7 +121,7 @@ fn each_key_of_the_store_names_its_kind_of_store() {
         let has_kind = key.section == "store" && key.name != key!(store.url);
         assert_eq!(key.store.is_some(), has_kind, "{}", key.name);
     }
-    // Between them is the URL, as the documentation of the URL has it.
+    // The URL is between them, as its documentation says.
     let kinds: Vec<_> =
         KEYS.iter().filter(|key| key.section == "store").map(|it| it.store).collect();
     let url = kinds.iter().position(Option::is_none).unwrap();
@@ -287,7 +287,7 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         let seen = bad.trim_matches(['[', ']']);
         check(&format!("webhook.allow_ports = {bad}"), "webhook.allow_ports", seen, "8000-8999");
     }
-    // What may hold a password is not shown.
+    // A text that may hold a password is not shown.
     for proxy in ["http://user:pass@proxy.example:3128", "https://proxy.example", "proxy:3128"] {
         check(
             &format!("webhook.proxy = \"{proxy}\""),

@@ -1,5 +1,5 @@
-//! Values of the configuration that are written as text, each with its check in the type: addresses,
-//! hosts, origins, networks, ports, paths, names.
+//! Values of the configuration that are written as text: addresses, hosts, origins, networks, ports,
+//! paths, names. Each type checks its values.
 //!
 //! Hosts and origins have the form in which requests carry them, because they are compared with
 //! requests: a host with a port and an origin without a scheme are refused.
@@ -38,7 +38,7 @@ pub(super) trait Text: Sized + fmt::Display {
     }
 }
 
-/// Gives serde and the schema what [`Text`] says.
+/// Implements serde and the schema by [`Text`].
 macro_rules! written_as_text {
     ($name:ident) => {
         impl Serialize for $name {
@@ -69,7 +69,7 @@ macro_rules! written_as_text {
 
 /// Declares a text with one value in it: its name, the allowed values, the function that reads it.
 ///
-/// It is shown by the `Display` of its value where it has a default (`=`) or is declared `as it is`.
+/// With a default (`=`) or `as it is`, its `Display` is that of its value.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident($value:ty), $allowed:expr, $parse:expr) => {
         $(#[$doc])*
@@ -132,7 +132,7 @@ text!(
         let UrlHost::Domain(name) = UrlHost::parse(text).ok()? else {
             return None;
         };
-        // Nothing else is in a name; a pattern such as *.example.com is none.
+        // A name holds no other characters; a pattern such as *.example.com is refused.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         name.chars().all(is_plain).then_some(name)
     }
@@ -146,7 +146,7 @@ text!(
     |text| {
         let url = Url::parse(text).ok()?;
         let (scheme, rest) = text.split_once("://")?;
-        // Behind host and port there is nothing, not even the slash of a page's address.
+        // Host and port are the end: even the slash of a page's address is refused.
         let is_bare = !rest.contains(['/', '?', '#', '@', '\\']);
         if !is_bare || !scheme.eq_ignore_ascii_case(url.scheme()) || url.scheme() == "file" {
             return None;
@@ -252,9 +252,9 @@ impl fmt::Display for Risk {
 /// Address of an HTTP proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyUrl {
-    /// Name or address, the latter without brackets.
+    /// Name or address; an address without brackets.
     pub host: String,
-    /// Port; 80 where none was given.
+    /// Port; 80 if none was given.
     pub port: u16,
 }
 

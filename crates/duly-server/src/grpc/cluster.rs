@@ -1,4 +1,4 @@
-//! `duly.v1.Cluster`: how the service is.
+//! `duly.v1.Cluster`: the state of the service.
 
 use duly_api::v1::{self, cluster_server::Cluster};
 use tonic::{Request, Response, Status};
@@ -13,7 +13,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The service of a server.
+    /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
     }

@@ -1,21 +1,22 @@
-//! `Timers.Consume`: firings go out as the consumer gives credits, verdicts come back.
+//! `Timers.Consume`: sends firings as the consumer gives credits, and receives its verdicts.
 //!
 //! ```text
-//!   requests ──► Consumer (a task each) ──► settle ──┐
-//!                   │ credits                        ├──► two places ──► answers ──► connection
-//!                   └──► a place, then a lease ──────┘
+//!   requests ──► session (a task each) ──► settle ──┐
+//!                   │ credits                       ├──► two slots ──► responses ──► connection
+//!                   └──► a slot, then a lease ──────┘
 //! ```
 //!
-//! * A firing is claimed only when its consumer has a credit for it and there is a place for it among
-//!   the answers: one who stops reading holds two messages, and no claim is made for it any more.
-//! * While the memory of bodies is full, no claim is made for anybody: its firings would come on top
-//!   ([`crate::http::room`]). A consumer that waits for firings takes none of it.
-//! * Nothing is read from a consumer whose answers have no place.
-//! * A stream owns its claims. When it ends, however it ends, what is not settled goes back at once:
-//!   uncounted if it was not written, as an attempt with an unknown outcome if it was
-//!   ([`duly_node::Held`]). A store that is away for a moment ends no stream. A connection whose caller takes nothing ends by the rule of [`crate::http`]'s
-//!   answers, and its streams with it.
-//! * A stop hands out nothing more, takes verdicts for a moment, and ends the stream.
+//! 1. A firing is claimed only if its consumer has a credit for it and a slot for the response is free.
+//!    A consumer that stops reading holds two messages, and no further claim is made for it.
+//! 2. While the request memory is full, no claim is made for any consumer: its firings would exceed the
+//!    budget ([`crate::http::room`]). A waiting consumer uses no memory.
+//! 3. Nothing is read from a consumer whose responses have no free slot.
+//! 4. A stream owns its claims. At its end, for any reason, unsettled claims are released at once
+//!    ([`duly_node::Held`]). An unwritten claim does not count as an attempt; a written one counts as an
+//!    attempt with an unknown outcome.
+//! 5. A store that is unavailable for a moment ends no stream. A connection whose caller reads nothing
+//!    is closed by the rule of [`crate::http`]'s responses, with its streams.
+//! 6. A stop sends no more firings, accepts verdicts for a moment, and ends the stream.
 
 mod requests;
 mod session;
@@ -39,27 +40,27 @@ use crate::http::{App, Problem, budget::Share};
 
 /// Streams of consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 10_000;
-/// Answers that wait for the connection: one with firings, one with results.
+/// Responses that wait for the connection: one with firings, one with results.
 const PLACES: usize = 2;
 
 type Answer = Result<v1::ConsumeResponse, Status>;
 
-/// An answer that waits for the connection.
+/// A response that waits for the connection.
 #[derive(Debug)]
 struct Waiting {
     answer: Answer,
-    /// The memory that it takes until it is asked for.
+    /// Memory of the response until the connection polls it.
     share: Share,
-    /// Of an answer with firings.
+    /// The hand-over of a response with firings.
     way: Option<OnItsWay>,
 }
 
-/// The answers with firings that were asked for and are not written yet; cheap to clone.
+/// Responses with firings that were polled and are not written yet; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked(Arc<Mutex<Vec<OnItsWay>>>);
 
 impl Asked {
-    /// Takes them over; whoever does says when they are written.
+    /// Takes the responses over; the caller reports when they are written.
     pub(super) fn take(&self) -> Vec<OnItsWay> {
         std::mem::take(&mut *self.0.lock())
     }
@@ -72,7 +73,7 @@ pub(super) struct Consumers {
     places: Arc<Semaphore>,
 }
 
-/// What one of them hears.
+/// The responses to one consumer.
 #[derive(Debug)]
 pub(super) struct Answers {
     answered: mpsc::Receiver<Waiting>,
@@ -80,7 +81,7 @@ pub(super) struct Answers {
 }
 
 impl Consumers {
-    /// None yet.
+    /// Creates it without consumers.
     pub(super) fn new(app: App) -> Self {
         Self { app, places: Arc::new(Semaphore::new(CONSUMERS_MAX)) }
     }
@@ -105,7 +106,7 @@ impl Consumers {
         tokio::spawn(async move {
             let gone = answers.clone();
             tokio::select! {
-                // Claims go back as the session is dropped.
+                // Claims are released when the session is dropped.
                 () = gone.closed() => {}
                 ended = Session::run(app, requests, answers) => if let Err(status) = ended {
                     gone.send(Waiting { answer: Err(status), share, way: None }).await.ok();
@@ -125,7 +126,7 @@ impl Stream for Answers {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.answered.poll_recv(context).map(|waiting| {
-            // Whoever asks writes it out at once, and counts what comes of it.
+            // The poller writes the response at once, and counts its bytes.
             let Waiting { answer, share, way } = waiting?;
             drop(share);
             self.asked.0.lock().extend(way);

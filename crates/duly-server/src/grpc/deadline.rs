@@ -1,14 +1,14 @@
-//! The time that a caller gives its call: the header `grpc-timeout`.
+//! Reads the time limit of a caller: the header `grpc-timeout`.
 
 use std::time::Duration;
 
 use duly_core::Invalid;
 use http::HeaderMap;
 
-/// What the header must be.
+/// The allowed form of the header.
 const ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
-/// How long the caller waits, where it says so.
+/// Returns the caller's time limit, if it has one.
 pub(super) fn given(headers: &HeaderMap) -> Result<Option<Duration>, Invalid> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
     let text = value.to_str().unwrap_or("unreadable");

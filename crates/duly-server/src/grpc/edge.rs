@@ -1,6 +1,6 @@
-//! What every gRPC request passes, in one layer: the guard, the caller's and our own time limit,
-//! panics, metrics, the bounds of what comes in and goes out, and the library's own refusals turned
-//! into ours.
+//! The one layer that every gRPC request passes: the guard, the time limits of caller and server,
+//! panics, metrics, the bounds of requests and responses, and the conversion of library errors into
+//! Duly's.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     telemetry::UNMATCHED,
 };
 
-/// The layer.
+/// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = methods::known(request.uri().path());
@@ -67,7 +67,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Refuses a path that is none.
+/// Returns the problem of an unknown path.
 fn unknown(uri: &Uri) -> Problem {
     let path = shorten(uri.path());
     let detail = format!(
@@ -76,17 +76,17 @@ fn unknown(uri: &Uri) -> Problem {
     Problem::new(Code::MethodNotAllowed, detail)
 }
 
-/// The answer to a call that is refused as a whole.
+/// Returns the response to a refused call.
 pub(super) fn refuse(problem: impl Into<Status>) -> Response {
     problem.into().into_http()
 }
 
-/// How long a call may take.
+/// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// By us; none for a stream.
+    /// The server's limit; none for a stream.
     ours: Option<Duration>,
-    /// By its caller.
+    /// The caller's limit.
     given: Option<Duration>,
 }
 
@@ -112,7 +112,7 @@ async fn guarded(
     };
     match response {
         Ok(response) => {
-            // A stream has its answer at once; its caller's time ends it later.
+            // A stream has its response at once; the caller's limit ends it later.
             let until = limits.given.filter(|_| limits.ours.is_none()).map(|given| began + given);
             outbound::bounded(budget, ours(response), until)
         }
@@ -120,13 +120,13 @@ async fn guarded(
     }
 }
 
-/// The answer, with what the library refused by itself said in our words.
+/// Returns the response, with a status of the library replaced by one of Duly's.
 fn ours(mut response: Response) -> Response {
     let Some(status) = response.extensions_mut().remove::<Status>() else { return response };
     let said: Response<Body> = of_library(status).into_http();
     let (said, body) = said.into_parts();
     let mut response = response.map(|_| body);
-    // What else the library says stays, such as the encodings that it knows.
+    // Other headers of the library stay, such as the encodings that it supports.
     response.headers_mut().extend(said.headers);
     response.extensions_mut().extend(said.extensions);
     response
@@ -142,7 +142,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
     Problem::fault("a handler panicked")
 }
 
-/// The HTTP status that stands for a code in the metrics, which are those of HTTP.
+/// Returns the HTTP status that stands for a code in the metrics, which are those of HTTP.
 const fn counted_as(code: tonic::Code) -> StatusCode {
     use tonic::Code;
     match code {

@@ -1,6 +1,6 @@
-//! `grpc.health.v1.Health`: what `/readyz` says, for those who ask in gRPC.
+//! `grpc.health.v1.Health`: the readiness of `/readyz` over gRPC.
 //!
-//! All services live and die together, so each has the health of the whole.
+//! All services run and stop together, so each has the health of the whole server.
 
 use std::{pin::Pin, time::Duration};
 
@@ -15,9 +15,9 @@ use tonic_health::pb::{
 use super::status::stopping;
 use crate::http::{App, Problem, health::reasons};
 
-/// How often a watched service is looked at.
+/// Poll interval of a watched service.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The services that can be asked for; an empty name is the server.
+/// The known services; an empty name is the server.
 const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v1.Cluster"];
 
 /// The service.
@@ -27,7 +27,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The service of a server.
+    /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
     }
@@ -72,7 +72,7 @@ impl Health for Service {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        // As the protocol has it: a service that nobody knows may become known.
+        // As the protocol requires: an unknown service may become known.
         let is_known = self.of(&request.get_ref().service).is_some();
         let state = Watch { app: self.app.clone(), is_known, told: None };
         Ok(Response::new(Box::pin(stream::unfold(Some(state), next))))
@@ -85,7 +85,7 @@ struct Watch {
     told: Option<ServingStatus>,
 }
 
-/// Waits for a status that has not been told.
+/// Waits for a status that differs from the last sent one.
 async fn next(
     watch: Option<Watch>,
 ) -> Option<(Result<HealthCheckResponse, Status>, Option<Watch>)> {

@@ -1,15 +1,15 @@
-//! The bytes that come in: no message is larger than it may be, what has arrived of one counts against
-//! the memory of bodies, and one that has begun is not waited for longer than a body (P10).
+//! Bounds incoming messages (P10).
 //!
-//! A message that announces too much is refused before any of it is kept. Its share is given back
-//! when more is asked for behind it, which is when it has been dealt with, or when nothing is read any
-//! more: a stream between two messages has none. The library that reads them keeps its buffer for the
-//! next one, though; where that is more than a little it goes on counting until whoever reads the
-//! stream lets go of the buffer ([`Incoming`]).
-//!
-//! The first message of a stream has its time from the head of the call on, each later one from its
-//! first byte: a stream may rest between two of them for as long as it likes. Other calls have a time
-//! limit as a whole.
+//! 1. A message that announces more bytes than the limit is refused before any of it is kept.
+//! 2. The arrived bytes of a message count against the request memory. They are released when the
+//!    library polls for more, because the message is handled then, or when it stops reading. A stream
+//!    between two messages uses no memory.
+//! 3. The library keeps its buffer for the next message. A large buffer still counts until the reader of
+//!    the stream releases it ([`Incoming`]).
+//! 4. A message that has begun must be complete within the time limit of a body. For the first message
+//!    of a stream, the time begins with the head of the call; for a later one, with its first byte. A
+//!    stream may be idle between two messages without a limit.
+//! 5. Other calls have one time limit as a whole.
 
 use std::{
     pin::Pin,
@@ -38,14 +38,14 @@ use crate::http::{
 
 /// Bytes in front of each message: a flag and its length.
 const HEAD_BYTES: usize = 5;
-/// Bytes of a message of a probe: a name, with room to spare.
+/// Most bytes of a message to a probe: a name, with space to spare.
 const PROBE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes that the library may keep of a message for the next one without their being counted.
+/// Bytes that the library may keep for the next message without being counted.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 /// Bounds the messages of a call to `method`, which count against `budget`.
 pub(super) fn bounded(app: &App, method: &Known, budget: &Budget, request: Request) -> Request {
-    // Whoever asks for descriptors and never ends would hold up a stop.
+    // A reflection stream that never ends would delay a stop.
     let ends_at_stop = request.uri().path().starts_with("/grpc.reflection.");
     let stopping = ends_at_stop.then(|| {
         let app = app.clone();
@@ -74,7 +74,7 @@ pub(super) fn bounded(app: &App, method: &Known, budget: &Budget, request: Reque
     Request::from_parts(head, Body::new(incoming))
 }
 
-/// What comes in over a stream, beside what reads it; cheap to clone.
+/// The incoming side of a stream, shared with its reader; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Incoming(Arc<Mutex<Inbound>>);
 
@@ -85,21 +85,21 @@ impl std::fmt::Debug for Incoming {
 }
 
 impl Incoming {
-    /// Whether the library holds a large buffer and, after so many messages, nothing in it.
+    /// Returns `true` if the library holds a large buffer that is empty after this number of messages.
     pub(super) fn is_kept_for_nothing(&self, messages: u64) -> bool {
         let inbound = self.0.lock();
         let Messages { begun, largest, .. } = inbound.messages;
         largest > KEPT_BYTES_MAX && inbound.messages.is_between() && begun == messages
     }
 
-    /// The library has let go of its buffer.
+    /// Notes that the library has released its buffer.
     pub(super) fn forget(&self) {
         let messages = &mut self.0.lock().messages;
         messages.largest = 0;
         messages.let_go();
     }
 
-    /// Most bytes of a message.
+    /// Returns the most bytes of a message.
     pub(super) fn bytes_max(&self) -> usize {
         self.0.lock().messages.bounds.bytes_max
     }
@@ -110,30 +110,30 @@ struct Inbound {
     messages: Messages,
     stopping: Option<BoxFuture<'static, ()>>,
     patience: Duration,
-    /// By when the message under way must be whole.
+    /// Deadline of the incomplete message.
     whole_by: Option<Pin<Box<Sleep>>>,
 }
 
-/// What a message may be.
+/// The bounds of a message.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     bytes_max: usize,
-    /// What to do with one that is larger.
+    /// The remedy for a larger message.
     instead: &'static str,
 }
 
-/// Where in the messages of a request its bytes are.
+/// The position of the received bytes in the messages of a request.
 struct Messages {
     share: Share,
     bounds: Bounds,
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// Bytes of the message that are here, and that are to come.
+    /// Bytes of the message that have arrived, and that are missing.
     here: usize,
     to_come: usize,
     /// Messages that have begun.
     begun: u64,
-    /// Bytes of the largest one so far.
+    /// Bytes of the largest message so far.
     largest: usize,
 }
 
@@ -143,19 +143,19 @@ impl Messages {
         Self { share, bounds, head, head_bytes: 0, here: 0, to_come: 0, begun: 0, largest: 0 }
     }
 
-    /// Whether no message is under way.
+    /// Returns `true` if no message is incomplete.
     const fn is_between(&self) -> bool {
         self.to_come == 0 && self.head_bytes == 0
     }
 
-    /// Gives back what the last message took, but not what is kept of it.
+    /// Releases the memory of the last message, but not that of a kept buffer.
     fn let_go(&mut self) {
         self.here = 0;
         let kept = if self.largest > KEPT_BYTES_MAX { self.largest } else { 0 };
         self.share.shrink_to(kept);
     }
 
-    /// Follows the bytes of a part.
+    /// Counts the bytes of a part.
     fn follow(&mut self, mut part: &[u8]) -> Result<(), Problem> {
         while !part.is_empty() {
             if self.to_come == 0 {
@@ -214,7 +214,7 @@ fn too_slow(patience: Duration) -> Problem {
 }
 
 impl Inbound {
-    /// Follows a part, and the clock of the message that it ends in.
+    /// Counts a part, and sets the deadline of the message that it ends in.
     fn follow(&mut self, part: &[u8]) -> Result<(), Problem> {
         let before = self.messages.begun;
         self.messages.follow(part)?;
@@ -243,7 +243,7 @@ impl hyper::body::Body for Inbound {
             this.messages.let_go();
         }
         let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
-            // What is here already counts as in time: whoever reads may have been held up.
+            // Bytes that are already here count as in time: the reader may have been delayed.
             ready!(this.whole_by.as_mut().map_or(Poll::Pending, |it| it.poll_unpin(context)));
             this.whole_by = None;
             return Poll::Ready(Some(Err(Status::from(too_slow(this.patience)).into())));

@@ -1,4 +1,4 @@
-//! Calls on many timers at once: cancelling by filter, and what becomes of dead letters.
+//! Calls on many timers at once: cancel by filter, redrive, purge, dead-letter overdue timers.
 
 use duly_api::{filter::Mode, v1};
 use tonic::{Request, Response};
@@ -6,7 +6,7 @@ use tonic::{Request, Response};
 use super::{namespace, outbound::made};
 use crate::http::{App, ChangesNothing, Problem};
 
-/// Cancels what fits a filter.
+/// Cancels timers that match a filter.
 pub(super) async fn cancel(
     app: &App,
     request: Request<v1::CancelManyRequest>,
@@ -21,7 +21,7 @@ pub(super) async fn cancel(
     Ok(made(app, app.cancel_many(namespace, call).await?).await)
 }
 
-/// Sends dead letters again.
+/// Redrives dead letters.
 pub(super) async fn redrive(
     app: &App,
     request: v1::RedriveRequest,
@@ -31,7 +31,7 @@ pub(super) async fn redrive(
     Ok(made(app, app.redrive(namespace, selection, spacing).await?).await)
 }
 
-/// Drops dead letters for good.
+/// Purges dead letters.
 pub(super) async fn purge(
     app: &App,
     request: v1::PurgeRequest,
@@ -41,7 +41,7 @@ pub(super) async fn purge(
     Ok(made(app, app.purge(namespace, selection).await?).await)
 }
 
-/// Gives up what is overdue.
+/// Dead-letters overdue timers.
 pub(super) async fn dead_letter_overdue(
     app: &App,
     request: v1::DeadLetterOverdueRequest,

@@ -1,4 +1,4 @@
-//! Which methods there are, how long each may take, and which are changes.
+//! The table of gRPC methods: the time limit of each, and its kind of call.
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -11,33 +11,33 @@ use crate::http::{App, Made};
 /// A method of a service.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Its path, which is its name in metrics.
+    /// Path, which is the name in metrics.
     pub(super) path: String,
-    /// What its answer comes from.
+    /// The kind of call.
     pub(super) made: Made,
-    /// How long it may take.
+    /// The kind of time limit.
     pub(super) takes: Takes,
 }
 
-/// How long a method may take.
+/// Time limit of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// The time of a request.
+    /// The time limit of a request.
     Usual,
-    /// That and the wait of a lease.
+    /// The time limit of a request and the wait of a lease.
     Lease,
-    /// As long as both sides want it.
+    /// No limit.
     Stream,
 }
 
-/// The method at a path, if there is one.
+/// Returns the method at a path, if there is one.
 pub(super) fn known(path: &str) -> Option<&'static Known> {
     static KNOWN: LazyLock<HashMap<String, Known>> = LazyLock::new(all);
     KNOWN.get(path)
 }
 
 impl Known {
-    /// How long its answer may take; `None` for a stream.
+    /// Returns the time limit of the response; `None` for a stream.
     pub(super) fn limit(&self, app: &App) -> Option<Duration> {
         let limit = app.limits().request_timeout;
         match self.takes {
@@ -76,7 +76,8 @@ fn all() -> HashMap<String, Known> {
     all
 }
 
-/// Whatever is not known to read is a change, as over HTTP whatever is no GET.
+/// Returns the kind of call. Every method that is not known to read is a change, like every HTTP method
+/// except GET.
 fn made(path: &str) -> Made {
     match path {
         "/duly.v1.Timers/Get"

@@ -15,7 +15,7 @@ use crate::{
     messages,
 };
 
-/// The place of the settings in a request.
+/// Path of the settings in a request.
 const SETTINGS: &str = "settings";
 
 /// The service.
@@ -25,7 +25,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The service of a server.
+    /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
     }
@@ -36,7 +36,7 @@ impl Service {
     }
 }
 
-/// Puts the place of the settings in front of a field of them.
+/// Puts the path of the settings in front of their field at fault.
 fn in_settings(problem: Problem) -> Problem {
     let is_reset = problem.field().is_some_and(|field| field.starts_with("reset["));
     if is_reset { problem } else { problem.within(SETTINGS) }

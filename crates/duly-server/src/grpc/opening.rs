@@ -1,4 +1,4 @@
-//! What is answered before the store is open: that the call is to be repeated.
+//! Responds to gRPC calls before the store is open: the caller has to retry.
 
 use axum::{
     Router,
@@ -9,7 +9,7 @@ use axum::{
 use super::edge::refuse;
 use crate::http::Opening;
 
-/// Everything that is answered while the store opens.
+/// Returns the router of gRPC while the store opens.
 pub(crate) fn router(opening: Opening) -> Router {
     Router::new().fallback(not_yet).with_state(opening)
 }

@@ -1,5 +1,7 @@
-//! The bytes that go out: they count against the memory of bodies until the connection has let go of
-//! them (P10), and what hangs on them is done when the last of them is handed over.
+//! Bounds outgoing bytes (P10).
+//!
+//! 1. The bytes of a response count against the request memory until the connection has released them.
+//! 2. The claims of a response are delivered when its last byte is handed over.
 
 use std::{
     pin::Pin,
@@ -28,24 +30,24 @@ use crate::http::{
     timers::list::shown,
 };
 
-/// Bytes of an answer that are handed to the connection at once.
+/// Bytes of a response that are handed to the connection at once.
 const PART_BYTES_MAX: usize = 64 * 1024;
 
-/// What an answer carries with it besides its message; cheap to clone.
+/// The reservation and claims of a response; cheap to clone.
 #[derive(Debug, Clone)]
 struct Carried {
-    /// Taken when the message has become text, which is what is left of it.
+    /// The reservation, taken when the message has been encoded and only its text is left.
     share: Arc<Mutex<Option<Share>>>,
     leased: Arc<Mutex<Option<Leased>>>,
 }
 
-/// An answer that can still be refused for want of memory.
+/// Returns a response that can still be refused for lack of memory.
 pub(super) fn read<T: Message>(app: &App, message: T) -> Result<tonic::Response<T>, Problem> {
     read_within(app.budget().share(), message)
 }
 
-/// The same, whose memory is that of `share` as far as it goes. Message and text are there at once, and
-/// the text's buffer doubles as it grows.
+/// Returns such a response, with its memory from `share`, which grows as needed. Message and text exist
+/// at once, and the text's buffer doubles as it grows.
 pub(super) fn read_within<T: Message>(
     mut share: Share,
     message: T,
@@ -55,7 +57,7 @@ pub(super) fn read_within<T: Message>(
     Ok(carrying(message, share, None))
 }
 
-/// The answer with a page, of as many timers as there is room for; at least one. The first share is
+/// Returns the response with a page of as many timers as fit, at least one. The first reservation is
 /// that of the timers.
 pub(super) fn page(
     Read { value: page, mut share, rest }: Read<Page>,
@@ -87,20 +89,20 @@ pub(super) fn page(
     }
 }
 
-/// An answer that counts against `share`. `leased` goes back, uncounted, unless the answer is handed
-/// over to its end.
+/// Returns a response that counts against `share`. `leased` is released, and does not count as an
+/// attempt, unless the response is handed over to its end.
 pub(super) fn handing_out<T>(message: T, share: Share, leased: Leased) -> tonic::Response<T> {
     carrying(message, share, Some(leased))
 }
 
-/// An answer to a change that was made, which is counted whether there is room or not.
+/// Returns a response to a change that was made. It is counted even without capacity.
 pub(super) async fn made<T: Message>(app: &App, message: T) -> tonic::Response<T> {
     made_within(app.budget().share(), message).await
 }
 
-/// The same, whose memory is that of `share` as far as it goes.
+/// Returns such a response, with its memory from `share`, which grows as needed.
 pub(super) async fn made_within<T: Message>(mut share: Share, message: T) -> tonic::Response<T> {
-    // What is there already, the message, and its text.
+    // The bytes in use, the message, and its text.
     let bytes = share.bytes() + message.encoded_len();
     share.grow_anyway_to(bytes).await;
     carrying(message, share, None)
@@ -113,7 +115,8 @@ fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Respo
     response
 }
 
-/// Bounds an answer, which counts against `budget` unless it carries a share; a stream ends at `until`.
+/// Bounds a response, which counts against `budget` unless it has a reservation; a stream ends at
+/// `until`.
 pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
     let carried = response.extensions_mut().remove::<Carried>();
     let asked = response.extensions_mut().remove::<Asked>();
@@ -136,7 +139,7 @@ pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Ins
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     No,
-    /// Its caller's time is over, and it has been told so.
+    /// The caller's time limit is over, and the trailers say so.
     TooLate,
 }
 
@@ -146,22 +149,22 @@ struct Outbound {
     carried: Option<Carried>,
     asked: Option<Asked>,
     until: Option<Pin<Box<Sleep>>>,
-    /// What is made already and not handed over.
+    /// Bytes that are made and not handed over.
     rest: Bytes,
-    /// Answers of a stream that end in it.
+    /// Responses of a stream that end in `rest`.
     in_rest: Vec<OnItsWay>,
     ended: Ended,
 }
 
 impl Outbound {
-    /// Hands over a part of what is made.
+    /// Hands over a part of the made bytes.
     fn part(&mut self) -> Frame<Bytes> {
         let part = self.rest.split_to(self.rest.len().min(PART_BYTES_MAX));
         if !self.rest.is_empty() {
             return Frame::data(part);
         }
         self.in_rest.drain(..).for_each(OnItsWay::written);
-        // A message alone has one frame, so what it carries is with the caller at the end of it.
+        // A single message has one frame, so its claims are handed over with its last part.
         if let Some(carried) = &self.carried
             && let Some(leased) = carried.leased.lock().take()
         {
@@ -170,7 +173,7 @@ impl Outbound {
         Frame::data(part)
     }
 
-    /// Counts what is made.
+    /// Counts made bytes.
     fn counted(&self, made: Bytes) -> Bytes {
         let carried = self.carried.as_ref().and_then(|carried| carried.share.lock().take());
         let mut share = carried.unwrap_or_else(|| self.budget.take_anyway(made.len()));
@@ -196,7 +199,7 @@ impl hyper::body::Body for Outbound {
         }
         if this.until.as_mut().is_some_and(|until| until.poll_unpin(context).is_ready()) {
             this.ended = Ended::TooLate;
-            // What makes the stream ends with it.
+            // The producer of the stream is dropped with it.
             this.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             return Poll::Ready(
@@ -212,7 +215,7 @@ impl hyper::body::Body for Outbound {
                 Ok(made) if made.is_empty() => Frame::data(made),
                 Ok(made) => {
                     this.rest = this.counted(made);
-                    // What was asked for is in what was made of it: nothing is kept back.
+                    // All polled responses are part of these bytes: the library holds none back.
                     this.in_rest = this.asked.as_ref().map(Asked::take).unwrap_or_default();
                     this.part()
                 }

@@ -1,4 +1,4 @@
-//! Lease and settle, a call each.
+//! The calls Lease and Settle.
 
 use duly_api::{lease::LeaseCall, v1};
 use duly_core::{Invalid, NamespaceName};
@@ -16,7 +16,7 @@ use crate::http::{
     settle::{self, SETTLEMENT_BYTES, set_aside},
 };
 
-/// Hands firings to a consumer.
+/// Leases firings to a consumer.
 pub(super) async fn lease(
     app: &App,
     request: v1::LeaseRequest,
@@ -24,12 +24,12 @@ pub(super) async fn lease(
     let namespace = namespace(&request.namespace)?;
     let claims = Claims::take(app, namespace, request.check()?).await?;
     let message = claims.shown();
-    // Refused here, the claims go back uncounted.
+    // If this is refused, the claims are released and do not count as attempts.
     let share = claims.room.for_answer(app.budget(), message.encoded_len())?;
     Ok(handing_out(message, share, claims.leased))
 }
 
-/// Takes verdicts on leased firings, and leases the next ones.
+/// Settles leased firings, and leases the next ones.
 pub(super) async fn settle(
     app: &App,
     request: v1::SettleRequest,
@@ -60,7 +60,8 @@ pub(super) async fn settle(
     Ok(answer)
 }
 
-/// Returns the lease of a settle call, checked: it is of the same namespace, and names none.
+/// Returns the checked lease of a settle call, which must name no namespace: it is that of the
+/// settlements.
 fn within_settle(lease: v1::LeaseRequest) -> Result<LeaseCall, Invalid> {
     if !lease.namespace.is_empty() {
         let allowed = "left out: the firings are of the namespace of the settlements";

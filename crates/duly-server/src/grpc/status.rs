@@ -1,8 +1,8 @@
-//! Problems as gRPC has them: the code of the table, and rich details for programs.
+//! Converts problems into gRPC statuses, with rich details for programs.
 //!
-//! Every status that leaves the server carries an `ErrorInfo` with the code of the contract; a field
-//! at fault is a `BadRequest`, a wait that helps is a `RetryInfo`. What the library refuses by itself
-//! becomes a problem first, so that it says what to do as well.
+//! 1. Every status that leaves the server has an `ErrorInfo` with the code of the contract.
+//! 2. A field at fault is a `BadRequest`; a wait that helps is a `RetryInfo`.
+//! 3. An error of the library becomes a problem first, so that it names a remedy as well.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::http::{ChangesNothing, Made, Problem};
 
-/// Who makes the reasons of `ErrorInfo`.
+/// The domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "duly";
 
 impl From<Problem> for Status {
@@ -52,14 +52,14 @@ impl From<Problem> for Status {
     }
 }
 
-/// A status that the library made by itself, as one of ours.
+/// Returns a status of the library as one of Duly's.
 pub(super) fn of_library(status: Status) -> Status {
     if !status.details().is_empty() {
         return status;
     }
     let said = status.message();
     match status.code() {
-        // A message that is none, or none at all.
+        // An invalid or missing message.
         tonic::Code::Internal => {
             let detail =
                 format!("the message cannot be read ({said}): send one as the .proto says");
@@ -70,7 +70,7 @@ pub(super) fn of_library(status: Status) -> Status {
         tonic::Code::OutOfRange => {
             Problem::new(Code::RequestTooLarge, format!("{said}: split the request")).into()
         }
-        // The code that the protocol asks for, so it stays; `said` names what would do.
+        // The protocol requires this code, so it stays; `said` names a remedy.
         tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, said).into(),
         tonic::Code::DeadlineExceeded => too_late(None, &ChangesNothing::by(Made::Change)),
         _ => {
@@ -80,7 +80,7 @@ pub(super) fn of_library(status: Status) -> Status {
     }
 }
 
-/// The status of a call that took longer than it may; without a number the caller's own time.
+/// Returns the status of a call over its time limit: the server's `limit`, or without it the caller's.
 pub(super) fn too_late(limit: Option<Duration>, changes_nothing: &ChangesNothing) -> Status {
     let within = limit.map_or_else(
         || "within the caller's grpc-timeout".to_owned(),
@@ -90,7 +90,7 @@ pub(super) fn too_late(limit: Option<Duration>, changes_nothing: &ChangesNothing
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now).into()
 }
 
-/// The status of what waits for a server that stops.
+/// Returns the status of a call that waits while the server stops.
 pub(super) fn stopping() -> Status {
     Problem::new(Code::Unavailable, "the server is stopping: connect anew, and repeat the call")
         .with_retry(Retry::After(Millis::from_secs(1)))

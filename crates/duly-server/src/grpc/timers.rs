@@ -1,5 +1,7 @@
-//! `duly.v1.Timers`: every call on timers; those that hand firings out are in [`super::pull`] and
-//! [`super::consume`], those on many timers in [`super::many`].
+//! `duly.v1.Timers`: every call on timers.
+//!
+//! The calls that lease firings are in [`super::pull`] and [`super::consume`], those on many timers in
+//! [`super::many`].
 
 use duly_api::{
     Source, Time, View, Words as _,
@@ -44,12 +46,12 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The service of a server.
+    /// Creates the service.
     pub(super) fn new(app: App) -> Self {
         Self { consumers: Consumers::new(app.clone()), app }
     }
 
-    /// Carries out a lone operation.
+    /// Carries out a single operation.
     async fn alone(
         &self,
         name: &str,
@@ -108,7 +110,7 @@ impl Service {
         })
         .await?;
         let answer = made(&self.app, response).await;
-        // Until here it stood for what is counted exactly now.
+        // Until here the reservation stood for the bytes that are now counted exactly.
         drop(share);
         Ok(answer)
     }
@@ -116,7 +118,7 @@ impl Service {
 
 type Ran = Result<Response<v1::BatchResponse>, Problem>;
 
-/// Returns the list that a request asks for, from its beginning.
+/// Returns the list of a request, from its beginning.
 fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
     let time =
         |field: &str, time: &Option<Time>| time.as_ref().map(|time| time.check(field)).transpose();

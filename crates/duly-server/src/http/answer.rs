@@ -1,4 +1,4 @@
-//! Writes answers as JSON.
+//! Writes responses as JSON.
 
 use std::sync::Arc;
 
@@ -11,28 +11,31 @@ use serde::Serialize;
 use super::{Problem, body::aside, budget::Share, text::Text};
 use duly_api::{Timer, timer::Mark};
 
-/// What every handler answers.
+/// The result of a handler.
 pub(super) type Answer = Result<Response, Problem>;
 
-/// A JSON answer.
+/// Returns a JSON response.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     Ok(with_body(status, Body::from(to_bytes(value)?)))
 }
 
-/// A JSON answer with status 200.
+/// Returns a JSON response with status 200.
 pub(super) fn ok(value: &impl Serialize) -> Answer {
     json(StatusCode::OK, value)
 }
 
-/// A JSON answer whose memory is that of `share`, and more as far as there is room.
+/// Returns a JSON response whose text takes its memory from `share`, and from the budget where that is
+/// too small.
 pub(super) fn within(share: Share, status: StatusCode, value: &impl Serialize) -> Answer {
     let mut text = Text::new(share);
     text.value(value)?;
     Ok(text.answer(status))
 }
 
-/// A JSON answer that shows a timer after a change, which cannot be refused any more. `share` is that of the
-/// timer and of the text; where it is too little for the text it goes past the budget.
+/// Returns a JSON response that shows a timer after a change.
+///
+/// The change is made, so the response cannot be refused any more. `share` counts the timer and the
+/// text; if it is too small for the text, the text exceeds the budget.
 pub(super) async fn changed(
     mut share: Share,
     status: StatusCode,
@@ -60,7 +63,7 @@ pub(super) async fn changed(
     Ok(text.answer(status))
 }
 
-/// An answer whose JSON text is at hand.
+/// Returns a response with a JSON text.
 pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -68,7 +71,7 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
     response
 }
 
-/// The JSON text of an answer, which ends with a line break.
+/// Returns the JSON text of a response, which ends with a line break.
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
     let mut text = Vec::new();
     append(&mut text, value)?;

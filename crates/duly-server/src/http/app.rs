@@ -1,4 +1,4 @@
-//! What the handlers share: the store, the node, the clock, the bounds.
+//! The shared state of the handlers: the store, the node, the clock, the bounds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,25 +15,25 @@ use tokio::sync::{Mutex, watch};
 use super::{Backups, budget::Budget, guard::Guard};
 use crate::telemetry::{Metrics, Routes};
 
-/// Bytes of all answers of the service's own paths, such as `/metrics`, at once. They have a budget
-/// of their own: callers that fill theirs do not hide what goes on.
+/// Bytes of all responses of the service's own paths at once, such as `/metrics`. They have a budget of
+/// their own: `/metrics` still responds when callers have filled theirs.
 const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Bytes of all health checks over gRPC at once.
 const HEALTH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Longest wait for the counts of a store that nodes share.
+/// Longest wait for the counts of a shared store.
 const RECOUNT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Namespaces of so many seconds may come into being by themselves at once.
+/// Burst of implicitly created namespaces, in seconds of their rate.
 const IMPLICIT_BURST_SECONDS: u32 = 10;
 
-/// Whether a namespace comes into being at its first schedule.
+/// Reaction to a schedule into a namespace that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImplicitNamespaces {
-    /// It does.
+    /// The schedule creates the namespace.
     Create,
-    /// A schedule into a namespace that is not there is refused.
+    /// The schedule is refused.
     Refuse,
 }
 
@@ -42,11 +42,11 @@ pub enum ImplicitNamespaces {
 pub struct Limits {
     /// Bytes of one body.
     pub body_bytes_max: usize,
-    /// Bytes of all bodies at once, those of answers included.
+    /// Bytes of all bodies at once, those of responses included.
     pub request_memory_max: usize,
-    /// Time to answer a request, the wait of a lease call excluded.
+    /// Time to respond to a request, without the wait of a lease call.
     pub request_timeout: Duration,
-    /// Namespaces that come into being by themselves, in a second.
+    /// Namespaces that schedules create, in a second.
     pub implicit_namespaces_per_second: u32,
 }
 
@@ -55,15 +55,15 @@ pub struct Limits {
 pub struct Parts {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// The node that delivers.
+    /// The node that delivers firings.
     pub node: duly_node::Handle,
-    /// The clock that ids are made from.
+    /// The clock for the current time and for new ids.
     pub clock: Arc<dyn Clock>,
-    /// Whether namespaces come into being by themselves.
+    /// Reaction to a schedule into a namespace that does not exist.
     pub implicit_namespaces: ImplicitNamespaces,
-    /// Who may call.
+    /// The rules for callers.
     pub guard: Guard,
-    /// Which addresses webhooks may reach.
+    /// The addresses that webhooks may reach.
     pub addresses: AddressPolicy,
     /// Bounds.
     pub limits: Limits,
@@ -73,11 +73,11 @@ pub struct Parts {
     pub metrics: Metrics,
 }
 
-/// What the handlers share; cheap to clone.
+/// The shared state of the handlers; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct App(Arc<Inner>);
 
-/// Whether the server takes leave of its callers.
+/// State of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     NotYet,
@@ -93,12 +93,12 @@ struct Inner {
     health: Budget,
     stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
-    /// What was taken of the rate at which namespaces come into being by themselves.
+    /// Use of the rate at which schedules create namespaces.
     implicit: parking_lot::Mutex<Gcra>,
 }
 
 impl App {
-    /// Puts the parts together.
+    /// Creates the state from its parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Inner {
             budget: Budget::new(parts.limits.request_memory_max),
@@ -112,31 +112,31 @@ impl App {
         }))
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.parts.store
     }
 
-    /// Has the store counted again, and waits for that as long as a caller may.
+    /// Asks the store to count again, and waits for it, at most `RECOUNT_WITHIN`.
     pub(crate) async fn recount(&self) {
-        // What is not counted in time is as old as it is.
+        // After the timeout the previous counts stay in use.
         let _in_time = tokio::time::timeout(RECOUNT_WITHIN, self.store().recount()).await;
     }
 
-    /// The node.
+    /// Returns the node.
     pub(crate) fn node(&self) -> &duly_node::Handle {
         &self.0.parts.node
     }
 
-    /// Whether namespaces come into being by themselves.
+    /// Returns the reaction to a schedule into a namespace that does not exist.
     pub(crate) fn implicit_namespaces(&self) -> ImplicitNamespaces {
         self.0.parts.implicit_namespaces
     }
 
-    /// Admits one more namespace that comes into being by itself.
+    /// Admits one implicitly created namespace.
     ///
     /// # Errors
-    /// How long to wait.
+    /// The time to wait.
     pub(super) fn admit_implicit(&self) -> Result<(), Millis> {
         let per_second = self.limits().implicit_namespaces_per_second;
         let rate = Rate::new(per_second, per_second.saturating_mul(IMPLICIT_BURST_SECONDS));
@@ -149,81 +149,81 @@ impl App {
         Ok(())
     }
 
-    /// Who may call.
+    /// Returns the rules for callers.
     pub(crate) fn guard(&self) -> &Guard {
         &self.0.parts.guard
     }
 
-    /// Which addresses webhooks may reach.
+    /// Returns the addresses that webhooks may reach.
     pub(super) fn addresses(&self) -> &AddressPolicy {
         &self.0.parts.addresses
     }
 
-    /// The bounds.
+    /// Returns the bounds.
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.parts.limits
     }
 
-    /// Backups of the store.
+    /// Returns the backups of the store.
     pub(crate) fn backups(&self) -> &Backups {
         &self.0.parts.backups
     }
 
-    /// The recorder behind `/metrics`.
+    /// Returns the recorder behind `/metrics`.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.parts.metrics
     }
 
-    /// Metrics of the routes.
+    /// Returns the metrics of the routes.
     pub(crate) fn routes(&self) -> &Routes {
         &self.0.routes
     }
 
-    /// Held while a namespace is read, changed and written back, and while one is put or deleted:
-    /// the store has no call that changes one field.
+    /// Returns the lock of namespace changes: held while a namespace is read, changed and written back,
+    /// and while one is put or deleted. The store has no call that changes one field.
     pub(crate) fn patches(&self) -> &Mutex<()> {
         &self.0.patches
     }
 
-    /// The present time, for what a caller leaves out.
+    /// Returns the current time, for values that a caller leaves out.
     pub(crate) fn now(&self) -> Timestamp {
         self.0.parts.clock.now()
     }
 
-    /// An id for a timer whose caller chose none.
+    /// Returns an id for a timer without one.
     pub(crate) fn make_id(&self) -> TimerId {
         let mut random = [0; 10];
         rand::rng().fill_bytes(&mut random);
         TimerId::generate(self.0.parts.clock.now(), random)
     }
 
-    /// The memory of bodies and answers.
+    /// Returns the memory budget of requests and responses.
     pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
-    /// The memory of answers of the service's own paths.
+    /// Returns the memory budget of responses of the service's own paths.
     pub(crate) fn probes(&self) -> &Budget {
         &self.0.probes
     }
 
-    /// The memory of health checks over gRPC.
+    /// Returns the memory budget of health checks over gRPC.
     pub(crate) fn health(&self) -> &Budget {
         &self.0.health
     }
 
-    /// The server is about to stop: streams without an end of their own end here.
+    /// Announces the stop of the server: streams without an end of their own end.
     pub fn stop(&self) {
         self.0.stopping.send_replace(Stopping::Now);
     }
 
-    /// Done when the server is about to stop.
+    /// Waits until the server is about to stop.
     pub(crate) async fn stopping(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         self.0.stopping.subscribe().wait_for(|now| *now == Stopping::Now).await.ok();
     }
 
-    /// Whether the server is about to stop.
+    /// Returns `true` if the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.0.stopping.borrow() == Stopping::Now
     }

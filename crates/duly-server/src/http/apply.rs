@@ -1,4 +1,4 @@
-//! Carries commands out, and makes their namespace where that is allowed.
+//! Carries commands out, and creates their namespace where that is allowed.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use duly_store::{
 use super::{App, ImplicitNamespaces, Problem, notice};
 use crate::{near::nearest, telemetry::operations};
 
-/// Namespaces that are looked at for one with a similar name.
+/// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
 
 impl App {
-    /// The store, all shards as one.
+    /// Returns the store with all shards as one.
     pub(crate) fn sharded(&self) -> Sharded<'_> {
         Sharded::new(self.store())
     }
 
-    /// Carries out one command, without making its namespace.
+    /// Carries out one command, without creating its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
         let kind = operations::kind(&command.operation);
         let outcome = self.sharded().apply_one(command).await?;
@@ -28,8 +28,8 @@ impl App {
         Ok(outcome)
     }
 
-    /// Carries out commands of one namespace; one outcome for each, in their order. A shard that fails
-    /// refuses only its own, unless all fail.
+    /// Carries out commands of one namespace. Returns one outcome for each, in their order. A shard that
+    /// fails refuses only its own commands, unless all shards fail.
     pub(crate) async fn apply_many(
         &self,
         namespace: &NamespaceName,
@@ -48,8 +48,8 @@ impl App {
                     return Ok(self.apply_or_make(namespace, commands).await?);
                 }
             }
-            // Made before anything is carried out: a part that is repeated would lose its place
-            // among the operations on its id.
+            // The namespace is created before anything is carried out: a repeated command would lose its
+            // order among the operations on its id.
             None => self.create_implicitly(namespace.clone()).await?,
         }
         Ok(self.apply(commands).await?)
@@ -64,9 +64,10 @@ impl App {
         Ok(outcomes)
     }
 
-    /// Carries out commands. If their namespace was removed before the first of them, as an idle one may be at
-    /// any moment, it is made once more. Of a shard that carried one out nothing is repeated: it would lose
-    /// its place.
+    /// Carries out commands, and creates the namespace again if it was removed before the first of them.
+    ///
+    /// An idle namespace may be removed at any moment. The commands of a shard that carried one out are
+    /// not repeated: they would lose their order.
     async fn apply_or_make(
         &self,
         namespace: &NamespaceName,
@@ -97,7 +98,7 @@ impl App {
         Ok(outcomes)
     }
 
-    /// Says whether a command makes its namespace where there is none.
+    /// Returns `true` if a command creates its namespace where there is none.
     pub(super) fn creates(&self, command: &Command) -> bool {
         self.implicit_namespaces() == ImplicitNamespaces::Create
             && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
@@ -130,8 +131,8 @@ impl App {
         Ok(())
     }
 
-    /// Returns the name of another namespace for which this one may be a typing error, of those that begin
-    /// with the same letter.
+    /// Returns the name of another namespace for which this one may be a typing error, of those that
+    /// begin with the same letter.
     async fn similar_namespace(&self, name: &NamespaceName) -> Option<String> {
         let first = name.as_str().get(..1)?;
         let after = NamespaceName::new(first).ok();

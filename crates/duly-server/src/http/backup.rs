@@ -1,8 +1,10 @@
 //! `POST /v1/store/backup`: a copy of the running store in another directory.
 //!
-//! Whoever may call may have files written. So it happens only below the one directory that the
-//! operator names (`store.backup_dir`), into a directory that is empty or new, as often as the operator
-//! allows.
+//! Every caller may start a backup, and so have files written. Three rules bound this:
+//!
+//! 1. A backup goes only below the one directory that the operator names (`store.backup_dir`).
+//! 2. Its directory is empty or new.
+//! 3. The operator limits the number of backups and the time between them.
 
 use std::{
     fmt, fs, io,
@@ -28,24 +30,24 @@ mod limits;
 
 pub use limits::BackupLimits;
 
-/// Its path; the copy may take longer than other requests.
+/// Path of the route. The copy may take longer than other requests.
 pub(super) const PATH: &str = "/v1/store/backup";
 
-/// Room is made by a person, or by files that go in the background.
+/// Wait for free space: an operator makes it, or files that are deleted in the background.
 const NO_ROOM_WAIT: Millis = Millis::from_secs(60);
 
-/// What a path may be for the file system.
+/// Description of a path that the file system accepts.
 const NAMEABLE: &str =
     "a path that the file system takes: directories all the way, no name too long";
 
-/// What makes a backup.
+/// A function that makes a backup.
 type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
 
 /// Backups of a server's store.
 #[derive(Clone)]
 pub struct Backups {
     dir: Option<PathBuf>,
-    /// `None`: a store that other servers keep.
+    /// `None`: a shared store, which other servers keep.
     make: Option<Arc<Make>>,
     admission: Arc<limits::Admission>,
 }
@@ -57,7 +59,7 @@ impl fmt::Debug for Backups {
 }
 
 impl Backups {
-    /// Backups that `make` makes, below this directory. Without one, all are refused.
+    /// Creates backups by `make`, below this directory. Without a directory, every backup is refused.
     pub fn new(
         dir: Option<PathBuf>,
         make: impl Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync + 'static,
@@ -65,24 +67,24 @@ impl Backups {
         Self { dir, make: Some(Arc::new(make)), admission: Arc::default() }
     }
 
-    /// No backups: the timers are on other servers, which have means of their own.
+    /// Refuses every backup: the timers are on other servers, which have their own means.
     pub fn elsewhere() -> Self {
         Self { dir: None, make: None, admission: Arc::default() }
     }
 
-    /// Keeps them to these bounds.
+    /// Sets the bounds.
     #[must_use]
     pub fn limited(self, limits: BackupLimits) -> Self {
         Self { admission: Arc::new(limits::Admission::new(limits)), ..self }
     }
 
-    /// Backups of an embedded store.
+    /// Creates the backups of an embedded store.
     pub fn of(dir: Option<PathBuf>, store: Arc<EmbeddedStore>) -> Self {
         Self::new(dir, move |path| store.backup(path, &mut |_| {}))
     }
 
-    /// Makes a backup at a path that was checked. One that is refused for what is there counts for
-    /// nothing. Blocks its thread.
+    /// Makes a backup at a checked path. A backup that is refused because its directory is not empty
+    /// does not count. Blocks its thread.
     fn make(&self, make: &Make, path: &Path) -> Result<BackupReport, Problem> {
         let is_used = fs::read_dir(path).is_ok_and(|mut names| names.next().is_some());
         if let Some(dir) = self.dir.as_deref().filter(|_| !is_used) {
@@ -91,7 +93,7 @@ impl Backups {
         make(path).map_err(refusal)
     }
 
-    /// Whether a backup may go to this path.
+    /// Checks that a backup may go to this path.
     fn check(&self, path: &Path) -> Result<Arc<Make>, Problem> {
         let Some(make) = &self.make else {
             let detail = "this server makes no backups: its timers are in Redis (store.url), which \
@@ -113,7 +115,8 @@ impl Backups {
         if !path.is_absolute() || !is_plain {
             return Err(refused().into());
         }
-        // Also where links lead: what is there of it must be below what is there of the directory.
+        // Links are followed: the existing part of the path must be below the existing part of the
+        // directory.
         let below = path.strip_prefix(dir).is_ok_and(|rest| !rest.as_os_str().is_empty());
         let there = path.ancestors().find_map(|above| above.canonicalize().ok());
         let leads_out =
@@ -124,8 +127,8 @@ impl Backups {
 
 /// Copy the running store into an empty or new directory.
 ///
-/// Calls go on meanwhile. The answer comes when the copy is durable; a copy that fails leaves
-/// nothing. What is restored from it has every namespace paused.
+/// Calls continue meanwhile. The response comes when the copy is durable; a copy that fails leaves
+/// nothing. A store that is restored from it has every namespace paused.
 #[utoipa::path(
     post,
     path = "/v1/store/backup",
@@ -144,7 +147,7 @@ pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Res
     }
 }
 
-/// Whether no directory could have this path.
+/// Returns `true` if no directory can have this path.
 fn names_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
     matches!(error.kind(), InvalidFilename | InvalidInput | NotADirectory)

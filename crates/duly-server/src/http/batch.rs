@@ -1,7 +1,7 @@
-//! `POST /v1/namespaces/{namespace}/batch`: many operations, each refused or taken by itself.
+//! `POST /v1/namespaces/{namespace}/batch`: many operations, each accepted or refused by itself.
 //!
-//! As one JSON document here, as a stream of lines in [`super::lines`]. An import has other
-//! [`Items`] and goes the same way.
+//! This module handles one JSON document; [`super::lines`] handles a stream of lines. An import has
+//! other [`Items`] and uses the same code.
 
 use axum::{
     extract::{FromRequest, Request, State},
@@ -28,18 +28,18 @@ use duly_api::{
     batch::{Batch, OPERATIONS_MAX, Results},
 };
 
-/// Bytes of one batch, whatever `server.body_bytes_max` says.
+/// Bytes of one batch, even if `server.body_bytes_max` is more.
 pub(crate) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What an operation and its result take in memory, about; set aside before anything is done, since
-/// an answer cannot be refused afterwards.
+/// Approximate memory of an operation and its result. It is reserved before anything is done, since the
+/// response cannot be refused afterwards.
 pub(crate) const OPERATION_BYTES: usize = 384;
 
 /// Many operations in one call.
 ///
-/// One id's operations run in order; items are independent. Each result is exactly one of `timer`,
-/// `outcome`, `error`. As `application/json` at most 10000 operations, answered together. As
-/// `application/x-ndjson` one operation a line, without limit, answered line by line while the
-/// request is still being sent.
+/// Operations on one id run in order; items are independent. Each result is exactly one of `timer`,
+/// `outcome`, `error`. As `application/json`: at most 10000 operations, with one response. As
+/// `application/x-ndjson`: one operation a line, without limit; results are returned line by line while
+/// the request is still being sent.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/batch",
@@ -97,7 +97,7 @@ pub(super) async fn respond(
     let (((places, commands), share), held) = body.read_held(prepare).await?;
     let count = places.len();
     let outcomes = app.apply_many(&namespace, commands).await?;
-    // The commands are carried out, and nothing holds a payload of theirs any more.
+    // The commands are carried out, and none of their payloads is held any more.
     drop(held);
     let written = move || write(results_of(items, places, &outcomes));
     let text = body::aside(count * OPERATION_BYTES, written).await?;
@@ -105,7 +105,7 @@ pub(super) async fn respond(
     Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
 }
 
-/// Reads a batch, and sets memory aside for the answer.
+/// Reads a batch, and reserves memory for the response.
 fn prepare(
     app: &App,
     namespace: &NamespaceName,

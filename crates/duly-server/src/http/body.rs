@@ -1,9 +1,10 @@
-//! Reads the body of a request within its bounds.
+//! Reads the body of a request within its bounds (P10).
 //!
-//! One body is at most `server.body_bytes_max`; all bodies together, with the answers that are being
-//! written, are at most `server.request_memory_max`, so that many slow clients cannot fill the memory
-//! (P10). What has arrived counts, not what was announced: an announcement costs its sender nothing.
-//! The share is given back when the [`JsonBody`] is dropped.
+//! 1. One body has at most `server.body_bytes_max`.
+//! 2. All bodies together, with the responses that are being written, have at most
+//!    `server.request_memory_max`. Many slow clients therefore cannot fill the memory.
+//! 3. Arrived bytes count, not the announced length: an announcement costs its sender nothing.
+//! 4. A dropped [`JsonBody`] releases its memory.
 
 use std::{num::NonZero, sync::OnceLock};
 
@@ -24,36 +25,36 @@ use tokio::sync::Semaphore;
 use super::{App, Problem, budget::Share};
 use duly_api::json;
 
-/// Bodies from this size on are read on a thread that may take its time.
+/// Bodies from this size on are read on a blocking thread.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// Media type of almost every body.
 pub(super) const JSON: &str = "application/json";
-/// Media type of bodies with one JSON value a line.
+/// Media type of bodies with one JSON value on each line.
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
 /// A JSON body.
 #[derive(Debug)]
 pub(crate) struct JsonBody {
-    /// Its text; whoever wants it goes through [`JsonBody::read`], which keeps it off the threads
-    /// that serve everybody.
+    /// The text. It is read by [`JsonBody::read`], which keeps long work off the threads that serve all
+    /// callers.
     text: Bytes,
-    /// Its share of the memory for bodies.
+    /// The reserved memory of the body.
     share: Share,
 }
 
 impl JsonBody {
-    /// Bytes of its text.
+    /// Returns the bytes of the text.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// The value that the text is, as [`JsonBody::read`] makes it.
+    /// Parses the text with [`JsonBody::read`].
     pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Problem> {
         self.read(|text| Ok(json::parse_body(text)?)).await
     }
 
-    /// Makes something of the text that holds a part of it still, as the payload of a timer. Returns it with
-    /// the share that stands for it: both are to be kept until nothing holds it any more.
+    /// Reads a value that still holds a part of the text, such as the payload of a timer. Returns it
+    /// with the memory reserved for it: keep both until nothing holds the text any more.
     pub(super) async fn read_held<T: Send + 'static>(
         mut self,
         read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
@@ -70,8 +71,8 @@ impl JsonBody {
         .await
     }
 
-    /// Makes something of the text, on another thread where that may take long: nobody else's
-    /// request waits for it (P9). The text and its share are given back at the end.
+    /// Reads a value from the text, on another thread where that may take long, so that other requests
+    /// do not wait (P9). Releases the text and its memory at the end.
     pub(super) async fn read<T: Send + 'static>(
         self,
         read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
@@ -86,13 +87,13 @@ impl JsonBody {
     }
 }
 
-/// Returns how many times the memory of a JSON text is taken while its payloads are read: itself, and what
-/// is made of it. A text with escapes is put together once more before.
+/// Returns how often the memory of a JSON text is used while its payloads are read: the text and the
+/// value. A text with escapes is assembled once more before.
 pub(super) fn copies(text: &[u8]) -> usize {
     if text.contains(&b'\\') { 3 } else { 2 }
 }
 
-/// Does work on so many bytes: here, or on another thread where it would hold up others.
+/// Runs work on this number of bytes: here, or on another thread where it would delay other requests.
 pub(crate) async fn aside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
@@ -100,7 +101,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     if bytes < INLINE_BYTES_MAX {
         return work();
     }
-    // As many as there are cores: more would only take turns, and hold their memory meanwhile.
+    // One permit for each core: more would only take turns, and hold their memory meanwhile.
     static PLACES: OnceLock<Semaphore> = OnceLock::new();
     let places = PLACES.get_or_init(|| {
         Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get))
@@ -115,17 +116,17 @@ pub(crate) async fn aside<T: Send + 'static>(
     }
 }
 
-/// The runtime ends, and takes no more work.
+/// Returns the problem of a runtime that ends and accepts no more work.
 fn stopping() -> Problem {
     Problem::new(Code::Unavailable, "the server is stopping: nothing was done, repeat the call")
         .with_retry(Retry::After(Millis::from_secs(1)))
 }
 
-/// No body, or an empty JSON object.
+/// A missing body, or an empty JSON object.
 #[derive(Debug)]
 pub(crate) struct NoBody;
 
-/// A JSON body, where there is one.
+/// A JSON body, if there is one.
 #[derive(Debug)]
 pub(crate) struct MaybeBody(pub(super) Option<JsonBody>);
 
@@ -211,7 +212,7 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     Ok(JsonBody { text: text.finish(), share })
 }
 
-/// A body as it arrives: most have one part, which is not copied.
+/// A body as it arrives. Most bodies have one part, which is not copied.
 #[derive(Debug, Default)]
 struct Text {
     first: Bytes,
@@ -236,7 +237,7 @@ impl Text {
         }
     }
 
-    /// Bytes of memory that are taken with so many more bytes.
+    /// Returns the bytes of memory that are used with `more` further bytes.
     fn room_with(&self, more: usize, expected: usize) -> usize {
         match &self.whole {
             Some(whole) => grown(whole.capacity(), whole.len() + more, expected),
@@ -249,8 +250,8 @@ impl Text {
     }
 }
 
-/// Room for so many bytes: doubled, so that they are not copied at each part, up to what is expected
-/// in the end, of which a sender may announce more than it ever sends.
+/// Returns the capacity for `bytes`. It doubles, so that not every part is copied, up to the announced
+/// length. A sender may announce more than it ever sends.
 pub(super) fn grown(room: usize, bytes: usize, expected: usize) -> usize {
     if bytes <= room { room } else { bytes.max(room.saturating_mul(2).min(expected)) }
 }
@@ -264,7 +265,7 @@ fn too_large(bytes_max: usize, key: &str) -> Problem {
     .at("body", None, &allowed)
 }
 
-/// Refuses a body that is coded: nothing here decodes one, and its bytes mean something else.
+/// Refuses an encoded body: the server decodes none, so its bytes would be misread.
 ///
 /// # Errors
 /// When a coding other than `identity` is named.
@@ -289,8 +290,8 @@ pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem>
     ))
 }
 
-/// Refuses every content type but these, so that no web page can send a body without asking first.
-/// Answers which it is.
+/// Returns the content type, if it is one of `allowed`. Every other type is refused, so that no web page
+/// can send a body without a preflight request.
 pub(super) fn check_content_type(
     headers: &HeaderMap,
     allowed: &[&'static str],

@@ -1,12 +1,12 @@
-//! The memory of bodies: one budget of bytes for everything that is read and everything that is
-//! being written, over all connections (P10).
+//! The memory budget of requests and responses, over all connections (P10).
 //!
-//! Who takes a [`Share`] of it gives it back by dropping it. The last quarter is kept for small
-//! bodies and the last sixteenth for tiny ones, so that a few large ones, sent slowly, and lists that
-//! their callers do not read leave room for all other calls. A call that reads takes its share before
-//! it reads ([`super::reading`]). An answer to a change that was made cannot be refused any more: where
-//! there is no room for it, it waits until it is the only one that goes past the budget. Probes and
-//! metrics have a second, small budget.
+//! 1. A [`Share`] is a reservation. A drop releases it.
+//! 2. The last quarter is kept for small bodies and the last sixteenth for tiny ones. So a few large,
+//!    slow bodies and unread lists leave capacity for all other calls.
+//! 3. A call that reads reserves its memory before it reads ([`super::reading`]).
+//! 4. A response to a change that was made cannot be refused any more. Without capacity it waits until
+//!    it is the only one that exceeds the budget.
+//! 5. Probes and metrics have a second, small budget.
 
 use std::{
     pin::Pin,
@@ -25,10 +25,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Problem, room::Oversize};
 
-/// Bodies up to this size may use the whole budget.
+/// Bodies up to this size may use all but the last sixteenth of the budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
 
-/// Bodies up to this size may use what larger ones leave, all of the budget.
+/// Bodies up to this size may use the whole budget.
 pub(crate) const TINY_BYTES_MAX: usize = 4 * 1024;
 
 /// The budget; cheap to clone.
@@ -39,46 +39,46 @@ pub(crate) struct Budget(Arc<Inner>);
 struct Inner {
     used: AtomicUsize,
     bytes_max: usize,
-    /// Held by the one answer that may go past the budget.
+    /// Held by the one response that may exceed the budget.
     overdraft: Arc<Semaphore>,
     oversize: Oversize,
 }
 
-/// Bytes that are taken from the budget until this is dropped.
+/// Bytes that are reserved until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Budget,
     bytes: usize,
-    /// Held while it goes past the budget.
+    /// Held while the reservation exceeds the budget.
     overdraft: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Creates a budget of this number of bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
         let (used, oversize) = (AtomicUsize::new(0), Oversize::new(bytes_max));
         Self(Arc::new(Inner { used, bytes_max, overdraft, oversize }))
     }
 
-    /// The memory of first firings that are larger than what was set aside.
+    /// Returns the memory of first firings that are larger than their reservation.
     pub(super) fn oversize(&self) -> Oversize {
         self.0.oversize.clone()
     }
 
-    /// A share of no bytes yet.
+    /// Returns an empty reservation.
     pub(crate) fn share(&self) -> Share {
         Share { budget: self.clone(), bytes: 0, overdraft: None }
     }
 
-    /// A share of so many bytes, if there is room.
+    /// Reserves bytes, if there is capacity.
     pub(crate) fn take(&self, bytes: usize) -> Result<Share, Problem> {
         let mut share = self.share();
         share.grow_to(bytes)?;
         Ok(share)
     }
 
-    /// A share for something that is there already and cannot be refused.
+    /// Reserves bytes for memory that is in use already and cannot be refused.
     pub(crate) fn take_anyway(&self, bytes: usize) -> Share {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         let mut share = self.share();
@@ -86,12 +86,12 @@ impl Budget {
         share
     }
 
-    /// The largest body that fits when nothing else is there.
+    /// Returns the largest body that fits into an unused budget.
     pub(crate) fn largest(&self) -> usize {
         self.room_for(usize::MAX)
     }
 
-    /// How much may be used once a share of this size is in it.
+    /// Returns the bytes of the budget that may be in use once a reservation of this size is part of it.
     fn room_for(&self, bytes: usize) -> usize {
         let all = self.0.bytes_max;
         if bytes <= TINY_BYTES_MAX {
@@ -105,7 +105,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Makes it at least this large, if there is room; otherwise it stays as it is.
+    /// Grows to at least this size, if there is capacity; otherwise nothing changes.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
@@ -119,12 +119,12 @@ impl Share {
         Ok(())
     }
 
-    /// Its bytes.
+    /// Returns the reserved bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Makes it as large as there is room for: `bytes`, a quarter of them, and so on down to `least`.
+    /// Grows to the largest size that fits: `bytes`, a quarter of that, and so on down to `least`.
     /// Returns its bytes.
     pub(crate) fn grow_up_to(&mut self, bytes: usize, least: usize) -> Result<usize, Problem> {
         let mut wanted = bytes;
@@ -137,8 +137,8 @@ impl Share {
         }
     }
 
-    /// Makes it at least this large, for the answer to a change that was made: past the budget if it has
-    /// to be, once no other answer is.
+    /// Grows to at least this size, for the response to a change that was made. If needed it exceeds the
+    /// budget, once no other response does.
     pub(crate) async fn grow_anyway_to(&mut self, bytes: usize) {
         if self.grow_to(bytes).is_ok() {
             return;
@@ -154,12 +154,12 @@ impl Share {
         }
     }
 
-    /// Adds the bytes of another share of the same budget.
+    /// Adds another reservation of the same budget.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// Takes so many bytes of it, as a share of their own.
+    /// Splits off bytes as a reservation of their own.
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -168,7 +168,7 @@ impl Share {
         part
     }
 
-    /// Gives back what is more than this.
+    /// Releases all but this number of bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.budget.0.used.fetch_sub(less, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Drop for Share {
     }
 }
 
-/// The problem of a memory that is full of other bodies.
+/// Returns the problem of a full budget.
 pub(crate) fn no_room() -> Problem {
     Problem::new(
         Code::ResourceExhausted,
@@ -192,7 +192,7 @@ pub(crate) fn no_room() -> Problem {
     .with_retry(Retry::After(Millis::from_secs(1)))
 }
 
-/// An answer whose bytes hold their share until the connection has let go of the last of them.
+/// A response whose bytes hold their reservation until the connection has released the last of them.
 struct Counted {
     inner: Body,
     share: Arc<Share>,
@@ -205,30 +205,30 @@ impl Counted {
     }
 }
 
-/// Says that an answer is counted already.
+/// A mark of a response that is counted already.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsCounted;
 
-/// Counts an answer against `share`.
+/// Counts a response against `share`.
 pub(crate) fn count(response: Response, share: Share) -> Response {
     let mut response = response.map(|body| Body::new(Counted::new(body, share)));
     response.extensions_mut().insert(IsCounted);
     response
 }
 
-/// Counts an answer to a change that was made against the share that was reserved for it, and beyond
-/// that share if it has to be: it cannot be refused any more.
+/// Counts the response to a change that was made against its reservation. If that is too small it
+/// exceeds the budget, because the response cannot be refused any more.
 pub(crate) async fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
     share.grow_anyway_to(bytes).await;
     count(response, share)
 }
 
-/// Bytes that count against `share` as long as anybody holds a part of them.
+/// Returns bytes that count against `share` while any part of them is held.
 pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, share: Share) -> Bytes {
     Bytes::from_owner(Held { bytes, _share: share })
 }
 
-/// Bytes with what they are counted against.
+/// Bytes with their reservation.
 struct Held<B, S> {
     bytes: B,
     _share: S,

@@ -1,8 +1,9 @@
-//! `POST /v1/namespaces/{namespace}/cancel`: cancel every pending timer that fits a filter.
+//! `POST /v1/namespaces/{namespace}/cancel`: cancels every pending timer that matches a filter.
 //!
-//! The pages of the list are walked, and each timer is cancelled on the condition that it is still the
-//! one that was listed (see [`Seen`]): one that was moved out of the filter meanwhile is left alone. A
-//! call does a bounded share and answers where to go on, so it may be repeated or cut off.
+//! A call reads the pages of the list. It cancels each timer on the condition that it is still the
+//! listed one (see [`Seen`]): a timer that was moved out of the filter meanwhile is left alone. The work
+//! of a call is bounded, and the response has a cursor for the next call, so a call may be repeated or
+//! cut off.
 
 use axum::{Extension, extract::State, response::Response};
 use duly_core::NamespaceName;
@@ -26,13 +27,13 @@ use duly_api::{
 /// The route.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/cancel";
 
-/// Pages of the list that one call looks at.
+/// Pages of the list that one call reads.
 const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
 
-/// Cancel by filter, at most 10000 a call.
+/// Cancel by filter, at most 10000 timers a call.
 ///
-/// A timer with an attempt under way is left alone and counted in `skipped`. Work and time per call are
-/// bounded: it may cancel nothing and still carry a cursor; go on until there is none.
+/// A timer with an attempt under way is left alone and counted in `skipped`. Work and time of a call are
+/// bounded: it may cancel nothing and still return a cursor; continue until there is none.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/cancel",
@@ -55,7 +56,7 @@ pub(crate) async fn cancel_by_filter(
 }
 
 impl App {
-    /// Cancels what fits, as much as one call may.
+    /// Cancels matching timers, as many as one call may.
     pub(crate) async fn cancel_many(
         &self,
         namespace: NamespaceName,
@@ -75,7 +76,7 @@ impl App {
             examined: request.is_searched().then_some(0),
             ..CancelManyResponse::default()
         };
-        // An answer with a cursor is worth more than none in time.
+        // A response with a cursor is better than a timeout.
         let until = Instant::now() + self.limits().request_timeout / 2;
         for _ in 0..PAGES_MAX {
             let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
@@ -160,7 +161,7 @@ async fn cancel(
                 out.cancelled += 1;
                 out.maybe_delivered += u64::from(maybe_delivered);
             }
-            // Ended since it was listed, or another one, or with an attempt under way.
+            // The timer has ended since it was listed, was replaced, or has an attempt under way.
             Outcome::Cancelled { .. }
             | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {
                 out.skipped += 1;

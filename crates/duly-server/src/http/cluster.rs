@@ -1,4 +1,4 @@
-//! `GET /v1/cluster`: how the service is.
+//! `GET /v1/cluster`: the state of the service.
 
 use axum::{extract::State, response::Response};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::messages::ms;
 use duly_api::{ClusterInfo, Node};
 
-/// How the service is: version, shards, whether it can work, counts over all namespaces.
+/// State of the service: version, shards, readiness, counts over all namespaces.
 #[utoipa::path(
     get,
     path = "/v1/cluster",
@@ -26,7 +26,7 @@ pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem>
 }
 
 impl App {
-    /// How the service is; answers at once.
+    /// Returns the state of the service without waiting.
     pub(crate) fn cluster(&self) -> ClusterInfo {
         let health = self.store().health();
         let reasons = reasons(self, &health);

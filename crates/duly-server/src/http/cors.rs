@@ -1,9 +1,9 @@
-//! What a browser wants to know before it lets a page of another origin call (CORS).
+//! CORS headers, which tell browsers the origins whose pages may call.
 //!
-//! [`super::guard`] refuses what comes from a foreign page; this tells the browsers of the allowed
-//! ones (`server.allowed_origins`) that they may go on. Only such an origin is ever answered, with
-//! its own name and never with `*`; credentials are not asked for, there are none. The server's own
-//! origin needs nothing of it.
+//! [`super::guard`] refuses calls of foreign pages. This module tells the browsers of the allowed
+//! origins (`server.allowed_origins`) that they may call. Only an allowed origin gets these headers,
+//! with its own name and never with `*`. Credentials are not allowed, because there are none. The
+//! server's own origin needs no headers.
 
 use axum::response::{IntoResponse, Response};
 use http::{
@@ -17,26 +17,26 @@ use http::{
 
 use super::{Guard, described::Described};
 
-/// Headers of a request that mean something here.
+/// Headers of a request that the server reads.
 const READ: HeaderValue = HeaderValue::from_static("accept, content-type, traceparent");
-/// Headers of an answer that a script could not read otherwise.
+/// Headers of a response that a script could not read otherwise.
 const SHOWN: HeaderValue = HeaderValue::from_static("allow, retry-after");
-/// Seconds that a browser may remember what it was told.
+/// Seconds that a browser may cache a preflight response.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
-/// What the answers to one request say about it.
+/// The CORS headers of the response to one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Cors {
     /// No other origin may call this server.
     Unused,
-    /// Some may, and this request is of none of them.
+    /// Some origins may call, and this request has none of them.
     Varies,
-    /// It is of this one.
+    /// The request has this allowed origin.
     Allowed(HeaderValue),
 }
 
 impl Cors {
-    /// What is to be said to whoever sent these headers.
+    /// Returns the CORS headers for a request with these headers.
     pub(super) fn of(guard: &Guard, headers: &HeaderMap) -> Self {
         if guard.allowed_origins.is_empty() {
             return Self::Unused;
@@ -49,7 +49,7 @@ impl Cors {
         }
     }
 
-    /// The answer to the question that a browser asks before a call; nothing for anybody else.
+    /// Returns the response to a preflight request of an allowed origin, and nothing for other requests.
     pub(super) fn preflight(
         &self,
         route: &str,
@@ -69,7 +69,7 @@ impl Cors {
         Some((StatusCode::NO_CONTENT, said).into_response())
     }
 
-    /// Says so in an answer.
+    /// Adds the headers to a response.
     pub(super) fn write_to(self, answer: &mut Response) {
         let headers = answer.headers_mut();
         match self {

@@ -1,8 +1,8 @@
-//! Cursors: opaque text that names a place in a list, bound to the filters of the list.
+//! Cursors: opaque texts that name a place in a list, bound to the filters of the list.
 //!
-//! Base64url of: version (1 byte), hash of the filters (8), count of items before (8), due time
-//! (8), incarnation (8), occurrence (4), id; integers big endian. A cursor of another version or
-//! of other filters is refused, so that a page is never silently wrong.
+//! Base64url of: version (1 byte), hash of the filters (8), count of items before (8), due time (8),
+//! incarnation (8), occurrence (4), id; integers big endian. A cursor of another version or of other
+//! filters is refused, so that a page is never silently wrong.
 
 use std::fmt;
 
@@ -24,25 +24,25 @@ pub(crate) struct Filter(u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cursor {
     filter: Filter,
-    /// Items dealt with before, where the caller counts them.
+    /// Items handled before, where the caller counts them.
     pub(crate) count: u64,
     /// The place.
     pub(crate) position: Position,
 }
 
 impl Cursor {
-    /// A cursor after `position`.
+    /// Creates a cursor after `position`.
     pub(crate) const fn new(position: Position, filter: Filter) -> Self {
         Self { filter, count: 0, position }
     }
 
-    /// With a count of items dealt with before.
+    /// Sets the count of items handled before.
     pub(crate) const fn with_count(mut self, count: u64) -> Self {
         self.count = count;
         self
     }
 
-    /// Hash of a request's filters; limit and position are none.
+    /// Returns the hash of a request's filters; limit and position are not part of it.
     pub(crate) fn filter_of(request: &ListRequest) -> Filter {
         let mut hasher = Xxh3Default::new();
         let mut feed = |part: Option<&[u8]>| {
@@ -169,7 +169,7 @@ mod tests {
             let text = Cursor::new(position, filter).to_string();
             assert!(Cursor::parse("cursor", &text, filter).is_ok(), "seed {seed}");
             let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
-            // Behind the filter, which would refuse it.
+            // Only bytes after the filter are damaged: a damaged filter would be refused.
             for _ in 0..random.random_range(1..4) {
                 let at = random.random_range(9..bytes.len());
                 match random.random_range(0..4) {

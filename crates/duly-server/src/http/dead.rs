@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/dead/{redrive,purge}`: what becomes of dead letters.
+//! `POST /v1/namespaces/{namespace}/dead/{redrive,purge}`: redrives or purges dead letters.
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
@@ -20,7 +20,8 @@ use duly_api::{
 
 /// Send dead letters again, at most 10000 a call.
 ///
-/// The delivery id stays, attempts go on counting, with a fresh budget.
+/// The delivery id stays the same. The count of attempts continues, with a fresh number of attempts
+/// allowed.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/dead/redrive",
@@ -58,7 +59,7 @@ pub(crate) async fn purge(
 }
 
 impl App {
-    /// Sends dead letters again, as many as one call may.
+    /// Redrives dead letters, as many as one call may.
     pub(crate) async fn redrive(
         &self,
         namespace: NamespaceName,
@@ -69,7 +70,7 @@ impl App {
         Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
-    /// Drops dead letters, as many as one call may.
+    /// Purges dead letters, as many as one call may.
     pub(crate) async fn purge(
         &self,
         namespace: NamespaceName,
@@ -80,7 +81,7 @@ impl App {
     }
 }
 
-/// What is to become of dead letters.
+/// The operation on the selected dead letters.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Redrive(Spacing),
@@ -88,7 +89,7 @@ enum Fate {
 }
 
 impl Fate {
-    /// The operation on the letter with this number, from 0.
+    /// Returns the operation on the letter with this number, from 0.
     fn of(self, letter: DeadLetterId, number: u64) -> Operation {
         match self {
             Self::Redrive(spacing) => Operation::Redrive { letter, delay: spacing.delay(number) },
@@ -97,7 +98,7 @@ impl Fate {
     }
 }
 
-/// What was done.
+/// The result of a call.
 #[derive(Debug, Default)]
 struct Done {
     count: u64,
@@ -154,7 +155,7 @@ fn refused(index: usize, problem: Problem) -> DeadLetterError {
     DeadLetterError { index, error: Some(*problem.into_body()) }
 }
 
-/// Every dead letter from the cursor on, page by page, until the call has done its share.
+/// Handles every dead letter after the cursor, page by page, up to the bound of one call.
 async fn all(
     app: &App,
     namespace: NamespaceName,
@@ -163,7 +164,7 @@ async fn all(
 ) -> Result<Done, Problem> {
     let mut request = ListRequest::new(namespace.clone(), ListState::Only(duly_core::State::Dead));
     let filter = Cursor::filter_of(&request);
-    // The count goes on across calls, so that the spacing does, too.
+    // The count continues across calls, and so does the spacing.
     let mut number = 0;
     if let Some(text) = cursor {
         let cursor = Cursor::parse("cursor", text, filter)?;
@@ -184,7 +185,7 @@ async fn all(
             letters.zip(number..).map(|(letter, number)| fate.of(letter, number)).collect();
         number += operations.len() as u64;
         let outcomes = send(app, &namespace, operations).await?;
-        // Who is not there any more was dealt with by somebody else.
+        // A missing letter was redriven or purged by another call.
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
         done.cursor = next_cursor(page.next.clone(), number, filter);
         match page.next {

@@ -1,5 +1,5 @@
-//! What the description of the interface says about a route, for the layer in front of it: which
-//! methods it has, and whether they take query parameters.
+//! The OpenAPI description of a route, for the layer in front of it: its methods, and which of them take
+//! query parameters.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -9,17 +9,17 @@ use utoipa::openapi::{
     path::{Operation, Parameter, ParameterIn, PathItem},
 };
 
-/// A route as it is described.
+/// A described route.
 #[derive(Debug)]
 pub(super) struct Described {
-    /// Its methods, as `Allow` lists them.
+    /// The methods, as `Allow` lists them.
     pub(super) methods: String,
-    /// Methods that take no query parameter.
+    /// Methods without query parameters.
     plain: Vec<Method>,
 }
 
 impl Described {
-    /// The route with this path; `None` for the unmatched.
+    /// Returns the route with this path; `None` for an unmatched path.
     pub(super) fn route(path: &str) -> Option<&'static Self> {
         static ROUTES: OnceLock<BTreeMap<String, Described>> = OnceLock::new();
         let routes = ROUTES.get_or_init(|| {
@@ -30,7 +30,7 @@ impl Described {
         routes.get(path)
     }
 
-    /// Whether `method` is one of the route's and takes no query parameter.
+    /// Returns `true` if `method` is one of the route's and takes no query parameter.
     pub(super) fn takes_no_parameter(&self, method: &Method) -> bool {
         self.plain.contains(method)
     }

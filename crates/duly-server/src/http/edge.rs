@@ -1,5 +1,5 @@
-//! What every request passes, in one layer: the guard, unknown query parameters, the time limit,
-//! panics, metrics, and the framework's own errors turned into problems.
+//! The one layer that every request passes: the guard, unknown query parameters, the time limit, panics,
+//! metrics, and the conversion of framework errors into problems.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -37,10 +37,10 @@ use duly_api::lease::LEASE_WAIT_MAX;
 
 use crate::telemetry::UNMATCHED;
 
-/// A copy takes as long as it takes.
+/// Time limit of a backup or a repair, which may take long.
 const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// The layer.
+/// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let matched = request.extensions().get::<MatchedPath>().cloned();
@@ -55,7 +55,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let taken = request.extensions().get::<Taken>().cloned();
     let under_way = taken.as_ref().map(Taken::begin);
     let made = match request.extensions().get::<Door>() {
-        // One answer at a time for each of a few connections.
+        // The reserve and the admin listener serve one response at a time on each of a few connections.
         Some(Door::Reserve | Door::Admin) => Made::Health,
         Some(Door::Main) | None => Made::by(route, request.method()),
     };
@@ -89,16 +89,16 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// What an answer comes from.
+/// The kind of call that a response belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// A call that changed nothing and can be refused still.
+    /// A call that changed nothing and can still be refused.
     Reading,
-    /// A change: what was done cannot be refused any more.
+    /// A change: once made, it cannot be refused any more.
     Change,
-    /// The service's own paths, which must answer also when callers have filled the memory.
+    /// The service's own paths, which must respond even when callers have filled the memory.
     Probe,
-    /// Health and readiness: short answers that are never refused.
+    /// Health and readiness: short responses that are never refused.
     Health,
 }
 
@@ -115,9 +115,10 @@ impl Made {
         }
     }
 
-    /// Refuses a change while memory is full: its answer would come on top of what is there, and a
-    /// small call may have a large answer. So what nobody takes grows past the budget only by the
-    /// changes under way when it filled.
+    /// Refuses a change while the memory is full.
+    ///
+    /// A small call may have a large response, which would exceed the budget. So unread responses exceed
+    /// it only by the changes that were under way when it became full.
     pub(crate) fn check_room(self, app: &App) -> Result<(), Problem> {
         match self {
             Self::Change => app.budget().take(1).map(drop),
@@ -126,23 +127,23 @@ impl Made {
     }
 }
 
-/// Tells whether a call changes nothing: by its method, or by what its handler has read of it. Then its
-/// outcome is never in doubt.
+/// `true`: a call changes nothing, as known by its method, or as its handler found out. Then its outcome
+/// is never in doubt.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangesNothing(Arc<AtomicBool>);
 
 impl ChangesNothing {
-    /// What is known before the call is read.
+    /// Returns the value that is known before the call is read.
     pub(crate) fn by(made: Made) -> Self {
         Self(Arc::new(AtomicBool::new(made != Made::Change)))
     }
 
-    /// The call turned out to change nothing.
+    /// Notes that the call changes nothing.
     pub(crate) fn say(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Completes the sentence "no answer within …".
+    /// Returns the end of the sentence "no answer within …".
     pub(crate) fn outcome(&self) -> &'static str {
         if self.0.load(Ordering::Acquire) {
             "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
@@ -152,7 +153,7 @@ impl ChangesNothing {
     }
 }
 
-/// Counts the bytes of an answer until they are written. A stream counts its own.
+/// Counts the bytes of a response until they are written. A stream counts its own bytes.
 async fn counted(app: &App, response: Response, made: Made) -> Response {
     let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
     else {
@@ -219,7 +220,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
     Problem::fault("a handler panicked")
 }
 
-/// The framework answers 405 without a body.
+/// Returns the problem of a wrong method: the framework responds 405 without a body.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
     let allowed = Described::route(route).map_or("", |it| it.methods.as_str());
     let detail = format!("this path knows {allowed}; got {method}");
@@ -235,8 +236,9 @@ fn method_not_allowed(route: &str, method: &Method) -> Response {
     answer
 }
 
-/// Refuses parameters that nothing would read, such as a condition on a call that has none. The
-/// service's own paths are left out: probes and scrapers put what they like there.
+/// Refuses parameters that nothing would read, such as a condition on a call that has none.
+///
+/// The service's own paths are not checked: probes and scrapers may add any parameter.
 fn check_query(route: &str, method: &Method, uri: &Uri) -> Result<(), Problem> {
     let is_plain = || Described::route(route).is_some_and(|it| it.takes_no_parameter(method));
     if uri.query().is_some() && route.starts_with("/v1/") && is_plain() {

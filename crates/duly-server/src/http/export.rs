@@ -24,10 +24,10 @@ use duly_api::{
 
 /// Timers in transport form, in (due time, id) order.
 ///
-/// The answer holds secrets: credentials in the headers of destinations are shown, so that a moved timer
-/// can be delivered. Signing secrets are not in it. The first page has the namespace's settings. A timer
-/// that does not change while paging comes exactly once: pause the namespace and let what is in flight
-/// end first, or what fires meanwhile may fire at both servers.
+/// The response holds secrets: credentials in the headers of destinations are shown, so that a moved
+/// timer can be delivered. Signing secrets are not in it. The first page has the namespace's settings. A
+/// timer that does not change while paging comes exactly once. Pause the namespace and let the attempts
+/// in flight end first: a timer that fires meanwhile may fire at both servers.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/export",
@@ -76,7 +76,7 @@ pub(crate) async fn export_timers(
             text.raw(",")?;
         }
         text.raw(r#""timers":["#)?;
-        // Tombstones have no transport form; the states that are exported have none.
+        // Tombstones have no transport form; the exported states have none.
         let shown = text.items(page.timers.iter().filter_map(MovedTimer::new))?;
         cut(&mut page, shown);
         end_page(&mut text, &page, filter)?;

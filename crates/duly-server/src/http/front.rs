@@ -1,8 +1,7 @@
-//! Which router answers a request: one that says the store is being opened, or the real one, each
-//! for HTTP and for gRPC.
+//! Chooses the router of a request: the startup router or the real one, each for HTTP and for gRPC.
 //!
-//! Asked anew for each request, so that a connection made while the store opened serves calls as
-//! soon as it is open.
+//! The choice is made for each request. So a connection that was made while the store opened serves
+//! calls as soon as the store is open.
 
 use std::{
     convert::Infallible,
@@ -19,23 +18,23 @@ use super::{PROBES, Problem, Taken};
 
 type Served = TowerToHyperService<Router>;
 
-/// What a connection may ask for.
+/// The paths that a connection may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// Everything.
+    /// Every path.
     Main,
     /// Health, readiness and metrics: every other connection of the listener is in use.
     Reserve,
-    /// What is answered at `server.admin_listen`.
+    /// The paths of `server.admin_listen`.
     Admin,
 }
 
 /// The routers behind one port.
 #[derive(Debug, Clone)]
 pub(crate) struct Routers {
-    /// For everything but gRPC.
+    /// The router of every request except gRPC.
     pub(crate) http: Router,
-    /// For requests that speak gRPC.
+    /// The router of gRPC requests.
     pub(crate) grpc: Router,
 }
 
@@ -54,11 +53,11 @@ impl From<Routers> for Doors {
     }
 }
 
-/// What connections hand their requests to; cheap to clone.
+/// The routers that connections pass their requests to; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Front(Arc<Inner>);
 
-/// The front as one connection has it.
+/// The routers of one connection.
 #[derive(Debug)]
 pub(crate) struct Connected {
     front: Front,
@@ -74,25 +73,25 @@ struct Inner {
 }
 
 impl Front {
-    /// Answers with `opening` until [`Front::open`].
+    /// Creates the routers; `opening` serves requests until [`Front::open`].
     pub(crate) fn new(opening: Routers) -> Self {
         let full =
             TowerToHyperService::new(Router::new().fallback(async || too_many_connections()));
         Self(Arc::new(Inner { opening: opening.into(), open: OnceLock::new(), full }))
     }
 
-    /// From now on `routers` answer.
+    /// Serves all further requests with `routers`.
     pub(crate) fn open(&self, routers: Routers) {
         self.0.open.get_or_init(|| routers.into());
     }
 
-    /// For a connection whose answers `taken` watches.
+    /// Returns the routers for a connection whose responses `taken` watches.
     pub(crate) fn connected(self, taken: Taken, door: Door) -> Connected {
         Connected { front: self, taken, door }
     }
 }
 
-/// The problem of a connection past `server.connections_max`.
+/// Returns the problem of a connection past `server.connections_max`.
 pub(crate) fn too_many_connections() -> Problem {
     let detail = "too many connections: use fewer, or raise server.connections_max";
     Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(1)))
@@ -115,7 +114,7 @@ impl Service<Request<Incoming>> for Connected {
     }
 }
 
-/// Returns whether a request speaks gRPC.
+/// Returns `true` for a gRPC request.
 fn is_grpc<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2
         && request.method() == Method::POST

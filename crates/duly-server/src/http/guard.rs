@@ -1,11 +1,11 @@
-//! Who may call: no web page may drive a server on the reader's own machine, and no webhook one.
+//! Refuses callers that must not call: web pages of other origins, and webhooks.
 //!
-//! A page's script can send requests to `127.0.0.1`, but its `Origin` gives it away; a page that
-//! makes its own name resolve to `127.0.0.1` is given away by `Host`. Both are checked on every
-//! request.
-//!
-//! A delivery that comes back as a call, through whatever proxy, is told by the header that Duly alone
-//! sets: a caller could schedule it otherwise and have Duly call its own interface (as RFC 8586 does it).
+//! 1. A page's script can send requests to `127.0.0.1`, but their `Origin` names the page.
+//! 2. A page can make its own name resolve to `127.0.0.1` (DNS rebinding), but `Host` then has that
+//!    name. Both headers are checked on every request.
+//! 3. A delivery that comes back as a call, through any proxy, has a header that only Duly sets (as in
+//!    RFC 8586). Without this check, a caller could schedule a delivery that makes Duly call its own
+//!    interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ use super::{PROBES, Problem};
 const HOSTS_ALLOWED: &str = "localhost, a loopback address, the address the server listens on, or \
                              one of server.allowed_hosts";
 
-/// What `Host` and `Origin` are compared with.
+/// The allowed values of `Host` and `Origin`.
 #[derive(Debug, Clone)]
 pub struct Guard {
     /// Address that the server listens on.
@@ -31,9 +31,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Lets a request through, or says why not.
+    /// Checks a request.
     ///
-    /// A health check of HTTP/1.0 names no host. No browser sends such a request, and it changes nothing.
+    /// A health check of HTTP/1.0 names no host. It passes: no browser sends such a request, and it
+    /// changes nothing.
     pub(crate) fn check_request(&self, request: &Request) -> Result<(), Problem> {
         let names_none = request.version() == Version::HTTP_10
             && request.uri().authority().is_none()
@@ -46,7 +47,7 @@ impl Guard {
         self.check(request.uri(), request.headers())
     }
 
-    /// Lets a request through, or says why not.
+    /// Checks the headers of a request.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         if headers.contains_key(LOOP) {
             return Err(looped());
@@ -67,21 +68,21 @@ impl Guard {
         Err(refuse("origin", origin, allowed))
     }
 
-    /// Whether pages of this origin may call, besides the server's own.
+    /// Returns `true` if pages of this origin may call, besides the server's own.
     pub(super) fn allows_origin(&self, origin: &str) -> bool {
         self.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 
-    /// Answers the host and port that the caller named.
+    /// Returns the host and port that the caller named.
     fn check_host<'r>(&self, uri: &'r Uri, headers: &'r HeaderMap) -> Result<&'r str, Problem> {
         let mut hosts = headers.get_all(HOST).iter();
         let header = hosts.next().map(|value| value.to_str().unwrap_or_default());
         if hosts.next().is_some() {
-            // Which one counts is a matter of taste, and a proxy in front may have another one.
+            // Which header counts differs between programs; a proxy in front may choose another one.
             let detail = "a request names its host once: send one 'host' header";
             return Err(Problem::new(Code::InvalidArgument, detail).at("host", None, "given once"));
         }
-        // A target in absolute form names a host of its own, and HTTP/2 has a field for it.
+        // A target in absolute form names a host too, and HTTP/2 has a field for it.
         let target = uri.authority().map(http::uri::Authority::as_str);
         let mut named = header.into_iter().chain(target);
         if let Some(refused) = named.find(|authority| !self.allows_host(authority)) {
@@ -133,8 +134,8 @@ enum Host<'a> {
     Name(&'a str),
 }
 
-/// Reads `host` or `host:port` (RFC 9110, 7.2): an IPv6 address in brackets, an IPv4 address, or a
-/// name. `None` where there is more to it.
+/// Reads `host` or `host:port` (RFC 9110, 7.2): an IPv6 address in brackets, an IPv4 address, or a name.
+/// Returns `None` for any other text.
 fn host_of(authority: &str) -> Option<Host<'_>> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = authority.strip_prefix('[') {

@@ -1,4 +1,5 @@
-//! `GET /healthz` (the process is to go on) and `GET /readyz` (it can work, or says why not).
+//! `GET /healthz` (liveness: the process needs no restart) and `GET /readyz` (readiness, or the reasons
+//! against it).
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use super::{App, Problem, answer};
 use duly_api::cluster::{Readiness, Recovery};
 
-/// A loop that has not turned for so long is stuck: each turns at least once a second.
+/// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// When a service that cannot work may be asked again.
+/// Wait before the next question to a service that is not ready.
 const ASK_AGAIN: Millis = Millis::from_secs(1);
 
-/// Paths that tell of health and readiness.
+/// Paths of health and readiness.
 pub(super) const HEALTHZ: &str = "/healthz";
 pub(super) const READYZ: &str = "/readyz";
 
-/// Whether the process is to go on; not when its store has ended, until it is started again.
+/// Liveness: 503 means that the store has ended and the process must be started again.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -37,13 +38,13 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem>
     }
 }
 
-/// Answers that the process lives, before there is a store.
+/// Responds that the process is alive, before the store is open.
 pub(super) async fn alive() -> Result<Response, Problem> {
     let status = "alive";
     answer::ok(&Readiness { status, ..Readiness::default() })
 }
 
-/// Whether the service can work; if not, why.
+/// Readiness: 200 if the service can work, otherwise 503 with the reasons.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -63,7 +64,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     not_ready("not_ready", reasons, None)
 }
 
-/// That the service cannot work now, and when to ask again.
+/// Responds that the service is not ready, with the time of the next question.
 pub(super) fn not_ready(
     status: &'static str,
     reasons: Vec<String>,
@@ -77,11 +78,10 @@ pub(super) fn not_ready(
     Ok(response)
 }
 
-/// What an operator should know of a service that can work: the warnings of its store, and which nodes it
-/// waits for.
+/// Returns the warnings of a service that is ready: those of its store, and the nodes that it waits for.
 ///
-/// Nodes of an older version leave one by one in a rolling upgrade, each after the node before it is
-/// ready again: so one that waits for them has to be ready.
+/// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
+/// ready again. So a node that waits for them has to be ready.
 pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
     let health = app.node().health();
     of_store.extend(health.unleased.iter().map(|namespace| {
@@ -101,7 +101,7 @@ pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
     of_store
 }
 
-/// Why the service cannot work; nothing when it can.
+/// Returns the reasons why the service cannot work; none if it can.
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = health.not_ready.clone();
     let node = app.node().health();

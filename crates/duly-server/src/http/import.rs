@@ -11,11 +11,11 @@ use duly_api::{
     moved::{Import, ImportResults},
 };
 
-/// Take timers as another server had them.
+/// Take timers of another server.
 ///
-/// The timers of an export keep incarnation, attempts and history, so that their delivery ids stay what
-/// they are. One that has been here before, in whatever state, is answered as `existing` and nothing
-/// changes, so an import can be repeated; one that was cancelled here does not come back. As
+/// The timers of an export keep incarnation, attempts and history, so that their delivery ids stay the
+/// same. A timer that has been here before, in any state, is returned as `existing` and nothing changes,
+/// so an import can be repeated; a timer that was cancelled here does not come back. As
 /// `application/json` at most 10000 timers, as `application/x-ndjson` one a line without limit.
 #[utoipa::path(
     post,

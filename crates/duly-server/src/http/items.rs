@@ -1,6 +1,7 @@
-//! What a call of many items holds: operations of a batch, or timers of an import. The two differ in
-//! how an item is read; whatever else is done with many of them is done alike in [`super::batch`] and
-//! [`super::lines`].
+//! The items of a call: operations of a batch, or timers of an import.
+//!
+//! The two differ in how an item is read and in the form of its result. [`super::batch`] and
+//! [`super::lines`] do everything else for both.
 
 use duly_api::{
     Operation as Message, OperationResult, Source,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{http::Problem, messages};
 
-/// What the items of a call are.
+/// The kind of the items of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Items {
     /// Operations on timers.
@@ -29,7 +30,7 @@ pub(super) enum Items {
 }
 
 impl Items {
-    /// The field of a document that holds them.
+    /// Returns the field of a document that holds the items.
     pub(super) const fn field(self) -> &'static str {
         match self {
             Self::Operations => "operations",
@@ -37,7 +38,7 @@ impl Items {
         }
     }
 
-    /// The items of a document.
+    /// Returns the items of a document.
     pub(super) fn of(self, text: &[u8]) -> Result<Vec<&RawValue>, Invalid> {
         match self {
             Self::Operations => json::parse_body::<Batch>(text).map(|body| body.operations),
@@ -45,7 +46,7 @@ impl Items {
         }
     }
 
-    /// Reads one item. `trace_parent` is that of the call, for what it makes.
+    /// Reads one item. `trace_parent` is that of the call, for the timers that it creates.
     pub(super) fn command(
         self,
         app: &App,
@@ -108,10 +109,10 @@ pub(crate) fn command(
     Ok((Command { namespace: namespace.clone(), operation, answer }, sent))
 }
 
-/// For each item what it asks for, or why it is refused; and the commands of those that are not.
+/// For each item the sent operation or its refusal, and the commands of the accepted items.
 pub(crate) type Sorted = (Vec<Result<Sent, Problem>>, Vec<Command>);
 
-/// Sets the refused items apart.
+/// Separates refused items from commands.
 pub(crate) fn sort(read: impl Iterator<Item = Result<(Command, Sent), Problem>>) -> Sorted {
     let mut commands = Vec::with_capacity(read.size_hint().0);
     let places = read.map(|item| {
@@ -127,14 +128,14 @@ pub(crate) fn sort(read: impl Iterator<Item = Result<(Command, Sent), Problem>>)
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum ItemResult {
-    /// Of an operation.
+    /// The result of an operation.
     Operation(OperationResult),
-    /// Of a timer of another server.
+    /// The result of a timer of another server.
     Timer(ImportResult),
 }
 
 impl ItemResult {
-    /// Returns whether the item was refused.
+    /// Returns `true` if the item was refused.
     pub(super) const fn is_refused(&self) -> bool {
         match self {
             Self::Operation(result) => result.error.is_some(),

@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/lease`: hand firings to a consumer.
+//! `POST /v1/namespaces/{namespace}/lease`: leases firings to a consumer.
 
 use std::{
     collections::VecDeque,
@@ -31,13 +31,13 @@ use duly_api::{
     LeaseRequest as Asked, LeaseResponse, SettleResponse, SettleResult, lease::LeaseCall,
 };
 
-/// The route; its time limit leaves room for the wait.
+/// The route. Its time limit includes the wait of the call.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
 
 /// Lease due firings of the pull lane.
 ///
-/// Answers as soon as there is one, or after `wait`. The claims of a client that is gone before
-/// the answer is written return at once, uncounted.
+/// Returns as soon as there is one, or after `wait`. If the client disconnects before the response is
+/// written, its claims are released at once and do not count as attempts.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/lease",
@@ -56,8 +56,10 @@ pub(crate) async fn lease(
     claims.respond(&app, |leased| leased).await
 }
 
-/// Leases firings behind settlements that were taken, and responds with both. Where no firing can be leased the
-/// settlements count all the same: the response has none, and the reason is that of the next lease call.
+/// Leases firings after settlements, and responds with both.
+///
+/// If no firing can be leased, the settlements still count: the response has no firings, and the next
+/// lease call returns the reason.
 pub(super) async fn settled_and_leased(
     app: App,
     namespace: NamespaceName,
@@ -83,7 +85,8 @@ pub(super) async fn settled_and_leased(
     Ok(budget::count_made(answer::with_body(StatusCode::OK, body), share, bytes).await)
 }
 
-/// Firings that were claimed for a consumer; they go back uncounted unless they are handed over.
+/// Firings that were claimed for a consumer. Claims that are not handed over are released and do not
+/// count as attempts.
 pub(crate) struct Claims {
     pub(crate) leased: Leased,
     pub(crate) room: Arc<LeaseRoom>,
@@ -108,13 +111,14 @@ impl Claims {
         Ok(Self { leased: app.node().lease(request).await?, room })
     }
 
-    /// Returns the firings as a response has them.
+    /// Returns the firings in the form of a response.
     pub(crate) fn shown(&self) -> LeaseResponse {
         let firings = self.leased.firings.iter().map(messages::firing).collect();
         LeaseResponse { firings, paused: self.leased.paused }
     }
 
-    /// Responds with what `body` makes of the firings. Refused here, the claims go back uncounted.
+    /// Responds with the value that `body` makes of the firings. If the response is refused, the
+    /// claims are released and do not count as attempts.
     async fn respond<T: Serialize>(
         self,
         app: &App,
@@ -139,7 +143,7 @@ impl Claims {
     }
 }
 
-/// The answer, which gives the claims back unless it is handed over to its end.
+/// The response, which releases the claims unless it is handed over to its end.
 struct LeasedBody {
     parts: VecDeque<Bytes>,
     leased: Option<Leased>,

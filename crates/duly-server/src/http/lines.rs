@@ -1,16 +1,17 @@
-//! Batches and imports as lines: one item a line in, one result a line out, while the request is sent.
+//! Streams of lines for batches and imports: one item a line in, one result a line out, while the
+//! request is sent.
 //!
 //! ```text
-//!   body ──► Splitter ──► a step of lines ──► store ──► results ──► answer
+//!   body ──► Splitter ──► a step of lines ──► store ──► results ──► response
 //!      ▲                                                              │
-//!      └──── nothing is read before the last results were taken ◄─────┘
+//!      └──── input waits until the last results were read ◄───────────┘
 //! ```
 //!
-//! The memory of a stream is one step, whatever its length: a caller who does not read its answers
-//! is not read from, and the connection's own time-out ends it; a line that has begun must be whole
-//! within the time of a request, as a body must (P10). A line that is refused
-//! refuses only itself. What ends a stream early stands in its last line, with the number of the
-//! last line that was dealt with.
+//! 1. A stream holds the memory of one step, at any length. A caller that does not read its results is
+//!    not read from, and the connection's own timeout ends it.
+//! 2. A line that has begun must be complete within the time limit of a request, as a body must (P10).
+//! 3. A refused line refuses only itself.
+//! 4. The reason for an early end is in the last line, with the number of the last handled line.
 
 mod splitter;
 
@@ -40,12 +41,12 @@ use duly_api::batch::{LastLine, Line as LineResult, Results};
 
 /// Operations of one step.
 const STEP_LINES_MAX: usize = 1_000;
-/// Bytes of lines after which a step begins though more are there.
+/// Bytes of lines after which a step begins, even if more are there.
 const STEP_BYTES: usize = 512 * 1024;
 /// Longest wait before more is read after the store was overloaded.
 const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Answers a stream of lines.
+/// Responds to a stream of lines.
 pub(super) async fn answer(
     app: App,
     namespace: NamespaceName,
@@ -67,7 +68,7 @@ pub(super) async fn answer(
         namespace,
         app,
     };
-    // Before the head of the answer: a caller who waits for "100 Continue" gets it first.
+    // Read before the head of the response: a caller that waits for "100 Continue" gets it first.
     lines.read().await;
     let chunks = stream::unfold(lines, |mut lines| async move {
         let chunk = lines.next().await?;
@@ -76,7 +77,7 @@ pub(super) async fn answer(
     Ok(ndjson(Body::from_stream(chunks)))
 }
 
-/// An answer of lines.
+/// Returns a response of lines.
 pub(super) fn ndjson(body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
@@ -84,12 +85,12 @@ pub(super) fn ndjson(body: Body) -> Response {
     response
 }
 
-/// Writes one line, whatever stands in it: the text of a JSON payload may have line breaks, which mean
-/// nothing between its tokens and cannot stand inside them, so they are left out.
+/// Writes a value as one line. Line breaks in the text of a JSON payload are left out: they have no
+/// meaning between its tokens and cannot be inside them.
 pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
     let begin = text.len();
     if let Err(error) = serde_json::to_writer(&mut *text, line) {
-        // Nothing of ours fails to be JSON, and memory does not fail to be written.
+        // Duly's own values are always valid JSON, and a write to memory does not fail.
         tracing::error!(%error, "a line of an answer could not be written");
     }
     let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
@@ -100,16 +101,16 @@ pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
     text.push(b'\n');
 }
 
-/// A stream under way.
+/// A running stream.
 struct Lines {
     app: App,
     namespace: NamespaceName,
     trace_parent: Option<String>,
     body: Body,
     splitter: Splitter,
-    /// The line before the one that is under way, and by when that one must be whole.
+    /// The number of the line before the incomplete one, and the deadline of the incomplete one.
     whole_by: Option<(u64, Instant)>,
-    /// Of the bytes that were read and not dealt with.
+    /// The reservation of the bytes that were read and not handled yet.
     share: Share,
     progress: Progress,
     items: Items,
@@ -119,11 +120,11 @@ struct Lines {
 
 #[derive(Debug)]
 enum Progress {
-    /// More may come.
+    /// More lines may come.
     Reading,
-    /// The request has ended; what it holds is to be dealt with.
+    /// The request has ended; its remaining lines are handled.
     Ended,
-    /// Nothing behind what was dealt with is looked at.
+    /// The remaining lines are not handled.
     Stopped(Problem),
     /// The last line is written.
     Over,
@@ -136,7 +137,7 @@ struct Counts {
 }
 
 impl Lines {
-    /// The next part of the answer, not empty; `None` at its end.
+    /// Returns the next part of the response, not empty; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if matches!(self.progress, Progress::Reading | Progress::Ended) {
@@ -168,19 +169,19 @@ impl Lines {
         }
     }
 
-    /// Reads what is there, and waits for it if nothing is.
+    /// Reads the available parts, and waits if there is none.
     async fn read(&mut self) {
         self.splitter.let_go();
         self.share.shrink_to(self.splitter.room_with(0));
         if self.app.is_stopping() {
-            // Asked first: a busy sender has the next part ready each time.
+            // Checked first: a fast sender has the next part ready each time.
             self.progress = Progress::Stopped(stopping_now());
             return;
         }
         let patience = self.app.limits().request_timeout;
         let until = self.until(patience);
         if Instant::now() >= until {
-            // Asked first: a part may be ready each time, however small.
+            // Checked first: a part may be ready each time, even a small one.
             self.progress = Progress::Stopped(too_slow(patience));
             return;
         }
@@ -218,8 +219,10 @@ impl Lines {
         }
     }
 
-    /// How long to wait for the next part. The clock of a line that has begun runs on whatever of
-    /// it comes: a line that drips would hold its memory for ever.
+    /// Returns the deadline of the next part.
+    ///
+    /// The deadline of an incomplete line does not move when a part of it arrives: a slow line would
+    /// otherwise hold its memory for ever.
     fn until(&mut self, patience: Duration) -> Instant {
         let line = self.splitter.line();
         let fresh = Instant::now() + patience;
@@ -232,10 +235,10 @@ impl Lines {
         until.unwrap_or(fresh)
     }
 
-    /// Carries out a step; the lines of its answer.
+    /// Carries out a step and returns the lines of its response.
     async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Result<Vec<u8>, Problem> {
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
-        // What is made of the lines; they themselves are counted as they were read.
+        // The values made from the lines; the lines themselves were counted when they were read.
         let made = self.app.budget().take(2 * bytes)?;
         let items = self.items;
         let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
@@ -272,7 +275,7 @@ impl Lines {
         }
         if let Some(wait_ms) = refused_whole.and_then(|problem| problem.into_body().retry_after_ms)
         {
-            // The rest would meet the same store: the sender is slowed down instead.
+            // The next step would get the same error: the sender is slowed down instead.
             sleep(Duration::from_millis(wait_ms).min(OVERLOAD_WAIT_MAX)).await;
         }
         Ok(text)

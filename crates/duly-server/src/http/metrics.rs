@@ -1,4 +1,4 @@
-//! `GET /metrics`: what Prometheus scrapes.
+//! `GET /metrics`: the metrics for Prometheus.
 
 use axum::{body::Body, extract::State, response::Response};
 use http::{HeaderValue, header::CONTENT_TYPE};
@@ -6,7 +6,7 @@ use http::{HeaderValue, header::CONTENT_TYPE};
 use super::{App, health};
 use crate::telemetry::Readiness;
 
-/// Its path.
+/// Path of the route.
 pub(super) const PATH: &str = "/metrics";
 
 /// Metrics in the text format of Prometheus.
@@ -24,7 +24,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     text(app.metrics().render(&health, readiness))
 }
 
-/// An answer in the text format of Prometheus.
+/// Returns a response in the text format of Prometheus.
 pub(super) fn text(text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     response

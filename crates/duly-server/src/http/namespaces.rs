@@ -1,4 +1,4 @@
-//! Calls on namespaces, a file each.
+//! Calls on namespaces, one file each.
 
 pub(crate) mod activity;
 pub(crate) mod delete;

@@ -1,23 +1,23 @@
-//! What an answer says beside its body, for people: the header `duly-notice`.
+//! Adds a notice for people to a response, beside its body: the header `duly-notice`.
 
 use std::cell::Cell;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
-/// The header.
+/// Name of the header.
 pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
 tokio::task_local! {
     static SAID: Cell<Option<String>>;
 }
 
-/// Notes what the answer to the present request is to say; nothing outside of a request.
+/// Sets the notice of the response to the current request; outside of a request nothing happens.
 pub(super) fn say(text: String) {
     SAID.try_with(|said| said.set(Some(text))).ok();
 }
 
-/// Makes an answer, and adds what was said meanwhile.
+/// Runs a handler, and adds its notice to the response.
 pub(crate) async fn noticed(answer: impl Future<Output = Response>) -> Response {
     let answer = async {
         let mut response = answer.await;

@@ -1,7 +1,7 @@
-//! `GET /openapi.json`: the description of this interface, made from its code.
+//! `GET /openapi.json`: the description of this interface, generated from its code.
 //!
-//! Types and routes describe themselves; [`complete`] adds what no derive can express: rules about several fields,
-//! the checks of path parameters, and what holds of all responses.
+//! Types and routes describe themselves. [`complete`] adds what no derive can express: rules about
+//! several fields, the checks of path parameters, and the form of values in responses.
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -40,7 +40,7 @@ const SCHEMAS: &str = "#/components/schemas/";
 )]
 pub(super) struct Document;
 
-/// The OpenAPI 3.1 document: JSON, indented, in a stable order, with a newline at its end.
+/// Returns the OpenAPI 3.1 document: JSON, indented, in a stable order, with a newline at its end.
 #[expect(clippy::expect_used, reason = "the document is made of plain text and numbers")]
 pub fn openapi_json() -> String {
     let (_, document) = super::routes().split_for_parts();
@@ -62,7 +62,7 @@ fn complete(document: &mut Value) {
     resume["requestBody"]["required"] = json!(false);
     each_object(document, &mut |object| {
         if object["format"] == "int32" {
-            // Unsigned numbers of 32 bits do not fit a signed one.
+            // Unsigned 32-bit numbers do not fit a signed one.
             object["format"] = json!("int64");
             object.as_object_mut().map(|it| it.entry("maximum").or_insert(json!(u32::MAX)));
         }
@@ -124,7 +124,7 @@ fn rules(name: &str) -> impl Iterator<Item = Value> {
     exactly_one.chain(not_together)
 }
 
-/// In a response a field without a value is absent, and times are text.
+/// Changes a schema to its form in responses: a field without a value is absent, and times are text.
 fn as_in_responses(object: &mut Value) {
     if let Some(kinds) = object["type"].as_array() {
         let mut kinds = kinds.iter().filter(|kind| **kind != "null");
@@ -169,7 +169,7 @@ fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// This document.
+/// The OpenAPI document.
 #[utoipa::path(
     get,
     path = "/openapi.json",

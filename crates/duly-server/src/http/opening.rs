@@ -1,9 +1,12 @@
-//! What is answered before the store is open: that the process lives, what it waits for, and to
-//! every other call that it is to be repeated.
+//! Responds to requests before the store is open.
 //!
-//! Opening reads a checkpoint and the journal behind it, which takes seconds where very many timers
-//! are pending. Who watches the process must not mistake that for a hang, and a caller must not wait
-//! for it in the dark. Nothing here knows the store; `start` says how far it is.
+//! Opening reads a checkpoint and the journal behind it, which takes seconds with very many pending
+//! timers. An operator must not mistake that for a hang, and a caller must not wait without information.
+//!
+//! 1. `/healthz` reports that the process is alive.
+//! 2. `/readyz` reports the progress, which `start` sends.
+//! 3. `/metrics` and `/openapi.json` respond as usual; the gauges of the store are missing.
+//! 4. Every other call is told to retry.
 
 use axum::{
     Router,
@@ -21,30 +24,30 @@ use super::{
 use crate::telemetry::Metrics;
 use duly_api::cluster::Recovery;
 
-/// When a call may be tried again.
+/// Time after which a call may be repeated.
 const RETRY: Millis = Millis::from_secs(1);
 
-/// What the server waits for before it can work.
+/// The step of the startup that the server waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct Awaited {
-    /// As a sentence without its full stop.
+    /// The step as a sentence without its full stop.
     pub(crate) sentence: String,
-    /// How far it is, once something is read.
+    /// The progress, once something is read.
     pub(crate) progress: Option<Recovery>,
 }
 
-/// What the calls need that are answered while the store opens; cheap to clone.
+/// State for requests while the store opens; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
-    /// Who may call.
+    /// The rules for callers.
     pub(crate) guard: Guard,
-    /// What the server waits for.
+    /// The step that the server waits for.
     pub(crate) waits_for: watch::Receiver<Awaited>,
     /// The recorder behind `/metrics`.
     pub(crate) metrics: Metrics,
 }
 
-/// Everything that is answered at `server.admin_listen` while the store opens.
+/// Returns the router of `server.admin_listen` while the store opens.
 pub(crate) fn admin_router(opening: Opening) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::alive))
@@ -55,7 +58,7 @@ pub(crate) fn admin_router(opening: Opening) -> Router {
         .with_state(opening)
 }
 
-/// Everything that is answered while the store opens.
+/// Returns the router of the service while the store opens.
 pub(crate) fn router(opening: Opening) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::alive))
@@ -98,7 +101,7 @@ async fn not_yet(State(opening): State<Opening>) -> Problem {
 }
 
 impl Opening {
-    /// The answer to a call that needs the store.
+    /// Returns the problem of a call that needs the store.
     pub(crate) fn not_yet(&self) -> Problem {
         let waits_for = self.waits_for.borrow().sentence.clone();
         let detail =

@@ -1,8 +1,9 @@
-//! `POST /v1/namespaces/{namespace}/dead/overdue`: dead letters in place of late deliveries.
+//! `POST /v1/namespaces/{namespace}/dead/overdue`: dead-letters overdue timers in place of late
+//! deliveries.
 //!
-//! Meant for a namespace that is paused, as after a restore: what fired since the backup was made
-//! would fire again. The pages of what is due by a moment are walked, and each timer is given up on
-//! that condition, so a call that is repeated, or cut off, does no harm.
+//! It is meant for a paused namespace after a restore: timers that fired since the backup was made would
+//! fire again. A call reads the pages of timers that were due by a time, and dead-letters each on the
+//! condition that it still was. So a repeated or interrupted call does no harm.
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, Timestamp};
@@ -19,10 +20,10 @@ use duly_api::{
     DeadLetterOverdueRequest, DeadLetterOverdueResponse, dead_letters::DEAD_LETTERS_MAX,
 };
 
-/// Give up what is overdue: due and retrying timers become dead letters, reason `overdue`.
+/// Dead-letter overdue timers: due and retrying timers become dead letters with the reason `overdue`.
 ///
-/// At most 10000 a call; one under a lease is left alone. At the namespace's limit of dead letters
-/// it stops, with what does not fit untouched.
+/// At most 10000 timers a call; a leased timer is left alone. The call stops at the namespace's limit of
+/// dead letters, and leaves the remaining timers unchanged.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/dead/overdue",
@@ -40,7 +41,7 @@ pub(crate) async fn dead_letter_overdue(
 }
 
 impl App {
-    /// Gives up what is overdue, as much as one call may.
+    /// Dead-letters overdue timers, as many as one call may.
     pub(crate) async fn dead_letter_overdue(
         &self,
         namespace: NamespaceName,
@@ -52,7 +53,7 @@ impl App {
         let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
         let due_by = moment(due_by, self.now())?;
         let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
-        // What is listed is due before this.
+        // The list has timers that are due before this time.
         request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
         let filter = Cursor::filter_of(&request);
         if let Some(text) = cursor {
@@ -101,7 +102,7 @@ async fn give_up(
     for outcome in app.apply_many(namespace, commands).await? {
         match outcome {
             Outcome::Changed(_) => *dead_lettered += 1,
-            // Claimed, cancelled, moved or given up since it was listed.
+            // Claimed, cancelled, rescheduled or dead-lettered since it was listed.
             Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
             Outcome::Refused(refusal) => {
                 failed = Some(Problem::refused(refusal, Asked::DeadLetter, ""));

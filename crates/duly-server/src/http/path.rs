@@ -1,4 +1,4 @@
-//! What the path of a request names: a namespace, or a timer in one.
+//! Reads the path of a request: a namespace, or a timer in one.
 //!
 //! Segments are split before they are decoded, so an id may hold `/` as `%2F`.
 
@@ -10,11 +10,11 @@ use duly_core::{Invalid, NamespaceName, TimerId};
 
 use super::Problem;
 
-/// The namespace that the path names.
+/// The namespace in the path.
 #[derive(Debug, Clone)]
 pub(crate) struct InNamespace(pub(crate) NamespaceName);
 
-/// The timer that the path names.
+/// The timer in the path.
 #[derive(Debug, Clone)]
 pub(crate) struct OfTimer {
     /// Its namespace.

@@ -40,7 +40,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The refusals that every call can answer, for the OpenAPI document.
+/// The refusals that every call can return, for the OpenAPI document.
 #[derive(Debug)]
 pub(crate) struct Refusals;
 

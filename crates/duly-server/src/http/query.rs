@@ -1,4 +1,4 @@
-//! Query strings: known names only, each once.
+//! Reads query strings: only known names, each at most once.
 
 use duly_core::Invalid;
 use http::Uri;
@@ -38,12 +38,12 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is an integer.
+    /// Returns a parameter as an integer.
     pub(super) fn integer(&self, name: &str) -> Result<Option<u32>, Invalid> {
         let allowed = format!("an integer from 0 to {}", u32::MAX);
         self.get(name)
@@ -51,7 +51,7 @@ impl Query {
             .transpose()
     }
 
-    /// A parameter that is `true` or `false`.
+    /// Returns a parameter that is `true` or `false`.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Invalid> {
         self.get(name)
             .map(|text| text.parse().map_err(|_| Invalid::new(name, text, "true or false")))

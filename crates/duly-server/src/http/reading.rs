@@ -1,13 +1,14 @@
-//! Memory for what a call reads: taken before it is read (P10).
+//! Reserves memory for the results of a call before the store reads them (P10).
 //!
 //! ```text
-//!   share ──► bytes_max of the store's call ──► views ──► text, in parts, beyond the views
-//!     │            half of the share              │
-//!     └── less where there is little room         └── let go when the text is written
+//!   reservation ──► bytes_max of the store's call ──► views ──► text, in parts, beyond the views
+//!     │            half of the reservation              │
+//!     └── less with little capacity                     └── released when the text is written
 //! ```
 //!
-//! A store reads no more than it is allowed to. Where that is too little even for the first timer it says
-//! how much that one takes: the share grows to it, or the call is refused.
+//! 1. A store reads no more than `bytes_max`.
+//! 2. If that is too little for the first timer, the store returns the bytes of that timer. The
+//!    reservation grows to them, or the call is refused.
 
 use duly_core::{NamespaceName, TimerId};
 use duly_store::{
@@ -20,33 +21,33 @@ use super::{
     budget::{Budget, SMALL_BYTES_MAX, Share, TINY_BYTES_MAX, no_room},
 };
 
-/// How often a timer is read again that has become larger than it said.
+/// Most attempts of one read: a timer may grow after the store has returned its size.
 const TRIES: usize = 4;
-/// Memory of a page of one shard, at least.
+/// Least memory of a page of one shard.
 const SHARD_BYTES_MIN: usize = 16 * 1024;
 
-/// What was read, with the memory that it takes.
+/// A result of a read, with its memory.
 #[derive(Debug)]
 pub(crate) struct Read<T> {
-    /// What was read.
+    /// The result.
     pub(crate) value: T,
-    /// Its memory.
+    /// The reservation of the result.
     pub(crate) share: Share,
-    /// What is left of what was taken, for what is made of it.
+    /// The rest of the reservation, for the text of the result.
     pub(crate) rest: Share,
 }
 
-/// Returns half of a share, in which a store may read.
+/// Returns half of a reservation, in which a store may read.
 fn half(share: &Share) -> u64 {
     (share.bytes() / 2) as u64
 }
 
-/// Makes a share large enough for a timer that takes so many bytes, and as many more.
+/// Grows a reservation to twice the bytes of a timer: for the timer and for its text.
 pub(crate) fn grow_for(share: &mut Share, bytes: u64) -> Result<(), Problem> {
     share.grow_to(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2))
 }
 
-/// Takes memory for one timer, as much as most take; of a larger one the store says how much.
+/// Reserves memory for one timer, enough for most. For a larger timer the store returns its size.
 pub(crate) fn for_one(budget: &Budget) -> Result<Share, Problem> {
     let mut share = budget.share();
     share.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
@@ -54,9 +55,10 @@ pub(crate) fn for_one(budget: &Budget) -> Result<Share, Problem> {
 }
 
 impl App {
-    /// Carries out one command whose request takes `share`. The share grows by what its answer shows of a
-    /// timer that the store has read, and by as much for its text; where there is no room for it nothing
-    /// changes.
+    /// Carries out one command whose request uses `share`.
+    ///
+    /// The reservation grows by the timer that the response shows, and by as much for its text. Without
+    /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
         command: Command,

@@ -1,8 +1,8 @@
-//! Refuses receivers that no attempt could reach, when they are named and not hours later.
+//! Refuses unreachable receivers when a caller names them, and not hours later.
 //!
-//! The sink checks each address before it connects, and would give up such a firing at every attempt.
-//! What a URL says by itself is known at the call: a host that is an address, and the port. Names are
-//! looked up for attempts only, for what they mean then is what counts.
+//! The sink checks each address before it connects, and would fail such a firing at every attempt. A
+//! call checks the parts of a URL that need no look-up: a host that is an address, and the port. Names
+//! are looked up only for attempts, because their addresses at that time count.
 
 use duly_core::{
     Destination, Invalid, Schedule, Settings,
@@ -19,7 +19,7 @@ impl App {
     /// Checks the receiver of a new timer.
     ///
     /// # Errors
-    /// When it cannot be reached by the rules of this server.
+    /// When the rules of this server do not allow the receiver.
     pub(super) fn check_schedule(&self, schedule: &Schedule) -> Result<(), Invalid> {
         schedule.spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
     }
@@ -27,7 +27,7 @@ impl App {
     /// Checks the receiver of a change.
     ///
     /// # Errors
-    /// As [`App::check_schedule`].
+    /// The errors of [`App::check_schedule`].
     pub(super) fn check_patch(&self, patch: &Patch) -> Result<(), Invalid> {
         match &patch.destination {
             Change::Set(to) => self.check_destination(to),
@@ -38,7 +38,7 @@ impl App {
     /// Checks the receiver of an operation, of a batch or over gRPC.
     ///
     /// # Errors
-    /// As [`App::check_schedule`].
+    /// The errors of [`App::check_schedule`].
     pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
         match operation {
             Operation::Schedule { schedule, .. } => {
@@ -54,11 +54,11 @@ impl App {
         }
     }
 
-    /// Checks the receivers of settings, but for those that are there already: a rule that came
-    /// later does not stand in the way of another change.
+    /// Checks the receivers of settings, except unchanged ones: a newer rule does not prevent other
+    /// changes.
     ///
     /// # Errors
-    /// As [`App::check_schedule`].
+    /// The errors of [`App::check_schedule`].
     pub(super) fn check_settings(
         &self,
         put: &Put,
@@ -103,7 +103,7 @@ impl App {
     }
 }
 
-/// Scheme, host and port: the rest may hold what is nobody's business.
+/// Returns scheme, host and port: the rest of a URL may hold secrets.
 fn shown(url: &Url) -> &str {
     &url[..Position::BeforePath]
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/store/repair`: shards of a store on Redis take calls again.
+//! `POST /v1/store/repair`: lets shards of a store on Redis take calls again.
 
 use axum::{extract::State, response::Response};
 use duly_core::{Code, shard::ShardId};
@@ -8,13 +8,13 @@ use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
 use crate::messages;
 use duly_api::cluster::{Repair, Repaired as RepairedShards};
 
-/// Its path; a repair reads and writes every namespace.
+/// Path of the route. A repair reads and writes every namespace.
 pub(super) const PATH: &str = "/v1/store/repair";
 
 /// Accept that shards have lost data, so that they take calls again.
 ///
-/// A shard that was emptied gets its marker and the settings of namespaces from the other shards; its timers
-/// are gone. A shard that came back with older data is confirmed. Shards that take calls stay as they are.
+/// An emptied shard gets its marker and the settings of namespaces from the other shards; its timers are
+/// lost. A shard that came back with older data is confirmed. Shards that take calls stay as they are.
 #[utoipa::path(
     post,
     path = "/v1/store/repair",

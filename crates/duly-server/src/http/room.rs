@@ -1,9 +1,9 @@
-//! Room in the memory of bodies for the firings of one lease.
+//! Reserves request memory for the firings of one lease.
 //!
-//! Asked for by the node at the moment of the claim: a consumer that waits for firings costs nothing,
-//! and what is claimed for it after any wait has its room before it is read (P10). Where there is too
-//! little for a whole answer, fewer firings are claimed, and none where there is too little for a
-//! small one.
+//! 1. The node reserves memory at the moment of a claim, so a waiting consumer uses none. The memory is
+//!    reserved before the firings are read (P10).
+//! 2. With too little memory for a whole response, fewer firings are claimed.
+//! 3. With too little memory for a small response, none is claimed.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::{
     budget::{Budget, SMALL_BYTES_MAX, Share},
 };
 
-/// Largest payload of a namespace from which is claimed although one may find no room.
+/// Largest payload of a namespace that is claimed from even if its reservation may fail.
 const GO_BACK_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Room for one lease.
+/// The memory reservation of one lease.
 #[derive(Debug)]
 pub(crate) struct LeaseRoom {
     oversize: Oversize,
@@ -33,12 +33,12 @@ pub(crate) struct LeaseRoom {
 struct Inner {
     share: Share,
     payload_bytes_max: u64,
-    /// Held from before a claim until its firings are counted, where the first may be larger than what was
-    /// set aside.
+    /// Held from before a claim until its firings are counted, if the first firing may exceed the
+    /// reservation.
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Memory for the first firings of claims under way that are larger than what was set aside for them.
+/// Memory for the first firings of running claims, where they exceed their reservations.
 #[derive(Debug, Clone)]
 pub(crate) struct Oversize {
     kib: Arc<Semaphore>,
@@ -46,7 +46,7 @@ pub(crate) struct Oversize {
 }
 
 impl Oversize {
-    /// Half as much as the budget, and enough for one payload.
+    /// Creates it with half of the budget, but at least one payload.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let kib_max = kib(budget_bytes as u64 / 2).max(kib(PAYLOAD_BYTES_HARD));
         Self { kib: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
@@ -63,17 +63,18 @@ fn kib(bytes: u64) -> u32 {
 }
 
 impl LeaseRoom {
-    /// None yet.
+    /// Creates an empty reservation.
     pub(crate) fn new(budget: &Budget) -> Self {
         let inner = Inner { share: budget.share(), payload_bytes_max: 0, permit: None };
         Self { oversize: budget.oversize(), inner: Mutex::new(inner) }
     }
 
-    /// What was reserved, for firings and as much for their text; a lease that is still under way finds
-    /// none of it.
+    /// Returns the reservation for firings and as much for their text. A lease that is still running
+    /// finds an empty one.
     ///
     /// # Errors
-    /// One firing comes whatever its size: one that is larger may find no room. Its claim has to go back.
+    /// When one large firing exceeds the capacity: a claim returns at least one firing of any size. Its
+    /// claim must be released.
     pub(crate) fn for_firings(
         &self,
         budget: &Budget,
@@ -83,12 +84,12 @@ impl LeaseRoom {
         self.counted(budget, 2 * bytes)
     }
 
-    /// What was set aside, as a share of the size of the answer; a lease that is still under way
-    /// finds none of it.
+    /// Returns the reservation, resized to the response. A lease that is still running finds an empty
+    /// one.
     ///
     /// # Errors
-    /// What was set aside is for payloads and headers, and one firing comes whatever its size: an
-    /// answer that is larger may find no room. Its claims have to go back.
+    /// When the response exceeds the capacity: the reservation counts payloads and headers, and a claim
+    /// returns at least one firing of any size. Its claims must be released.
     pub(crate) fn for_answer(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
         let mut share = self.counted(budget, bytes)?;
         share.shrink_to(bytes);
@@ -104,7 +105,7 @@ impl LeaseRoom {
     }
 }
 
-/// Returns the bytes of memory of a firing, about.
+/// Returns the approximate bytes of memory of a firing.
 fn memory_bytes(firing: &Firing) -> usize {
     size_of::<Firing>().saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
 }
@@ -115,7 +116,7 @@ impl Room for LeaseRoom {
     }
 
     fn set_aside(&self, bytes_max: u64) -> BoxFuture<'_, Option<u64>> {
-        // Half of it for the firings, half for their text.
+        // Half for the firings, half for their text.
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_mul(2);
         Box::pin(async move {
             let (set_aside, payload_bytes_max) = {
@@ -129,7 +130,7 @@ impl Room for LeaseRoom {
                 let mut inner = self.inner.lock();
                 inner.permit = Some(permit);
                 let with_text = usize::try_from(2 * payload_bytes_max).unwrap_or(usize::MAX);
-                // A claim that has to go back is written anew, payload and all.
+                // A claim that is released is written again with its payload.
                 if inner.share.grow_to(with_text).is_err() && payload_bytes_max > GO_BACK_BYTES_MAX
                 {
                     return None;
@@ -191,7 +192,7 @@ mod tests {
         rooms[0].let_go();
         rooms[1].let_go();
         assert_eq!(third.await, Some(MIB));
-        // Where no payload is larger than what is set aside nobody waits.
+        // If no payload exceeds the reservation, no claim waits.
         let small = LeaseRoom::new(&budget);
         small.expect(MIB);
         assert_eq!(small.set_aside(MIB).await, Some(MIB));

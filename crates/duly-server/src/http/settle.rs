@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/settle`: verdicts on leased firings.
+//! `POST /v1/namespaces/{namespace}/settle`: settles leased firings.
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
@@ -20,16 +20,17 @@ use duly_api::{
     settle::{SETTLEMENTS_MAX, Settle},
 };
 
-/// The route; its time limit leaves room for the wait of a lease.
+/// The route. Its time limit includes the wait of a lease.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/settle";
 
-/// What a settlement and its result take in memory, about.
+/// Approximate memory of a settlement and its result.
 pub(crate) const SETTLEMENT_BYTES: usize = 192;
 
 /// Settle leased firings, at most 10000, and lease the next ones in the same call.
 ///
-/// Each settlement has exactly one verdict; each result is exactly one of `outcome`, `error`. With `lease` the
-/// next firings are leased once the settlements are taken, as a lease call does; a consumer needs no other call.
+/// Each settlement has exactly one verdict; each result is exactly one of `outcome`, `error`. With
+/// `lease`, the next firings are leased after the settlements, as by a lease call; a consumer needs no
+/// other call.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/settle",
@@ -64,12 +65,12 @@ pub(crate) fn result(result: Result<SettleOutcome, Problem>) -> SettleResult {
     }
 }
 
-/// What a caller asks for: a settlement, none for a token that is none, or why it is refused.
+/// A settlement of a caller: `None` for an invalid token, or the reason of its refusal.
 pub(crate) type Asked = Result<Option<Settlement>, Invalid>;
 
 impl App {
-    /// Settles; one result for each, in their order. A shard that fails refuses only its own, unless all
-    /// fail.
+    /// Settles leases. Returns one result for each settlement, in their order. A shard that fails
+    /// refuses only its own settlements, unless all shards fail.
     pub(crate) async fn settle_many(
         &self,
         asked: Vec<Asked>,
@@ -97,7 +98,7 @@ impl App {
     }
 }
 
-/// A body that was read.
+/// A parsed body.
 struct Read {
     asked: Vec<Asked>,
     lease: Option<LeaseCall>,
@@ -115,7 +116,8 @@ fn read(namespace: &NamespaceName, budget: &Budget, text: &[u8]) -> Result<Read,
     Ok(Read { asked: asked.collect(), lease: lease.transpose()?, share })
 }
 
-/// Returns a settlement, checked; none for a text that is no token. An error names the field below its place.
+/// Returns a checked settlement, or `None` for an invalid token. An error names the field with its place
+/// in the list.
 pub(crate) fn checked(
     namespace: &NamespaceName,
     place: usize,
@@ -130,7 +132,7 @@ pub(crate) fn checked(
     settlement.map_err(|invalid| invalid.within(&format!("settlements[{place}]")))
 }
 
-/// Takes the memory of so many settlements and their results, if they are not too many.
+/// Reserves the memory of `count` settlements and their results, unless the number is over the limit.
 pub(crate) fn set_aside(budget: &Budget, count: usize) -> Result<Share, Problem> {
     if count > SETTLEMENTS_MAX {
         return Err(too_many("settlements", count, SETTLEMENTS_MAX));
@@ -138,7 +140,7 @@ pub(crate) fn set_aside(budget: &Budget, count: usize) -> Result<Share, Problem>
     budget.take(count * SETTLEMENT_BYTES)
 }
 
-/// The answer to a settlement of which nobody knows whether it was taken.
+/// Returns the problem of a settlement whose outcome is not known.
 fn in_doubt() -> Problem {
     Error::InDoubt { reason: "the store could not write it; settle the same way again".into() }
         .into()

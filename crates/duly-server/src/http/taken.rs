@@ -1,21 +1,21 @@
-//! Whether the caller of a connection takes its answers, and whether it wants anything at all.
+//! Detects slow readers and idle connections.
 //!
-//! HTTP/2 has windows: a caller that opens none leaves no write waiting, and its answers would hold
-//! the memory of bodies for ever. So each connection knows what is with its caller, answers that are
-//! ready to be taken and parts that are not written yet, and closes when too little of that goes.
+//! A caller of HTTP/2 that opens no flow-control window leaves no write waiting, and its responses would
+//! hold the request memory for ever. So each connection counts what waits for its caller: responses that
+//! are ready, and parts that are not written yet.
 //!
 //! ```text
-//!   answer made ──► with the caller ──► asked for more ──► more is being made: with us, no clock
-//!                         ▲                                       │
-//!                         └───────────────────────────────────────┘
+//!   response made ──► waits for the caller ──► more is polled ──► server makes more: no deadline
+//!                            ▲                                       │
+//!                            └───────────────────────────────────────┘
 //! ```
 //!
-//! While anything is with the caller, its time runs out. Each byte that is let go gives some of it
-//! back, up to the whole time; when nothing is left the connection is to be closed.
-//!
-//! A call is under way from its head to the last part of its answer that is let go: a lease call that
-//! waits is, a stream of lines is. A connection without one rests, and is closed after a while: over
-//! HTTP/2 it could keep its place for ever by answering pings.
+//! 1. While anything waits for the caller, the time until the deadline runs. Each written byte adds some
+//!    time, up to the whole timeout. At the deadline the connection is closed.
+//! 2. A call is under way from its head until the last part of its response is released: also a waiting
+//!    lease call, and a stream of lines.
+//! 3. A connection without a call is idle, and is closed after a while. Otherwise an HTTP/2 caller could
+//!    keep its connection for ever by answering pings.
 
 use std::{
     pin::Pin,
@@ -33,12 +33,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Bytes a second that a caller must take in the long run.
+/// Bytes a second that a caller must read in the long run.
 const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
-/// Bytes that are let go at once: what is less of a long answer does not show as taken.
+/// Bytes of one part: of a long response, progress shows only in whole parts.
 const PART_BYTES_MAX: usize = 64 * 1024;
 
-/// What is with the caller of one connection; cheap to clone.
+/// The write progress of one connection; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken(Arc<Inner>);
 
@@ -46,7 +46,7 @@ pub(crate) struct Taken(Arc<Inner>);
 struct Inner {
     patience: Duration,
     clock: Mutex<Clock>,
-    /// Something is with the caller, and nobody watches.
+    /// Notified when something starts to wait for the caller and no task watches the deadline.
     begun: Notify,
 }
 
@@ -54,25 +54,25 @@ struct Inner {
 struct Clock {
     /// Calls under way.
     calls: usize,
-    /// Since when there has been no call and nothing with the caller, if so it is.
+    /// Start of the time without a call and without anything that waits for the caller.
     rests_since: Instant,
-    /// Things that are with the caller.
+    /// Number of responses and parts that wait for the caller.
     count: usize,
-    /// When its time is over, if there is anything.
+    /// The deadline, if anything waits for the caller.
     until: Instant,
     watch: Watch,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watch {
-    /// Wants to be told when something begins.
+    /// The watching task waits for a notification.
     Rests,
-    /// Looks at the clock by itself.
+    /// The watching task waits for the deadline.
     Runs,
 }
 
 impl Taken {
-    /// A connection whose caller may take nothing for so long.
+    /// Creates the progress of a connection; `patience` is its write timeout.
     pub(crate) fn new(patience: Duration) -> Self {
         let now = Instant::now();
         let watch = Watch::Runs;
@@ -81,7 +81,7 @@ impl Taken {
         Self(Arc::new(Inner { patience, clock, begun: Notify::new() }))
     }
 
-    /// Done when the caller has taken too little for too long.
+    /// Waits until the caller has read too little for too long.
     pub(crate) async fn given_up(&self) {
         loop {
             let until = {
@@ -97,7 +97,7 @@ impl Taken {
         }
     }
 
-    /// Done when nothing has been under way for so long, all of it after `from`.
+    /// Waits until no call has been under way for `time`, all of it after `from`.
     pub(crate) async fn rested(&self, time: Duration, from: Instant) {
         loop {
             let now = Instant::now();
@@ -112,13 +112,13 @@ impl Taken {
         }
     }
 
-    /// A call has come.
+    /// Counts a new call.
     pub(crate) fn begin(&self) -> UnderWay {
         self.0.clock.lock().calls += 1;
         UnderWay(self.clone())
     }
 
-    /// Watches an answer until the last of it is let go.
+    /// Watches a response until its last part is released.
     pub(crate) fn watch(&self, answer: Response, call: UnderWay) -> Response {
         if answer.body().is_end_stream() {
             return answer;
@@ -147,7 +147,7 @@ impl Clock {
     }
 }
 
-/// A call that is under way until this is dropped.
+/// A call that is under way until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Taken);
 
@@ -159,7 +159,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Something that is with the caller until this is dropped.
+/// A response or part that waits for the caller until this value is dropped.
 #[derive(Debug)]
 struct Given {
     taken: Taken,
@@ -178,7 +178,7 @@ impl Drop for Given {
     }
 }
 
-/// A part of an answer that is with the caller.
+/// A part of a response that waits for the caller.
 struct Part {
     bytes: Bytes,
     _given: Given,
@@ -190,13 +190,13 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-/// An answer under watch, in parts.
+/// A watched response, in parts.
 struct Watched {
     inner: Body,
-    /// What is made already and not asked for.
+    /// Bytes that are made and not polled yet.
     rest: Bytes,
     call: UnderWay,
-    /// Until the connection asks for more, which it does when the caller has room for it.
+    /// Held until the connection polls for more, which it does when the caller has capacity.
     waiting: Option<Given>,
 }
 
@@ -223,7 +223,7 @@ impl hyper::body::Body for Watched {
             return Poll::Ready(Some(Ok(this.part(rest))));
         }
         let polled = Pin::new(&mut this.inner).poll_frame(context);
-        // Asked for, so what comes next is for us to make.
+        // Polled: the server now has to make the next part.
         this.waiting = None;
         polled.map(|frame| {
             Some(frame?.map(|frame| match frame.into_data() {

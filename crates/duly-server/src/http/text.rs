@@ -1,7 +1,8 @@
-//! The text of an answer while it is written: in parts, each counted before it is taken (P10).
+//! The text of a response while it is written: in parts, each reserved before it is allocated (P10).
 //!
-//! No text is copied when it grows, and each part is given back when the connection has let go of it.
-//! Where there is no room for more the text ends: a page then ends with the item before.
+//! 1. A text that grows is not copied.
+//! 2. The memory of each part is released when the connection has written it.
+//! 3. Without capacity the text ends: a page then ends with the previous item.
 
 use std::{
     collections::VecDeque,
@@ -24,13 +25,13 @@ use super::{
 
 /// Bytes of the first part of a text.
 const PART_BYTES_MIN: usize = 1024;
-/// Bytes of a later part, at most.
+/// Most bytes of a later part.
 const PART_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module.
+/// The text of a response in parts: see the module.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// At least the room of all parts.
+    /// At least the capacity of all parts.
     share: Share,
     parts: Vec<Vec<u8>>,
     /// Bytes of memory of all parts.
@@ -38,28 +39,28 @@ pub(crate) struct Text {
     breaks: Breaks,
 }
 
-/// A place in a text.
+/// An offset in a text.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     parts: usize,
     last_bytes: usize,
 }
 
-/// What becomes of line breaks in the text of JSON payloads.
+/// The handling of line breaks in the text of JSON payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Breaks {
     Kept,
-    /// A line is written: they mean nothing between the tokens of JSON and cannot stand inside them.
+    /// For a line: line breaks have no meaning between the tokens of JSON and cannot be inside them.
     LeftOut,
 }
 
 impl Text {
-    /// A text whose memory is that of `share`, which grows with it.
+    /// Creates a text whose memory is that of `share`, which grows with it.
     pub(crate) const fn new(share: Share) -> Self {
         Self { share, parts: Vec::new(), taken: 0, breaks: Breaks::Kept }
     }
 
-    /// Writes text that is JSON already.
+    /// Writes JSON text.
     pub(crate) fn raw(&mut self, text: &str) -> Result<(), Problem> {
         io::Write::write_all(self, text.as_bytes()).map_err(|_| budget::no_room())
     }
@@ -75,7 +76,7 @@ impl Text {
         })
     }
 
-    /// Writes a line, whatever stands in it.
+    /// Writes a value as one line.
     pub(crate) fn line(&mut self, line: &impl Serialize) -> Result<(), Problem> {
         let mark = self.mark();
         self.breaks = Breaks::LeftOut;
@@ -88,8 +89,8 @@ impl Text {
         written
     }
 
-    /// Writes items with commas between them, as many as there is room for. Returns how many: fewer
-    /// than there are only if at least one.
+    /// Writes items with commas between them, as many as fit. Returns their number, which is less than
+    /// all only if it is at least one.
     pub(crate) fn items<T: Serialize>(
         &mut self,
         items: impl Iterator<Item = T>,
@@ -105,8 +106,8 @@ impl Text {
         Ok(count)
     }
 
-    /// Writes an item of a list, behind a comma unless it is the first; nothing where there is no room
-    /// for all of it.
+    /// Writes an item of a list, behind a comma unless it is the first. Writes nothing if it does not
+    /// fit.
     pub(crate) fn item(&mut self, item: &impl Serialize) -> Result<(), Problem> {
         let mark = self.mark();
         let is_first = self.parts.last().is_none_or(|part| part.ends_with(b"["));
@@ -118,7 +119,7 @@ impl Text {
         written
     }
 
-    /// Gives the text up and its memory back.
+    /// Drops the text and returns its reservation.
     pub(crate) fn into_share(self) -> Share {
         self.share
     }
@@ -126,18 +127,18 @@ impl Text {
     /// Returns the bytes of memory that the JSON of a value takes as a text.
     pub(crate) fn bytes_of(value: &impl Serialize) -> usize {
         let mut count = Count(0);
-        // Memory does not fail to be counted, and nothing of ours fails to be JSON.
+        // Counting does not fail, and Duly's own values are always valid JSON.
         serde_json::to_writer(&mut count, value).ok();
         count.0 + PART_BYTES_MAX
     }
 
-    /// Its parts, each with its share of the memory. JSON ends with a line break where there is room for one.
+    /// Returns the parts, each with its reservation. JSON ends with a line break if one fits.
     pub(crate) fn into_line(mut self) -> VecDeque<Bytes> {
         self.raw("\n").ok();
         self.into_parts()
     }
 
-    /// Its parts, each with its share of the memory.
+    /// Returns the parts, each with its reservation.
     pub(crate) fn into_parts(mut self) -> VecDeque<Bytes> {
         let parts = std::mem::take(&mut self.parts);
         let held = |part: Vec<u8>| {
@@ -147,7 +148,7 @@ impl Text {
         parts.into_iter().map(held).collect()
     }
 
-    /// An answer with this text as its JSON.
+    /// Returns a response with this text as its JSON.
     pub(crate) fn answer(self, status: StatusCode) -> Response {
         let parts = self.into_line();
         let left = parts.iter().map(|part| part.len() as u64).sum();
@@ -236,7 +237,7 @@ impl io::Write for Count {
     }
 }
 
-/// The body of an answer in parts.
+/// The body of a response in parts.
 struct Parts {
     parts: VecDeque<Bytes>,
     left: u64,

@@ -1,4 +1,4 @@
-//! Calls on timers, a file each.
+//! Calls on timers, one file each.
 
 pub(crate) mod cancel;
 pub(crate) mod fire;

@@ -1,10 +1,10 @@
-//! W3C trace context of a schedule call; it travels with the firing.
+//! Reads the W3C trace context of a schedule call, which the firing carries.
 
 use http::HeaderMap;
 
 use duly_api::trace;
 
-/// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
+/// Returns the `traceparent` of a call, if it is valid: `00-` trace id `-` parent id `-` flags.
 pub(crate) fn parent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     trace::is_proper(text).then(|| text.to_owned())

@@ -1,12 +1,14 @@
-//! Says `connection: close` in an answer that is made before the request was read to its end.
+//! Adds `connection: close` to a response that is made before the request was read to its end.
 //!
-//! HTTP/1.1 cannot skip the rest of a body: it is read, or the connection is closed behind the answer. A
-//! caller that is not told sends its next request into a connection that is going away, and does not
-//! learn whether that was carried out (RFC 9112, 9.3 and 9.6). What is known to be short is read and
-//! dropped, so that a refusal costs no connection. A stream of lines is answered while it is read, and
-//! says nothing. HTTP/2 resets the one stream and goes on.
+//! HTTP/1.1 cannot skip the rest of a body: the server reads it, or closes the connection after the
+//! response. Without the header, a caller sends its next request into a closing connection, and does not
+//! learn whether that request was carried out (RFC 9112, 9.3 and 9.6).
 //!
-//! Called by the layers in front of the handlers, for every answer.
+//! 1. A rest that is known to be short is read and dropped, so that a refusal costs no connection.
+//! 2. A stream of lines gets its response while it is read, and no header.
+//! 3. HTTP/2 resets only the stream, and needs no header.
+//!
+//! The layers in front of the handlers call it for every response.
 
 use std::{
     pin::Pin,
@@ -26,22 +28,22 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// Bytes of a body that are read and dropped behind a refusal.
+/// Most bytes of a body that are read and dropped after a refusal.
 const DROPPED_BYTES_MAX: u64 = 64 * 1024;
-/// Time for that: they are on their way.
+/// Time limit for that: the bytes are on their way.
 const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The rest of the body of one request when it is answered.
+/// The rest of the body of one request when its response is made.
 pub(super) struct Unread(Option<Arc<Mutex<Left>>>);
 
 #[derive(Default)]
 enum Left {
-    /// It is being read, or was read to its end.
+    /// The body is being read, or was read to its end.
     #[default]
     Nothing,
-    /// This, which its reader has dropped.
+    /// The rest, which its reader has dropped.
     Rest(Body),
-    /// A body that its sender keeps back until it is asked for.
+    /// A body that its sender holds back until `100 Continue`.
     Unsent,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn watch(request: Request) -> (Request, Unread) {
 }
 
 impl Unread {
-    /// Reads a short rest of the body, or adds the header to the answer.
+    /// Reads a short rest of the body, or adds the header to the response.
     pub(super) async fn settle(self, answer: &mut Response) {
         let left = self.0.map(|left| std::mem::take(&mut *left.lock())).unwrap_or_default();
         let is_read = match left {
@@ -71,7 +73,7 @@ impl Unread {
     }
 }
 
-/// Reads a body to its end if it is known to be short.
+/// Reads a body to its end if it is known to be short. Returns `true` if it did.
 async fn is_dropped(mut body: Body) -> bool {
     if body.size_hint().upper().is_none_or(|bytes| bytes > DROPPED_BYTES_MAX) {
         return false;
@@ -87,11 +89,11 @@ async fn is_dropped(mut body: Body) -> bool {
     timeout(DROPPED_WITHIN, read).await.unwrap_or(false)
 }
 
-/// A body that leaves what is unread of it.
+/// A body that keeps its unread rest.
 struct Watched {
     inner: Body,
     ended: bool,
-    /// Its sender waits to be asked for it.
+    /// `true`: its sender waits for `100 Continue`.
     waits: bool,
     left: Arc<Mutex<Left>>,
 }

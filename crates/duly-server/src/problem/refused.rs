@@ -1,29 +1,29 @@
-//! What a refused operation is told: why, and what can be done instead.
+//! Texts of refused operations: the reason, and what the caller can do instead.
 //!
-//! The store says why it refused; what helps depends on what was asked for. Both meet here and
-//! nowhere else.
+//! The store knows the reason of a refusal; the remedy depends on the operation. Only this module
+//! combines both.
 
 use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD};
 use duly_store::{Operation, Refusal};
 
 use super::{KNOWN_TIMERS, Problem};
 
-/// What was asked for.
+/// The kind of operation that a caller asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A new timer.
+    /// Creates a timer.
     Schedule,
-    /// A timer of another server.
+    /// Imports a timer of another server.
     Import,
-    /// A change.
+    /// Changes a timer.
     Reschedule,
-    /// The end of a timer.
+    /// Cancels a timer.
     Cancel,
-    /// An earlier firing.
+    /// Fires a timer early.
     Fire,
-    /// A dead letter in place of a late delivery.
+    /// Dead-letters a timer in place of a late delivery.
     DeadLetter,
-    /// Something of a dead letter.
+    /// Redrives or purges a dead letter.
     Letter,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Asked {
 pub(crate) struct Sent {
     /// The kind of operation.
     pub(crate) asked: Asked,
-    /// Its due time or delay, if it was text: a refusal shows it.
+    /// The due time or delay, if the caller sent text: a refusal shows it.
     pub(crate) when: Option<Box<str>>,
 }
 
@@ -43,7 +43,7 @@ impl From<Asked> for Sent {
 }
 
 impl Asked {
-    /// What an operation asks for.
+    /// Returns the kind of an operation.
     pub(crate) const fn by(operation: &Operation) -> Self {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
@@ -56,7 +56,7 @@ impl Asked {
         }
     }
 
-    /// Its name in a batch; what has none stands in none.
+    /// Returns the name in a batch; empty for an operation that no batch contains.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
@@ -67,7 +67,7 @@ impl Asked {
         }
     }
 
-    /// The path of this operation in a batch, of this timer in an import.
+    /// Returns the path of this operation in a batch, or of this timer in an import.
     pub(crate) fn path_at(self, index: usize) -> String {
         match self {
             Self::Import => format!("timers[{index}]"),
@@ -77,8 +77,8 @@ impl Asked {
 }
 
 impl Problem {
-    /// Why the store refused what was asked for. `path` is the operation's place in the body, in
-    /// front of the field at fault; empty where the operation is the body.
+    /// Returns the problem of an operation that the store refused. `path` is the operation's place in
+    /// the body, in front of the field at fault; empty where the operation is the body.
     pub(crate) fn refused(refusal: Refusal, sent: impl Into<Sent>, path: &str) -> Self {
         let Sent { asked, when } = sent.into();
         if let Some(mut invalid) = refusal.invalid() {

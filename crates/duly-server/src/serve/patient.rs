@@ -1,12 +1,13 @@
-//! Ends connections that stand still where the HTTP library would wait for ever.
+//! Closes stalled connections where the HTTP library would wait for ever.
 //!
-//! * **Nothing is said.** Which protocol a connection speaks is known after at most the 24 bytes of
-//!   the HTTP/2 preface; until then no clock of the library runs, and a peer that says nothing, or
-//!   drips its first bytes, would hold its place. After them, HTTP/1.1 has its time for a head; who
-//!   rests over HTTP/2 is the matter of [`crate::http::Taken`].
-//! * **The answer is not taken.** A peer that does not read holds the memory of its answer. Each
-//!   byte that it takes starts the time anew. That is about the socket alone; what a window of HTTP/2
-//!   holds back, or who takes too little in the long run, is the matter of [`crate::http::Taken`].
+//! 1. **The caller sends nothing.** The library knows the protocol of a connection after at most the 24
+//!    bytes of the HTTP/2 preface. Until then none of its timers runs: a caller that sends nothing, or
+//!    sends its first bytes slowly, would hold its connection. `unsaid` bounds this time. Afterwards
+//!    HTTP/1.1 has its timeout for a head; [`crate::http::Taken`] closes idle HTTP/2 connections.
+//! 2. **The caller does not read its response.** Such a caller holds the memory of its response. Each
+//!    byte that it reads restarts the timeout. This watches the socket alone. [`crate::http::Taken`]
+//!    handles responses that wait for an HTTP/2 window, and callers that read too slowly in the long
+//!    run.
 
 use std::{
     io::{self, IoSlice},
@@ -23,28 +24,28 @@ use tokio::{
 /// Bytes after which the library knows the protocol.
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 
-/// How long a connection may stand still.
+/// Timeouts of a connection without progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Until it has said what it speaks, and without a call under way.
+    /// Time until its protocol is known, and time without a call.
     pub(super) idle: Duration,
-    /// While an answer waits to be taken.
+    /// Time while a response waits to be read.
     pub(super) write: Duration,
 }
 
-/// A connection that does not stand still for ever.
+/// A connection that fails with `TimedOut` instead of stalling for ever.
 #[derive(Debug)]
 pub(super) struct Patient<I> {
     inner: I,
-    /// Bytes that are still to come before the protocol is known, and by when.
+    /// Bytes missing until the protocol is known, with their deadline.
     unsaid: Option<(usize, Pin<Box<Sleep>>)>,
     write_patience: Duration,
-    /// Runs while a write waits.
+    /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> Patient<I> {
-    /// Watches `inner`.
+    /// Wraps `inner`.
     pub(super) fn new(inner: I, patience: Patience) -> Self {
         let deadline = Box::pin(sleep(patience.idle));
         Self {
@@ -55,7 +56,7 @@ impl<I> Patient<I> {
         }
     }
 
-    /// Lets a write that waits wait only so long.
+    /// Fails a write that has waited for longer than the timeout.
     fn poll_stall<T>(
         &mut self,
         context: &mut Context<'_>,

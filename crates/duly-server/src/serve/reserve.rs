@@ -1,8 +1,8 @@
-//! Connections beside the ordinary ones, for health, readiness and metrics.
+//! Additional connections for health, readiness and metrics.
 //!
-//! They are few and short: HTTP/1, one request at a time, a few seconds. When all are in use the oldest makes
-//! room, so callers that hold them keep no probe out: it would take as many new connections as there are here
-//! in the time that one probe takes.
+//! They are few and short: HTTP/1, one request at a time, at most ten seconds. When all are in use, a
+//! new one closes the oldest. So callers that hold these connections do not keep probes out: they would
+//! need 64 new connections in the time that one probe takes.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,21 +18,21 @@ use crate::http::{Door, Front, Taken};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
-/// How long one may last.
+/// Longest time of one connection.
 const LASTS_MAX: Duration = Duration::from_secs(10);
 
-/// The connections of a listener beside its ordinary ones.
+/// The additional connections of a listener.
 #[derive(Debug)]
 pub(super) struct Reserve {
     door: Door,
     builder: http1::Builder,
     patience: Patience,
-    /// The oldest first.
+    /// Running connections, oldest first.
     connections: VecDeque<AbortHandle>,
 }
 
 impl Reserve {
-    /// The reserve of a listener with these settings; all of it, where there are no ordinary connections.
+    /// Creates the reserve of a listener. With `connections_max` 0 every connection belongs to it.
     pub(super) fn new(settings: &Settings) -> Self {
         let mut builder = http1::Builder::new();
         builder
@@ -46,7 +46,7 @@ impl Reserve {
         Self { door, builder, patience, connections: VecDeque::new() }
     }
 
-    /// Serves a connection; where there are too many, the oldest ends.
+    /// Serves a connection; closes the oldest if there are too many.
     pub(super) fn connect(&mut self, stream: TcpStream, front: &Front) {
         self.connections.retain(|connection| !connection.is_finished());
         if self.connections.len() >= CONNECTIONS_MAX
@@ -60,7 +60,7 @@ impl Reserve {
             stream.set_nodelay(true).ok();
             let stream = Patient::new(stream, patience);
             let connection = builder.serve_connection(TokioIo::new(stream), front);
-            // One that lasts longer is cut off; the next probe has a connection of its own.
+            // A connection that lasts longer is cut off; the next probe opens its own.
             timeout(LASTS_MAX, connection).await.ok();
         };
         self.connections.push_back(tokio::spawn(serving).abort_handle());

@@ -1,4 +1,4 @@
-//! Why a server does not start: one message each, for the person who started it.
+//! The reasons for which a server does not start, each with one message for the operator.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -8,25 +8,25 @@ use tokio::task;
 
 use crate::config::{Origin, StoreUrl};
 
-/// Why a server did not start.
+/// The reason for which a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The store of a server that ran has ended for good: see [`EmbeddedStore::ended`].
+    /// The store of a running server has ended for good: see [`EmbeddedStore::ended`].
     ///
     /// [`EmbeddedStore::ended`]: duly_store_embedded::EmbeddedStore::ended
     #[error("{0}")]
     StoreEnded(String),
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("cannot listen on {address} ({key}, from {origin}): {source}{}", hint(source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The key of the configuration that names it.
+        /// The configuration key of the address.
         key: &'static str,
-        /// Where it comes from.
+        /// The origin of the address.
         origin: Origin,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The data directory cannot be opened.
@@ -34,12 +34,12 @@ pub enum StartError {
     Open {
         /// The directory.
         path: PathBuf,
-        /// Where it comes from.
+        /// The origin of the path.
         origin: Origin,
-        /// Why.
+        /// The error of the store.
         source: Box<OpenError>,
     },
-    /// The data directory is not there and cannot be made.
+    /// The data directory does not exist and cannot be created.
     #[error(
         "cannot make the data directory {} (store.data, from {origin}): nothing can be made in {}; \
          pass a directory on a disk with --data",
@@ -48,12 +48,12 @@ pub enum StartError {
     Make {
         /// The directory.
         path: PathBuf,
-        /// Where it comes from.
+        /// The origin of the path.
         origin: Origin,
-        /// Where it, or a directory above it, was to be made.
+        /// The nearest existing directory above it, where it was to be created.
         parent: PathBuf,
     },
-    /// The data directory holds files of something else.
+    /// The data directory holds files of another program.
     #[error(
         "{} is no data directory (store.data, from {origin}): it holds {found:?} and no Duly store; \
          pass an empty or a new directory with --data",
@@ -62,19 +62,19 @@ pub enum StartError {
     Foreign {
         /// The directory.
         path: PathBuf,
-        /// Where it comes from.
+        /// The origin of the path.
         origin: Origin,
-        /// The first name in it that is none of Duly's.
+        /// The first name in the directory that is not one of Duly's.
         found: String,
     },
-    /// The store that nodes share cannot be opened.
+    /// The shared store cannot be opened.
     #[error("cannot open the store {url} (store.url, from {origin}): {source}{}", advice(source))]
     Shared {
-        /// Where it is.
+        /// The URL of the store.
         url: StoreUrl,
-        /// Where that comes from.
+        /// The origin of the URL.
         origin: Origin,
-        /// Why.
+        /// The error of the store.
         source: Box<duly_store_redis::OpenError>,
     },
     /// The password of the store cannot be read.
@@ -82,12 +82,12 @@ pub enum StartError {
     StorePassword {
         /// The file.
         path: PathBuf,
-        /// Where it comes from.
+        /// The origin of the path.
         origin: Origin,
-        /// Why, without anything of what is in it.
+        /// The reason, without any content of the file.
         reason: String,
     },
-    /// The webhook client cannot be made.
+    /// The webhook client cannot be created.
     #[error("cannot make the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),
     /// The proxy's credentials cannot be read.
@@ -99,15 +99,15 @@ pub enum StartError {
     ProxyCredentials {
         /// The file.
         path: PathBuf,
-        /// Where it comes from.
+        /// The origin of the path.
         origin: Origin,
-        /// Why, without anything of what is in it.
+        /// The reason, without any content of the file.
         reason: String,
     },
-    /// The store was opened and does not answer.
+    /// The store was opened and does not respond.
     #[error("the store does not answer: {0}")]
     Store(#[from] Error),
-    /// A thread ended that should not.
+    /// A blocking task panicked or was cancelled.
     #[error("opening the store was cut off: {0}; start the server again")]
     Thread(#[from] task::JoinError),
 }
@@ -125,7 +125,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about servers that nodes share.
+/// Returns a remedy for an error of the shared store.
 fn advice(error: &duly_store_redis::OpenError) -> &'static str {
     use duly_store_redis::OpenError::{
         Denied, Deployment, Empty, Format, NoRecord, NotReady, Refused, Several, Tls, Unreachable,

@@ -1,4 +1,5 @@
-//! The store of a configuration, and what only its kind can do.
+//! Opens the store of a configuration, embedded or shared, and offers what only one kind of store can
+//! do.
 
 mod directory;
 mod embedded;
@@ -21,16 +22,16 @@ use crate::{
     http::{Awaited, Backups},
 };
 
-/// A store that was opened.
+/// An open store.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// In a directory of this machine, of this process alone.
+    /// The embedded store: a directory of this machine that only this process uses.
     Embedded(Arc<EmbeddedStore>),
-    /// On servers that nodes share.
+    /// The store on servers that several nodes share.
     Shared(Arc<RedisStore>, StoreUrl),
 }
 
-/// What is awaited before anything was read.
+/// Returns the progress text before anything was read.
 pub(super) fn beginning(config: &Config) -> String {
     match &config.store.url {
         None => embedded::BEGINNING.to_owned(),
@@ -38,8 +39,8 @@ pub(super) fn beginning(config: &Config) -> String {
     }
 }
 
-/// Opens the store of this configuration, an embedded one with `opener`; `waits_for` is told what
-/// is awaited.
+/// Opens the store of this configuration, an embedded one with `opener`. Sends the progress to
+/// `waits_for`.
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
@@ -58,7 +59,7 @@ pub(super) async fn open(
 }
 
 impl Opened {
-    /// As everything but the start and the stop sees it.
+    /// Returns the store as every part except the start and the stop uses it.
     pub(super) fn port(&self) -> Arc<dyn Store> {
         match self {
             Self::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
@@ -66,7 +67,7 @@ impl Opened {
         }
     }
 
-    /// Where the data is.
+    /// Returns the location of the data.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Embedded(store) => store.health().location,
@@ -77,7 +78,7 @@ impl Opened {
         }
     }
 
-    /// How its journal ended.
+    /// Returns the state of the end of the journal.
     pub(super) fn tail(&self) -> Tail {
         match self {
             Self::Embedded(store) => store.report().tail,
@@ -85,7 +86,7 @@ impl Opened {
         }
     }
 
-    /// What makes copies of it.
+    /// Returns the part that makes backups.
     pub(super) fn backups(&self, config: &Config) -> Backups {
         match self {
             Self::Embedded(store) => {
@@ -96,7 +97,7 @@ impl Opened {
         }
     }
 
-    /// Waits until the store has ended for good and returns why. What nodes share does not end.
+    /// Waits until the store has ended for good and returns the reason. A shared store does not end.
     pub(super) async fn ended(&self) -> String {
         match self {
             Self::Embedded(store) => store.ended().await,
@@ -104,7 +105,7 @@ impl Opened {
         }
     }
 
-    /// Ends it. What other nodes share goes on; its connections end with the process.
+    /// Closes the store. A shared store continues for other nodes; its connections end with the process.
     pub(super) async fn close(self) -> Result<(), StartError> {
         match self {
             Self::Embedded(store) => {

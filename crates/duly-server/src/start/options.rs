@@ -1,4 +1,4 @@
-//! The options of the parts, from the configuration.
+//! Converts the configuration into the options of each part.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -72,14 +72,14 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
     }
 }
 
-/// Reads the proxy's credentials; what is in the other files is read by the sink.
+/// Reads the proxy's credentials; the sink reads the other files.
 pub(super) fn sink_options(
     config: &Config,
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
 ) -> Result<Options, StartError> {
-    // Names that a `Host` may have are for a proxy in front, which makes of this machine one that
-    // others call: a webhook to loopback would reach what they do not.
+    // With names set for `Host`, a proxy stands in front and lets other machines call this one. A
+    // webhook to loopback would reach services that those callers cannot reach themselves.
     let allows = match config.delivery.allow_loopback {
         AllowLoopback::Auto => listen.ip().is_loopback() && config.server.allowed_hosts.is_empty(),
         AllowLoopback::Always => true,

@@ -1,4 +1,4 @@
-//! What is answered while the store opens.
+//! Responses while the store opens.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
@@ -20,7 +20,7 @@ use tonic_types::StatusExt;
 use super::{open::BEGINNING, *};
 use crate::config::{Flag, Source, load};
 
-/// A data directory, a free port, and a server on both whose store opens when it is told to.
+/// A data directory, a free port, and a server on both whose store opens on command.
 struct Bench {
     directory: tempfile::TempDir,
     address: SocketAddr,
@@ -31,7 +31,7 @@ struct Bench {
 enum Tell {
     Progress(OpenProgress),
     Open,
-    /// On another disk.
+    /// Opens the store on another disk.
     OpenOn(SimDisk),
     Fail,
 }
@@ -80,7 +80,7 @@ impl Bench {
     }
 }
 
-/// One request on a connection that stays open; the answer's head and body.
+/// Sends one request on a connection that stays open; returns head and body of the response.
 async fn call(
     stream: &mut TcpStream,
     host: SocketAddr,
@@ -142,7 +142,7 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
         assert_eq!(reason, BEGINNING);
     }
 
-    // The same connection goes on once the store is open.
+    // The same connection still works once the store is open.
     let mut kept = bench.connect().await;
     for (method, path) in [("POST", TIMERS), ("GET", "/v1/namespaces"), ("DELETE", "/healthz")] {
         let (head, problem) = call(&mut kept, bench.address, method, path).await;
@@ -184,7 +184,7 @@ async fn while_the_store_opens_a_grpc_call_is_told_to_come_again() {
     assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
     bench.tell.send(Tell::Open).unwrap();
     let running = bench.starting.await.unwrap().unwrap();
-    // The same connection goes on.
+    // The same connection still works.
     assert!(cluster.get(GetClusterRequest {}).await.unwrap().into_inner().ready);
     drop(cluster);
     running.stop().await.unwrap();
@@ -205,7 +205,7 @@ async fn a_start_that_is_given_up_while_the_store_opens_frees_the_port() {
     let (head, _) =
         call(&mut TcpStream::connect(address).await.unwrap(), address, "GET", "/healthz").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    // As the command does at the first signal.
+    // The command does this at the first signal.
     starting.abort();
     assert!(starting.await.unwrap_err().is_cancelled());
     is_freed(address).await;
@@ -229,7 +229,7 @@ async fn a_server_whose_store_has_ended_is_not_alive_and_stops_by_itself() {
     let (head, problem) = ask("POST", TIMERS).await;
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
     assert_eq!(problem["code"], "aborted");
-    // The caller may have its answer before the engine has ended.
+    // The caller may get its response before the engine has ended.
     let health = loop {
         let (head, health) = ask("GET", "/healthz").await;
         if head.starts_with("HTTP/1.1 503") {

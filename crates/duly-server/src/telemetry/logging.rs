@@ -1,4 +1,4 @@
-//! Where log lines go: standard error, as text for people or JSON for programs.
+//! Writes log lines to standard error, as text for people or as JSON for programs.
 
 use std::{
     ffi::OsStr,
@@ -13,17 +13,17 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// For programs: one JSON object a line.
+    /// JSON for programs: one object on each line.
     Json,
 }
 
-/// Checks a filter such as `info` or `info,duly_node=debug`.
+/// Returns `true` if the text is a valid filter, such as `info` or `info,duly_node=debug`.
 ///
-/// A word alone must be a level: the library takes any other for the name of a crate, and then shows
-/// nothing else, so that a mistyped level would switch the log off.
+/// A word alone must be a level: the library takes any other word for the name of a crate, and then logs
+/// nothing else. A mistyped level would switch the log off.
 pub fn is_filter(text: &str) -> bool {
     let is_level =
         |word: &str| !word.trim().is_empty() && word.trim().parse::<LevelFilter>().is_ok();
@@ -31,7 +31,7 @@ pub fn is_filter(text: &str) -> bool {
     !text.trim().is_empty() && words.all(is_level) && EnvFilter::try_new(text).is_ok()
 }
 
-/// Starts logging, unless the process logs already. Answers whether it was this call.
+/// Starts logging, unless the process logs already. Returns `true` if this call started it.
 pub fn init(filter: &str, format: Format) -> bool {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = colours(io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
@@ -46,14 +46,15 @@ pub fn init(filter: &str, format: Format) -> bool {
     .is_ok()
 }
 
-/// Whether lines are coloured.
+/// Colours of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Colours {
     On,
     Off,
 }
 
-/// Colours are for a terminal, unless `NO_COLOR` is set and not empty (<https://no-color.org>).
+/// Returns the colours for a destination: on for a terminal, unless `NO_COLOR` is set and not empty
+/// (<https://no-color.org>).
 fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> Colours {
     if is_terminal && no_color.is_none_or(OsStr::is_empty) { Colours::On } else { Colours::Off }
 }

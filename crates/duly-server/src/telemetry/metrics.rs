@@ -1,7 +1,7 @@
 //! The recorder behind `/metrics`.
 //!
-//! A process has one recorder; the first server that starts installs it, later ones (in tests)
-//! use the same. Gauges that the store knows are read when somebody scrapes.
+//! A process has one recorder. The first server that starts installs it; later servers (in tests) use
+//! the same one. Gauges of the store are read at each scrape.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -18,12 +18,12 @@ const BUCKETS: [f64; 16] = [
     5.0, 10.0,
 ];
 
-/// Whether the server can work.
+/// Readiness of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// It can.
+    /// The server can work.
     Ready,
-    /// `/readyz` says why not.
+    /// The server cannot work; `/readyz` says why.
     NotReady,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Installs the recorder, or joins the one that is there.
+    /// Installs the recorder, or returns the installed one.
     pub fn install() -> Self {
         static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
         let handle = HANDLE.get_or_init(|| {
@@ -54,13 +54,13 @@ impl Metrics {
         Self(handle.clone())
     }
 
-    /// The text format of Prometheus, with the store's gauges as they are now.
+    /// Returns the metrics in the text format of Prometheus, with the current gauges of the store.
     pub fn render(&self, health: &Health, readiness: Readiness) -> String {
         refresh(health);
         self.render_as(readiness)
     }
 
-    /// The text format of Prometheus before there is a store to ask.
+    /// Returns the metrics in the text format of Prometheus, before a store is open.
     pub fn render_without_store(&self) -> String {
         self.render_as(Readiness::NotReady)
     }
@@ -73,8 +73,8 @@ impl Metrics {
         self.0.render()
     }
 
-    /// Moves what histograms have gathered into their buckets; called every few seconds, so that
-    /// it is bounded also when nobody scrapes.
+    /// Moves gathered histogram values into their buckets. Called every few seconds, so that memory is
+    /// bounded also without scrapes.
     pub fn upkeep(&self) {
         self.0.run_upkeep();
     }
@@ -92,8 +92,10 @@ fn describe() {
     gauge!(names::STORE_FAILED).set(0.0);
 }
 
-/// A counter that appears with its first count has never grown, as Prometheus sees it: an alert on
-/// its growth would miss the first time. So those whose labels are known begin at 0.
+/// Starts counters with known labels at 0.
+///
+/// For Prometheus, a counter that appears with its first count has never grown. An alert on its growth
+/// would miss the first event.
 fn begin_at_zero(metric: &'static Metric) {
     match metric.labels {
         _ if metric.kind != Kind::Counter => {}

@@ -1,4 +1,4 @@
-//! Counts operations on timers by what became of them, and refusals by their limit.
+//! Counts operations on timers by their outcome, and refusals by their limit.
 
 use std::sync::OnceLock;
 
@@ -6,11 +6,11 @@ use duly_core::metric_names::{LIMIT_REFUSALS_TOTAL, OPERATIONS, OPERATIONS_TOTAL
 use duly_store::{Operation, Outcome, Refusal};
 use metrics::{Counter, counter};
 
-/// Which of [`OPERATIONS`] it is.
+/// An index into [`OPERATIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind(usize);
 
-/// The kind of an operation.
+/// Returns the kind of an operation.
 pub const fn kind(operation: &Operation) -> Kind {
     Kind(match operation {
         Operation::Schedule { .. } => 0,
@@ -24,7 +24,7 @@ pub const fn kind(operation: &Operation) -> Kind {
     })
 }
 
-/// Counts one. The recorder must be installed before the first is counted.
+/// Counts an operation. The recorder must be installed before the first call.
 pub fn record(kind: Kind, outcome: &Outcome) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {

@@ -1,11 +1,11 @@
-//! What the system knows of this process.
+//! Reads the system's information about this process.
 
-/// Memory that is in RAM; `None` where there is no procfs to ask.
+/// Returns the resident memory in bytes; `None` without procfs.
 pub(super) fn resident_bytes() -> Option<u64> {
     parse_resident(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// The line is `VmRSS:      1234 kB`.
+/// Parses the line `VmRSS:      1234 kB`.
 fn parse_resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

@@ -7,10 +7,10 @@ use http::StatusCode;
 use metrics::{Counter, Histogram, counter, histogram};
 use parking_lot::RwLock;
 
-/// Route of a request that fits none.
+/// Label of a request that matches no route.
 pub const UNMATCHED: &str = "unmatched";
 
-/// Metrics of all routes that were asked for.
+/// Metrics of all requested routes.
 #[derive(Default)]
 pub struct Routes(RwLock<HashMap<String, Arc<Route>>>);
 
@@ -26,7 +26,7 @@ struct Route {
 }
 
 impl Routes {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn record(&self, route: &str, status: StatusCode, elapsed: Duration) {
         let metrics = self.of(route);
         metrics.seconds.record(elapsed.as_secs_f64());

@@ -1,4 +1,4 @@
-//! A server on a port, and clients that mean it ill: silent, slow, many, or gone.
+//! A server on a port, and hostile clients: silent, slow, many, or gone.
 
 mod idle;
 mod memory;
@@ -23,7 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Far more than anything here takes; met only by a fault.
+/// Far more than any step of these tests takes; reached only by a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn serve(directory: &Path, settings: &[(&str, &str)]) -> Running {
@@ -49,10 +49,10 @@ fn head(address: SocketAddr, call: &str, length: usize) -> String {
     )
 }
 
-/// Connects, says this, and reads until the server closes.
+/// Connects, sends this text, and reads until the server closes.
 async fn say(address: SocketAddr, words: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A body that is refused before its end is not read to it; its answer is there all the same.
+    // A refused body is not read to its end; its response arrives nevertheless.
     stream.write_all(words.as_bytes()).await.ok();
     to_the_end(&mut stream).await
 }
@@ -85,7 +85,7 @@ fn post(address: SocketAddr, path: &str, body: &str) -> http::Request<Full<Bytes
         .unwrap()
 }
 
-/// Waits until so many lease calls are in line.
+/// Waits until this number of lease calls wait.
 async fn waiters(running: &Running, count: usize) {
     let waited = timeout(PATIENCE, async {
         while running.waiting() != count {
@@ -104,7 +104,7 @@ async fn p10_connections_that_say_nothing_or_too_little_are_closed() {
     let half_a_head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n";
     let idle = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", running.addr());
     let said = ["", "G", half_a_preface, half_a_head, &idle];
-    // Together, so that one time-out is waited for.
+    // Together, so that only one timeout passes.
     let answers = futures::future::join_all(said.map(|said| say(running.addr(), said))).await;
     for (said, answer) in said.iter().zip(&answers) {
         let expected = if *said == idle { "HTTP/1.1 200" } else { "" };
@@ -135,8 +135,8 @@ async fn p10_a_body_that_does_not_come_ends_its_call_and_changes_nothing() {
     running.stop().await.unwrap();
 }
 
-/// Time stands still from here on: a paused clock moves only when nothing is left to do, and something
-/// always is. So no wait of a call ends and no connection looks dead, however slow the machine is.
+/// Stops time from here on. A paused clock moves only when no task is ready, and one always is. So no
+/// wait of a call ends and no connection looks dead, even on a slow machine.
 fn hold_time() {
     tokio::time::pause();
     tokio::spawn(async {
@@ -179,20 +179,20 @@ async fn p10_ten_thousand_lease_calls_wait_and_the_next_is_told_when_to_come_aga
         (&problem["code"], &problem["retry_after_ms"]),
         (&json!("resource_exhausted"), &json!(1_000))
     );
-    // Everything else goes on, and who goes away leaves its places.
+    // Everything else still works, and disconnected clients release their places.
     let timer = r#"{"id":"later","delay":"1h"}"#;
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", timer).await.0, 201);
     let (sender, connection, gone) = connections.pop_back().unwrap();
-    // The library keeps the connection as long as anybody waits on it.
+    // The library keeps the connection as long as any task waits on it.
     gone.iter().for_each(JoinHandle::abort);
     drop((sender, connection));
     waiters(&running, (CONNECTIONS - 1) * STREAMS).await;
     let waits = tokio::spawn(late.send_request(lease()));
     waiters(&running, (CONNECTIONS - 1) * STREAMS + 1).await;
-    // The first in line gets what is due, and a drain sends the others away with an answer.
+    // The first call in line gets the due firing; a drain ends the other calls with a response.
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", r#"{"delay":0}"#).await.0, 201);
     waiters(&running, (CONNECTIONS - 1) * STREAMS).await;
-    // What a stop gives up in the end it gives up by the clock.
+    // The last step of a stop depends on the clock.
     tokio::time::resume();
     running.stop().await.unwrap();
     let mut firings = 0;
@@ -246,7 +246,7 @@ async fn p10_lease_calls_on_connections_of_their_own_leave_room_for_other_calls(
     }
     let (status, problem) = call(address, "POST /v1/namespaces/a/lease", body).await;
     assert_eq!((status, &problem["retry_after_ms"]), (429, &json!(1_000)));
-    // The place of a connection comes back a moment after its last byte.
+    // The place of a connection is free a moment after its last byte.
     let other = timeout(PATIENCE, async {
         while call(address, "GET /healthz", "").await.0 != 200 {
             yield_now().await;

@@ -1,4 +1,4 @@
-//! Backups over HTTP: only below the directory that the operator named, and what is refused makes
+//! Backups over HTTP: only below the directory that the operator named. A refused backup creates
 //! nothing.
 
 use std::{
@@ -95,7 +95,7 @@ async fn paths_that_no_directory_can_have_are_refused() {
     let (backups, data) = (dir.path().join("backups"), dir.path().join("data"));
     let bench = Bench::backing_up(Backups::of(Some(backups.clone()), store(&data)));
     let long = backups.join("x".repeat(300));
-    // The directory itself is missing at first, and there the second time.
+    // The directory itself is missing the first time, and exists the second time.
     for path in [&long, &long, &backups.join("a\0b")] {
         let problem = bench.post(PATH, &asked(path)).await.problem("invalid_argument");
         assert_eq!(problem["field"], "path", "{problem}");
@@ -124,7 +124,7 @@ async fn a_backup_without_room_is_told_when_to_come_again() {
     assert_eq!(answer.problem("resource_exhausted")["retry_after_ms"], 60_000);
 }
 
-/// Before, a caller could fill the disk with copies.
+/// Regression test: a caller could fill the disk with copies.
 #[tokio::test]
 async fn backups_are_limited_in_number_and_rate() {
     let dir = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ async fn backups_are_limited_in_number_and_rate() {
     assert!((3_000..=3_600).contains(&wait), "{wait}");
     let problem = answer.problem("resource_exhausted");
     assert!(problem["detail"].as_str().unwrap().contains("store.backup_interval"), "{problem}");
-    // A path that is taken is said to be, whatever the time.
+    // A path in use is refused as such at any time.
     let problem = bench.post(PATH, &asked(&target("one"))).await.problem("invalid_argument");
     assert!(problem["detail"].as_str().unwrap().contains("is not empty"), "{problem}");
 

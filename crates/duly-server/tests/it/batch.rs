@@ -77,8 +77,8 @@ async fn what_was_accepted_is_never_lost_by_what_was_refused() {
         .expect(201);
     bench.timer_in("old", "scheduled").await;
     bench.timer_in("gone", "cancelled").await;
-    // Refused before the store sees them, by the store for a value, and by the store for a state;
-    // before, between and after what is accepted.
+    // Refused before the store, by the store for a value, and by the store for a state; before, between
+    // and after accepted operations.
     let body = json!({"operations": [
         {"schedule": {"id": "bad", "delay": "soon"}},
         {"schedule": {"id": "one", "delay": "1h", "payload": 1}},

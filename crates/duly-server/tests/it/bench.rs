@@ -1,4 +1,4 @@
-//! A whole server without sockets, on the reference store and a clock that stands still.
+//! A complete server without sockets, on the reference store and a clock that stands still.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     pub(crate) store: Arc<dyn Store>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -34,19 +34,19 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON; `null` where there is none.
+    /// Returns the body as JSON; `null` without a body.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// Asserts the status and gives the body.
+    /// Asserts the status and returns the body.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         self.json()
     }
 
-    /// Asserts a problem with this code and gives it.
+    /// Asserts a problem with this code and returns it.
     #[track_caller]
     pub(crate) fn problem(self, code: &str) -> Value {
         let problem = self.json();
@@ -76,12 +76,12 @@ impl Bench {
         Self::on(implicit_namespaces, body_bytes_max, |store| store)
     }
 
-    /// One that makes these backups.
+    /// Creates a server that makes these backups.
     pub(crate) fn backing_up(backups: Backups) -> Self {
         Self::made(ImplicitNamespaces::Create, 32 * 1024 * 1024, |store| store, backups)
     }
 
-    /// One whose store is what `wrap` makes of the reference store.
+    /// Creates a server on a store that `wrap` makes of the reference store.
     pub(crate) fn on(
         implicit_namespaces: ImplicitNamespaces,
         body_bytes_max: usize,
@@ -132,7 +132,7 @@ impl Bench {
         Self { router: router(app.clone()), app, clock, store }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request unchanged.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -144,7 +144,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request with a JSON body; empty is none.
+    /// Sends a request with a JSON body; an empty text sends none.
     pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
         self.send(request(method, path, body)).await
     }
@@ -153,8 +153,8 @@ impl Bench {
         self.call("GET", path, "").await
     }
 
-    /// A metric, named with its labels. All tests of the process share it, so others may have set it
-    /// as well.
+    /// Returns a metric, named with its labels. All tests of the process share it, so others may have
+    /// set it as well.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").await.text;
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
@@ -170,7 +170,7 @@ impl Bench {
         self.post("/v1/namespaces/a/timers", body).await
     }
 
-    /// Leases what is due in namespace `a`; answers the tokens.
+    /// Leases due firings of namespace `a` and returns their tokens.
     pub(crate) async fn tokens(&self) -> Vec<String> {
         let leased = self.post("/v1/namespaces/a/lease", r#"{"max":100}"#).await;
         let leased = leased.expect(200);
@@ -179,7 +179,7 @@ impl Bench {
         tokens.collect()
     }
 
-    /// Settles one token in namespace `a`; answers the outcome.
+    /// Settles one token of namespace `a` and returns the outcome.
     pub(crate) async fn settle(&self, token: &str, verdict: &str) -> String {
         let body = format!(r#"{{"settlements":[{{"token":"{token}",{verdict}}}]}}"#);
         let settled = self.post("/v1/namespaces/a/settle", &body).await.expect(200);
@@ -222,7 +222,7 @@ impl Bench {
         self.clock.advance(Millis::from_secs(seconds));
     }
 
-    /// Everything that a refused call could have changed.
+    /// Returns all state that a refused call could have changed.
     pub(crate) async fn picture(&self) -> String {
         let mut picture = self.get("/v1/namespaces?limit=1000").await.text;
         let list: Value = serde_json::from_str(&picture).unwrap_or_default();
@@ -244,7 +244,7 @@ impl Bench {
     }
 }
 
-/// A request with a JSON body; empty is none.
+/// Returns a request with a JSON body; an empty text sends none.
 pub(crate) fn request(method: &str, path: &str, body: &str) -> Request<Body> {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost:3859");
     let builder =
@@ -252,7 +252,7 @@ pub(crate) fn request(method: &str, path: &str, body: &str) -> Request<Body> {
     builder.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// A far side that nobody sends anything to.
+/// A sink that never gets a delivery.
 struct Nowhere;
 
 impl Sink for Nowhere {

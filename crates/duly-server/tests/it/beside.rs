@@ -1,5 +1,5 @@
-//! Changes beside each other, on a store that takes its time over reading a namespace, and in which
-//! timers change while a list is read.
+//! Concurrent changes, on a store that is slow to read a namespace, and in which timers change while a
+//! list is read.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +17,8 @@ use tokio::task::yield_now;
 
 use crate::bench::Bench;
 
-/// A store whose answer to "which settings has it" comes some turns after they were read, and in
-/// which these commands are carried out behind the first page of a list that has timers.
+/// A store that returns a namespace's settings some polls after it has read them. It carries out these
+/// commands after the first page of a list that has timers.
 #[derive(Debug)]
 struct Slow(Arc<dyn Store>, Mutex<Vec<Command>>);
 

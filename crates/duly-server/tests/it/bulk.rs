@@ -1,4 +1,5 @@
-//! Bulk cancel: what a filter reaches, what it leaves, and that none is never all.
+//! Bulk cancel: the timers that a filter matches and those that it leaves. An empty filter never means
+//! all timers.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::bench::Bench;
 
 const CANCEL: &str = "/v1/namespaces/a/cancel";
 
-/// Timers `x-0` to `x-9`, of which the even ones have the tag `even`, and `y`.
+/// Returns a server with timers `x-0` to `x-9`, of which the even ones have the tag `even`, and `y`.
 async fn stocked() -> Bench {
     let bench = Bench::new();
     for i in 0..10 {

@@ -1,4 +1,4 @@
-//! The HTTP interface stays compatible with the committed snapshot of its OpenAPI document: clients that were
+//! Compares the HTTP interface with the committed snapshot of its OpenAPI document: clients that were
 //! written for `contract/openapi.json` still work.
 //!
 //! `cargo xtask contract` replaces the snapshot, together with a changelog entry.
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 const SNAPSHOT: &str = "contract/openapi.json";
 const PRESENT: &str = "docs/reference/openapi.json";
-/// Keywords under which a list of schemas stands.
+/// Keywords whose value is a list of schemas.
 const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords that must say the same.
+/// Keywords whose values must be equal.
 const SAME: [&str; 7] =
     ["$ref", "type", "format", "pattern", "additionalProperties", "const", "not"];
 /// Upper and lower bounds of what callers may send.
@@ -32,7 +32,7 @@ fn texts(value: &Value) -> BTreeSet<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The schemas that a part of a document names, directly or by others.
+/// Returns the schemas that a part of a document names, directly or by others.
 fn reached<'a>(document: &'a Value, part: &'a Value, found: &mut BTreeSet<&'a str>) {
     for (key, value) in entries(part) {
         let name = value.as_str().and_then(|path| path.strip_prefix("#/components/schemas/"));
@@ -46,14 +46,14 @@ fn reached<'a>(document: &'a Value, part: &'a Value, found: &mut BTreeSet<&'a st
     part.as_array().into_iter().flatten().for_each(|item| reached(document, item, found));
 }
 
-/// Where a schema is used.
+/// The use of a schema.
 #[derive(Clone, Copy)]
 struct Use {
     is_sent: bool,
     is_read: bool,
 }
 
-/// Notes what a client of the old schema would trip over in the new one.
+/// Notes the incompatible changes from the old schema to the new one.
 fn compare(place: &str, old: &Value, new: &Value, of: Use, breaks: &mut Vec<String>) {
     for key in SAME.into_iter().filter(|key| old[key] != new[key]) {
         breaks.push(format!("{place}: {key} is {} and was {}", new[key], old[key]));
@@ -103,7 +103,7 @@ fn compare(place: &str, old: &Value, new: &Value, of: Use, breaks: &mut Vec<Stri
     }
 }
 
-/// Returns what a client of the old interface would trip over in the new one.
+/// Returns the incompatible changes from the old interface to the new one.
 fn breaks(old: &Value, new: &Value) -> Vec<String> {
     let mut breaks = Vec::new();
     let (mut sent, mut read) = (BTreeSet::new(), BTreeSet::new());

@@ -101,7 +101,7 @@ async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
     }
     let again = bench.post(OVERDUE, &body).await.expect(200);
     assert_eq!(again["dead_lettered"], 0);
-    // Without a moment: what is due now.
+    // Without a time: timers that are due now.
     let done = bench.post(OVERDUE, "{}").await.expect(200);
     assert_eq!(done["dead_lettered"], 1);
 }

@@ -1,4 +1,4 @@
-//! What the framework itself would answer is a problem like any other; who may call.
+//! Errors of the framework are problems like any other; rules for callers.
 
 use axum::body::Body;
 use http::Request;
@@ -227,7 +227,7 @@ async fn a_page_of_an_allowed_origin_is_told_that_it_may_call() {
         assert_eq!(told.headers[name], value, "{name}");
     }
     assert!(!bench.get("/v1/namespaces").await.text.contains("\"a\""), "asking changes nothing");
-    // What it then does, and what goes wrong, it may read.
+    // The page may read the responses of its calls, and their errors.
     for (method, path, status) in [
         ("POST", TIMERS, 201),
         ("GET", "/v1/namespaces/none", 404),
@@ -252,7 +252,7 @@ async fn nobody_else_is_told_that_a_page_may_call() {
         ("OPTIONS", &[("origin", "https://console.example.evil"), asks], 403),
         ("OPTIONS", &[("origin", "null"), asks], 403),
         ("POST", &[("origin", "https://evil.example")], 403),
-        // The server's own pages need not be told; without an origin, nobody asks.
+        // The server's own pages need no permission; a request without an origin has no preflight.
         ("OPTIONS", &[("origin", "http://localhost"), asks], 405),
         ("OPTIONS", &[asks], 405),
         ("POST", &[("origin", "http://localhost")], 201),
@@ -264,11 +264,11 @@ async fn nobody_else_is_told_that_a_page_may_call() {
         assert_eq!(said, None, "{method} {headers:?}");
         assert_eq!(answer.headers["vary"], "origin", "answers differ by it all the same");
     }
-    // A page that made its name resolve to this machine is foreign, whatever origin it claims.
+    // A page whose own name resolves to this machine is foreign, with any origin.
     let rebound = Request::builder().method("OPTIONS").uri(TIMERS).header("host", "evil.example");
     let rebound = rebound.header("origin", PAGE).header(asks.0, asks.1);
     assert_eq!(bench.send(rebound.body(Body::empty()).unwrap()).await.status, 403);
-    // A page that is allowed and asks for no call gets the usual answer.
+    // An allowed page without a preflight request gets the usual response.
     let wonders = from(&bench, "OPTIONS", TIMERS, &[("origin", PAGE)]).await;
     assert_eq!(wonders.problem("method_not_allowed")["seen"], "OPTIONS");
 }

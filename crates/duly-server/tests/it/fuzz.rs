@@ -1,11 +1,16 @@
-//! Calls that nobody would send: never a fault, and what is refused changes nothing.
+//! Damaged calls: they cause no fault, and a refused call changes nothing.
 //!
-//! Every call of the OpenAPI document is taken as it should be and damaged: fields of its body gone,
-//! of another type, in another unit, at the edges of what is allowed, arrays in place of objects; its
-//! text cut off or with bytes that do not belong; parameters of its query unknown, repeated, broken, long; another namespace, id, path,
-//! method; headers of other values, repeated, gone. A call that is refused leaves all namespaces,
-//! timers, counts and backups as they were. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` make it longer,
-//! and repeat it.
+//! Every call of the OpenAPI document is built as a valid call and then damaged:
+//!
+//! 1. Fields of its body are removed, or get another type, another unit, a value at the edge of the
+//!    allowed range, or an array in place of an object.
+//! 2. Its text is cut off or gets foreign bytes.
+//! 3. Parameters of its query are unknown, repeated, broken or long.
+//! 4. Namespace, id, path or method is another one.
+//! 5. Headers get other values, are repeated, or are removed.
+//!
+//! A refused call leaves all namespaces, timers, counts and backups as they were. `PROPTEST_CASES` makes
+//! the test longer, and `PROPTEST_RNG_SEED` repeats it.
 
 mod arrays;
 mod body;
@@ -32,12 +37,12 @@ use self::{
 };
 use crate::bench::{Answer, Bench};
 
-/// Calls before the picture is of a fresh server again.
+/// Calls before the compared state is of a fresh server again.
 const CALLS: usize = 12;
-/// So that a row and a kind of damage that are never taken are noticed, where a run is long enough.
+/// Calls for each row and kind of damage: a long enough run notices one that is never used.
 const CALLS_OF_EACH: usize = 8;
 
-/// The store that backups are of, and the directory they go below.
+/// The store of the backups, and the directory above them.
 struct Backed {
     directory: tempfile::TempDir,
     store: Arc<EmbeddedStore>,
@@ -58,7 +63,7 @@ impl Backed {
         self.directory.path().join("backups")
     }
 
-    /// A fresh server, without backups.
+    /// Returns a fresh server, without backups.
     fn bench(&self) -> Bench {
         if self.below().exists() {
             std::fs::remove_dir_all(self.below()).unwrap();
@@ -70,7 +75,7 @@ impl Backed {
         Given::of(bench, self.below().join("one").to_str().unwrap().into()).await
     }
 
-    /// Everything that a refused call could have changed.
+    /// Returns all state that a refused call could have changed.
     async fn picture(&self, bench: &Bench) -> String {
         fn files(path: &Path, found: &mut Vec<PathBuf>) {
             for entry in std::fs::read_dir(path).into_iter().flatten() {
@@ -86,11 +91,11 @@ impl Backed {
     }
 }
 
-/// What was seen.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     calls: usize,
-    /// Answers by the first digit of their status.
+    /// Responses by the first digit of their status.
     answers: [usize; 6],
     refused: usize,
     /// Damage to bodies, queries, paths, headers, methods.
@@ -131,7 +136,7 @@ impl Tally {
     }
 }
 
-/// Whether nothing of the call was carried out.
+/// Returns `true` if no part of the call was carried out.
 fn is_refused(answer: &Answer) -> bool {
     let are_lines = answer.headers.get("content-type").is_some_and(|kind| kind == NDJSON);
     let is_refusal = |line: &str| {
@@ -142,13 +147,13 @@ fn is_refused(answer: &Answer) -> bool {
         || are_lines && !answer.text.contains("\"summary\"") && answer.text.lines().all(is_refusal)
 }
 
-/// What is wrong about an answer, if anything is.
+/// Checks a response; an error describes its fault.
 fn judge(answer: &Answer) -> Result<(), String> {
     let status = answer.status.as_u16();
     if status >= 500 {
         return Err("a fault".into());
     }
-    // Results of many operations have codes of their own.
+    // Results of many operations have their own codes.
     for code in ["internal", "unavailable", "aborted", "deadline_exceeded"] {
         if answer.text.contains(&format!("\"code\":\"{code}\"")) {
             return Err(format!("a fault inside: {code}"));
@@ -166,7 +171,7 @@ fn judge(answer: &Answer) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends one call; answers what is wrong about it, if anything is.
+/// Sends one call; an error describes its fault.
 async fn attack(
     backed: &Backed,
     bench: &Bench,
@@ -242,7 +247,8 @@ async fn the_calls_that_are_damaged_are_allowed_as_they_stand() {
         let bench = backed.bench();
         let call = &calls(&backed.given(&bench).await)[row];
         let answer = attack(&backed, &bench, call, &[]).await.unwrap();
-        // The reference store is not shared: its body is read, and then there is nothing to repair.
+        // The reference store is not shared: the server reads the body, and then there is nothing to
+        // repair.
         if call.path == "/v1/store/repair" {
             answer.problem("permission_denied");
         } else {

@@ -1,9 +1,9 @@
-//! The table of api.md: what a POST of an existing id gets.
+//! The table of api.md: the response to a POST of an existing id.
 
 use crate::bench::Bench;
 
-/// A test for each row: state of the old one, what the POST is, status, and `existing`, `replaced`
-/// or the code.
+/// A test for each row: state of the old timer, kind of the POST, status, and `existing`, `replaced` or
+/// the code.
 macro_rules! rows {
     ($($name:ident: $state:literal $post:literal => $status:literal $answer:literal;)*) => {$(
         #[tokio::test]

@@ -1,4 +1,4 @@
-//! P11: payloads and header values come out byte for byte, in the form they were given.
+//! P11: payloads and header values come out byte for byte, in the form in which they were given.
 
 use serde_json::value::RawValue;
 

@@ -1,4 +1,4 @@
-//! Rates, a second receiver, and a namespace that goes on at a time.
+//! Rates, a second receiver, and a namespace that resumes at a time.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Streams of lines: a result a line, bad lines beside good ones, and back-pressure.
+//! Streams of lines: one result a line, invalid lines beside valid ones, and backpressure.
 
 use std::{
     convert::Infallible,
@@ -176,7 +176,7 @@ async fn p10_who_does_not_read_its_answers_is_not_read_from() {
         bench.router.clone().oneshot(request(BATCH, Body::from_stream(parts))).await.unwrap();
     let mut body = answer.into_body();
     let read = asked.load(Ordering::Relaxed);
-    // An endless request: about half a MiB is taken in before an answer is taken.
+    // An endless request: about half a MiB is read before a response is read.
     assert!(read < 50, "{read} parts");
     for _ in 0..20 {
         body.frame().await.unwrap().unwrap();
@@ -196,7 +196,7 @@ async fn a_stream_that_breaks_off_says_how_far_it_came() {
     let answer = bench.send(request(BATCH, body)).await;
     let results = lines(&answer);
     let last = &results.last().unwrap()["stopped"];
-    // What was whole when it broke is dealt with or behind the number that is told.
+    // Lines that were complete before the break are handled, or come after the reported number.
     let told = last["after_line"].as_u64().unwrap();
     assert_eq!(last["error"]["code"], "invalid_argument", "{}", answer.text);
     assert_eq!(results.len() as u64, told + 1, "{}", answer.text);
@@ -255,7 +255,7 @@ async fn p11_a_timer_is_one_line_however_many_its_payload_has_and_is_delivered_a
 async fn p10_a_line_that_drips_is_not_waited_for_longer_than_a_request() {
     let bench = Bench::new();
     let whole = "{\"schedule\":{\"id\":\"a\",\"delay\":\"1ms\"}}\n";
-    // Blank lines hold nothing and may come as they like; then a line that never ends.
+    // Blank lines hold nothing and may come at any time; then a line never ends.
     let parts = [whole, "\n", "\n", "\n", whole, "{"].map(str::to_owned);
     let drips = parts.into_iter().chain(std::iter::repeat_n("x".to_owned(), 20));
     let slow = stream::iter(drips).then(|part| async move {

@@ -1,4 +1,4 @@
-//! A webhook never calls the server that sends it: neither where it listens nor through a proxy.
+//! A webhook never calls the server that sends it: neither at its listen address nor through a proxy.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Starts a server; its data goes with the directory.
+/// Starts a server; its data is removed with the directory.
 async fn server() -> (tempfile::TempDir, duly_server::Running) {
     let directory = tempfile::tempdir().unwrap();
     let env = [
@@ -25,7 +25,7 @@ async fn server() -> (tempfile::TempDir, duly_server::Running) {
     (directory, duly_server::start(config).await.unwrap())
 }
 
-/// One message of HTTP/1.1 with a `content-length`.
+/// Reads one message of HTTP/1.1 with a `content-length`.
 async fn message(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     loop {
@@ -59,7 +59,8 @@ async fn call(address: SocketAddr, call: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Passes each request on as it is, as a proxy on the same machine does; tells the answers.
+/// Passes each request on unchanged, as a proxy on the same machine does; sends the responses to the
+/// receiver.
 async fn proxy(to: SocketAddr) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! The HTTP interface against the reference store, in process: what goes in, what comes out, and
-//! that what is refused changes nothing.
+//! The HTTP interface against the reference store, in process: requests, responses, and that a refused
+//! call changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 

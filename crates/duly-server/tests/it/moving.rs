@@ -8,7 +8,7 @@ use crate::bench::Bench;
 const EXPORT: &str = "/v1/namespaces/a/export";
 const IMPORT: &str = "/v1/namespaces/a/import";
 
-/// Every page of an export, as small as pages get.
+/// Returns every page of an export with the smallest pages.
 async fn exported(bench: &Bench, state: &str) -> Vec<Value> {
     let mut timers = Vec::new();
     let mut cursor = String::new();
@@ -29,7 +29,7 @@ async fn import(bench: &Bench, timers: &[Value]) -> Vec<Value> {
     answer["results"].as_array().unwrap().clone()
 }
 
-/// One of everything that travels, and what does not.
+/// Returns a server with one timer of each exported kind, and others that are not exported.
 async fn filled() -> Bench {
     let bench = Bench::new();
     bench
@@ -72,7 +72,8 @@ async fn p7_p11_a_namespace_moves_with_every_state_and_goes_on_there() {
     for id in ["finished", "cancelled"] {
         new.get(&format!("/v1/namespaces/a/timers/{id}")).await.problem("not_found");
     }
-    // The same request is known again (P6), attempts go on, and a letter is sent again as what it is.
+    // The same request is recognised (P6), the count of attempts continues, and a dead letter is
+    // redriven with the same delivery id.
     new.schedule(r#"{"id":"due","delay":"0s"}"#).await.expect(200);
     new.post("/v1/namespaces/a/dead/redrive", r#"{"ids":["dead"]}"#).await.expect(200);
     new.advance(3_600);
@@ -108,7 +109,7 @@ async fn p11_an_export_holds_the_credentials_that_other_answers_hide_and_no_sign
     let namespace = &export["namespace"];
     assert_eq!((&namespace["name"], &namespace["paused"]), (&json!("a"), &json!(false)));
     assert_eq!(namespace["signing_secret_fingerprints"].as_array().map(Vec::len), Some(1));
-    // Another server makes the same namespace of it.
+    // Another server creates the same namespace from it.
     let other = Bench::new();
     let settings = namespace["settings"].to_string();
     other.call("PUT", "/v1/namespaces/a", &settings).await.expect(201);

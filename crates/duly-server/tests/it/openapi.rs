@@ -1,4 +1,4 @@
-//! The OpenAPI document is the one that is committed, and it is whole.
+//! The OpenAPI document equals the committed one, and is complete.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -83,8 +83,8 @@ fn every_reference_leads_somewhere() {
     }
 }
 
-/// Generators name types after schemas, functions after operations, and the types of parameters and of values
-/// without a schema of their own after both.
+/// Generators name types after schemas and functions after operations. They name the types of
+/// parameters, and of values without their own schema, after both.
 #[test]
 fn no_schema_name_collides() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();

@@ -1,4 +1,4 @@
-//! Two-phase consumption: lease, settle, and claims that come back.
+//! Two-phase consumption: lease, settle, and claims that are released.
 
 use http_body_util::BodyExt;
 use serde_json::json;

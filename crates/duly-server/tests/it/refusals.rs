@@ -1,5 +1,5 @@
-//! Every rule that refuses something is a row: what is sent, and status, code, field, value seen
-//! and what is allowed. After each row nothing has changed; in a batch only that item is refused.
+//! Every rule that refuses a request is a row: the request, and the status, code, field, value seen and
+//! allowed values. After each row nothing has changed; in a batch only that item is refused.
 
 mod calls;
 mod schedules;
@@ -13,7 +13,7 @@ use self::{
 };
 use crate::bench::{Answer, Bench};
 
-/// Field, value seen (empty: none is shown) and a part of what is allowed.
+/// Field, value seen (empty: none is shown) and a part of the allowed values.
 type Fault = (&'static str, &'static str, &'static str);
 
 const TIME: &str = "an RFC 3339 time";
@@ -39,7 +39,7 @@ fn check_fault(what: &str, problem: &Value, (field, seen, allowed): Fault) {
     assert!(!detail.is_empty(), "{what}: {problem}");
 }
 
-/// A bench with something in it.
+/// Returns a server with data.
 async fn stocked() -> Bench {
     let bench = Bench::new();
     for (id, state) in

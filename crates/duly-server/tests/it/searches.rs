@@ -1,5 +1,5 @@
-//! Searches by tag or id prefix: they say how far they are, can be stopped and gone on with, and a read
-//! that gets no answer is never in doubt.
+//! Searches by tag or id prefix: they report their progress, and can be stopped and continued. The
+//! outcome of a read without a response is never in doubt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::bench::{Answer, Bench};
 
 const LIST: &str = "/v1/namespaces/a/timers";
 const CANCEL: &str = "/v1/namespaces/a/cancel";
-/// Timers that one page looks at.
+/// Timers that one page reads.
 const LOOKS: usize = 3;
 const TIMERS: usize = 20;
 
-/// A store with a large namespace: a page looks at a few timers, and takes its time.
+/// A store with a large namespace: a page reads few timers, slowly.
 #[derive(Debug)]
 struct Large(Arc<dyn Store>, Duration);
 
@@ -46,7 +46,7 @@ impl StandIn for Large {
     }
 }
 
-/// A bench with such a store; every seventh timer is red.
+/// Returns a server on such a store; every seventh timer is red.
 async fn bench(page_takes: Duration) -> Bench {
     let bench = Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| {
         Arc::new(Large(store, page_takes))

@@ -58,7 +58,7 @@ async fn metrics_tell_of_requests_operations_and_the_store() {
     }
 }
 
-/// A line of the answer is of a metric in the table, with its labels and no others.
+/// Checks that a line of the response is of a metric in the table, with its labels and no others.
 fn check_sample(line: &str) {
     let (name, labels) = line.split_once(['{', ' ']).unwrap();
     let is = |metric: &&metric_names::Metric| match metric.kind {
@@ -95,7 +95,7 @@ async fn namespaces_that_are_stopped_are_counted() {
         bench.call("PUT", &path, "{}").await.expect(201);
         bench.post(&format!("{path}/pause"), "").await.expect(200);
     }
-    // Other tests of the process ask as well, and then the gauges tell of their stores.
+    // Other tests of the process scrape as well, and then the gauges have the values of their stores.
     let mut seen = false;
     for _ in 0..100 {
         let text = bench.get("/metrics").await.text;

@@ -1,4 +1,4 @@
-//! A whole server on a port: started, called over HTTP/1.1 and HTTP/2, stopped.
+//! A complete server on a port: started, called over HTTP/1.1 and HTTP/2, stopped.
 
 use duly_server::{
     StartError,
@@ -56,7 +56,7 @@ async fn starts_serves_and_stops() {
     let answer = exchange(&mut stream, &request).await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
 
-    // Two silent connections fill the server; a third is told so, unless it asks for health.
+    // Two silent connections fill the server; a third gets 503, unless it asks for health.
     let first = TcpStream::connect(address).await.unwrap();
     let second = TcpStream::connect(address).await.unwrap();
     let mut third = TcpStream::connect(address).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_head_that_cannot_be_read_closes_the_connection() {
         (format!("GET / HTTP/1.1\r\nx: {long}\r\n\r\n"), &[431]),
     ] {
         let mut stream = TcpStream::connect(running.addr()).await.unwrap();
-        // It reads to the end, so the connection was closed.
+        // The read reaches the end, so the connection was closed.
         let answer = exchange(&mut stream, &request).await;
         let shown = &request[..request.len().min(40)];
         let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
@@ -128,7 +128,8 @@ async fn a_head_that_cannot_be_read_closes_the_connection() {
     running.stop().await.unwrap();
 }
 
-/// Runs a server on this directory until `calls` are made. A runtime each, as a process has.
+/// Runs a server on this directory until `calls` are made. Each server has its own runtime, as a process
+/// has.
 fn serve_on(directory: &std::path::Path, calls: impl AsyncFnOnce(&duly_server::Running)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

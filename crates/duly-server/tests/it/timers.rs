@@ -1,4 +1,4 @@
-//! Each call on timers does what the contract says.
+//! Each call on timers follows the contract.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What watchdog and auditor of the node have found, over HTTP, on a store that breaks on purpose.
+//! Findings of the node's watchdog and auditor over HTTP, on a store that breaks on purpose.
 
 use std::sync::{
     Arc,
@@ -16,12 +16,12 @@ use tokio::time::{Duration, sleep};
 use crate::bench::Bench;
 
 const WORKS: u8 = 0;
-/// It shows what is due and grants nothing of it, without a word.
+/// The store shows due timers and grants none of them, without an error.
 const GRANTS_NOTHING: u8 = 1;
-/// It never says what is due.
+/// Calls for due timers and for counts never return.
 const NEVER_ANSWERS: u8 = 2;
 
-/// Added whenever it is to count again.
+/// Added at each call to count again.
 const COUNTED: u8 = 16;
 
 /// A store with a fault.
@@ -72,7 +72,7 @@ fn bench(fault: u8) -> (Bench, Arc<AtomicU8>) {
     (bench, fault)
 }
 
-/// Why the server is not ready.
+/// Returns the reasons why the server is not ready.
 async fn reasons(bench: &Bench) -> Vec<String> {
     let answer = bench.get("/readyz").await;
     let reasons = answer.json()["reasons"].as_array().cloned().unwrap_or_default();
@@ -96,7 +96,7 @@ async fn a_lane_that_nobody_works_on_is_named_and_counted() {
         sleep(Duration::from_millis(100)).await;
         if look >= 2 {
             assert_eq!(reasons(&bench).await, [expected], "look {look}");
-            // The auditors of other tests say 0.
+            // The auditors of other tests set 0.
             counted |= bench.metric("duly_lanes_neglected").await >= 1.0;
         }
     }
@@ -118,7 +118,7 @@ async fn a_loop_that_stands_still_is_named_and_begun_again() {
     fault.store(NEVER_ANSWERS, Ordering::Relaxed);
     bench.timer_in("u", "due").await;
     sleep(Duration::from_millis(1)).await;
-    // The clock of the loops goes twice as fast as that of the watchdog, which turns meanwhile.
+    // The clock of the loops runs twice as fast as that of the watchdog, which runs meanwhile.
     for _ in 0..6 {
         bench.advance(2);
         sleep(Duration::from_secs(1)).await;

@@ -1,13 +1,16 @@
-//! Which addresses a webhook may reach (S5).
+//! The address filter: the addresses and ports that a webhook may reach (S5).
 //!
-//! A timer's destination is written by a caller, so without this filter a caller could make the
-//! server speak to its own network: loopback, private ranges, a cloud's metadata service. Refused
-//! is everything that is not a public unicast address, also when it is wrapped into IPv6 (mapped,
-//! compatible, 6to4, Teredo, NAT64). Hosts written as decimal, octal or hexadecimal numbers are
-//! normalised by the `url` crate before they get here. Ports are free unless some are configured.
+//! Callers choose the destinations of timers. Without this filter a caller could make the server connect
+//! to its own network: loopback, private ranges, a cloud's metadata service (server-side request
+//! forgery).
 //!
-//! Where the server itself listens is refused whatever is configured: a webhook there would be a call
-//! of the API that nobody made.
+//! 1. Every address that is not public unicast is refused, also if it is embedded in an IPv6 address
+//!    (mapped, compatible, 6to4, Teredo, NAT64).
+//! 2. Hosts written as decimal, octal or hexadecimal numbers are normalised by the `url` crate before
+//!    they are checked.
+//! 3. All ports are allowed unless some are configured.
+//! 4. The addresses on which the server itself listens are always refused, regardless of the
+//!    configuration: such a webhook would be an API call that no caller made.
 
 use std::{
     fmt,
@@ -18,62 +21,62 @@ use std::{
 use ipnet::IpNet;
 use url::{Host, Url};
 
-/// Whether loopback addresses may be reached.
+/// The rule for loopback addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Loopback {
-    /// They may not.
+    /// Loopback addresses are refused.
     #[default]
     Refused,
-    /// They may: development, while the server itself listens on loopback only.
+    /// Loopback addresses are allowed: for development, while the server listens on loopback only.
     Allowed,
 }
 
-/// Which addresses may be reached besides public ones.
+/// The addresses that may be reached in addition to public ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressPolicy {
-    /// Loopback.
+    /// The rule for loopback addresses.
     pub loopback: Loopback,
     /// Networks that may be reached although they are not public.
     pub allow: Vec<IpNet>,
-    /// Ports that may be reached; every port where none is named.
+    /// Ports that may be reached; if empty, all ports.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Where the server itself listens, which is never reached.
+    /// Addresses on which the server itself listens; they are never reached.
     pub own: Vec<SocketAddr>,
 }
 
-/// A port that may not be reached.
+/// The error of a port that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "port {port} is refused: receivers may have the ports of webhook.allow_ports only; use one of \
      them, or have the operator add this one"
 )]
 pub struct RefusedPort {
-    /// The port.
+    /// The refused port.
     pub port: u16,
 }
 
-/// An address that may not be reached.
+/// The error of an address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("address {address} is refused: it is {kind}{}", .kind.remedy())]
 pub struct Refused {
-    /// The address as it was given or found.
+    /// The address as it was given or resolved.
     pub address: IpAddr,
-    /// What it is.
+    /// The kind of the address.
     pub kind: Kind,
 }
 
-/// Why an address is not public.
+/// The kinds of addresses that are not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// This machine.
     Loopback,
-    /// No address at all.
+    /// The unspecified address.
     Unspecified,
     /// A private network.
     Private,
-    /// The shared space behind a carrier's NAT.
+    /// Shared address space behind a carrier-grade NAT.
     CarrierNat,
-    /// The local link.
+    /// Link-local.
     LinkLocal,
     /// A cloud's metadata service.
     Metadata,
@@ -83,12 +86,12 @@ pub enum Kind {
     Reserved,
     /// An IPv6 form of an IPv4 address that is not public.
     Embedded,
-    /// Where this server itself listens.
+    /// An address on which this server itself listens.
     Own,
 }
 
 impl Kind {
-    /// The end of a sentence that says what to do.
+    /// Returns the end of the error sentence, with the remedy.
     const fn remedy(self) -> &'static str {
         match self {
             Self::Own => "; a webhook needs a receiver of its own",
@@ -118,7 +121,7 @@ impl fmt::Display for Kind {
 }
 
 impl AddressPolicy {
-    /// Public addresses and loopback: the development default.
+    /// Returns a policy for public addresses and loopback: the default for development.
     pub fn with_loopback() -> Self {
         Self { loopback: Loopback::Allowed, ..Self::default() }
     }
@@ -126,7 +129,7 @@ impl AddressPolicy {
     /// Checks a port.
     ///
     /// # Errors
-    /// The refused port.
+    /// The port, if it is refused.
     pub fn check_port(&self, port: u16) -> Result<(), RefusedPort> {
         let allowed = self.ports.is_empty() || self.ports.iter().any(|range| range.contains(&port));
         if allowed { Ok(()) } else { Err(RefusedPort { port }) }
@@ -135,7 +138,7 @@ impl AddressPolicy {
     /// Checks the host of a URL if it is an address; names are checked when they are resolved.
     ///
     /// # Errors
-    /// The refused address and what it is.
+    /// The refused address and its kind.
     pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
         let ip = match url.host() {
             Some(Host::Ipv4(ip)) => IpAddr::from(ip),
@@ -145,10 +148,10 @@ impl AddressPolicy {
         self.check_socket(SocketAddr::new(ip, url.port_or_known_default().unwrap_or_default()))
     }
 
-    /// Checks one address with its port, which tells the server's own address.
+    /// Checks one address with its port, which identifies the server's own address.
     ///
     /// # Errors
-    /// The refused address and what it is.
+    /// The refused address and its kind.
     pub fn check_socket(&self, target: SocketAddr) -> Result<(), Refused> {
         let (ip, port) = (target.ip().to_canonical(), target.port());
         // A connection to the unspecified address goes to this machine.
@@ -164,9 +167,9 @@ impl AddressPolicy {
     /// Checks one address.
     ///
     /// # Errors
-    /// The refused address and what it is.
+    /// The refused address and its kind.
     pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
-        // A mapped address is the IPv4 address to the system that connects to it.
+        // The system connects to the IPv4 address of a mapped address.
         let plain = address.to_canonical();
         if self.allow.iter().any(|net| net.contains(&plain)) {
             return Ok(());
@@ -183,7 +186,8 @@ impl AddressPolicy {
     }
 }
 
-/// Why an IPv4 address is not public (IANA IPv4 special-purpose registry), `None` when it is.
+/// Returns the reason why an IPv4 address is not public (IANA IPv4 special-purpose registry), `None` if
+/// it is.
 fn kind_of_v4(ip: Ipv4Addr) -> Option<Kind> {
     let [a, b, c, d] = ip.octets();
     Some(match (a, b, c, d) {
@@ -206,7 +210,8 @@ fn kind_of_v4(ip: Ipv4Addr) -> Option<Kind> {
     })
 }
 
-/// Why an IPv6 address is not public (IANA IPv6 special-purpose registry), `None` when it is.
+/// Returns the reason why an IPv6 address is not public (IANA IPv6 special-purpose registry), `None` if
+/// it is.
 fn kind_of_v6(ip: Ipv6Addr) -> Option<Kind> {
     if ip.is_unspecified() {
         return Some(Kind::Unspecified);
@@ -238,7 +243,7 @@ fn kind_of_v6(ip: Ipv6Addr) -> Option<Kind> {
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Kind::Private),
         [0xfe80..=0xfebf, ..] => Some(Kind::LinkLocal),
         [0xff00..=0xffff, ..] => Some(Kind::Multicast),
-        // Only 2000::/3 is handed out as global unicast.
+        // Only 2000::/3 is allocated as global unicast.
         [0x2000..=0x3fff, ..] => None,
         _ => Some(Kind::Reserved),
     }

@@ -1,36 +1,36 @@
-//! Reading as much of an answer as is of use, and no more (S4).
+//! Reads the body of a reply, within limits (S4).
 //!
-//! A confirmed answer's body is read so that its connection can be used again; any other answer's
-//! first kibibyte is kept for the history. Both are bounded in bytes and in time: an endless or
-//! slow body costs its connection, not a worker.
+//! The body of a confirmed reply is read so that its connection can be used again. The first kibibyte of
+//! any other reply is kept for the history. Both are limited in bytes and in time. So an endless or slow
+//! body costs its connection, not a worker.
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
-/// Bytes kept of an answer that is no confirmation.
+/// Most bytes kept of a reply that does not confirm.
 const EXCERPT_BYTES_MAX: usize = 1024;
 
-/// What was read of a body.
+/// The result of reading a body.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// Its beginning.
+    /// The beginning of the body.
     pub(super) kept: Vec<u8>,
-    /// Whether all of it has come, so that its connection is free.
+    /// `Whole` if the connection can be used again.
     pub(super) ended: Ended,
 }
 
-/// How far a body was read.
+/// The end of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// To its end.
+    /// The whole body was read.
     Whole,
-    /// Not: it was too long, too slow, or broke off.
+    /// The body was too long, too slow, or ended early.
     Cut,
 }
 
-/// Reads a body to its end if that comes within `bytes_max` and before `until`, and keeps its
-/// beginning. The status has been said already, so nothing that goes wrong here is an error.
+/// Reads a body to its end if that comes within `bytes_max` and before `until`, and keeps its beginning.
+/// The status is known already, so no failure here is an error.
 pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -> Read {
     let mut kept = Vec::new();
     let mut seen_bytes = 0;
@@ -52,8 +52,8 @@ pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -
     Read { kept, ended: Ended::Whole }
 }
 
-/// Text of bytes: what is not UTF-8 is replaced, control characters are escaped, so that an answer
-/// can forge neither a log line nor a terminal sequence.
+/// Converts bytes to text. Invalid UTF-8 is replaced and control characters are escaped, so a reply can
+/// forge neither a log line nor a terminal sequence.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for c in String::from_utf8_lossy(bytes).chars() {

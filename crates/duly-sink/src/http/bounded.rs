@@ -1,9 +1,9 @@
-//! A stream that gives no more than a number of bytes to its reader (S4).
+//! A stream that returns at most a granted number of bytes to its reader (S4).
 //!
-//! HTTP/1.1 lets a receiver send interim answers, header lines, chunk extensions and trailers
-//! without end, and HTTP/2 interim answers, frames of streams that are over and frames that mean
-//! nothing. Each exchange is granted a number of bytes; what comes past it is an error of the
-//! connection, whatever it would have meant. Over HTTP/2 exchanges share what they were granted.
+//! A receiver can send data without end. HTTP/1.1 allows interim replies, header lines, chunk extensions
+//! and trailers. HTTP/2 allows interim replies, frames of ended streams and frames without meaning. So
+//! each exchange is granted a number of bytes. More bytes than that are an error of the connection,
+//! regardless of their meaning. Over HTTP/2 the exchanges of a connection share their grants.
 
 use std::{
     io,
@@ -17,12 +17,12 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a reader gets after the last granted byte.
+/// The error of a read after the last granted byte.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is too long")]
 pub(super) struct TooLong;
 
-/// The bytes that may still be read.
+/// The number of bytes that may still be read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grant(Arc<Left>);
 
@@ -33,25 +33,25 @@ struct Left {
 }
 
 impl Grant {
-    /// Grants so many bytes from now on, whatever was left.
+    /// Sets the grant to this many bytes; the rest of the last grant is dropped.
     pub(super) fn bytes(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Grants so many bytes more; with what was left at most `bytes_max`.
+    /// Adds to the grant, up to `bytes_max` in all.
     pub(super) fn more(&self, bytes: usize, bytes_max: usize) {
         let grown = |left: usize| Some(left.saturating_add(bytes).min(bytes_max));
-        // It never answers None.
+        // The closure never returns `None`.
         self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok();
     }
 
-    /// Whether more came than was granted.
+    /// Returns `true` if more came than was granted.
     pub(super) fn is_exceeded(&self) -> bool {
         self.0.is_exceeded.load(Ordering::Relaxed)
     }
 
-    /// Takes away what was read; `false` where nothing was left before. The last read may go over
-    /// the grant by one buffer of the client.
+    /// Subtracts bytes that were read; returns `false` if the grant was used up before. The last read
+    /// may exceed the grant by one buffer of the client.
     fn take(&self, bytes: usize) -> bool {
         let less = |left: usize| (left > 0).then(|| left.saturating_sub(bytes));
         let taken = self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

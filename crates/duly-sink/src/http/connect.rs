@@ -1,10 +1,10 @@
-//! Making a connection: name, TCP, proxy, TLS, protocol.
+//! Makes a connection: name, TCP, proxy, TLS, protocol.
 //!
-//! The address that was checked is the address that is dialled (S5): by this server, or by the proxy,
-//! which is handed that address. Only where the operator lets the proxy resolve names is the check of
-//! names left to the proxy. The proxy itself is the operator's choice and not checked.
-//!
-//! Whatever fails here fails before anything was sent.
+//! 1. This server, or the proxy, connects to exactly the address that was checked (S5): the proxy gets
+//!    that address.
+//! 2. Only if the operator lets the proxy resolve names, the check of names is left to the proxy.
+//! 3. The proxy itself is the operator's choice and is not checked.
+//! 4. A failure in this module comes before anything was sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,11 +22,11 @@ use super::{
     tunnel,
 };
 
-/// A connection just made.
+/// A connection that was just made.
 pub(super) enum Fresh {
-    /// For one exchange at a time.
+    /// HTTP/1.1: for one exchange at a time.
     Http1(Http1),
-    /// For several.
+    /// HTTP/2: for several.
     Http2(Http2),
 }
 
@@ -42,7 +42,7 @@ impl Connector {
     /// Connects to a target.
     ///
     /// # Errors
-    /// A sentence for the history of the attempt, without anything of the URL but its address.
+    /// A sentence for the history of the attempt. It shows nothing of the URL but its address.
     pub(super) async fn connect(&self, target: &Target<'_>) -> Result<Fresh, String> {
         let stream = match &self.proxy {
             None => self.direct(target).await?,
@@ -99,7 +99,7 @@ impl Connector {
         dialled.map_err(|error| format!("the proxy cannot be reached: {error}"))
     }
 
-    /// Where the target may be dialled. Its host was checked if it is an address.
+    /// Returns the addresses of the target. A host written as an address was checked before.
     async fn addresses_of(&self, target: &Target<'_>) -> Result<Vec<SocketAddr>, String> {
         match target.host {
             Host::Domain(name) => {

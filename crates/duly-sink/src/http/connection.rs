@@ -1,14 +1,14 @@
-//! One connection to a receiver, and sending a request over it.
+//! One connection to a receiver, and the requests over it.
 //!
-//! * HTTP/1.1 carries one exchange at a time; HTTP/2 carries many, and is shared.
-//! * Dropping a connection closes its socket at once, whatever its task was waiting for: a receiver
-//!   that neither reads nor answers holds nothing back.
-//! * An HTTP/2 connection that still holds the payloads of attempts that are over is not shared again,
-//!   and is closed under those that go on over it once there are too many bytes of them: a receiver
-//!   decides neither how many payloads stay in memory nor for how long.
-//! * [`SendError::Unsent`] is said only where the receiver cannot have seen the request: the client
-//!   gave it back before its first byte was written, or an HTTP/2 receiver refused its stream before
-//!   doing anything with it. Nothing else may be sent a second time within one attempt (S7).
+//! 1. HTTP/1.1 carries one exchange at a time; HTTP/2 carries many, and is shared.
+//! 2. A connection that is dropped closes its socket at once, even if its task waits. So a receiver that
+//!    neither reads nor replies holds no resources.
+//! 3. An HTTP/2 connection that still holds the payloads of finished attempts is not shared again. If it
+//!    holds too many bytes of them it is closed, even under exchanges that still use it. So a receiver
+//!    can determine neither the number of payloads in memory nor the time they stay there.
+//! 4. [`SendError::Unsent`] is returned only if the receiver cannot have seen the request: the client
+//!    returned it before its first byte was written, or an HTTP/2 receiver refused its stream before
+//!    processing it. No other request may be sent a second time within one attempt (S7).
 
 use std::{
     fmt,
@@ -43,40 +43,42 @@ use super::{
     unsent::Unsent,
 };
 
-/// Exchanges at once over one HTTP/2 connection, if the receiver allows as many.
+/// Most exchanges at once over one HTTP/2 connection, if the receiver allows that many.
 const STREAMS_MAX: usize = 100;
-/// Bytes of an HTTP/2 answer's headers.
+/// Most bytes of an HTTP/2 reply's headers.
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
-/// Bytes that an HTTP/2 receiver may send of one answer before they are read, and of all.
+/// Flow-control windows: bytes that an HTTP/2 receiver may send of one reply before they are read, and
+/// of all.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// Bytes of one exchange over HTTP/2 that are no answer: what is on its way when an answer is cut off,
-/// and a frame more. Of its request every so many bytes are acknowledged with one.
+/// Bytes of one HTTP/2 exchange that are not part of a reply: those under way when a reply is cut off,
+/// and one frame. In addition the receiver may acknowledge each `ACKNOWLEDGED_BYTES` of the request with
+/// one byte.
 const STREAM_BYTES: usize = STREAM_WINDOW_BYTES as usize + 16 * 1024;
 const ACKNOWLEDGED_BYTES: usize = 32;
-/// Exchanges that are just over and may still bring their bytes.
+/// Number of recently ended exchanges whose bytes may still arrive.
 const ENDED_MAX: usize = 4;
 /// Bytes that an HTTP/2 receiver may send about the connection.
 const CONTROL_BYTES: usize = 64 * 1024;
-/// How often an HTTP/2 receiver is asked for a sign of life, and how long it has for it.
+/// Interval of HTTP/2 keep-alive pings, and the time-out of each.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes of payloads that attempts may leave behind unsent on an HTTP/2 connection.
+/// Most unsent payload bytes that finished attempts may leave on an HTTP/2 connection.
 const LEFT_BYTES_MAX: usize = 1024 * 1024;
-/// Buffer for the head of an HTTP/1.1 answer; a longer head is no answer.
+/// Buffer for the head of an HTTP/1.1 reply; a longer head is an error.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Body of a request.
+/// The body of a request.
 pub(super) type Body = Full<Bytes>;
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// The receiver cannot have seen the request.
     Unsent,
-    /// It may have.
+    /// The receiver may have seen the request.
     Failed(hyper::Error),
-    /// It may have, and sent more than may be read of answers.
+    /// The receiver may have seen the request, and sent more than may be read of replies.
     TooLong,
 }
 
@@ -99,7 +101,7 @@ impl Http1 {
             .max_buf_size(BUFFER_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        // How it ends is said to whoever sends over it.
+        // The result of the task is reported to the sender of a request.
         let task = tokio::spawn(async move {
             connection.await.ok();
         });
@@ -110,12 +112,12 @@ impl Http1 {
         self.sender.is_closed()
     }
 
-    /// Whether the next request can be sent; waits for the end of the last exchange.
+    /// Returns `true` if the next request can be sent; waits for the end of the last exchange.
     pub(super) async fn is_ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
 
-    /// Sends a request, of whose answer no more than so many bytes are read.
+    /// Sends a request. At most `response_bytes_max` bytes are read of its reply.
     pub(super) async fn send(
         &mut self,
         request: Request<Body>,
@@ -131,10 +133,10 @@ pub(super) struct Http2 {
     sender: http2::SendRequest<Body>,
     grant: Grant,
     streams: AtomicUsize,
-    /// How many the receiver allows, as far as it has said.
+    /// Returns the number of streams that the receiver allows, as far as it has announced one.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
     idle_since: Mutex<Instant>,
-    /// Of attempts that are over.
+    /// Unsent bodies of finished attempts.
     left: Mutex<Vec<Unsent>>,
     alive: watch::Sender<()>,
 }
@@ -165,9 +167,9 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        // Looked at from outside between its steps: only it knows what the receiver allows by now.
-        // Gone when it ends or is closed, which tells those who send over it; what was not begun they
-        // get back.
+        // The connection is shared with `streams_max`, because only it knows the number of streams that
+        // the receiver allows now. The slot is emptied when the connection ends or is closed. That wakes
+        // the senders of requests; requests that were not started are returned to them.
         let connection = Arc::new(Mutex::new(Some(Box::pin(connection))));
         let polled = Ends(Arc::clone(&connection));
         tasks.execute(std::future::poll_fn(move |cx| {
@@ -197,12 +199,12 @@ impl Http2 {
         self.sender.is_closed()
     }
 
-    /// Since when it carries nothing; `None` while it carries something.
+    /// Returns the time since which it has no exchange; `None` while it has one.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (self.streams.load(Ordering::Acquire) == 0).then(|| *self.idle_since.lock())
     }
 
-    /// A place for one exchange, if there is one.
+    /// Reserves a stream for one exchange, if one is free.
     pub(super) fn stream(self: &Arc<Self>) -> Option<Stream> {
         let max = (self.streams_max)().clamp(1, STREAMS_MAX);
         if self.is_closed() {
@@ -213,8 +215,8 @@ impl Http2 {
         Some(Stream(Arc::clone(self)))
     }
 
-    /// Takes over what an attempt leaves behind, and closes the connection when that is too much:
-    /// those who wait for their turn on it get their requests back.
+    /// Takes over the unsent body of a finished attempt. Closes the connection if there are too many
+    /// such bytes; requests that wait for their turn on it are then returned to their senders.
     pub(super) fn leave(&self, unsent: Unsent) {
         let mut left = self.left.lock();
         left.push(unsent);
@@ -225,14 +227,14 @@ impl Http2 {
         }
     }
 
-    /// One that is asked for its streams in another way.
+    /// Replaces the function that returns the number of streams.
     #[cfg(test)]
     pub(super) fn asked_by(self, streams_max: Box<dyn Fn() -> usize + Send + Sync>) -> Self {
         Self { streams_max, ..self }
     }
 }
 
-/// A place for one exchange on an HTTP/2 connection; dropped, it is free again.
+/// A stream reserved for one exchange on an HTTP/2 connection; it is freed when dropped.
 #[derive(Debug)]
 pub(super) struct Stream(Arc<Http2>);
 
@@ -241,8 +243,8 @@ impl Stream {
         &self.0
     }
 
-    /// Sends a request, of whose answer no more than so many bytes are read. Who sends more uses up
-    /// what the other exchanges of the connection were granted, and then loses it.
+    /// Sends a request. At most `response_bytes_max` bytes are read of its reply. A receiver that sends
+    /// more uses up the grant of the connection's other exchanges, and then loses the connection.
     pub(super) async fn send(
         &self,
         request: Request<Body>,
@@ -280,7 +282,7 @@ fn unsent_or_failed(mut error: TrySendError<Request<Body>>) -> SendError {
     }
 }
 
-/// The task of an HTTP/1.1 connection, which ends with it.
+/// The task of an HTTP/1.1 connection; it is aborted when this is dropped.
 #[derive(Debug)]
 struct Task(JoinHandle<()>);
 
@@ -290,8 +292,8 @@ impl Drop for Task {
     }
 }
 
-/// What an HTTP/2 connection takes requests with: gone with the task that polls it. Whoever looks at it
-/// keeps the place, and requests would wait in it for nobody.
+/// Empties the slot of an HTTP/2 connection when the task that polls it ends. `streams_max` keeps the
+/// slot alive; without this, requests would wait in it for ever.
 struct Ends<C>(Arc<Mutex<Option<C>>>);
 
 impl<C> Drop for Ends<C> {
@@ -313,7 +315,7 @@ where
         tokio::spawn(async move {
             tokio::select! {
                 () = task => {}
-                // The connection was dropped, or is closed because of what was left on it.
+                // The connection was dropped, or closed because of the unsent bytes on it.
                 _ = gone.changed() => {}
             }
         });

@@ -1,9 +1,9 @@
-//! A TCP connection to the first of some addresses that answers.
+//! Connects by TCP to the first of several addresses that accepts.
 //!
-//! The next address is tried when the last one failed or has been silent for a while (RFC 8305), so
-//! that a dead IPv6 route costs a moment and not the attempt. Connections are asked for signs of life
-//! by the system while they are idle, and given up when sent bytes stay unacknowledged: a receiver
-//! that vanished without a word is noticed.
+//! 1. The next address is tried when the last one failed or did not reply for a while (RFC 8305, "Happy
+//!    Eyeballs"). So a dead IPv6 route costs a moment and not the attempt.
+//! 2. Idle connections have TCP keep-alive. A connection is closed when sent bytes stay unacknowledged.
+//!    So a receiver that disappeared is detected.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,18 +11,18 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// How long one address may be silent before the next is tried beside it.
+/// Time without a reply of one address until the next one is tried concurrently.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
-/// Idle time before the first sign of life is asked for, and time between two.
+/// Idle time before the first TCP keep-alive probe, and time between two probes.
 const ALIVE_AFTER: Duration = Duration::from_secs(15);
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// Unanswered signs of life after which the connection is dead.
+/// Unanswered probes after which the connection is dead.
 const ALIVE_TRIES: u32 = 3;
-/// How long sent bytes may stay unacknowledged.
+/// Longest time that sent bytes may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
-/// Connects to the first address that answers.
+/// Connects to the first address that accepts.
 pub(super) async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut rest = by_turns(addresses).into_iter();
     let mut trying = FuturesUnordered::new();
@@ -50,7 +50,7 @@ pub(super) async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> 
     }
 }
 
-/// The addresses with their families taking turns, beginning with that of the first.
+/// Returns the addresses with their families in alternation, beginning with that of the first.
 fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (same, other): (Vec<_>, Vec<_>) =
@@ -64,7 +64,7 @@ fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     mixed
 }
 
-/// What cannot be set is done without: the time-outs of the attempt hold in any case.
+/// Sets the socket options. Failures are ignored: the time-outs of the attempt apply in any case.
 fn set_up(stream: &TcpStream) {
     stream.set_nodelay(true).ok();
     let socket = SockRef::from(stream);

@@ -1,18 +1,21 @@
-//! One attempt's exchange: a connection, a request, the head of an answer.
+//! The exchange of one attempt: a connection, a request, the head of a reply.
 //!
-//! | what takes too long | time-out | outcome |
+//! | slow part | time-out | outcome |
 //! |---|---|---|
 //! | name, TCP, proxy, TLS | `connect` | not connected: nothing was sent |
-//! | the head of the answer, or the receiver's reading of the request | `header` | timed out: it may have it |
-//! | the rest of a request that was answered before it was read | 0.1 s | as the answer says; the connection is given up |
-//! | all of it | the destination's, or the sender's deadline | either, by what was under way |
+//! | head of the reply, or the receiver reads the request slowly | `header` | timed out: it may have it |
+//! | rest of a request answered before it was read | 0.1 s | as the reply says; the connection is closed |
+//! | all of it | the destination's, or the sender's deadline | either, by the current part |
 //!
-//! **What is repeated (S7).** A connection out of the pool may have been closed by the receiver just
-//! now. If the client hands the request back before its first byte was written, or an HTTP/2 receiver
-//! refuses its stream unprocessed, the same attempt goes on over another connection: the receiver
-//! cannot have seen it. Once a byte of the request may have arrived nothing is repeated, even if no
-//! byte of an answer came: the attempt ends as `connection_lost`, the retry policy decides, and the
-//! next request has the next attempt's number. So a receiver sees each attempt at most once.
+//! **Repeated requests (S7).**
+//!
+//! 1. The receiver may just have closed a connection of the pool. If the client returns the request
+//!    before its first byte was written, or an HTTP/2 receiver refuses its stream unprocessed, the
+//!    receiver cannot have seen it. Then the same attempt continues over another connection.
+//! 2. Once a byte of the request may have arrived, nothing is repeated, even if no byte of a reply came.
+//!    The attempt ends as `connection_lost` and the retry policy decides. The next request has the
+//!    number of the next attempt.
+//! 3. So a receiver gets each attempt at most once.
 
 use ::http::Response;
 use hyper::body::Incoming;
@@ -30,10 +33,10 @@ use super::{
 };
 use crate::Envelope;
 
-/// Connections that may turn out to be closed in one attempt.
+/// Most connections that may prove closed in one attempt.
 const UNSENT_MAX: usize = 3;
 
-/// The head of an answer, the connection that it came over, and what of the request has not left.
+/// The head of a reply, its connection, and the watch on the request's body.
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
@@ -41,7 +44,7 @@ pub(super) struct Answer {
 }
 
 impl HttpSink {
-    /// Sends the request once, and waits for the head of its answer.
+    /// Sends the request once, and waits for the head of its reply.
     pub(super) async fn exchange(
         &self,
         envelope: &Envelope,
@@ -80,7 +83,7 @@ impl HttpSink {
                     Some(Failure::timed_out(format_args!("within {waited_ms} ms{which}")))
                 }
             };
-            // Nobody else has to find out that nothing comes over it.
+            // Other deliveries need not find out that the connection is dead.
             self.pool.retire(target.origin(), lease, unsent);
             if let Some(failure) = failed {
                 return Err(failure);
@@ -90,7 +93,7 @@ impl HttpSink {
         Err(Failure::not_connected(reason))
     }
 
-    /// A connection that can be sent over: a kept one, or a new one.
+    /// Returns a connection that is ready to send: a kept one, or a new one.
     async fn connection(&self, target: &Target<'_>, ends_at: Instant) -> Result<Lease, Failure> {
         let started = Instant::now();
         let connect_by = ends_at.min(started + self.timeouts.connect);
@@ -108,7 +111,8 @@ impl HttpSink {
     async fn kept_or_new(&self, target: &Target<'_>) -> Result<Lease, String> {
         match self.kept(target).await {
             Some(lease) => Ok(lease),
-            // Apart, so that a delivery over a kept connection carries no room for making one.
+            // Boxed, so that a delivery over a kept connection needs no memory for the future that
+            // connects.
             None => Box::pin(self.new_or_shared(target)).await,
         }
     }
@@ -117,8 +121,8 @@ impl HttpSink {
         if target.scheme == Scheme::Plain {
             return self.new_connection(target).await;
         }
-        // Of many deliveries to an origin that nothing is known of one connects, and the others wait
-        // for what comes of it; not for long, though: it may be stuck.
+        // Of many deliveries to an unknown origin one connects, and the others wait for its result. They
+        // wait only for a short time, because it may hang.
         let place = self.pool.gate(target.origin());
         let gate = place.gate();
         let turn = if gate.is_one_each() {
@@ -140,7 +144,7 @@ impl HttpSink {
         made
     }
 
-    /// A kept connection that is still open.
+    /// Returns a kept connection that is still open.
     async fn kept(&self, target: &Target<'_>) -> Option<Lease> {
         loop {
             let mut lease = self.pool.take(target.origin())?;
@@ -151,8 +155,8 @@ impl HttpSink {
             match ready {
                 Ok(true) => return Some(lease),
                 Ok(false) => {}
-                // The receiver does not read it out. Others may be in the same state, and the time
-                // for connecting is better spent on a new one.
+                // The receiver does not read the rest of the last request. Other kept connections may be
+                // in the same state, so the time is better spent on a new one.
                 Err(_elapsed) => return None,
             }
         }

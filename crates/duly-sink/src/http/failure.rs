@@ -1,8 +1,8 @@
-//! What it means when there is no answer at all.
+//! The failures without a reply.
 //!
-//! The difference matters to who cancels later (P4): after `not_connected` nothing was sent; after
-//! `timed_out` and `connection_lost` the receiver may have it. No URL enters a reason: its query
-//! may carry a secret (S6).
+//! The outcome matters for a later cancel (P4). After `not_connected` nothing was sent. After
+//! `timed_out` and `connection_lost` the receiver may have the request. No URL enters a reason: its
+//! query may have a secret (S6).
 
 use std::{error::Error, fmt::Display};
 
@@ -11,7 +11,7 @@ use duly_core::timer::AttemptOutcome;
 use super::{answer, bounded::TooLong};
 use crate::Delivery;
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Debug)]
 pub(super) struct Failure {
     kind: AttemptOutcome,
@@ -19,23 +19,24 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Nothing was sent.
+    /// Creates the failure of a connection: nothing was sent.
     pub(super) fn not_connected(why: impl Display) -> Self {
         let reason = format!("no connection: {why}");
         Self { kind: AttemptOutcome::NotConnected, reason }
     }
 
-    /// Nothing was sent, and a connection was not what failed.
+    /// Creates a failure before sending that is not a connection failure: nothing was sent.
     pub(super) fn not_sent(why: impl Display) -> Self {
         Self { kind: AttemptOutcome::NotConnected, reason: format!("not sent: {why}") }
     }
 
-    /// The request was sent, at least in part, and no answer came in time.
+    /// Creates a time-out: the request was sent, at least in part, and no reply came in time.
     pub(super) fn timed_out(why: impl Display) -> Self {
         Self { kind: AttemptOutcome::TimedOut, reason: format!("no answer {why}") }
     }
 
-    /// The request was sent, at least in part, and no answer can come any more.
+    /// Creates a lost connection: the request was sent, at least in part, and no reply can come any
+    /// more.
     pub(super) fn lost(error: &hyper::Error) -> Self {
         if caused_by::<TooLong>(error).is_some() {
             return Self::too_long();
@@ -50,7 +51,7 @@ impl Failure {
         Self { kind: AttemptOutcome::ConnectionLost, reason }
     }
 
-    /// The request was sent, and more came back than is read.
+    /// Creates the failure of a reply that is longer than the limit; the request was sent.
     pub(super) fn too_long() -> Self {
         let reason = "the connection was closed: the answer's head is longer than may be read of \
                       an answer (webhook.response_bytes_max)";
@@ -64,14 +65,14 @@ impl From<Failure> for Delivery {
     }
 }
 
-/// The cause of this type, if there is one.
+/// Returns the cause of this type, if there is one.
 pub(super) fn caused_by<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(found) = cause.downcast_ref() {
             return Some(found);
         }
-        // An I/O error does not name what it wraps as its source, but the source of that.
+        // The source of an I/O error is not the error that it wraps, but the source of that.
         if let Some(inner) = cause.downcast_ref::<std::io::Error>().and_then(|e| e.get_ref())
             && let Some(found) = inner.downcast_ref()
         {
@@ -82,11 +83,11 @@ pub(super) fn caused_by<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)
     None
 }
 
-/// Bytes of a reason that come from errors. A receiver can have a hand in them: a refused
-/// certificate, say, is described by all names that it is made out to.
+/// Most bytes of a reason that come from errors. A receiver can influence them: the error of a refused
+/// certificate, for example, lists all names of the certificate.
 const CAUSES_BYTES_MAX: usize = 1024;
 
-/// An error and its causes on one line, outermost first, without saying anything twice.
+/// Formats an error and its causes on one line, outermost first, without repetitions.
 pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);

@@ -1,10 +1,12 @@
-//! The headers of a delivery, in this order: the destination's, the timer's, ours.
+//! The headers of a delivery.
 //!
-//! The timer's win over the destination's of the same name; nothing wins over ours (S3), except
-//! that a content type given by the timer or the destination replaces the one that follows from the
-//! form of the payload. Names by which proxies say for whom they send are left out: no caller may choose
-//! them now, but timers that were taken before may have them. Values go through `HeaderValue`, which takes no line break, so no value can
-//! start a header of its own.
+//! 1. The headers of the destination come first, then those of the timer, then those of Duly.
+//! 2. A timer's header replaces one of the destination with the same name.
+//! 3. Duly's headers replace all others (S3), with one exception: a content type of the timer or the
+//!    destination replaces the default of the payload's form.
+//! 4. Headers that proxies use to name the original sender are left out. Callers cannot set them now,
+//!    but older timers may have them.
+//! 5. Values are checked by `HeaderValue`, which refuses line breaks. So no value can inject a header.
 
 use std::fmt::Write as _;
 
@@ -23,10 +25,10 @@ pub(super) const EVENT_TYPE: &str = "duly.timer.fired";
 /// Value of [`LOOP`]; the name alone counts.
 const LOOP_VALUE: &str = "duly";
 
-/// All headers of the delivery that `envelope` asks for, sent at `now`.
+/// Returns all headers of the delivery of `envelope`, sent at `now`.
 ///
 /// # Errors
-/// A sentence for a person, without the value at fault.
+/// A sentence for operators, without the invalid value.
 pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
     let mut map =
         HeaderMap::with_capacity(envelope.destination.headers.len() + envelope.headers.len() + 12);
@@ -47,7 +49,7 @@ pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, Strin
     put(&mut map, LOOP, LOOP_VALUE)?;
     put(&mut map, "duly-attempt", &envelope.attempt.to_string())?;
     put(&mut map, "duly-due-at", &envelope.due_at.to_string())?;
-    // Checked by nobody before: a trace context that is no header value is left out.
+    // The trace context was not checked before: an invalid header value is left out.
     if let Some(trace_parent) = &envelope.trace_parent
         && let Ok(value) = HeaderValue::from_str(trace_parent)
     {
@@ -56,7 +58,7 @@ pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, Strin
     Ok(map)
 }
 
-/// CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).
+/// Adds the headers of the CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).
 fn cloud_event(map: &mut HeaderMap, envelope: &Envelope) -> Result<(), String> {
     put(map, "ce-specversion", "1.0")?;
     put(map, "ce-id", &envelope.delivery_id.to_string())?;
@@ -67,7 +69,7 @@ fn cloud_event(map: &mut HeaderMap, envelope: &Envelope) -> Result<(), String> {
     put(map, "ce-subject", &percent_encoded(envelope.id.as_str()))
 }
 
-/// Standard Webhooks: id and time always, a signature where there are secrets.
+/// Adds the Standard Webhooks headers: id and time always, a signature if there are secrets.
 fn standard_webhook(
     map: &mut HeaderMap,
     envelope: &Envelope,
@@ -94,8 +96,8 @@ fn put(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Percent-encoding of the CloudEvents HTTP binding, section 3.1.3.2: space, double quote, percent
-/// and everything outside U+0021–U+007E, as the bytes of its UTF-8.
+/// Percent-encodes by the CloudEvents HTTP binding, section 3.1.3.2: space, double quote, percent and
+/// everything outside U+0021–U+007E, as the bytes of its UTF-8.
 pub(super) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,35 +1,35 @@
-//! What the webhook sink can be told. The defaults are those of the server's configuration.
+//! The options of the webhook sink. The defaults are those of the server's configuration.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::address::AddressPolicy;
 
-/// What the webhook sink can be told.
+/// The options of the webhook sink.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Which addresses and ports may be reached.
+    /// Addresses and ports that may be reached.
     pub addresses: AddressPolicy,
-    /// How long the parts of an exchange may take.
+    /// Time-outs for the parts of an exchange.
     pub timeouts: Timeouts,
-    /// How much is kept and read.
+    /// Limits for connections and replies.
     pub bounds: Bounds,
-    /// Whom to trust, and how to show who we are.
+    /// Trusted authorities, and the client certificate.
     pub tls: TlsFiles,
-    /// What all connections go through, if anything.
+    /// Proxy for all connections, if there is one.
     pub proxy: Option<Proxy>,
 }
 
-/// How long the parts of an exchange may take. The whole of it ends at the destination's time-out
-/// or the sender's deadline, whatever these say.
+/// Time-outs for the parts of an exchange. The whole exchange ends at the destination's time-out or at
+/// the sender's deadline, regardless of these.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// From nothing to a connection: name look-up, TCP, proxy and TLS together.
+    /// Time to make a connection: name look-up, TCP, proxy and TLS together.
     pub connect: Duration,
-    /// From the first byte of the request to the end of the answer's head.
+    /// Time from the first byte of the request to the end of the reply's head.
     pub header: Duration,
-    /// The body of an answer whose status is known.
+    /// Time to read the body of a reply whose status is known.
     pub body: Duration,
-    /// How long an idle connection is kept for the next delivery.
+    /// Time for which an idle connection is kept for the next delivery.
     pub idle: Duration,
 }
 
@@ -44,15 +44,15 @@ impl Default for Timeouts {
     }
 }
 
-/// How much is kept and read.
+/// Limits for connections and replies.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Bytes read of one answer, head and body together. Past it the connection is closed.
+    /// Most bytes read of one reply, head and body together. The connection of a longer reply is closed.
     pub response_bytes_max: usize,
-    /// Idle connections kept for one origin.
+    /// Most idle connections kept for one origin.
     pub idle_per_origin_max: usize,
-    /// Idle connections kept in all; the one that was idle longest goes first. What is open beyond
-    /// them is in use, so the number of deliveries at once bounds it.
+    /// Most idle connections kept in all; the one that was idle longest is closed first. Connections
+    /// beyond that are in use, so their number is bounded by the number of deliveries at once.
     pub idle_max: usize,
 }
 
@@ -62,56 +62,56 @@ impl Default for Bounds {
     }
 }
 
-/// Files in PEM.
+/// TLS files in PEM format.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
-    /// Certificates of authorities to trust besides those of the system.
+    /// Certificates of authorities to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// What is shown to a receiver that asks for a client certificate.
+    /// Certificate for receivers that require a client certificate.
     pub client: Option<ClientFiles>,
 }
 
-/// A client certificate.
+/// A client certificate with its key.
 #[derive(Debug, Clone)]
 pub struct ClientFiles {
-    /// The certificate, then those that lead to its authority.
+    /// File with the certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// File with its private key.
     pub key: PathBuf,
 }
 
 /// An HTTP proxy that tunnels by `CONNECT`, for `http://` receivers as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Its name or address. It is the operator's choice, so the address rule is not asked.
+    /// Host name or address of the proxy. The operator chooses it, so the address filter does not apply.
     pub host: String,
-    /// Its port.
+    /// Port of the proxy.
     pub port: u16,
-    /// User name and password, if it wants them.
+    /// User name and password, if the proxy requires them.
     pub credentials: Option<Credentials>,
-    /// Who finds the address of a receiver's name.
+    /// The side that resolves the receivers' names.
     pub resolves: Resolves,
 }
 
-/// Who finds the address of a receiver's name.
+/// The side that resolves the receivers' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resolves {
-    /// This server: the proxy is given an address that was checked, so the address rule holds.
+    /// This server: the proxy gets an address that was checked, so the address filter applies.
     #[default]
     Here,
-    /// The proxy: it is given the name, and has to keep receivers out of the inner network itself.
-    /// Hosts written as addresses are still checked here.
+    /// The proxy: it gets the name, and must itself block receivers in the internal network. Hosts
+    /// written as addresses are still checked here.
     Proxy,
 }
 
-/// User name and password as `user:password`. Never shown.
+/// User name and password as `user:password`. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials(String);
 
 impl Credentials {
-    /// Takes `user:password`; white space around it is dropped.
+    /// Creates credentials from `user:password`; white space around the text is removed.
     ///
-    /// `None` where there is no colon or a control character: nothing of the text is shown.
+    /// Returns `None` if the text has no colon or has a control character. No part of the text is shown.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         let fits = text.contains(':') && !text.chars().any(char::is_control);

@@ -1,15 +1,15 @@
-//! Connections that wait for their next delivery.
+//! The pool of connections that wait for their next delivery.
 //!
-//! * Idle HTTP/1.1 connections are kept up to a number for each origin and a number in all; past the
-//!   latter the one that was idle longest is closed, whichever its origin. So one namespace with
-//!   many receivers cannot take all places for good, and none is refused because of another.
-//! * An HTTP/2 connection is shared by all deliveries to its origin; a second one is made when the
-//!   receiver allows no further stream.
-//! * Never kept: a connection whose exchange timed out, was cut off or left bytes unread,
-//!   or whose request had not left when its answer was read.
-//! * Nothing waits in here, no connection is asked anything under the lock (it may be writing), and
-//!   the lock is held for a few steps only (a look at all origins where the
-//!   number in all is exceeded, and on each sweep).
+//! 1. Idle HTTP/1.1 connections are kept up to a number for each origin and a number in all. Above the
+//!    latter the one that was idle longest is closed, regardless of its origin. So one namespace with
+//!    many receivers cannot take all places for ever, and no connection is refused because of another.
+//! 2. An HTTP/2 connection is shared by all deliveries to its origin. A second one is made when the
+//!    receiver allows no further stream.
+//! 3. A connection is not kept if its exchange timed out, was aborted or left bytes unread, or if its
+//!    request was not completely sent when the reply was read.
+//! 4. Nothing waits while it holds the lock, and no method of a connection that may block is called
+//!    under it (a connection may be writing). The lock is held for a few steps only. It is held for a
+//!    visit of all origins if the number in all is exceeded, and on each sweep.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,15 +30,15 @@ use super::{
 
 /// Shortest time between two sweeps.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
-/// How long a delivery waits for the connection of another one before it makes its own.
+/// Time for which a delivery waits for another one that connects, before it makes its own connection.
 pub(super) const GATE_WITHIN: Duration = Duration::from_secs(1);
 
-/// A connection out of the pool.
+/// A connection taken from the pool.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// It is the only user.
+    /// An HTTP/1.1 connection; this delivery is its only user.
     Http1(Http1),
-    /// One of several.
+    /// A stream of a shared HTTP/2 connection.
     Http2(Stream),
 }
 
@@ -54,14 +54,14 @@ pub(super) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     origins: HashMap<Box<str>, Origin>,
-    /// Connections in all origins.
+    /// Number of connections in all origins.
     kept: usize,
     sweeping: bool,
 }
 
 #[derive(Debug, Default)]
 struct Origin {
-    /// The one that was idle longest first.
+    /// Idle connections; the front one was idle longest.
     idle: VecDeque<Idle>,
     shared: Vec<Arc<Http2>>,
     gate: Arc<Gate>,
@@ -74,28 +74,28 @@ struct Idle {
     until: Instant,
 }
 
-/// Lets one delivery connect to a new origin while the others wait: it may bring a connection that
-/// all of them can share.
+/// Single flight for connecting: one delivery connects to a new origin while the others wait. The new
+/// connection may be one that all of them can share.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Held while the first one connects.
+    /// Locked while the first delivery connects.
     pub(super) turn: tokio::sync::Mutex<()>,
     one_each: AtomicBool,
 }
 
 impl Gate {
-    /// Whether each delivery needs a connection of its own, as far as is known.
+    /// Returns `true` if each delivery needs its own connection, as far as known.
     pub(super) fn is_one_each(&self) -> bool {
         self.one_each.load(Ordering::Relaxed)
     }
 
-    /// Says what the last connection turned out to be.
+    /// Records the protocol of the last connection.
     pub(super) fn learn(&self, made: &Lease) {
         self.one_each.store(matches!(made, Lease::Http1(_)), Ordering::Relaxed);
     }
 }
 
-/// A place at a gate; the origin is forgotten with the last one if nothing is kept for it.
+/// A reference to a gate; when the last one is dropped, an origin without connections is removed.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pool: &'a Pool,
@@ -124,7 +124,7 @@ impl Pool {
         Arc::new(Self { state: Mutex::default(), per_origin_max, all_max, idle_for })
     }
 
-    /// A connection to `origin`, the one used last before others.
+    /// Takes a connection to `origin`, the most recently used one first.
     pub(super) fn take(&self, origin: &str) -> Option<Lease> {
         let now = Instant::now();
         let shared = {
@@ -139,7 +139,8 @@ impl Pool {
             }
             origin.shared.clone()
         };
-        // Without the lock: how many streams a connection has is said by what writes to its socket.
+        // Without the lock: the number of streams is read from the task that writes to the connection's
+        // socket.
         shared.iter().find_map(Http2::stream).map(Lease::Http2)
     }
 
@@ -162,7 +163,7 @@ impl Pool {
         self.settle(&mut state);
     }
 
-    /// Makes a new connection known to all, and takes the first place on it.
+    /// Adds a new connection for all deliveries, and takes the first stream on it.
     pub(super) fn share(self: &Arc<Self>, origin: &str, connection: Http2) -> Option<Lease> {
         let connection = Arc::new(connection);
         let stream = connection.stream()?;
@@ -173,8 +174,8 @@ impl Pool {
         Some(Lease::Http2(stream))
     }
 
-    /// Lets nobody use the connection again. What goes on over it may end, unless too much was left
-    /// behind on it.
+    /// Removes a connection, so that no delivery uses it again. Exchanges under way on it may end,
+    /// unless too many unsent bytes are left on it.
     pub(super) fn retire(&self, origin: &str, lease: Lease, unsent: Unsent) {
         let Lease::Http2(stream) = lease else { return };
         stream.connection().leave(unsent);
@@ -187,31 +188,31 @@ impl Pool {
         }
     }
 
-    /// The gate before new connections to `origin`.
+    /// Returns the gate for new connections to `origin`.
     pub(super) fn gate<'a>(&'a self, origin: &'a str) -> Place<'a> {
         let gate = Arc::clone(&place_of(&mut self.state.lock().origins, origin).gate);
         Place { pool: self, origin, gate }
     }
 
-    /// Whether nobody holds the lock.
+    /// Returns `true` if the lock is free.
     #[cfg(test)]
     pub(super) fn is_free(&self) -> bool {
         self.state.try_lock().is_some()
     }
 
-    /// Connections kept.
+    /// Returns the number of connections kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.state.lock().kept
     }
 
-    /// Origins that something is known of.
+    /// Returns the number of origins that are remembered.
     #[cfg(test)]
     pub(super) fn origins(&self) -> usize {
         self.state.lock().origins.len()
     }
 
-    /// Closes what is too much, and sees to it that what is too old will be closed.
+    /// Closes the connections above the limit, and starts the sweep of old ones.
     fn settle(self: &Arc<Self>, state: &mut State) {
         while state.kept > self.all_max && state.close_oldest() {}
         if !state.sweeping {
@@ -220,7 +221,7 @@ impl Pool {
         }
     }
 
-    /// Closes what was idle for too long; says whether anything is left.
+    /// Closes the connections that were idle for too long; returns `true` if any is left.
     fn close_old(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -241,7 +242,7 @@ impl Pool {
 }
 
 fn place_of<'a>(origins: &'a mut HashMap<Box<str>, Origin>, origin: &str) -> &'a mut Origin {
-    // Looked up twice for a new origin only: its name is not copied for a known one.
+    // Two look-ups for a new origin only: the name of a known origin is not copied.
     if !origins.contains_key(origin) {
         origins.insert(origin.into(), Origin::default());
     }
@@ -249,18 +250,19 @@ fn place_of<'a>(origins: &'a mut HashMap<Box<str>, Origin>, origin: &str) -> &'a
 }
 
 impl Origin {
-    /// Whether nothing is kept, and nobody is at its gate.
+    /// Returns `true` if no connection is kept and no delivery is at the gate.
     fn is_unused(&self) -> bool {
         self.idle.is_empty() && self.shared.is_empty() && Arc::strong_count(&self.gate) == 1
     }
 
-    /// Since when its oldest connection is idle.
+    /// Returns the time since which its oldest connection is idle.
     fn oldest(&self) -> Option<Instant> {
         let shared = self.shared.iter().filter_map(|shared| shared.idle_since());
         self.idle.front().map(|idle| idle.since).into_iter().chain(shared).min()
     }
 
-    /// Whether there was one: a shared connection may have been taken up meanwhile, without the lock.
+    /// Closes the oldest connection. Returns `false` if there is none: a delivery may have taken a
+    /// shared connection meanwhile, without the lock.
     fn close_oldest(&mut self) -> bool {
         let Some(oldest) = self.oldest() else { return false };
         if self.idle.front().is_some_and(|idle| idle.since == oldest) {
@@ -272,8 +274,8 @@ impl Origin {
 }
 
 impl State {
-    /// Closes the connection that was idle longest, and forgets an origin that has no other;
-    /// `false` where all are in use, or have just been taken up.
+    /// Closes the connection that was idle longest, and removes an origin that has no other. Returns
+    /// `false` if all are in use, or were just taken.
     fn close_oldest(&mut self) -> bool {
         let ages = self.origins.iter().filter_map(|(name, o)| Some((o.oldest()?, name)));
         let Some((_, name)) = ages.min_by_key(|(since, _)| *since) else { return false };
@@ -288,7 +290,7 @@ impl State {
     }
 }
 
-/// Closes what was idle for too long, until nothing is left.
+/// Closes connections that were idle for too long, until none is left.
 async fn sweep(pool: Weak<Pool>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;

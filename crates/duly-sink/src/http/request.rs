@@ -1,4 +1,4 @@
-//! The request of a delivery, in the form of the protocol that carries it.
+//! The request of a delivery, in the form that its protocol requires.
 
 use bytes::Bytes;
 use duly_core::{Timestamp, destination::Method};
@@ -11,10 +11,10 @@ use hyper::Request;
 use super::{connection::Body, headers, target::Target, unsent::Unsent};
 use crate::Envelope;
 
-/// Who sends; a timer or destination may say otherwise.
+/// Default `User-Agent`; a timer or a destination may replace it.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Duly/", env!("CARGO_PKG_VERSION")));
 
-/// How a request names its target.
+/// The form of the request's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// HTTP/1.1: path and `Host`.
@@ -23,10 +23,10 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The request for `envelope`, sent at `now`, and what tells whether its body has left.
+/// Creates the request for `envelope`, sent at `now`, and the [`Unsent`] that watches its body.
 ///
 /// # Errors
-/// A sentence for a person, without the value at fault.
+/// A sentence for operators, without the invalid value.
 pub(super) fn of(
     envelope: &Envelope,
     target: &Target<'_>,
@@ -46,7 +46,7 @@ pub(super) fn of(
     };
     let uri = Uri::try_from(text).map_err(|error| format!("the URL cannot be sent: {error}"))?;
     let body = envelope.payload.as_ref().map_or_else(Bytes::new, |payload| payload.bytes.clone());
-    // Said also of nothing: some receivers want to be told.
+    // Sent for an empty body too, because some receivers require it.
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let (body, unsent) = Unsent::watch(body);
     let mut request = Request::new(Body::new(body));

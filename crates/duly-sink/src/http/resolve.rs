@@ -1,17 +1,22 @@
-//! Resolving names, with every refused address taken out of the answer (S5).
+//! Resolves names, and removes refused addresses from the result (S5).
 //!
-//! A connection is made to exactly the addresses that come out of here, so there is no second
-//! look-up that could answer otherwise (DNS rebinding).
+//! A connection is made to exactly the returned addresses. There is no second look-up that could return
+//! other addresses (DNS rebinding).
 //!
-//! The system's resolver blocks a thread for as long as a name server is silent, and names are chosen
-//! by those who schedule. So look-ups are shared, queued and bounded within a namespace: each has a few
-//! at once, all of them together have more, and names that nobody answers hold up only the namespace
-//! that uses them. The first of a namespace's look-ups at once has turns apart from the others, so that
-//! a few namespaces with many silent names do not hold up those with one. A name is looked up once at a time for all deliveries of its namespace; one that
-//! does not get its turn in time was not connected and is tried again, and its look-up is not begun
-//! for nobody. The proxy's name is the operator's and waits for no namespace.
+//! The system's resolver blocks a thread while a name server does not reply, and callers choose the
+//! names. So look-ups are shared, queued and limited by namespace:
 //!
-//! What is listed is waited for by an attempt under way or blocks a thread, so nothing else bounds it.
+//! 1. Each namespace has a few look-ups at once, and all namespaces together have a larger limit. So
+//!    names without a reply delay only the namespace that uses them.
+//! 2. The first look-up of each namespace counts against a separate limit. So a few namespaces with many
+//!    silent names do not delay those with one.
+//! 3. A name is looked up once at a time for all deliveries of its namespace.
+//! 4. A delivery whose look-up is not started in time counts as not connected and is retried. A look-up
+//!    that no delivery waits for is not started.
+//! 5. The proxy's name belongs to the operator and waits for no namespace.
+//!
+//! Each entry of the lists has a waiting attempt or a blocked thread, which limits their number. So the
+//! lists need no other limit.
 
 use std::{
     collections::HashMap,
@@ -30,18 +35,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::address::AddressPolicy;
 
-/// Look-ups for all namespaces that block a thread at once, apart from one for each.
+/// Most look-ups at once for all namespaces, in addition to the first one of each.
 const LOOKUPS_MAX: usize = 64;
-/// Namespaces that have one under way, at once.
+/// Most namespaces that have a first look-up at once.
 const FIRST_LOOKUPS_MAX: usize = 128;
-/// Those for one of them.
+/// Most look-ups at once for one namespace.
 const LOOKUPS_PER_ASKER_MAX: usize = 8;
-/// Addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// A source of addresses for names.
+/// The source of addresses for names.
 pub trait Lookup: Send + Sync + 'static {
-    /// The addresses of `name`, in the order in which they are to be tried.
+    /// Returns the addresses of `name`, in the order in which they should be tried.
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
@@ -61,7 +66,7 @@ impl Lookup for System {
 type Found = Result<Arc<[IpAddr]>, Arc<str>>;
 type Waiting = Shared<oneshot::Receiver<Found>>;
 
-/// For whom names are looked up.
+/// The party for which names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Asker {
     /// A namespace, whose callers choose the names.
@@ -70,28 +75,28 @@ pub(super) enum Asker {
     Operator,
 }
 
-/// A look-up behind an address policy.
+/// A resolver with an address policy.
 pub(super) struct Names {
     lookup: Arc<dyn Lookup>,
     askers: Arc<Mutex<HashMap<Asker, Asked>>>,
     turns: OfAll,
 }
 
-/// The turns of all namespaces.
+/// The limits of all namespaces together.
 #[derive(Debug, Clone)]
 struct OfAll {
     first: Arc<Semaphore>,
     more: Arc<Semaphore>,
 }
 
-/// The turns of one asker.
+/// The limits of one asker.
 #[derive(Debug, Clone)]
 struct Own {
     all: Arc<Semaphore>,
     first: Arc<Semaphore>,
 }
 
-/// What one asker wants to know.
+/// The look-ups of one asker.
 struct Asked {
     turns: Own,
     names: HashMap<String, Entry>,
@@ -113,7 +118,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Queued,
-    /// A thread may be blocked for it, and cannot be called back.
+    /// A thread may be blocked for it, which cannot be cancelled.
     Begun,
 }
 
@@ -124,7 +129,7 @@ impl Names {
         Self { lookup, askers: Arc::default(), turns: OfAll { first, more } }
     }
 
-    /// The addresses of a name that may be reached, with `port`.
+    /// Returns the addresses of a name that may be reached, with `port`.
     pub(super) async fn allowed(
         &self,
         asker: Asker,
@@ -151,16 +156,16 @@ impl Names {
         }
     }
 
-    /// Every address of a name.
+    /// Returns all addresses of a name.
     pub(super) async fn all(&self, asker: Asker, name: &str) -> Found {
         let key = Key { askers: Arc::clone(&self.askers), asker, name: name.to_owned() };
-        // Dropped last: it looks whether anybody else waits.
+        // Dropped last: it checks whether another delivery waits.
         let waiter = Waiter(key);
         let waiting = self.join(&waiter.0);
         waiting.await.unwrap_or_else(|_| Err("the look-up of the name broke off".into()))
     }
 
-    /// Waits for the look-up under way, or for a new one.
+    /// Joins the look-up under way, or starts a new one.
     fn join(&self, key: &Key) -> Waiting {
         let mut askers = self.askers.lock();
         let asked = askers.entry(key.asker.clone()).or_default();
@@ -173,8 +178,8 @@ impl Names {
         waiting
     }
 
-    /// Once begun it goes on when nobody waits any more: a thread of the system's resolver cannot be
-    /// called back, and has to count for as long as it is blocked.
+    /// Starts a look-up. Once started it continues even if no delivery waits any more. A thread of the
+    /// system's resolver cannot be cancelled, and must count as long as it is blocked.
     fn look_up(&self, key: Key, own: Own) -> Waiting {
         let (mut found, waiting) = oneshot::channel();
         let lookup = Arc::clone(&self.lookup);
@@ -190,20 +195,21 @@ impl Names {
                 Ok(addresses) => Ok(addresses.into()),
                 Err(error) => Err(format!("the name cannot be looked up: {error}").into()),
             };
-            // Before the name leaves the list, and its asker's turns with the last name.
+            // Release the permits first: the name leaves the list after that, and with the last name the
+            // asker's limits.
             drop(turn);
-            // Nobody waits any more: the next one asks again.
+            // If no delivery waits any more, the next one looks the name up again.
             found.send(answer).ok();
         });
         waiting.shared()
     }
 }
 
-/// What is held while a look-up is under way.
+/// The permits that a look-up holds.
 type Turn = [Option<OwnedSemaphorePermit>; 3];
 
-/// A turn among the asker's own look-ups, and then among those of all: among the first ones where it
-/// is the asker's only one, or becomes it while it waits.
+/// Acquires a permit of the asker, and then one of all askers. The latter counts as a first look-up if
+/// this is the asker's only look-up, or becomes it while it waits.
 async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
     let among_own = own.all.acquire_owned().await.ok();
     let Some(OfAll { first, more }) = of_all else {
@@ -222,7 +228,7 @@ async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
     [among_own, only, among_all]
 }
 
-/// One look-up on the lists.
+/// One look-up in the lists.
 #[derive(Clone)]
 struct Key {
     askers: Arc<Mutex<HashMap<Asker, Asked>>>,
@@ -231,10 +237,11 @@ struct Key {
 }
 
 impl Key {
-    /// Marks the look-up that `found` is for as begun, if somebody waits for it.
+    /// Marks the look-up of `found` as started, if a delivery waits for it.
     fn begin(self, found: &oneshot::Sender<Found>) -> Option<Begun> {
         let mut askers = self.askers.lock();
-        // What nobody waits for was taken off the list, which may have a newer one of the same name.
+        // An entry without waiting deliveries was removed; the list may have a newer one with the same
+        // name.
         let listed = askers.get_mut(&self.asker).and_then(|asked| asked.names.get_mut(&self.name));
         let entry = listed.filter(|_| !found.is_closed())?;
         entry.stage = Stage::Begun;
@@ -242,7 +249,7 @@ impl Key {
         Some(Begun(self))
     }
 
-    /// Takes the name off the list where that is `right`.
+    /// Removes the name from the list if its entry matches.
     fn remove_if(&self, right: impl FnOnce(&Entry) -> bool) {
         let mut askers = self.askers.lock();
         let Some(asked) = askers.get_mut(&self.asker) else { return };
@@ -255,7 +262,7 @@ impl Key {
     }
 }
 
-/// Takes the name off the list, however its look-up ends.
+/// Removes the name from the list when its look-up ends, for any reason.
 struct Begun(Key);
 
 impl Drop for Begun {
@@ -264,12 +271,12 @@ impl Drop for Begun {
     }
 }
 
-/// One who waits. The last one to go takes a look-up that was not begun with it.
+/// A waiting delivery. The last one to go removes a look-up that was not started.
 struct Waiter(Key);
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // The list itself holds one.
+        // The list itself holds one reference.
         let unwanted =
             |entry: &Entry| entry.stage == Stage::Queued && entry.waiting.strong_count() == Some(1);
         self.0.remove_if(unwanted);

@@ -1,18 +1,19 @@
 //! Standard Webhooks signatures: `v1,<base64 of HMAC-SHA256(key, "id.timestamp.body")>`, one for
 //! each secret, separated by spaces.
 //!
-//! * `signatures` signs a delivery. While a secret is replaced by another one, both sign, so a
-//!   receiver that knows either accepts it.
-//! * [`verify`] is the other side, for receivers in Rust: `duly receive` uses it. It says what is
-//!   wrong, compares in constant time and takes a body of any bytes.
+//! * `signatures` signs a delivery. During a rotation of secrets both sign, so a receiver that knows
+//!   either accepts it.
+//! * [`verify`] is the check for receivers in Rust; `duly receive` uses it. It names the fault, compares
+//!   in constant time, and accepts a body of any bytes.
 //!
-//! The tests hold both to the `standardwebhooks` crate.
+//! The tests compare both with the `standardwebhooks` crate.
 
 use ::http::HeaderMap;
 use data_encoding::BASE64;
 use duly_core::{Timestamp, namespace::SigningSecret};
 
-/// How far the time of a delivery may be from the receiver's clock (Standard Webhooks).
+/// Largest difference in seconds between the time of a delivery and the receiver's clock (Standard
+/// Webhooks).
 pub const TOLERANCE_S: u64 = 5 * 60;
 
 /// Names of the headers.
@@ -20,10 +21,10 @@ const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
-/// The value of `webhook-signature`.
+/// Returns the value of `webhook-signature`.
 ///
 /// # Errors
-/// A sentence without the secret, when one cannot be used.
+/// A sentence without the secret, if a secret cannot be used.
 pub(super) fn signatures(
     secrets: &[SigningSecret],
     webhook_id: &str,
@@ -44,35 +45,35 @@ pub(super) fn signatures(
     Ok(all)
 }
 
-/// What is wrong with a signature.
+/// The faults of a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// A header is not there.
+    /// A header is missing.
     #[error("there is no {0} header; does the namespace have signing_secrets?")]
     Missing(&'static str),
     /// A header cannot be read.
     #[error("the {0} header cannot be read; it must be {1}")]
     Unreadable(&'static str, &'static str),
-    /// The delivery is too old: it may be one that somebody recorded.
+    /// The delivery is too old: it may be a replay.
     #[error(
         "webhook-timestamp is {by_s} s before this machine's clock, and at most {TOLERANCE_S} s are \
          allowed: somebody repeats an old delivery, or a clock is wrong"
     )]
     TooOld {
-        /// By how much, in seconds.
+        /// Difference in seconds.
         by_s: u64,
     },
-    /// The delivery comes from the future.
+    /// The delivery's time is in the future.
     #[error(
         "webhook-timestamp is {by_s} s after this machine's clock, and at most {TOLERANCE_S} s are \
          allowed: a clock is wrong"
     )]
     TooNew {
-        /// By how much, in seconds.
+        /// Difference in seconds.
         by_s: u64,
     },
-    /// There is no signature of a kind that is understood.
+    /// There is no signature of a supported version.
     #[error("webhook-signature holds no signature of version v1 (v1,<base64>)")]
     NoVersion1,
     /// The signatures were made with other secrets, or of other bytes.
@@ -98,7 +99,7 @@ fn given(secrets: usize) -> String {
 /// Checks that a delivery received at `now` was signed with one of these secrets.
 ///
 /// # Errors
-/// What is wrong, the first thing found.
+/// The first fault found.
 pub fn verify(
     secrets: &[SigningSecret],
     headers: &HeaderMap,
@@ -147,7 +148,7 @@ fn mac(key: &[u8], signed: &[u8], body: &[u8]) -> [u8; 32] {
     hmac.finalize()
 }
 
-/// Compares without telling by its time how far two are the same.
+/// Compares in constant time: the duration does not depend on the content.
 fn is_same(expected: &[u8; 32], given: &[u8]) -> bool {
     let different = expected.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
     expected.len() == given.len() && std::hint::black_box(different) == 0

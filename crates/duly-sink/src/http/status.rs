@@ -1,4 +1,4 @@
-//! What a status means: the one table.
+//! The verdict for each HTTP status, in one table.
 //!
 //! | status | verdict |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::Delivery;
 /// Longest wait that a receiver can ask for.
 pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(24 * 3_600);
 
-/// The verdict on an answer. `excerpt` is the beginning of its body, made printable.
+/// Returns the verdict on a reply. `excerpt` is the beginning of its body, made printable.
 pub(super) fn verdict(status: u16, retry_after: Option<Millis>, excerpt: &str) -> Delivery {
     let reason = if excerpt.is_empty() {
         format!("HTTP {status}")
@@ -38,7 +38,7 @@ pub(super) fn verdict(status: u16, retry_after: Option<Millis>, excerpt: &str) -
     }
 }
 
-/// Reads `Retry-After` (RFC 9110, 10.2.3): seconds, or an HTTP date; anything else is not there.
+/// Parses `Retry-After` (RFC 9110, 10.2.3): seconds, or an HTTP date; any other value is ignored.
 pub(super) fn retry_after(text: &str, now: Timestamp) -> Option<Millis> {
     let text = text.trim();
     let wait = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

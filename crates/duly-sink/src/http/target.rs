@@ -1,9 +1,9 @@
-//! Where a delivery goes, read from its URL once: scheme, host, port, and the key of its origin.
+//! The target of a delivery, parsed from its URL: scheme, host, port and origin.
 
 use duly_core::NamespaceName;
 use url::{Host, Position, Url};
 
-/// Whether a connection is encrypted.
+/// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// `http://`.
@@ -12,7 +12,7 @@ pub(super) enum Scheme {
     Tls,
 }
 
-/// The receiving end of a URL, and who wants it reached.
+/// The parsed target of a URL, with the namespace of the timer.
 #[derive(Debug, Clone)]
 pub(super) struct Target<'a> {
     pub(super) url: &'a Url,
@@ -23,7 +23,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads a URL; `None` where it is none of HTTP.
+    /// Parses a URL; returns `None` if its scheme is not HTTP.
     pub(super) fn of(url: &'a Url, namespace: &'a NamespaceName) -> Option<Self> {
         let scheme = match url.scheme() {
             "http" => Scheme::Plain,
@@ -34,17 +34,17 @@ impl<'a> Target<'a> {
         Some(Self { url, scheme, host, port, namespace })
     }
 
-    /// Scheme, host and port: what connections are shared by.
+    /// Returns scheme, host and port: the key by which connections are shared.
     pub(super) fn origin(&self) -> &'a str {
         &self.url[..Position::BeforePath]
     }
 
-    /// Host and port as the `Host` header has them: without the scheme's own port.
+    /// Returns host and port as in the `Host` header: without the scheme's default port.
     pub(super) fn authority(&self) -> &'a str {
         &self.url[Position::BeforeHost..Position::BeforePath]
     }
 
-    /// Path and query.
+    /// Returns path and query.
     pub(super) fn path(&self) -> &'a str {
         &self.url[Position::BeforePath..Position::AfterQuery]
     }

@@ -52,7 +52,7 @@ fn sink() -> HttpSink {
     sink_with(|_| {})
 }
 
-/// A sink that may speak to loopback, with other options.
+/// Creates a sink with these options that may connect to loopback.
 fn sink_with(set: impl FnOnce(&mut Options)) -> HttpSink {
     let mut options = Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
     set(&mut options);
@@ -63,14 +63,14 @@ fn destination(address: SocketAddr) -> HttpDestination {
     HttpDestination::new(&format!("http://{address}/hook?token=top-secret")).unwrap()
 }
 
-/// Waits for something that other tasks do.
+/// Waits for an event of other tasks.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let all = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    // Far longer than it can take: a test that fails should say what it waited for.
+    // Far longer than it can take: a test that fails should name the event it waited for.
     tokio::time::timeout(Duration::from_secs(60), all).await.expect(what);
 }
 
@@ -86,7 +86,7 @@ async fn conforms() {
     conformance::all(&Web::start().await).await;
 }
 
-/// A sink with a planted fault, in front of a decent receiver.
+/// A sink with a planted fault, in front of a correct receiver.
 struct Planted {
     web: Web,
     fault: fn(&HttpSink, Envelope) -> BoxFuture<'_, Delivery>,
@@ -195,7 +195,7 @@ async fn s5_a_redirect_is_not_followed() {
         assert_eq!(delivery, expected);
     }
     assert_eq!(target.requests(), 0);
-    // The pair to "nothing arrived": the target does count.
+    // The counterpart to "nothing arrived": the target does count.
     sink().deliver(envelope(destination(target.address), b"x")).await;
     assert_eq!(target.requests(), 1);
 }
@@ -236,7 +236,7 @@ async fn s4_the_destinations_own_time_out_counts() {
 
 #[tokio::test]
 async fn p4_what_was_not_sent_is_told_from_what_may_have_arrived() {
-    // Bound and not listening any more: nothing can be sent.
+    // A bound port that no longer listens: nothing can be sent.
     let closed = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
@@ -255,7 +255,7 @@ async fn p4_what_was_not_sent_is_told_from_what_may_have_arrived() {
 
 #[tokio::test]
 async fn p4_time_that_ends_before_there_is_a_connection_is_no_doubt() {
-    /// Never finds anything.
+    /// Never finds an address.
     struct Silent;
     impl resolve::Lookup for Silent {
         fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
@@ -269,7 +269,7 @@ async fn p4_time_that_ends_before_there_is_a_connection_is_no_doubt() {
     let delivery = sink.deliver(envelope(to.clone(), b"x")).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
     assert!(reason(&delivery).contains("the time of the attempt was over"), "{delivery:?}");
-    // The attempt's own deadline counts as well as the destination's time-out.
+    // The attempt's own deadline applies as well as the destination's time-out.
     to.timeout = Millis::from_secs(60);
     let mut sent = envelope(to, b"x");
     sent.deadline = StdInstant::now() + Duration::from_millis(100);

@@ -1,8 +1,8 @@
-//! TLS by rustls: whom to trust, what to show, which protocols to offer.
+//! TLS by rustls: trusted authorities, client certificate, offered protocols.
 //!
-//! Trusted are the system's certificate authorities (or those of `SSL_CERT_FILE` and
-//! `SSL_CERT_DIR`) and those of the extra file. There is no way to switch verification off. All files
-//! are read once, when the sink is made.
+//! Trusted are the system's certificate authorities (or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`) and
+//! those of the extra file. Verification cannot be turned off. All files are read once, when the sink is
+//! created.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::Error;
 
-/// What is offered in the handshake, the preferred one first.
+/// The ALPN protocols of the handshake, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Makes TLS connections.
@@ -32,7 +32,7 @@ impl Tls {
     /// Reads the certificates.
     ///
     /// # Errors
-    /// When a file that was named cannot be used. A system without certificates is none: its
+    /// When a file named by the options cannot be used. A system without certificates is no error: its
     /// `https://` deliveries fail one by one, with the reason in their history.
     pub(super) fn new(files: &TlsFiles) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
@@ -72,7 +72,7 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Encrypts a connection to `host`, whose certificate must be good for it.
+    /// Starts TLS on a connection to `host`, whose certificate must be valid for it.
     ///
     /// # Errors
     /// A sentence for the history of the attempt.
@@ -82,7 +82,8 @@ impl Tls {
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, String> {
         let name = match host {
-            // A name with a full stop at its end is the same name, but certificates have it without.
+            // A name with a full stop at its end is the same name, but certificates have it without the
+            // full stop.
             Host::Domain(name) => {
                 let name = name.strip_suffix('.').unwrap_or(name);
                 ServerName::try_from(name.to_owned())
@@ -95,7 +96,7 @@ impl Tls {
     }
 }
 
-/// Reads all files, and keeps nothing of them.
+/// Checks all files, and keeps nothing of them.
 pub(super) fn check(files: &TlsFiles) -> Vec<Error> {
     let ca = TlsFiles { ca: files.ca.clone(), client: None };
     let client = TlsFiles { ca: None, client: files.client.clone() };
@@ -103,12 +104,12 @@ pub(super) fn check(files: &TlsFiles) -> Vec<Error> {
     named.filter_map(|files| Tls::new(&files).err()).collect()
 }
 
-/// Whether HTTP/2 was agreed on.
+/// Returns `true` if HTTP/2 was negotiated.
 pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(PROTOCOLS[0])
 }
 
-/// Why a handshake failed, with what helps.
+/// Formats the error of a failed handshake, with a hint.
 fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError, Error as Tls};
     let help = match failure::caused_by::<Tls>(error) {
@@ -122,7 +123,7 @@ fn explain(error: &io::Error) -> String {
     format!("TLS: {}{help}", failure::causes(error))
 }
 
-/// Returns what makes the error of a file that cannot be used, from the reason.
+/// Returns a function that creates the error of an unusable file from the reason.
 fn unusable(what: &'static str, key: &'static str, path: &Path) -> impl Fn(String) -> Error {
     move |reason| Error::File { what, key, path: path.to_owned(), reason }
 }

@@ -1,8 +1,8 @@
 //! A tunnel through an HTTP proxy by `CONNECT` (RFC 9110, 9.3.6).
 //!
-//! The proxy is named by the operator, and may lie all the same: its answer is bounded in bytes here
-//! and in time by the caller, and nothing of it goes on to the receiver's side. Its credentials stand
-//! in no reason and no log line (S6).
+//! The operator chooses the proxy, but it may still be faulty. Its reply is limited in bytes here and in
+//! time by the caller, and no part of it is passed on as the receiver's. Its credentials appear in no
+//! reason and no log line (S6).
 
 use data_encoding::BASE64;
 use tokio::{
@@ -12,10 +12,10 @@ use tokio::{
 
 use super::options::Credentials;
 
-/// Most bytes of the proxy's answer.
+/// Most bytes of the proxy's reply.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 
-/// Asks for a tunnel to `authority`, which is an address or a name with a port.
+/// Requests a tunnel to `authority`, which is an address or a name with a port.
 ///
 /// # Errors
 /// A sentence for the history of the attempt.
@@ -46,7 +46,7 @@ pub(super) async fn open(
         }
     };
     match status(&answer) {
-        // The receiver speaks only when it was spoken to: whoever speaks now is not it.
+        // A receiver sends nothing before the request: bytes at this point come from the proxy.
         Some(200..=299) if end < answer.len() => {
             Err("the proxy sent bytes of its own after the head of its answer".to_owned())
         }
@@ -66,7 +66,7 @@ pub(super) async fn open(
     }
 }
 
-/// The status of an answer's first line.
+/// Parses the status of a reply's first line.
 fn status(answer: &[u8]) -> Option<u16> {
     let line = answer.strip_prefix(b"HTTP/1.0 ").or_else(|| answer.strip_prefix(b"HTTP/1.1 "))?;
     let digits = std::str::from_utf8(line.get(..3)?).ok()?;

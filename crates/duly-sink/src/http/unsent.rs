@@ -1,10 +1,14 @@
-//! What of a request has not left yet.
+//! Detects requests that are not completely sent.
 //!
-//! A receiver can answer before it has read the request: the exchange is over then, but the client
-//! still holds the payload and goes on sending it. So the body is given out with an [`Unsent`] that
-//! sees its last byte go. A connection that still holds one when its attempt ends is not used again,
-//! and an HTTP/2 connection that others go on using holds no more than a bounded number of such bytes
-//! (see `connection`). Called by `request`, `exchange` and the sink itself.
+//! A receiver can answer before it has read the request. Then the exchange is over, but the client still
+//! holds the payload and continues to send it. So each body comes with an [`Unsent`] that detects when
+//! its last byte was sent. If a body is not completely sent when its attempt ends:
+//!
+//! 1. The connection is not used again.
+//! 2. An HTTP/2 connection that other exchanges still use may hold a bounded number of such bytes (see
+//!    `connection`).
+//!
+//! Used by `request`, `exchange` and the sink itself.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -14,17 +18,17 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// How long a connection whose exchange is over has to send what is left of its request.
+/// Time for which a connection whose exchange is over may send the rest of its request.
 pub(super) const FLUSHED_WITHIN: Duration = Duration::from_millis(100);
 
-/// The body of a request that the client still holds, or not.
+/// A watch on a request body: detects whether the client still holds it.
 #[derive(Debug)]
 pub(super) struct Unsent {
     payload_bytes: usize,
     held: oneshot::Receiver<Infallible>,
 }
 
-/// Bytes that say when the last holder lets go of them.
+/// Bytes that signal when their last holder drops them.
 struct Held {
     bytes: Bytes,
     _held: oneshot::Sender<Infallible>,
@@ -37,7 +41,7 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Unsent {
-    /// The same bytes, uncopied, and what watches them.
+    /// Wraps the bytes, without a copy, and returns the watch on them.
     pub(super) fn watch(bytes: Bytes) -> (Bytes, Self) {
         let (holding, held) = oneshot::channel();
         let payload_bytes = bytes.len();
@@ -45,7 +49,7 @@ impl Unsent {
         (bytes, Self { payload_bytes, held })
     }
 
-    /// Waits until the client has let go of all bytes; `false` where it holds them at `until`.
+    /// Waits until the client has dropped all bytes; returns `false` if it still holds some at `until`.
     pub(super) async fn is_gone_by(&mut self, until: Instant) -> bool {
         self.is_gone() || timeout_at(until, &mut self.held).await.is_ok()
     }

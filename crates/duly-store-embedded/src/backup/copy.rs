@@ -1,4 +1,5 @@
-//! Bringing files from a store into a directory: linked where the file system can, copied where not.
+//! Brings files from a store into a directory: by hard links where the file system can, by copies
+//! elsewhere.
 
 use duly_store::query::DiskRoom;
 
@@ -10,7 +11,7 @@ use crate::{
 
 use super::{BackupError, BackupProgress};
 
-/// Bytes copied at once. Tests copy small files and still in several steps.
+/// Bytes copied at once. Tests copy small files, but still in several steps.
 const CHUNK_BYTES: usize = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
 /// Copying under way.
@@ -23,7 +24,7 @@ pub(super) struct Copying<'a> {
     so_far: BackupProgress,
     files: u64,
     copied_bytes: u64,
-    /// Room that stays free in the target, and the bytes that are still to be copied.
+    /// Space that stays free in the target, and the bytes that are still to be copied.
     kept: Option<Reserve>,
     left_bytes: u64,
 }
@@ -51,8 +52,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Leaves this much room in the target, from before the first of these files is copied until the
-    /// last was.
+    /// Keeps this reserve free in the target while these files are copied. Checks it at once and before
+    /// each chunk.
     pub(super) fn keep<'n>(
         &mut self,
         reserve: Reserve,
@@ -79,7 +80,7 @@ impl<'a> Copying<'a> {
         Err(BackupError::NoRoom { path, needed_bytes, free_bytes, reserve_bytes })
     }
 
-    /// Counts what will come.
+    /// Adds the lengths of these files to the total.
     pub(super) fn expect<'n>(
         &mut self,
         names: impl Iterator<Item = &'n String>,
@@ -90,7 +91,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Links a file that is never written again. Returns false where that cannot be.
+    /// Links a file that is never written again. Returns `false` if it cannot be linked.
     pub(super) fn link(&mut self, name: &str) -> Result<bool, BackupError> {
         if (self.is_closed)() {
             return Err(BackupError::Closed);
@@ -111,7 +112,7 @@ impl<'a> Copying<'a> {
         self.copy_up_to(name, length, &[])
     }
 
-    /// Copies a file up to a byte; behind it are these bytes, and then zeros.
+    /// Copies a file up to byte `end`, then writes `behind`; the rest of its length reads as zeros.
     pub(super) fn copy_up_to(
         &mut self,
         name: &str,
@@ -121,7 +122,7 @@ impl<'a> Copying<'a> {
         let from = self.source.open(name)?;
         let to = self.target.create(name)?;
         let length = from.len()?;
-        // A hole stays one. A segment needs its room: it may be a spare one day.
+        // A hole stays a hole. A segment needs its space allocated: it may become a spare later.
         let may_have_holes = name.starts_with(runs::FILES.dir);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
@@ -156,7 +157,7 @@ impl<'a> Copying<'a> {
         (self.progress)(self.so_far);
     }
 
-    /// Files, bytes, and bytes that were copied.
+    /// Returns the number of files, their bytes, and the bytes that were copied.
     pub(super) fn end(self) -> (u64, u64, u64) {
         (self.files, self.so_far.bytes_done, self.copied_bytes)
     }

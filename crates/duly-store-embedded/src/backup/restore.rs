@@ -1,4 +1,4 @@
-//! From a backup to a data directory that a server can open.
+//! Restores a backup into a data directory that a server can open.
 
 use std::{fs, io, path::Path, sync::Arc};
 
@@ -17,11 +17,11 @@ use super::{
 /// Suffixes of the files that make up a store.
 const SUFFIXES: [&str; 3] = [".log", ".run", ".ckp"];
 
-/// Copies a backup into a directory that is empty or missing, and checks the copy. It begins a new
-/// epoch, and its first opening pauses every namespace. The backup stays as it is.
+/// Copies a backup into a directory that is empty or missing, and checks the copy. The copy begins a new
+/// epoch, and its first start pauses every namespace. The backup stays as it is.
 ///
 /// # Errors
-/// One clear reason; nothing is left in the directory.
+/// Returns the first reason found; nothing is left in the directory.
 pub fn restore(
     from: &Path,
     to: &Path,
@@ -64,7 +64,7 @@ pub fn restore(
     })
 }
 
-/// Refuses a backup whose directories lead elsewhere.
+/// Refuses a backup whose directories are symbolic links, or no directories.
 fn check_dirs(from: &Path) -> Result<(), BackupError> {
     for dir in DIRS {
         let path = from.join(dir);
@@ -83,7 +83,7 @@ fn check_dirs(from: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Returns the first thing that is wrong with a copy, and how much more there is.
+/// Returns the first fault of a copy, and the number of the others.
 fn damage(report: &Report, has_end: bool) -> Option<String> {
     if let Some(first) = report.findings.first() {
         let others = report.findings.len() as u64 - 1 + report.findings_left_out;

@@ -1,4 +1,4 @@
-//! The files of a store, one after the other, each whole.
+//! Checks the files of a store one after the other, each from its start to its end.
 
 use crate::{
     checkpoint::{self, Reader},
@@ -22,10 +22,10 @@ use super::{
     report::{CHECKPOINTS, FilesOf},
 };
 
-/// What damage means where the state is there and says nothing else.
+/// The meaning of damage of which the state says nothing else.
 const OLD: &str = "what was acknowledged and still counts is looked at by itself: see what else is \
                    said here";
-/// What it means for a checkpoint.
+/// The meaning of damage in a checkpoint.
 const CHECKPOINT: &str = "while the other checkpoint is whole the store opens, and makes a new one";
 
 impl Check<'_> {
@@ -56,7 +56,7 @@ impl Check<'_> {
         Ok(reader.end().entries)
     }
 
-    /// Reads every run and every segment to its end, and tells the state of each record.
+    /// Reads every sorted run and every segment to its end, and compares each record with the state.
     pub(super) fn data_files(&mut self) -> Result<()> {
         let runs = self.listed(runs::FILES.list(self.disk.as_ref()))?;
         let segments = self.listed(recovery::all_sequences(self.disk.as_ref()))?;
@@ -129,7 +129,7 @@ impl Check<'_> {
         self.took(file, met)?;
         let mut alone = match read {
             Ok(Some(alone)) => alone,
-            // Made for a roll that a crash cut off: the next opening removes it.
+            // Such a file was made for a roll that a crash cut off. The next start removes it.
             Ok(None) => {
                 self.tell("runs and segments", bytes);
                 return Ok(None);
@@ -151,7 +151,7 @@ impl Check<'_> {
         Ok(Some(alone))
     }
 
-    /// Takes over what was met in a file.
+    /// Adds the counts of a file to the report, and notes its disagreements.
     fn took(&mut self, file: FileId, (counts, wrong): (Counts, Vec<runs::Wrong>)) -> Result<()> {
         self.report.records.add(&counts);
         for (offset, what) in wrong {
@@ -165,7 +165,7 @@ impl Check<'_> {
         self.state.as_ref().map_or(0, |state| state.live(file))
     }
 
-    /// What a directory has; a name in it that Duly does not give is a finding.
+    /// Returns the numbers in a directory. A name that Duly does not give becomes a finding.
     pub(super) fn listed(&mut self, listed: Result<Vec<u64>>) -> Result<Vec<u64>> {
         match listed {
             Ok(numbers) => Ok(numbers),
@@ -181,7 +181,7 @@ impl Check<'_> {
     }
 }
 
-/// What was met in a file.
+/// Counts the records of one file, and compares them with the state.
 struct Met<'a> {
     file: FileId,
     state: Option<&'a mut Inspection>,
@@ -194,7 +194,7 @@ impl<'a> Met<'a> {
         Self { file, state, counts: Counts::default(), wrong: Vec::new() }
     }
 
-    /// What was met, and where the state says something else.
+    /// Returns the counts, and the records that disagree with the state.
     fn end(self) -> (Counts, Vec<runs::Wrong>) {
         (self.counts, self.wrong)
     }

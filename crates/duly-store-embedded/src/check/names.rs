@@ -1,4 +1,5 @@
-//! The names in a data directory that no state needs: what a crash leaves, and what is not Duly's.
+//! Finds names in a data directory that the state does not need: left-overs of a crash, and files that
+//! are not Duly's.
 
 use crate::{
     checkpoint,
@@ -12,7 +13,7 @@ use crate::{
 
 use super::{Check, LeftOver};
 
-/// A file that a crash cut off.
+/// Describes a file that a crash cut off.
 const HALF: &str = "half a file, from a crash; the next start removes it";
 const UNKNOWN: &str = "not Duly's; left alone";
 const UNNAMED: &str = "nothing needs it any more; the next start removes it";
@@ -31,7 +32,7 @@ impl Check<'_> {
         self.unnamed()
     }
 
-    /// Whole files that the state does not know.
+    /// Notes complete files that the state does not know.
     fn unnamed(&mut self) -> Result<()> {
         let disk = self.disk.as_ref();
         let runs = runs::FILES.list(disk).unwrap_or_default();

@@ -1,53 +1,53 @@
-//! What a check found, for programs and for people.
+//! The report of a check, for programs and as text.
 
 use std::fmt;
 
 use crate::open::Tail;
 
-/// Findings that are kept; with more, only their number is.
+/// Most findings in a report. Further ones are only counted.
 const FINDINGS_MAX: usize = 200;
-/// Namespaces that are shown one by one.
+/// Most namespaces in the text.
 const NAMESPACES_SHOWN: usize = 20;
 
-/// What a check found.
+/// The report of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The directory.
     pub location: String,
-    /// Format of the directory; 0 where the manifest cannot be read.
+    /// Format of the directory; 0 if the manifest cannot be read.
     pub format: u32,
-    /// Epoch of the latest opening.
+    /// Epoch of the latest start.
     pub epoch: u64,
-    /// Files by kind: segments, runs, checkpoints.
+    /// Files by kind: segments, sorted runs, checkpoints.
     pub files: Vec<FilesOf>,
     /// Frames of the segments.
     pub frames: u64,
-    /// Records of segments and runs, by kind.
+    /// Records of segments and sorted runs, by kind.
     pub records: Counts,
-    /// Number of the checkpoint that an opening would begin with.
+    /// Number of the checkpoint that a start would load.
     pub checkpoint: Option<u64>,
-    /// What each namespace holds, by name; empty where the state cannot be loaded.
+    /// Contents of each namespace, by name; empty if the state cannot be loaded.
     pub namespaces: Vec<Holding>,
-    /// What is damaged. Each of them is something that was acknowledged and may be gone.
+    /// Damage. Each finding is something that was acknowledged and may be gone.
     pub findings: Vec<Finding>,
-    /// Findings that are not among those.
+    /// Findings beyond those in `findings`.
     pub findings_left_out: u64,
-    /// Files that nothing needs: traces of a crash, or somebody else's.
+    /// Files that nothing needs: left-overs of a crash, or not Duly's.
     pub left_overs: Vec<LeftOver>,
-    /// How the journal ends.
+    /// The end of the journal.
     pub tail: Tail,
 }
 
 /// All files of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesOf {
-    /// Which kind.
+    /// The kind.
     pub kind: &'static str,
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Records in them; of checkpoints, entries.
+    /// Records in the files; entries, for checkpoints.
     pub records: u64,
     /// Records that the state points at.
     pub live: u64,
@@ -56,7 +56,7 @@ pub struct FilesOf {
 /// Records by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Whole timers.
+    /// Records of pending timers.
     pub pending: u64,
     /// Dead letters.
     pub dead: u64,
@@ -68,12 +68,12 @@ pub struct Counts {
     pub other: u64,
 }
 
-/// What a namespace holds.
+/// The contents of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
-    /// Its name.
+    /// Name of the namespace.
     pub name: String,
-    /// Whether it is paused.
+    /// `true`: the namespace is paused.
     pub paused: bool,
     /// Pending timers.
     pub pending: u64,
@@ -83,36 +83,36 @@ pub struct Holding {
     pub dead: u64,
 }
 
-/// Something that is damaged.
+/// Damage at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// File, within the data directory.
+    /// File, relative to the data directory.
     pub file: String,
-    /// Where in it.
+    /// Byte in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault.
     pub what: String,
-    /// What follows from it.
+    /// Its consequence.
     pub means: &'static str,
 }
 
 /// A file that nothing needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOver {
-    /// Its name, within the data directory.
+    /// Its name, relative to the data directory.
     pub name: String,
-    /// What it is.
+    /// A description of it.
     pub what: &'static str,
 }
 
 impl Report {
-    /// Whether nothing is known to be wrong. Left-overs and a tail that nothing confirms are what a
-    /// crash leaves; [`Report::tail`] says what cannot be told of it.
+    /// Returns `true` if there are no findings. Left-overs and a tail that nothing confirms are normal
+    /// after a crash; [`Report::tail`] says what cannot be known about the tail.
     pub const fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// The files of a kind.
+    /// Returns the files of a kind.
     pub fn files_of(&self, kind: &str) -> FilesOf {
         self.files.iter().find(|files| files.kind == kind).cloned().unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl Report {
         }
     }
 
-    /// Notes what is damaged; one place is noted once.
+    /// Adds a finding. One place is noted only once.
     pub(super) fn find(&mut self, finding: Finding) {
         let is_same =
             |known: &Finding| known.file == finding.file && known.offset == finding.offset;
@@ -210,12 +210,12 @@ impl Report {
     }
 }
 
-/// How many of the records are live, and which share that is.
+/// Formats the number of live records, and their percentage.
 fn share(files: &FilesOf) -> String {
     if files.kind == CHECKPOINTS {
         return "-".to_owned();
     }
-    // Records behind damage are not counted, also where they are live.
+    // Records behind damage are not counted, even if they are live.
     if files.live > files.records {
         return format!("{} (? %)", files.live);
     }
@@ -225,10 +225,10 @@ fn share(files: &FilesOf) -> String {
     }
 }
 
-/// Kind of the files whose records are entries.
+/// The kind of the files whose records are entries.
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
-/// The first column to the left, numbers to the right.
+/// Writes a table: the first column is left-aligned, the others right-aligned.
 fn table(
     f: &mut fmt::Formatter<'_>,
     heads: [&str; 5],

@@ -30,7 +30,7 @@ fn options() -> Options {
     }
 }
 
-/// A store with one namespace in a real directory.
+/// Makes a store with one namespace in a real directory.
 fn make_store(path: &Path) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
     let disk = RealDisk::open_or_create(path).expect("a directory");
@@ -42,7 +42,7 @@ fn make_store(path: &Path) -> EmbeddedStore {
     store
 }
 
-/// Every file with its bytes.
+/// Returns every file with its bytes.
 fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).expect("listed") {

@@ -1,14 +1,14 @@
-//! Reading a checkpoint on two threads: one reads the file and checks its blocks, the caller's takes
-//! what is in them.
+//! Reads a checkpoint on two threads: one reads the file and checks its blocks, and the caller's thread
+//! applies them.
 //!
 //! ```text
 //!   duly-checkpoint: Reader ─► whole blocks ══ at most 64 wait ══► each
 //! ```
 //!
-//! Every block before a place that is refused has been taken when the refusal is answered, and what
-//! the taker refuses comes first, so what is answered does not depend on which thread is ahead.
+//! The result does not depend on the speed of either thread. Every block before a refused place is
+//! applied before the refusal is returned, and an error of the caller's closure takes precedence.
 //!
-//! Called by the engine at open.
+//! The engine calls it at a start.
 
 use std::{
     panic,
@@ -23,24 +23,24 @@ use crate::{
 
 use super::Reader;
 
-/// Blocks that wait for the taker; one of entries has about 100 KB.
+/// Most blocks that wait for the caller's thread. A block of entries has about 100 KB.
 const BLOCKS_AHEAD: usize = 64;
 
-/// How much of a checkpoint was read.
+/// Progress of reading a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HowFar {
     pub(crate) bytes_done: u64,
     pub(crate) bytes_total: u64,
 }
 
-/// A block that was checked, on its way to the taker.
+/// A checked block, on its way to the caller's thread.
 struct Whole {
     header: BlockHeader,
     payload: Vec<u8>,
     how_far: HowFar,
 }
 
-/// Hands over every block of a checkpoint before its end, in order.
+/// Passes every block of a checkpoint before its end to `each`, in order.
 pub(crate) fn each_block(
     reader: Reader,
     each: &mut dyn FnMut(Block<'_>, HowFar) -> Result<()>,
@@ -51,7 +51,7 @@ pub(crate) fn each_block(
             .name("duly-checkpoint".into())
             .spawn_scoped(scope, || read(reader, sender))
             .map_err(OpenError::no_thread)?;
-        // The receiver goes with the loop, however it ends: that is what stops the reader.
+        // The loop drops the receiver in every case, and that stops the reader.
         let taken = receiver.into_iter().try_for_each(|Whole { header, payload, how_far }| {
             let block = Block::decode(&header, &payload).expect("the reader has decoded it");
             each(block, how_far)

@@ -1,8 +1,8 @@
-//! Reading a checkpoint, block after block, through a window of the file.
+//! Reads a checkpoint block by block, through a window of the file.
 //!
-//! The end block has a fixed place, the last bytes of the file, and is read first: a file without
-//! it is refused before anything of it is used, and its counts say how much to expect. What then
-//! comes must add up to them.
+//! The end block has a fixed place, the last bytes of the file, and is read first. A file without it is
+//! refused before anything of it is used. The counts of the end block say how much to expect, and the
+//! blocks must add up to them.
 
 use std::sync::Arc;
 
@@ -34,20 +34,20 @@ pub(crate) struct Reader {
     seed: Seed,
     header: Header,
     end: End,
-    /// Where the end block begins.
+    /// Start of the end block.
     end_at: u64,
-    /// Where the next block begins.
+    /// Start of the next block.
     at: u64,
-    /// What was read so far.
+    /// Counts of the blocks that were read.
     seen: End,
-    /// Room for bytes of the file from `window_at` on, of which `filled` are there.
+    /// Buffer for bytes of the file from `window_at` on; the first `filled` are read.
     window: Vec<u8>,
     filled: usize,
     window_at: u64,
 }
 
 impl Reader {
-    /// Opens the checkpoint with this number and checks that it has its header and its end.
+    /// Opens the checkpoint with this number, and checks its header and its end.
     pub(crate) fn open(disk: &dyn Disk, number: u64, manifest: &Manifest) -> Result<Self> {
         let name = FILES.name(number);
         let file = disk.open(&name)?;
@@ -88,7 +88,7 @@ impl Reader {
         &self.header
     }
 
-    /// Where replay of the journal begins.
+    /// Returns the place where replay of the journal begins.
     pub(crate) fn replay_point(&self) -> Result<ReplayPoint> {
         let epoch = u32::try_from(self.header.epoch)
             .map_err(|_| damaged(&self.name, 64, "the epoch is past its range"))?;
@@ -100,13 +100,13 @@ impl Reader {
         HowFar { bytes_done: self.at, bytes_total: self.end_at }
     }
 
-    /// What the whole checkpoint holds; its entries fit the file.
+    /// Returns the counts of the whole checkpoint; its entries fit the file.
     pub(crate) const fn end(&self) -> &End {
         &self.end
     }
 
-    /// The next block before the end; `None` when all were there. After an error there is nothing
-    /// more to be had.
+    /// Returns the next block before the end, or `None` after the last. After an error the reader is of
+    /// no further use.
     #[cfg(test)]
     pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
         let checked = self.next_checked()?;
@@ -114,8 +114,8 @@ impl Reader {
         Ok(decoded.map(|block| block.expect("it was decoded before")))
     }
 
-    /// As its header and its payload the next block before the end, looked at as a whole and counted;
-    /// `None` when all were there and add up. After an error there is nothing more to be had.
+    /// Returns header and payload of the next block before the end, checked and counted. Returns `None`
+    /// after the last block, if the counts add up. After an error the reader is of no further use.
     pub(crate) fn next_checked(&mut self) -> Result<Option<(BlockHeader, &[u8])>> {
         if self.at == self.end_at {
             self.check_seen()?;
@@ -155,14 +155,14 @@ impl Reader {
         Ok(())
     }
 
-    /// What the window has from the next block on.
+    /// Returns the bytes of the window from the next block on.
     fn rest(&self) -> &[u8] {
         let start = usize::try_from(self.at - self.window_at).unwrap_or(usize::MAX);
         self.window.get(start..self.filled).unwrap_or(&[])
     }
 
-    /// Makes the window hold so many bytes from the next block on; they must end where
-    /// the end block begins, or before.
+    /// Fills the window with at least this many bytes from the next block on. They must not reach into
+    /// the end block.
     fn fill(&mut self, bytes: u64) -> Result<()> {
         let there = self.rest().len();
         if there as u64 >= bytes {
@@ -202,7 +202,7 @@ fn read_end(bytes: &[u8], seed: Seed, end_at: u64) -> Result<End, DecodeError> {
     let Block::End(end) = Block::decode(&header, payload)? else {
         return Err(DecodeError::Impossible("it is another block".into()));
     };
-    // Who makes room for them in advance can trust the number.
+    // Callers reserve memory by this number, so it must be plausible.
     if end.entries > end_at / ENTRY_BYTES as u64 {
         return Err(DecodeError::Impossible(format!("{} entries in {end_at} bytes", end.entries)));
     }

@@ -49,7 +49,7 @@ fn entries(count: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the checkpoint of these tests holds; its blocks are shorter and longer than a window.
+/// The blocks of the checkpoint in these tests; they are shorter and longer than a window.
 fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
     let namespace = |number, name| {
         let Record::Namespace(record) = fixture::namespace(name) else {
@@ -89,7 +89,7 @@ fn write(disk: &SimDisk) -> disk::Result<Finished> {
     write_with(disk, &header(), manifest().frame_seed())
 }
 
-/// Reads it all; answers its end.
+/// Reads all of it and returns its end.
 fn read(disk: &SimDisk) -> Result<End> {
     let mut reader = Reader::open(disk, NUMBER, &manifest())?;
     let mut at = 0;
@@ -104,7 +104,7 @@ fn read(disk: &SimDisk) -> Result<End> {
     Ok(*reader.end())
 }
 
-/// Reads it all, whatever it holds.
+/// Reads all of it without comparing it.
 fn read_through(disk: &SimDisk) -> Result<()> {
     let mut reader = Reader::open(disk, NUMBER, &manifest())?;
     while reader.next()?.is_some() {}
@@ -127,7 +127,7 @@ fn replace(disk: &SimDisk, bytes: &[u8]) {
     disk.create(FINAL).unwrap().write_at(0, bytes).unwrap();
 }
 
-/// Where each block begins, the end included, and where its padding does.
+/// Returns the start of each block and of its padding, the end block included.
 fn places(bytes: &[u8]) -> Vec<(u64, u64)> {
     let mut places = Vec::new();
     let mut at = 96;
@@ -380,7 +380,7 @@ fn every_error_is_reported_and_leaves_no_temporary() {
             };
             strikes += 1;
             assert!(error.to_string().contains("checkpoints"), "{error}");
-            // After the rename only the sync of the directory can fail: the checkpoint is whole.
+            // After the rename only the sync of the directory can fail: the checkpoint is complete.
             let names = disk.names();
             assert!(names.is_empty() || names == [FINAL], "{names:?}");
             if !names.is_empty() {

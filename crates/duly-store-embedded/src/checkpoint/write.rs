@@ -1,4 +1,4 @@
-//! Writing a checkpoint, block after block.
+//! Writes a checkpoint block by block.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// A checkpoint that is being written. Dropped, or after an error, it leaves nothing behind.
+/// A checkpoint that is being written. If it is dropped or fails, it leaves nothing behind.
 pub(crate) struct Writer {
     disk: Arc<dyn Disk>,
     file: FreshFile,
@@ -22,11 +22,11 @@ pub(crate) struct Writer {
     seed: Seed,
     /// The block being encoded.
     block: Vec<u8>,
-    /// What was written so far.
+    /// Counts of the blocks that were written.
     end: End,
 }
 
-/// A checkpoint that has its name.
+/// A complete checkpoint under its final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) bytes: u64,
@@ -51,7 +51,8 @@ impl Writer {
     /// Appends a block.
     ///
     /// # Panics
-    /// When it is an end, which is [`Writer::finish`]'s, or longer than a block may be.
+    /// When the block is an end block, which only [`Writer::finish`] writes, or is longer than a block
+    /// may be.
     pub(crate) fn block(&mut self, block: &Block<'_>) -> disk::Result<()> {
         match block {
             Block::Namespace(namespace) => {
@@ -72,8 +73,9 @@ impl Writer {
         self.file.append(&self.block)
     }
 
-    /// Ends the checkpoint, makes it durable and gives it its name. All that it saw of the journal
-    /// must be durable before. After an error of the directory's sync it may have its name.
+    /// Ends the checkpoint, makes it durable and gives it its name. Everything that it saw of the
+    /// journal must be durable before. If the sync of the directory fails, the checkpoint may have its
+    /// name.
     ///
     /// `highest_namespace` is the highest number that a namespace ever had.
     pub(crate) fn finish(mut self, highest_namespace: u32) -> disk::Result<Finished> {

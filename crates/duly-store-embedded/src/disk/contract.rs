@@ -1,4 +1,4 @@
-//! What every disk does, real or simulated: each disk's tests run all of it on an empty one.
+//! The contract of every disk, real or simulated: the tests of each disk run all of it on an empty one.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn check_bytes(disk: &dyn Disk) {
     );
     file.read_exact_at(14, &mut []).unwrap();
 
-    // What is in memory is the system's choice; what comes of it is right.
+    // The system chooses how much is in memory; the bytes that it returns are right.
     let mut now = [0xff; 8];
     let count = file.read_now(6, &mut now).unwrap();
     assert_eq!(&now[..count], &b"there\0\0!"[..count]);

@@ -1,14 +1,14 @@
-//! What can go wrong on a disk, by cause, with the name and the operation in hand.
+//! Errors of a disk, by cause, with the name and the operation.
 //!
-//! Both disks build these; the engine turns them into answers and into the one line that a person
-//! sees when a server refuses to start. So each message says what to do.
+//! Both disks build them. The engine turns them into replies, and into the one line that a server prints
+//! when it refuses to start. So each message says what to do.
 
 use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 
-/// What was being done when an [`Error`] came up.
+/// The operation that failed with an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Creating a file.
@@ -39,9 +39,9 @@ pub enum Operation {
     Length,
     /// Changing a file's length.
     SetLength,
-    /// Giving room within a file back.
+    /// Deallocating space within a file.
     PunchHole,
-    /// Beginning to write a file out.
+    /// Starting to write a file back.
     WriteBack,
 }
 
@@ -68,28 +68,28 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The result of an operation of a disk.
+/// The result of a disk operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a disk refused or failed. `name` is the file or directory as a message should show it: with
-/// the data directory in front where the disk knows one.
+/// The reason that a disk refused or failed. `name` is the file or directory as messages show it: with
+/// the data directory in front, if the disk knows one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such file, or its directory is missing.
     #[error("cannot {operation} {name}: it does not exist")]
     NotFound {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file or directory.
         name: String,
     },
 
     /// A file to be created exists already.
     #[error("cannot {operation} {name}: it exists already")]
     AlreadyExists {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file.
         name: String,
     },
 
@@ -99,34 +99,34 @@ pub enum Error {
          give the user that runs duly write access, or pass another --data"
     )]
     PermissionDenied {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
         /// The data directory.
         directory: String,
-        /// To what in it.
+        /// The file or directory in it.
         name: String,
         /// The effective user of this process.
         uid: u32,
     },
 
-    /// The file system is mounted read-only, or the directory was opened only to look at it.
+    /// The file system is mounted read-only, or the directory was opened only to read it.
     #[error(
         "data directory {directory} is read-only (cannot {operation} {name}): \
          remount it for writing, or pass another --data"
     )]
     ReadOnly {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
         /// The data directory.
         directory: String,
-        /// To what in it.
+        /// The file or directory in it.
         name: String,
     },
 
-    /// The path given as data directory is something else.
+    /// The path that was given as data directory is something else.
     #[error("{path} is not a directory: pass another --data")]
     NotADirectory {
-        /// That path.
+        /// The path.
         path: String,
     },
 
@@ -136,30 +136,30 @@ pub enum Error {
          follows no links and reads no FIFOs or devices: put the file or directory itself there"
     )]
     NotPlain {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file or directory.
         name: String,
     },
 
     /// The file system, or this user's quota on it, is full.
     #[error("cannot {operation} {name}: no space left; free some, or move the data directory")]
     NoSpace {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file or directory.
         name: String,
     },
 
-    /// This process, or the whole system, may not open any more files.
+    /// This process, or the whole system, may not open more files.
     #[error(
         "cannot {operation} {name}: too many files are open; raise the limit (ulimit -n, \
          LimitNOFILE of the unit) and try again"
     )]
     TooManyFiles {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file or directory.
         name: String,
     },
 
@@ -171,47 +171,48 @@ pub enum Error {
     Locked {
         /// The data directory.
         path: String,
-        /// Who holds the lock, where it could be read.
+        /// Process id of the holder of the lock, if it could be read.
         holder_pid: Option<u32>,
     },
 
-    /// A file is shorter than what should be in it.
+    /// A file is shorter than its contents should be.
     #[error(
         "{name} ends early: {wanted_bytes} bytes wanted at offset {offset}, {read_bytes} there"
     )]
     UnexpectedEnd {
         /// The file.
         name: String,
-        /// Where the read began.
+        /// Offset of the read.
         offset: u64,
-        /// How much was asked for.
+        /// Bytes asked for.
         wanted_bytes: usize,
-        /// How much there was.
+        /// Bytes that there were.
         read_bytes: usize,
     },
 
     /// A name that is empty, absolute, or more than one level deep: an error in the caller.
     #[error("{name:?} is not a name within a data directory")]
     InvalidName {
-        /// That name.
+        /// The name.
         name: String,
     },
 
-    /// Anything else the operating system answered.
+    /// Any other error of the operating system.
     #[error("cannot {operation} {name}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         operation: Operation,
-        /// To what.
+        /// The file or directory.
         name: String,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Whether there was no room, and nothing is lost: freeing some and trying again helps. A sync
-    /// or write-back that found no room is no such case; nobody knows what it left undone.
+    /// Returns `true` if there was no space and nothing is lost: freeing space and trying again helps. A
+    /// sync or write-back that found no space is not such a case, because it is unknown what it left
+    /// undone.
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::NoSpace { operation, .. } => {
@@ -221,12 +222,13 @@ impl Error {
         }
     }
 
-    /// Whether the file or directory was not there.
+    /// Returns `true` if the file or directory did not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether this process has too little of something to look: what is on the disk may be well.
+    /// Returns `true` if this process lacks a resource (file descriptors, memory). The data on the disk
+    /// may be intact.
     pub fn is_shortage(&self) -> bool {
         match self {
             Self::TooManyFiles { .. } => true,
@@ -235,8 +237,8 @@ impl Error {
         }
     }
 
-    /// Whether the same operation can succeed later without a person: the operating system refused it
-    /// for what may pass.
+    /// Returns `true` if the same operation can succeed later without an operator: the operating system
+    /// refused it for a cause that may pass.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.raw_os_error().is_some(),
@@ -245,7 +247,7 @@ impl Error {
         }
     }
 
-    /// Sorts an answer of the operating system by cause.
+    /// Sorts an error of the operating system by cause.
     pub(super) fn from_io(at: At<'_>, source: io::Error) -> Self {
         let At { operation, directory, name } = at;
         let name =
@@ -275,7 +277,7 @@ impl Error {
     }
 }
 
-/// What was being done to which name in which data directory.
+/// Operation, data directory and name of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
     pub(super) operation: Operation,

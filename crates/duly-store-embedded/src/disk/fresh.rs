@@ -1,39 +1,39 @@
 //! A file that is written once, front to back, under a temporary name.
 //!
-//! Runs and checkpoints are made with it: bytes are gathered into large writes, the kernel is asked
-//! to write back as the file grows, so that the sync at the end is short, and whoever paces the
-//! work hears of each write. A file that does not get to its end (an error, or a writer that is
-//! dropped) takes its temporary with it where the disk lets it.
+//! Sorted runs and checkpoints are made with it. Bytes are gathered into large writes. The kernel is
+//! asked to write back as the file grows, so that the sync at the end is short. The throttle is called
+//! after each write. A file that does not get to its end (after an error, or a dropped writer) removes
+//! its temporary file if the disk lets it.
 
 use std::sync::Arc;
 
 use super::{BLOCK_BYTES, Disk, Error, File, Passed};
 
-/// Bytes of a write. Tests write small files and still cross every boundary.
+/// Bytes of a write. Tests write small files, but still cross every boundary.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// How much is written between two requests to write back.
+/// Bytes between two requests to write back.
 const WRITE_BACK_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
-/// Hears how many bytes each write had, and may take its time, to pace the writer.
+/// Gets the number of bytes of each write, and may wait, to pace the writer.
 pub(crate) type Throttle = Box<dyn FnMut(u64) + Send>;
 
-/// Whether what is written stays in the operating system's memory.
+/// Caching of the written bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// It is read soon.
+    /// The file is read soon.
     Kept,
-    /// It is read at the next opening at the earliest, and should drive nothing out.
+    /// The file is read at the next start at the earliest, and must not evict other pages.
     Passed,
 }
 
-/// See the module.
+/// A file that is written once, front to back, under a temporary name.
 pub(crate) struct FreshFile {
     disk: Arc<dyn Disk>,
     file: Arc<dyn File>,
     name: String,
     throttle: Throttle,
     caching: Caching,
-    /// What is to be written next, behind as many bytes as put it at a block in memory.
+    /// The bytes of the next write, behind `skip` bytes that align them to a block in memory.
     chunk: Vec<u8>,
     skip: usize,
     /// Bytes handed to the disk.
@@ -50,7 +50,7 @@ enum Ending {
 }
 
 impl FreshFile {
-    /// Creates it; what an earlier attempt left under this name goes.
+    /// Creates the file; a file that an earlier attempt left under this name is removed.
     pub(crate) fn create(
         disk: Arc<dyn Disk>,
         name: String,
@@ -90,7 +90,7 @@ impl FreshFile {
         self.chunk.len() - self.skip
     }
 
-    /// Appends; after an error the file is good for nothing but being dropped.
+    /// Appends bytes. After an error the file can only be dropped.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let room = CHUNK_BYTES - self.gathered();
@@ -130,7 +130,7 @@ impl FreshFile {
         Ok(())
     }
 
-    /// Makes the bytes durable and leaves the file under its temporary name; answers its length.
+    /// Makes the bytes durable and leaves the file under its temporary name. Returns its length.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         self.write()?;
         self.file.sync_all()?;
@@ -142,14 +142,14 @@ impl FreshFile {
 impl Drop for FreshFile {
     fn drop(&mut self) {
         if self.ending == Ending::Removed {
-            // Whatever went wrong was answered already; a left-over goes at the next attempt.
+            // The error was returned already. A left-over is removed at the next attempt.
             self.disk.remove(&self.name).ok();
         }
     }
 }
 
-/// Gives a finished file its final name, durably. The temporary goes where the rename fails; after
-/// a failed sync of the directory the file may have either name.
+/// Gives a finished file its final name, durably. If the rename fails, the temporary file is removed.
+/// After a failed sync of the directory the file may have either name.
 pub(crate) fn publish(disk: &dyn Disk, temporary: &str, name: &str) -> Result<(), Error> {
     if let Err(error) = disk.rename(temporary, name) {
         disk.remove(temporary).ok();

@@ -1,8 +1,8 @@
 //! A data directory on a real file system.
 //!
-//! Thin: each call is the system call of the same name. Files are made with mode 0600 and
-//! directories with 0700, since payloads and secrets of every tenant are in them. Who opens a
-//! directory only to look at it ([`RealDisk::open_existing`]) cannot change anything through it.
+//! A thin layer: each call is the system call of the same name. Files get mode 0600 and directories
+//! 0700, because they hold payloads and secrets of every tenant. A directory that is opened only to read
+//! it ([`RealDisk::open_existing`]) cannot be changed through its handle.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -25,10 +25,10 @@ mod files_kept;
 #[cfg(test)]
 mod tests;
 
-/// Digits of a process id in the lock file, with spaces behind shorter ones.
+/// Digits of a process id in the lock file; a shorter id is padded with spaces.
 const LOCK_DIGITS: usize = 10;
 
-/// A directory of the machine this runs on.
+/// A directory of this machine.
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -45,8 +45,8 @@ enum Access {
 }
 
 impl RealDisk {
-    /// Opens the directory at `path`, and makes it (mode 0700, its parents too, all durable) where
-    /// it is missing. Takes file descriptors to keep for it.
+    /// Opens the directory at `path`. If it is missing, makes it with its parents (mode 0700, all
+    /// durable). Reserves file descriptors for it.
     pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
         let disk = Self::new(path.as_ref(), Access::ReadWrite);
         match disk.root.metadata() {
@@ -57,9 +57,8 @@ impl RealDisk {
         Ok(disk)
     }
 
-    /// Opens the directory at `path` to look at it: nothing is made or written, then or later.
-    /// Files open for reading; every call that would change something fails with
-    /// [`Error::ReadOnly`].
+    /// Opens the directory at `path` only to read it: nothing is made or written, then or later. Files
+    /// open for reading. Every call that would change something fails with [`Error::ReadOnly`].
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, Error> {
         let disk = Self::new(path.as_ref(), Access::ReadOnly);
         disk.check_root()?;
@@ -67,7 +66,7 @@ impl RealDisk {
     }
 
     fn new(path: &Path, access: Access) -> Self {
-        // "" is what `Path::parent` answers for a plain name; the system calls want a dot.
+        // `Path::parent` returns "" for a plain name; the system calls need a dot.
         let root = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let shown = root.display().to_string().into();
         Self { root: root.to_owned(), shown, access, kept: FilesKept::default() }
@@ -92,7 +91,7 @@ impl RealDisk {
         for parent in missing.iter().rev().filter_map(|dir| dir.parent()) {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match sync_path(parent) {
-                // A parent that may be entered but not read cannot be synced by us.
+                // A parent that this process may enter but not read cannot be synced.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced.map_err(|e| self.error(Operation::SyncDir, "", e))?,
             }
@@ -137,7 +136,8 @@ impl RealDisk {
         })
     }
 
-    /// Another process holds the lock; its id is in the lock file, where that can be read.
+    /// Makes the error that another process holds the lock; its id is in the lock file, if that can be
+    /// read.
     fn locked(&self) -> Error {
         let text = std::fs::read_to_string(self.root.join(LOCK_NAME)).ok();
         let holder_pid = text.and_then(|text| text.trim().parse().ok());
@@ -219,26 +219,26 @@ impl Disk for RealDisk {
     fn space(&self) -> Result<Space, Error> {
         let answer = uninterrupted(|| Ok(statvfs(&self.root)?))
             .map_err(|e| self.error(Operation::Space, "", e))?;
-        // As df counts: what is used, plus what is left for those who are not root.
+        // As `df` counts: used blocks, plus the blocks that are available to unprivileged users.
         let used_blocks = answer.f_blocks.saturating_sub(answer.f_bfree);
         let total_blocks = used_blocks.saturating_add(answer.f_bavail);
         Ok(Space {
             free_bytes: answer.f_bavail.saturating_mul(answer.f_frsize),
             total_bytes: total_blocks.saturating_mul(answer.f_frsize),
-            // File systems that make inodes as they need them answer 0.
+            // File systems that make inodes on demand return 0.
             inodes: (answer.f_files > 0)
                 .then_some(Inodes { free: answer.f_favail, total: answer.f_files }),
         })
     }
 
-    /// Locks the directory itself, and then the lock file, which is all that older builds look at. A
-    /// directory that was opened only to look at it may have no lock file.
+    /// Locks the directory itself, and then the lock file, because older builds check only the file. A
+    /// directory that was opened only to read it may have no lock file.
     fn lock(&self) -> Result<Lock, Error> {
         let failed = |e: io::Error| self.error(Operation::Lock, LOCK_NAME, e);
         let directory = std::fs::File::open(&self.root).map_err(failed)?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(self.locked()),
-            // Network file systems lock what is open for writing, which no directory can be.
+            // Network file systems lock only what is open for writing, which no directory can be.
             Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK) => {}
             locked => locked.map_err(|e| failed(e.into()))?,
         }
@@ -261,8 +261,8 @@ impl Disk for RealDisk {
             locked => locked.map_err(|e| failed(e.into()))?,
         }
         if writable {
-            // Only for messages, so a full disk is no reason not to start. The same number of bytes
-            // each time: written in place they need no room.
+            // The process id is only for messages, so a full disk does not prevent a start. Its length
+            // is always the same, so writing it in place needs no space.
             let text = format!("{:<LOCK_DIGITS$}\n", std::process::id());
             file.write_all_at(text.as_bytes(), 0)
                 .and_then(|()| file.set_len(text.len() as u64))
@@ -286,8 +286,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Makes a call of the system again for as long as a signal interrupts it. Those that open, read, write
-/// and sync are repeated by the standard library.
+/// Repeats a system call for as long as a signal interrupts it. The standard library itself repeats the
+/// calls that open, read, write and sync.
 fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -297,8 +297,9 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Opens for reading what [`RealDisk::check_regular`] looks at next: a symbolic link is refused, because
-/// it may lead out of the directory, and a FIFO does not wait for its other end.
+/// Returns the options to open a file for reading, before [`RealDisk::check_regular`] checks it. A
+/// symbolic link is refused, because it may lead out of the directory. Opening a FIFO does not wait for
+/// its other end.
 fn regular() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;

@@ -1,19 +1,19 @@
-//! Giving back the room of large files in parts.
+//! Deallocates the space of large files in parts.
 //!
-//! Where the device is told of blocks that become free (the mount option `discard`), syncs wait while
-//! it is: 480 MB freed at once held them up for 25 to 40 ms on the machine of
-//! docs/internals/benchmarks.md, the same bytes in parts for 1 to 4 ms.
+//! With the mount option `discard` the device is told of blocks that become free, and syncs wait
+//! meanwhile. 480 MB freed at once held syncs up for 25 to 40 ms on the machine of
+//! docs/internals/benchmarks.md; the same bytes in parts held them up for 1 to 4 ms.
 
 use std::{sync::Arc, thread, time::Duration};
 
 use super::{Disk, Error, File};
 
-/// Bytes that go at once. Tests cross the boundary with small files.
+/// Bytes deallocated at once. Tests cross the boundary with small files.
 const PART_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 8 << 20 };
-/// Between two parts, so that syncs pass.
+/// Wait between two parts, so that syncs pass.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 8 });
 
-/// The ranges of these bytes that may go at once, from the end to the beginning.
+/// Splits a range of bytes into parts, from the end to the beginning.
 pub(crate) fn parts(bytes: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
     let count = (bytes.end - bytes.start).div_ceil(PART_BYTES);
     (0..count).rev().map(move |part| {
@@ -22,13 +22,13 @@ pub(crate) fn parts(bytes: std::ops::Range<u64>) -> impl Iterator<Item = std::op
     })
 }
 
-/// Waits as long as the next part should.
+/// Waits before the next part.
 pub(crate) fn pause() {
     thread::sleep(PAUSE);
 }
 
-/// Removes a file and answers a handle of it, unless it has a name elsewhere: while that is held its
-/// room is not given back. One that is not there is no error.
+/// Removes a file and returns a handle on it, unless the file also has a name elsewhere. While the
+/// handle is held the space is not deallocated. A missing file is not an error.
 pub(crate) fn remove_name(disk: &dyn Disk, name: &str) -> Result<Option<Arc<dyn File>>, Error> {
     let removed = disk.is_shared(name).and_then(|is_shared| {
         let file = if is_shared { None } else { Some(disk.open(name)?) };
@@ -41,15 +41,15 @@ pub(crate) fn remove_name(disk: &dyn Disk, name: &str) -> Result<Option<Arc<dyn 
     }
 }
 
-/// Gives back the room of a file whose name is gone for good. One that somebody else has open is let
-/// go as it is.
+/// Deallocates the space of a file whose name is removed durably. If another owner has the file open,
+/// only the handle is dropped.
 pub(crate) fn give_back(file: &Arc<dyn File>) {
     if Arc::strong_count(file) > 1 {
         return;
     }
     let Ok(length) = file.len() else { return };
     for part in parts(0..length) {
-        // What is left goes with the handle.
+        // The rest is deallocated with the handle.
         if part.start == 0 || file.set_len(part.start).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! A data directory in memory that fails the way disks do, decided by a seed.
+//! A data directory in memory with simulated disk failures, decided by a seed.
 //!
 //! ```text
 //!   write_at ──► cache (what reads see) ── sync_data ──► platter
@@ -9,9 +9,9 @@
 //!   kill():  kill -9. Everything stays, what was unsynced is still unsynced.
 //! ```
 //!
-//! The same seed and the same calls give the same disk, byte for byte. To try every crash point of
-//! a scenario: run it once, read [`SimDisk::ops`], then run it again on a fresh disk with
-//! [`Fault::CrashAtOp`] at 1, 2, … and open what [`SimDisk::crash`] leaves.
+//! The same seed and the same calls give the same disk, byte for byte. To try every crash point of a
+//! scenario, run it once and read [`SimDisk::ops`]. Then run it again on a fresh disk with
+//! [`Fault::CrashAtOp`] at 1, 2, … and open the result of [`SimDisk::crash`].
 
 mod content;
 mod fault;
@@ -42,7 +42,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk whose misfortunes `seed` decides.
+    /// Makes an empty disk whose failures follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Self::holding(State::new(seed))
     }
@@ -51,46 +51,46 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Power loss: answers the disk as the machine finds it when it is switched on again. This
-    /// disk and its handles fail from now on; crashing it once more answers another possible
-    /// outcome of the same loss.
+    /// Simulates power loss: returns the disk as the machine finds it when it is switched on again. This
+    /// disk and its handles fail from now on. Another call returns another possible outcome of the same
+    /// loss.
     #[must_use = "the disk that survives is the answer"]
     pub fn crash(&self) -> Self {
         Self::holding(self.state.lock().after_power_loss())
     }
 
-    /// `kill -9`: answers the disk as the next process finds it. Every write is there, unsynced
-    /// ones still unsynced; the lock is free. This disk and its handles fail from now on.
+    /// Simulates `kill -9`: returns the disk as the next process finds it. Every write is there,
+    /// unsynced ones still unsynced; the lock is free. This disk and its handles fail from now on.
     #[must_use = "the disk that survives is the answer"]
     pub fn kill(&self) -> Self {
         Self::holding(self.state.lock().after_kill())
     }
 
-    /// Makes something go wrong later.
+    /// Plans a fault.
     ///
     /// # Panics
-    /// When the fault counts from 0: 1 is the next one.
+    /// When the fault counts from 0: 1 is the next operation.
     pub fn plan(&self, fault: Fault) {
         self.state.lock().plan.add(fault);
     }
 
-    /// Sets the room left: new sectors and new files fail for want of it, overwriting does not.
+    /// Sets the free space: without it new sectors and new files fail, overwriting does not.
     pub fn set_free_bytes(&self, free_bytes: u64) {
         self.state.lock().set_free_bytes(free_bytes);
     }
 
-    /// Sets how many files can still be made.
+    /// Sets the number of files that can still be made.
     pub fn set_free_inodes(&self, free: u64) {
         self.state.lock().set_free_inodes(free);
     }
 
-    /// Operations so far that changed something or tried to: create, rename, remove, make_dir,
-    /// write, set_len, punch_hole, write_back and every sync.
+    /// Returns the number of operations so far that changed something or tried to: create, rename,
+    /// remove, make_dir, write, set_len, punch_hole, write_back and every sync.
     pub fn ops(&self) -> u64 {
         self.state.lock().ops
     }
 
-    /// Whether this disk has crashed or was killed, by a plan or by a call.
+    /// Returns `true` if this disk has crashed or was killed, by a plan or by a call.
     pub fn is_down(&self) -> bool {
         self.state.lock().is_down()
     }
@@ -120,7 +120,7 @@ impl SimDisk {
         content.damage(range.start as usize..range.end as usize, damage);
     }
 
-    /// The bytes a reader of `name` sees; works on a disk that is down too.
+    /// Returns the bytes that a reader of `name` sees. Works on a disk that is down too.
     ///
     /// # Panics
     /// When there is no such file.
@@ -130,7 +130,7 @@ impl SimDisk {
         state.content(inode).bytes().to_vec()
     }
 
-    /// All files with their directories in front, sorted; works on a disk that is down too.
+    /// Returns all files with their directories in front, sorted. Works on a disk that is down too.
     pub fn names(&self) -> Vec<String> {
         self.state.lock().names.files().map(|(name, _)| name.to_owned()).collect()
     }
@@ -247,8 +247,8 @@ impl Disk for SimDisk {
         }
         state.locked = Locked::Yes;
         if state.names.inode(LOCK_NAME).is_none() {
-            // Durable at once and not counted: a lock file that is lost with the power has no
-            // consequence that would be worth a crash point.
+            // The lock file is durable at once and its creation is not counted: its loss in a power
+            // failure has no consequence that is worth a crash point.
             let inode = state.add_file();
             state.names.link_durably(LOCK_NAME, inode);
         }

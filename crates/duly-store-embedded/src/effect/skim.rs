@@ -1,8 +1,8 @@
-//! From a record's bytes to its effect, without the record in between.
+//! Decodes the effect of a record from its bytes, without building the record.
 //!
-//! Everything that an effect is made of is checked as [`record::decode`] checks it, and so are the
-//! checksum, the kind and the way from field to field up to the last byte. What only the reader
-//! of the whole record wants is stepped over: payload, headers, tags, history and their like.
+//! It checks all parts of the effect as [`record::decode`] checks them, and also the checksum, the kind,
+//! and the sequence of fields up to the last byte. It skips the fields that only a reader of the whole
+//! record needs: payload, headers, tags, history and similar ones.
 
 use duly_core::{
     Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeadLetterReason,
@@ -23,12 +23,12 @@ use super::{DiedOf, Effect, Firing, LaneOf, Lease, Pending, claimable, expired_f
 
 mod origin;
 
-/// Bytes of a timer's body that no effect depends on: the hash of its request; its attempts, the
-/// budget they count from, its flags.
+/// Bytes of a timer's body that no effect depends on: the hash of its request; then its attempts, the
+/// attempt from which their budget counts, and its flags.
 const REQUEST_HASH_BYTES: usize = 16;
 const ATTEMPTS_AND_FLAGS_BYTES: usize = 4 + 4 + 1;
 
-/// What a record does, with what stands beside that in its header.
+/// The effect of a record, with two fields of its header.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Skimmed {
     pub(crate) namespace: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Skimmed {
 }
 
 impl Effect {
-    /// Checks the record at the beginning of `bytes` and tells what it does.
+    /// Checks the record at the beginning of `bytes` and returns its effect.
     pub(crate) fn skim(hash_key: u128, bytes: &[u8]) -> Result<Skimmed, DecodeError> {
         let (Header { kind, cause, namespace }, body) = record::check(bytes)?;
         if namespace > NAMESPACE_MAX {
@@ -87,7 +87,7 @@ impl Effect {
     }
 }
 
-/// What an effect can need of a timer.
+/// The fields of a timer that an effect can need.
 struct Timer<'a> {
     id: &'a str,
     due_ms: u64,
@@ -179,8 +179,8 @@ fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, D
     Ok(Effect::Ended { key, ended, ends_ms, number })
 }
 
-/// The next text, which must be what a timer can have as its id. For plain ASCII, as nearly all
-/// ids are, that is seen at a glance; about the rest the type is asked.
+/// Reads the next text, which must be a valid timer id. Plain ASCII, as nearly all ids are, is checked
+/// here; [`TimerId`] checks the rest.
 fn timer_id<'a>(r: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     let id = r.text()?;
     let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic()) && id.len() <= TIMER_ID_BYTES_MAX;

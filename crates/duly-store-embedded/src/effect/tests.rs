@@ -19,7 +19,7 @@ fn encoded(namespace: u32, record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// Bytes with the checksum that belongs to them.
+/// Gives bytes the checksum that belongs to them.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = usize::try_from(bytes_of(&bytes).expect("a header")).expect("small").min(bytes.len());
     let crc = crc32c::crc32c(&bytes[4..end]);
@@ -27,8 +27,8 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What is skimmed from bytes that decode agrees with what was decoded; what the decoder refuses
-/// for its checksum or its length is refused for the same reason.
+/// Checks that skimming agrees with decoding. Bytes that the decoder refuses for their checksum or
+/// length are refused for the same reason.
 fn check_against_decode(bytes: &[u8]) {
     let skimmed = Effect::skim(HASH_KEY, bytes);
     match decode(bytes) {
@@ -110,7 +110,7 @@ proptest! {
         let end = place.index(total);
         let cut = Effect::skim(HASH_KEY, &bytes[..end]);
         prop_assert_eq!(cut, Err(DecodeError::Truncated(end)));
-        // Whatever the header says about it: what is left does not walk to its end.
+        // The header may say anything: the rest does not lead to its end.
         if end >= HEADER_BYTES {
             let mut short = bytes[..end].to_vec();
             let body = u32::try_from(end - HEADER_BYTES).expect("small");
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// A timer with little in it, to break.
+/// A small timer, to be damaged.
 fn sample() -> Timer {
     match crate::journal::fixture::pending("id", 8) {
         Record::Pending(_, timer) => *timer,
@@ -156,7 +156,7 @@ fn numbers_out_of_their_range_are_refused_by_name() {
             assert_eq!(skim_error(bytes), unknown(what, value.into()));
         }
     }
-    // The field behind the id is the payload's; 15 is the first tag that has no meaning.
+    // The field behind the id is the payload's; 15 is the first unused tag.
     let field_at = HEADER_BYTES + 57 + 4 + 2;
     let mut bytes = pending(sample());
     assert_eq!(bytes[field_at], 1);

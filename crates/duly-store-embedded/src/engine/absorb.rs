@@ -1,9 +1,10 @@
-//! The one function that turns a record into state, live and at replay alike.
+//! The only function that turns a record into state, both live and in replay.
 //!
-//! Invariants that hold after every record:
-//! * a key is in at most one of the live index and the tombstones, and leased only while live;
-//! * counts of a namespace equal a full scan of the index, the leases and the letters;
-//! * every location that the state holds is counted in its segment.
+//! What must stay true after every record:
+//!
+//! 1. A key is in at most one of the live index and the tombstones, and it is leased only while live.
+//! 2. The counts of a namespace equal a full scan of the index, the leases and the dead letters.
+//! 3. Every location that the state holds is counted in its segment.
 
 use duly_core::tombstone::Ended;
 use duly_store::query::Totals;
@@ -22,7 +23,7 @@ use super::{
 };
 
 impl Engine {
-    /// Takes a record that stands at `location` into the state.
+    /// Applies the record at `location` to the state.
     pub(super) fn absorb(&mut self, location: Location, number: u32, effect: Effect) {
         if let Effect::Namespace(namespace) = effect {
             self.namespaces.put(number, *namespace);
@@ -82,7 +83,7 @@ impl Engine {
 
     fn absorb_pending(&mut self, location: Location, number: u32, pending: &effect::Pending) {
         let effect::Pending { key, cause, claimable, due_ms, ref lane, expires_ms } = *pending;
-        // A new timer takes nobody's place.
+        // A new timer replaces no other one.
         if self.replaying || cause != Cause::Created {
             self.detach(key);
         }
@@ -92,7 +93,7 @@ impl Engine {
             Cause::AttemptFailed => totals.failed += 1,
             Cause::Redriven | Cause::Expired | Cause::Released | Cause::Imported => {}
         });
-        // At replay a tombstone may be there that a checkpoint copied after this record.
+        // In replay there may be a tombstone that the checkpoint copied after this record was written.
         if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_tombstone(key);
         }
@@ -113,12 +114,13 @@ impl Engine {
         if claimable.kind == Kind::Retry
             && let Some(expires_ms) = expires_ms
         {
-            // A first attempt's is looked up when it surfaces: it cannot expire before.
+            // The expiry of a first attempt is looked up when the timer becomes due: it cannot expire
+            // before.
             self.expiries.insert(expires_ms, key.pack());
         }
         let publish = Publish { key, claimable };
-        // A retry's timer was durable long ago: losing the record of a failed attempt to a power
-        // cut is losing a claim, which is allowed. Everything else waits until it is durable.
+        // The timer of a retry has been durable for long. To lose the record of a failed attempt in a
+        // power cut is to lose a claim, which is allowed. Every other change waits until it is durable.
         let ends_attempt = matches!(cause, Cause::AttemptFailed | Cause::Released);
         if self.replaying {
             return;
@@ -130,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// The key of the letter that a firing becomes.
+    /// Returns the key of the dead letter that a firing becomes.
     fn letter_of(&self, number: u32, firing: &Firing) -> Key {
         let namespace = self.namespaces.get(number).expect("absorb checked that it is there");
         let delivery = firing.delivery_id(namespace.name.as_str());
@@ -155,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Changes the totals of a namespace, unless a checkpoint has that change in them.
+    /// Changes the totals of a namespace, unless a checkpoint already includes that change.
     fn count(&mut self, number: u32, change: impl FnOnce(&mut Totals)) {
         let (replaying, lsn) = (self.replaying, self.replay_lsn);
         let namespace = self.namespace(number);
@@ -167,8 +169,8 @@ impl Engine {
     /// Puts a lease on a live entry.
     pub(super) fn restore_lease(&mut self, key: Key, lease: &effect::Lease) {
         let number = key.namespace();
-        // At replay the timer's record may have gone with its segment: a later one, still to come,
-        // has taken its place.
+        // In replay the timer's record may be gone with its segment. Then a later record, still to come,
+        // has replaced it.
         let Some(entry) = self.namespaces.live(key) else {
             return;
         };
@@ -190,15 +192,15 @@ impl Engine {
             self.namespaces.refresh_active(number, entry.lane());
             self.check_window((number, entry.lane(), entry.claimable().kind));
         }
-        // The wall clock is only asked how much of the lease is left after a restart, and never
-        // believed beyond the lease itself.
+        // After a restart the wall clock says how much of the lease is left. It is never trusted for more
+        // than the lease itself.
         let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
-        // What the boot-time clock said at the claim is believed as long as this process knows it.
+        // The boot-time clock at the claim is trusted as long as this process knows it.
         let claimed_boot_ms = known_claim.unwrap_or_else(|| {
             let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
             self.now.boot_ms.saturating_sub(ago_ms)
         });
-        // A node's lease lives as long as the node.
+        // The lease of a node lasts as long as the node.
         let ends_boot_ms = if lease.node.is_some() { u64::MAX } else { self.now.boot_ms + left_ms };
         self.leases.put(
             key,
@@ -218,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Ends the lease of an entry that is about to leave the index.
+    /// Removes the lease of an entry that is about to leave the index, and corrects the counts.
     fn end_lease_state(&mut self, key: Key, entry: &Entry) {
         if self.leases.remove(key).is_none() {
             return;
@@ -233,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Takes a timer out of the live index with all that hangs on it.
+    /// Removes a timer from the live index, with its lease, its counts and its place in the lane.
     pub(super) fn detach(&mut self, key: Key) {
         let number = key.namespace();
         let Some(entry) = self.namespaces.live(key) else {
@@ -264,8 +266,8 @@ impl Engine {
         }
     }
 
-    /// Ends a namespace: its entries are counted out later, and its number is used again when no record on
-    /// disk refers to it any more (`numbers.rs`).
+    /// Removes a namespace. Namespace reclamation releases its entries later. Its number is reused when
+    /// no record on disk refers to it any more (`numbers.rs`).
     fn forget_namespace(&mut self, number: u32) {
         self.numbers.note_end(number);
         let Some(gone) = self.namespaces.remove(number) else {
@@ -274,7 +276,7 @@ impl Engine {
         self.bury(number, gone);
     }
 
-    /// The namespace of a record that is being absorbed.
+    /// Returns the namespace of the record that is being absorbed.
     pub(super) fn namespace(&mut self, number: u32) -> &mut super::namespaces::Namespace {
         self.namespaces.get_mut(number).expect("absorb checked that the namespace is there")
     }

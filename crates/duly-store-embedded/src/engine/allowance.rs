@@ -1,37 +1,39 @@
-//! What one pass of a step may do: so many records, and so many bytes of them.
+//! The limit of one pass within a step: a number of records and of bytes.
 //!
-//! A step is one frame of the journal and keeps everybody waiting, so each pass that reads or writes
-//! records stops when its allowance is spent and goes on in the next step. A record is always done
-//! whole: a pass overdraws its bytes by one record at most, and never does nothing.
+//! A step is one frame of the journal, and every caller waits for it. So a pass that reads or writes
+//! records stops when its allowance is spent, and resumes in the next step.
+//!
+//! 1. A record is always done whole: a pass exceeds its bytes by at most one record.
+//! 2. A pass always makes progress, even if a single record is larger than the allowance.
 
-/// What is left.
+/// Records and bytes that are left.
 #[derive(Debug)]
 pub(super) struct Allowance {
     records: usize,
     bytes: u64,
 }
 
-/// Records of one pass of the tick.
+/// Records of one background pass.
 pub(super) const PASS_RECORDS: usize = 256;
-/// Bytes of one pass of the tick.
+/// Bytes of one background pass.
 pub(super) const PASS_BYTES: u64 = 1 << 20;
-/// Records of a caller's share of a step.
+/// Records of one slice of a call.
 pub(super) const SHARE_RECORDS: usize = 1_000;
-/// Bytes of a caller's share of a step.
+/// Bytes of one slice of a call.
 pub(super) const SHARE_BYTES: u64 = 4 << 20;
 
 impl Allowance {
-    /// Of what goes on by itself.
+    /// Returns the allowance of a background pass.
     pub(super) const fn of_a_pass() -> Self {
         Self { records: PASS_RECORDS, bytes: PASS_BYTES }
     }
 
-    /// Of what somebody asked for.
+    /// Returns the allowance of one slice of a call.
     pub(super) const fn of_a_share() -> Self {
         Self { records: SHARE_RECORDS, bytes: SHARE_BYTES }
     }
 
-    /// Takes note of a record of so many bytes.
+    /// Subtracts one record of `bytes` bytes.
     pub(super) const fn spend(&mut self, bytes: u64) {
         self.records = self.records.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);

@@ -1,7 +1,8 @@
-//! Commands, one after another.
+//! Commands: carries them out one after another.
 //!
-//! The keys of a few commands are made ahead and their places in the index fetched at once: in a
-//! large index nearly every search waits for memory, and many can wait together.
+//! Nearly every search in a large index waits for memory, and many searches can wait at the same time. So
+//! the keys of up to `AHEAD` commands are computed first, and their index entries are prefetched
+//! together.
 
 use duly_core::{NamespaceName, TimerId, operate::DeadLetterId};
 use duly_store::{Command, Outcome, Refusal};
@@ -10,11 +11,11 @@ use crate::index::Key;
 
 use super::{Engine, Stop, letters};
 
-/// Commands whose places in the index are fetched at once.
+/// Commands whose index entries are prefetched together.
 const AHEAD: usize = 64;
 
 impl Engine {
-    /// Carries out commands, at most `count_max` of them and no more once `bytes_max` wait to be
+    /// Carries out commands: at most `count_max`, and no more once `bytes_max` bytes wait to be
     /// committed.
     pub(crate) fn apply_some(
         &mut self,
@@ -46,7 +47,7 @@ impl Engine {
         self.apply_keyed(keys.pop().flatten(), command)
     }
 
-    /// The keys by which commands find what they are about; `None` where there is no such namespace.
+    /// Computes the index keys of commands; `None` if the namespace does not exist.
     fn keys_of(&self, commands: &[Command], keys: &mut Vec<Option<Key>>) {
         let mut known: Option<(&NamespaceName, Option<u32>)> = None;
         for command in commands {

@@ -1,22 +1,26 @@
-//! Due timers whose records the disk does not read now: set aside, and tried again in turns.
+//! Unreadable due timers: reads that failed, tried again in rounds.
 //!
 //! ```text
-//!   window of a lane ── claim, expiry: EIO ──► aside: a flag in the index, still counted as due
-//!            ▲                                      │ a few at a time, by lot
-//!            └────────────── it can be read ────────┤
-//!                                                   └─ it cannot: again after a wait
+//!   resident window of a lane ── claim, expiry: EIO ──► unreadable: index flag, still counted as due
+//!            ▲                                               │ a few at a time, drawn at random
+//!            └──────────────── the read succeeds ────────────┤
+//!                                                            └─ it fails: again after a wait
 //! ```
 //!
-//! Any number of timers may be aside and none of them holds up another: a flag in its index entry keeps
-//! each from being claimed, and of their keys so many are known here as may be; a walk over the indexes
-//! finds the others in their turn. One round tries a bounded number. As long as most of them can be
-//! read the next round follows at once, so all are back soon after the disk is well; when none can, the
-//! wait doubles.
+//! Claims and expiries mark timers as unreadable; the tick retries them. How it works:
 //!
-//! Invariants: what carries the flag *aside* carries *surfaced* too, is not leased and in no window; a
-//! checkpoint has neither. While anything is aside, a round or a walk is to come.
+//! 1. The flag `Flags::ASIDE` in the index entry keeps each such timer from being claimed. So any number
+//!    of timers may be unreadable, and none of them delays another.
+//! 2. At most `KEYS_MAX` of their keys are known here. A walk over the indexes finds the others later.
+//! 3. One round tries a bounded number. While most reads succeed, the next round follows at once, so all
+//!    timers are back soon after the disk recovers. If fewer succeed, the next round waits; if all reads
+//!    fail, the wait doubles.
 //!
-//! Called by the tick; claims and expiries set aside.
+//! What must stay true:
+//!
+//! 1. An entry with `Flags::ASIDE` also has `Flags::SURFACED`. It is not leased and in no resident
+//!    window. A checkpoint keeps neither flag.
+//! 2. While any timer is unreadable, a round or a walk is scheduled.
 
 use duly_core::{NamespaceName, Timer};
 
@@ -28,53 +32,54 @@ use crate::{
 
 use super::{Engine, allowance::Allowance};
 
-/// Reads that may fail in one round; each may take a disk long.
+/// Failed reads in one round; each may keep the disk busy for long.
 const FAILURES_MAX: usize = 16;
-/// Wait after a round that had no luck, at first and at most.
+/// Wait after a round in which few or no reads succeeded: the first and the longest.
 const WAIT_MS: (u64, u64) = (1_000, 30_000);
-/// When the end of something that cannot be read now and is not aside is tried again.
+/// Wait before another try to end a lease or firing whose record cannot be read, and which is not marked
+/// as unreadable.
 pub(super) const LATER_MS: u64 = 10_000;
-/// Keys that are known.
+/// Most keys that are known.
 const KEYS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
-/// Known keys that one round looks at.
+/// Known keys that one round checks.
 const LOOKS_PER_ROUND: usize = 4_096;
-/// Tables that one step of a walk looks at.
+/// Tables that one step of a walk visits.
 const TABLES_PER_STEP: usize = 16;
-/// When to ask again while a walk is under way: who waits is woken in time.
+/// Wait that is announced while a walk is under way, so that waiting claimers are woken in time.
 const WALK_MS: u64 = 100;
-/// Namespaces that one step of a walk looks at.
+/// Namespaces that one step of a walk visits.
 const NAMESPACES_PER_STEP: usize = 256;
-/// Time between two lines of the log.
+/// Time between two log lines.
 const SAID_EVERY_MS: u64 = 10_000;
 
-/// What is known of the timers that are aside.
+/// State of the retries of unreadable timers.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
-    /// Some of them, the latest last; what is no longer aside is passed over.
+    /// Known keys, the latest last. A key whose timer is no longer unreadable is skipped.
     keys: Vec<PackedKey>,
-    /// Whether there may be others.
+    /// `true`: there may be unreadable timers whose keys are not known.
     has_unknown: bool,
     walk: Walk,
     wait_ms: u64,
-    /// When the next round comes, by the boot-time clock.
+    /// Time of the next round, by the boot-time clock.
     again_ms: u64,
-    /// When the log said so last, by the boot-time clock.
+    /// Time of the last log line, by the boot-time clock.
     said_ms: Option<u64>,
 }
 
-/// A walk over all indexes for what is aside; where it leaves off, the next one goes on.
+/// A walk over all indexes for unreadable timers. The next walk resumes where this one ended.
 #[derive(Debug, Default)]
 struct Walk {
     is_under_way: bool,
-    /// The namespace under way, or the one behind which to go on.
+    /// Namespace under way, or the one after which to resume.
     name: Option<NamespaceName>,
     at: Option<(u32, Cursor)>,
-    /// Whether it left something out, or left off once for want of room.
+    /// `true`: the walk skipped some timers, or stopped early because `keys` was full.
     is_cut: bool,
 }
 
 impl Engine {
-    /// Sets a due timer aside whose record the disk does not read now.
+    /// Marks a due timer as unreadable, because the disk does not read its record now.
     pub(super) fn set_aside(&mut self, key: Key, entry: &Entry, error: &disk::Error) {
         let number = key.namespace();
         if !self.namespaces.set_aside(number, entry) {
@@ -86,10 +91,11 @@ impl Engine {
             aside.keys.push(key.pack());
         } else {
             aside.has_unknown = true;
-            // A walk under way may be past it.
+            // A walk under way may have passed the timer already.
             aside.walk.is_cut |= aside.walk.is_under_way;
         }
-        // What was there before waits longer; a new one may be well in a moment.
+        // The next round comes soon, because the new timer may be readable in a moment. `wait_ms`, the
+        // wait after further failures, stays.
         let (first_ms, _) = WAIT_MS;
         let soon_ms = self.now.boot_ms + first_ms;
         aside.again_ms = if aside.wait_ms == 0 { soon_ms } else { aside.again_ms.min(soon_ms) };
@@ -97,14 +103,14 @@ impl Engine {
         self.say_aside(error);
     }
 
-    /// In how long the next round comes, if one does.
+    /// Returns the milliseconds until the next round, or `None` if no timer is unreadable.
     pub(super) fn aside_again_in_ms(&self) -> Option<u64> {
         let waits = self.namespaces.aside() > 0;
         let least_ms = if self.aside.walk.is_under_way { WALK_MS } else { 0 };
         waits.then(|| self.aside.again_ms.saturating_sub(self.now.boot_ms).max(least_ms))
     }
 
-    /// Tries some of what is aside again, if it is time.
+    /// Tries some unreadable timers again, if it is time.
     pub(super) fn try_aside(&mut self) {
         if self.namespaces.aside() == 0 {
             if self.aside.said_ms.is_some() {
@@ -123,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// One round.
+    /// Runs one round.
     fn try_some(&mut self) {
         let (mut back, mut looks, mut failed) = (0, 0, Vec::new());
         let mut allowance = Allowance::of_a_pass();
@@ -149,7 +155,7 @@ impl Engine {
             }
         }
         let has_failed = failed.len();
-        // Where others are not known they have their turn first.
+        // If some keys are unknown, those are tried before these.
         if !self.aside.has_unknown {
             self.aside.keys.extend(failed);
         }
@@ -164,8 +170,8 @@ impl Engine {
         self.busy |= wait_ms == 0;
     }
 
-    /// Takes a key out: now one of the latest, now any, so that neither what failed once waits for what
-    /// fails for long nor the other way round.
+    /// Takes out one key: alternately the latest and a random one. So neither new failures wait for old
+    /// ones, nor old ones for new ones.
     fn draw(&mut self, nth: usize) -> Option<Key> {
         let count = self.aside.keys.len();
         if count == 0 {
@@ -178,8 +184,8 @@ impl Engine {
         Some(Key::unpack(self.aside.keys.swap_remove(place)))
     }
 
-    /// Lets a timer be claimed again; its record as it was read, unless it is damaged, which the claim
-    /// finds.
+    /// Makes a timer claimable again. `timer` is its record as read, or `None` if the record is damaged;
+    /// the claim finds that.
     fn bring_back(&mut self, key: Key, entry: &Entry, timer: Option<&Timer>) {
         let number = key.namespace();
         self.namespaces.bring_back(number, entry, self.options.overdue_max);
@@ -196,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// One step of a walk that finds keys.
+    /// Runs one step of a walk that finds keys.
     fn look_for_aside(&mut self) {
         let (mut tables, mut namespaces) = (0, 0);
         self.busy = true;
@@ -224,19 +230,19 @@ impl Engine {
         }
     }
 
-    /// Goes to the next namespace; answers whether the walk goes on.
+    /// Moves to the next namespace. Returns `false` if the walk is complete.
     fn next_namespace_aside(&mut self) -> bool {
         let aside = &mut self.aside;
         let next = self.namespaces.names_after(aside.walk.name.as_ref()).next();
         let Some((name, number)) = next.map(|(name, number)| (name.clone(), number)) else {
             let was_cut = std::mem::take(&mut aside.walk).is_cut;
             if was_cut && aside.keys.is_empty() {
-                // What comes before the place at which it went on is still to be seen.
+                // The namespaces before the place at which the walk resumed are still to be visited.
                 return true;
             }
             aside.has_unknown = was_cut;
             if aside.keys.is_empty() {
-                // The auditor puts the count right.
+                // The count is wrong: the auditor corrects it.
                 aside.again_ms = self.now.boot_ms + WAIT_MS.1;
             }
             return false;
@@ -248,7 +254,7 @@ impl Engine {
         true
     }
 
-    /// Tells the log, now and then.
+    /// Logs the failures, at most once in `SAID_EVERY_MS`.
     fn say_aside(&mut self, error: &disk::Error) {
         let now_ms = self.now.boot_ms;
         if self.aside.said_ms.is_none_or(|said_ms| now_ms >= said_ms + SAID_EVERY_MS) {

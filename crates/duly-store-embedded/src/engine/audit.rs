@@ -1,20 +1,22 @@
-//! The auditor: a slow walk over the indexes that compares what should agree, while the store works.
+//! The auditor: checks the invariants between the indexes and the other structures while the store works.
 //!
 //! ```text
 //!   namespace after namespace, table after table ─► entry.rs   each entry with files, leases, lanes
-//!                                                └► tally.rs   what was counted, where nothing changed
+//!                                                └► tally.rs   the counts, where nothing changed
 //!   leases, part after part ─────────────────────► entries
 //!   a few records a second ──────────────────────► sample.rs   read in the background
 //! ```
 //!
-//! Every part of the engine keeps its structures in step with the index; should one of them fail to,
-//! a timer could be due with nobody knowing. So each pass looks for such a timer, and for whatever
-//! else must not be, says so in the log and in a metric, and puts it right where that is plain.
+//! Every part of the engine keeps its structures consistent with the index. If one of them fails to, a
+//! timer could be due without the engine's knowledge. So each pass looks for such a timer, and for other
+//! broken invariants. It reports what it finds in the log and in a metric, and repairs what has a plain
+//! repair.
 //!
-//! It works in quiet moments, paced by the boot-time clock, and now and then under load. A step looks
-//! at a bounded number of entries; what it meets in the middle of a change is judged by rules that
-//! hold in every moment between two steps. A finding is an error in Duly (or in the machine's memory),
-//! but for records that do not read back.
+//! 1. The auditor works in quiet moments, paced by the boot-time clock, and more rarely under load.
+//! 2. A step reads a bounded number of entries. Its rules hold in every moment between two steps, so a
+//!    change under way is no finding.
+//! 3. A finding is an error in Duly (or in the machine's memory), except for records that do not read
+//!    back.
 
 use duly_core::{NamespaceName, Timestamp, metric_names};
 
@@ -36,35 +38,36 @@ use tally::Tally;
 const STEP_MS: u64 = 50;
 /// Time between two steps while the engine has other work.
 const STEP_UNDER_LOAD_MS: u64 = 500;
-/// What a step may look at, in plain entries.
+/// Cost of one step, in plain entries.
 const LOOKS_PER_STEP: usize = 16_384;
-/// What it costs to look at an entry that has something to be compared with.
+/// Cost of an entry that is compared with other structures, in plain entries.
 const LOOKS_PER_FLAGGED: usize = 16;
-/// What it costs to come to another namespace or part of the leases.
+/// Cost of moving to another namespace or part of the leases, in plain entries.
 const LOOKS_PER_PART: usize = 16;
 
-/// How far the auditor is, and what it has found.
+/// Progress of the auditor, and its results.
 #[derive(Debug)]
 pub(super) struct Auditor {
-    /// When it last took a step, by the boot-time clock.
+    /// Time of the last step, by the boot-time clock.
     stepped_ms: u64,
-    /// When the last pass ended, by the boot-time clock; at first, when the store was opened.
+    /// End of the last pass by the boot-time clock; before the first, the time at which the store was
+    /// opened.
     rested_since_ms: u64,
     pass: Option<Pass>,
     sampler: sample::Sampler,
-    /// What it has found since the store was opened.
+    /// Number of findings since the store was opened.
     pub(super) findings: u64,
-    /// When the last whole pass ended.
+    /// End of the last complete pass.
     pub(super) audited_at: Option<Timestamp>,
 }
 
-/// A walk over everything.
+/// A pass over all namespaces and leases.
 #[derive(Debug, Default)]
 struct Pass {
-    /// The namespace under way, or the one behind which to go on.
+    /// Namespace under way, or the one after which to resume.
     name: Option<NamespaceName>,
     walk: Option<Walk>,
-    /// The part of the leases that is next.
+    /// Next part of the leases.
     leases: usize,
 }
 
@@ -73,7 +76,7 @@ struct Pass {
 struct Walk {
     number: u32,
     cursor: Cursor,
-    /// What [`super::namespaces::Namespace::touched`] said when it began.
+    /// Value of [`super::namespaces::Namespace::touched`] when the walk began.
     touched: u64,
     tally: Tally,
 }
@@ -91,19 +94,19 @@ impl Auditor {
     }
 }
 
-/// A disagreement, for the log.
+/// A broken invariant, for the log.
 #[derive(Debug)]
 struct Finding {
-    /// A word for the metric.
+    /// Value of the metric's label `kind`.
     kind: &'static str,
     namespace: u32,
-    /// Where: a place in a file, a lane, a count. Never what a timer carries.
+    /// Location of the fault: a place in a file, a lane, a count. It never contains data of a timer.
     place: String,
     what: &'static str,
 }
 
 impl Engine {
-    /// One step, if it is time.
+    /// Runs one step, if it is time.
     pub(super) fn audit(&mut self) {
         let waited_ms = self.now.boot_ms.saturating_sub(self.auditor.stepped_ms);
         let wait_ms = if self.busy { STEP_UNDER_LOAD_MS } else { STEP_MS };
@@ -127,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Answers whether everything was seen.
+    /// Runs one step of a pass. Returns `true` if the pass is complete.
     fn audit_step(&mut self, pass: &mut Pass) -> bool {
         let mut looks = 0;
         while looks < LOOKS_PER_STEP {
@@ -156,7 +159,7 @@ impl Engine {
         false
     }
 
-    /// Looks at the next table; answers whether that was the last.
+    /// Checks the next table. Returns `true` if it was the last.
     fn audit_table(&mut self, walk: &mut Walk, looks: &mut usize) -> bool {
         let number = walk.number;
         let Some(namespace) = self.namespaces.get(number) else {
@@ -186,12 +189,12 @@ impl Engine {
         false
     }
 
-    /// Compares leases with the entries that they are on; answers how much that was to look at.
+    /// Compares leases with their index entries. Returns the cost.
     fn audit_leases(&mut self, part: usize) -> usize {
         let keys: Vec<_> = self.leases.part(part).collect();
         for &key in &keys {
             if self.namespaces.get(key.namespace()).is_none() {
-                // Leases of a namespace that is gone are counted out step by step.
+                // Namespace reclamation drops the leases of a deleted namespace, step by step.
                 continue;
             }
             match self.namespaces.live(key) {
@@ -213,7 +216,7 @@ impl Engine {
         keys.len() * LOOKS_PER_FLAGGED
     }
 
-    /// Says what was found.
+    /// Logs and counts a finding.
     fn note_fault(&mut self, finding: Finding) {
         let Finding { kind, namespace, place, what } = finding;
         debug_assert!(
@@ -227,7 +230,7 @@ impl Engine {
         self.auditor.findings += 1;
     }
 
-    /// Where an entry's record should be, for a person.
+    /// Returns a readable description of the place of an entry's record.
     pub(super) fn place_of(&self, location: crate::index::Location) -> String {
         let file = self.files.get(location.slot());
         let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());

@@ -1,33 +1,34 @@
-//! Pauses between the tries of an operation that fails: each is twice as long as the one before.
+//! Backoff: the pauses between the tries of an operation that fails. Each pause is twice as long as the
+//! one before, up to a maximum.
 
-/// When an operation is tried again, by the boot-time clock.
+/// Time of the next try of an operation, by the boot-time clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backoff {
     first_ms: u64,
     longest_ms: u64,
-    /// The pause that began with the latest failure; 0 before the first.
+    /// Pause that began with the latest failure; 0 before the first.
     pause_ms: u64,
     not_before_ms: u64,
 }
 
 impl Backoff {
-    /// Without a failure; the first pause, and the longest.
+    /// Returns a backoff without failures, with its first and its longest pause.
     pub(super) const fn new(first_ms: u64, longest_ms: u64) -> Self {
         Self { first_ms, longest_ms, pause_ms: 0, not_before_ms: 0 }
     }
 
-    /// Notes a failure.
+    /// Records a failure and begins the next pause.
     pub(super) fn failed(&mut self, now_ms: u64) {
         self.pause_ms = (2 * self.pause_ms).clamp(self.first_ms, self.longest_ms);
         self.not_before_ms = now_ms + self.pause_ms;
     }
 
-    /// Whether a try is due.
+    /// Returns `true` if the operation may be tried.
     pub(super) const fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.not_before_ms
     }
 
-    /// Milliseconds until a try is due.
+    /// Returns the milliseconds until the next try.
     pub(super) const fn left_ms(&self, now_ms: u64) -> u64 {
         self.not_before_ms.saturating_sub(now_ms)
     }

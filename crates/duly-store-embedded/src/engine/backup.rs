@@ -1,13 +1,14 @@
-//! What a backup copies, and holding it meanwhile.
+//! Backups: decides which files to copy, and keeps them until the copy is complete.
 //!
 //! ```text
-//!   pin ─► next checkpoint taken ─► Plan ─► (somebody links and copies) ─► unpin
+//!   pin ─► next checkpoint taken ─► Plan ─► (the caller links and copies) ─► unpin
 //! ```
 //!
-//! A backup is a checkpoint, every file that it points into, and the journal from its replay point up
-//! to what is durable at that moment. Invariant: while a plan is held no file goes and no checkpoint
-//! is dropped; what has its name then is never written again, except the active segment behind its
-//! durable end.
+//! A backup is a checkpoint, every file that it points into, and the journal from its replay point up to
+//! the durable end at that moment. While a plan is held:
+//!
+//! 1. No file is removed, and no checkpoint is dropped.
+//! 2. A file of the plan is not written any more, except the active segment after its durable end.
 
 use std::{collections::BTreeSet, sync::mpsc::Sender};
 
@@ -17,46 +18,46 @@ use crate::{disk, files::FileId, options::Reserve};
 
 use super::{Engine, checkpoint::Kept, work::Pace};
 
-/// What makes up a backup.
+/// Contents of a backup.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Number of the checkpoint.
     pub(crate) checkpoint: u64,
-    /// Runs and sealed segments.
+    /// Sorted runs and sealed segments.
     pub(crate) whole: Vec<FileId>,
-    /// The active segment, and where what is durable of it ends.
+    /// Active segment, and the end of its durable part.
     pub(crate) active: FileId,
     pub(crate) active_end: u64,
-    /// The closing frame behind it, unless there is one already.
+    /// Closing frame to write after that end, unless it is there already.
     pub(crate) closing: Vec<u8>,
-    /// Newest frame that is in it.
+    /// Newest frame of the backup.
     pub(crate) lsn: u64,
-    /// How fast it may be copied.
+    /// Speed at which the copy may be written.
     pub(crate) pace: Pace,
-    /// Room that it must leave free where it goes.
+    /// Space that the copy must leave free at its target.
     pub(crate) reserve: Reserve,
 }
 
-/// Backups that wait or are being copied.
+/// Backups that wait for a checkpoint or are being copied.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     waiting: Vec<Sender<Result<Plan>>>,
-    /// Plans that are held.
+    /// Number of plans that are held.
     held: usize,
 }
 
 impl Backups {
-    /// Whether a checkpoint is wanted for one.
+    /// Returns `true` if a backup waits for a checkpoint.
     pub(super) const fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether nothing may be removed.
+    /// Returns `true` if no file may be removed.
     pub(super) const fn is_held(&self) -> bool {
         self.held > 0
     }
 
-    /// No checkpoint can be had.
+    /// Fails the backups that wait: no checkpoint can be taken.
     pub(super) fn fail(&mut self, reason: &str) {
         for reply in self.waiting.drain(..) {
             let reason = format!("no checkpoint could be taken for the backup: {reason}");
@@ -67,13 +68,13 @@ impl Backups {
 }
 
 impl Engine {
-    /// Has a plan answered as soon as a checkpoint was taken; who got it calls [`Engine::unpin`].
+    /// Sends a plan to `reply` after the next checkpoint. Its receiver calls [`Engine::unpin`].
     pub(crate) fn pin(&mut self, reply: Sender<Result<Plan>>) {
         self.backups.waiting.push(reply);
         self.busy = true;
     }
 
-    /// A plan is no longer held.
+    /// Releases a plan.
     pub(crate) fn unpin(&mut self) {
         self.backups.held -= 1;
         if !self.backups.is_held() {
@@ -82,11 +83,11 @@ impl Engine {
         }
     }
 
-    /// The checkpoint for which backups wait has its name.
+    /// Sends plans to the backups that waited for this checkpoint.
     pub(super) fn answer_backups(&mut self, taken: Kept) {
         for reply in std::mem::take(&mut self.backups.waiting) {
             let plan = self.plan(taken);
-            // Whoever does not listen any more holds nothing.
+            // A receiver that has gone holds no plan.
             self.backups.held += usize::from(reply.send(Ok(plan)).is_ok());
         }
     }
@@ -94,7 +95,8 @@ impl Engine {
     fn plan(&self, taken: Kept) -> Plan {
         let (end, lsn) = self.journal.durable();
         let active = FileId::Segment(end.sequence);
-        // Nothing has pointed at these since before the checkpoint began: some may be going.
+        // Nothing has pointed at these files since before the checkpoint began: some may be under
+        // removal.
         let idle: BTreeSet<u16> = self.files.reclaimable(taken.number).into_iter().collect();
         let is_tail = |id| matches!(id, FileId::Segment(sequence) if sequence >= taken.sequence);
         let files = self.files.iter().map(|(slot, file, _)| (slot, file.id));
@@ -113,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// A checkpoint failed: backups do not wait for the next.
+    /// Fails the backups that wait, because a checkpoint failed; they do not wait for the next one.
     pub(super) fn fail_backups(&mut self, error: &disk::Error) {
         self.backups.fail(&error.to_string());
     }

@@ -1,4 +1,4 @@
-//! Taking checkpoints while the engine goes on.
+//! Checkpoints: copies the index to disk while the engine continues.
 //!
 //! ```text
 //!   begin (replay point) ─► walk: namespace, its entries, leases, letters … ─► files ─► durable? ─► name
@@ -7,10 +7,11 @@
 //!                                                  background: write
 //! ```
 //!
-//! Invariants:
-//! * a step copies only what is written: it waits for the frame under construction ([`walk`]);
-//! * a checkpoint gets its name when everything it saw is durable;
-//! * the newest two stay; what they need stays too ([`Engine::reclaim`]).
+//! What must stay true:
+//!
+//! 1. A step copies only records that are written: it waits for the frame under construction ([`walk`]).
+//! 2. A checkpoint gets its name when every record that it saw is durable.
+//! 3. The newest two checkpoints are kept, with all files that they need ([`Engine::reclaim`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -27,43 +28,43 @@ mod walk;
 
 use walk::{Piece, Place, Taking};
 
-/// Checkpoints that are kept.
+/// Number of checkpoints that are kept.
 const KEPT: usize = 2;
-/// Bytes of journal that are read back in a few seconds.
+/// Bytes of journal that a startup replays in a few seconds.
 const REPLAY_BYTES: u64 = 1 << 30;
 /// Bytes of pieces above which the walk waits for the writer.
 const PIECES_BYTES_MAX: usize = 4 << 20;
-/// How long nothing is written before it counts as quiet.
+/// Time without a write after which the journal counts as quiet.
 const QUIET_MS: u64 = 2_000;
-/// The pause before a checkpoint that failed is tried again, at first and at most.
+/// Pause before a failed checkpoint is tried again: the first and the longest.
 const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
 /// A checkpoint that can be loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
     pub(super) number: u64,
-    /// The segment in which its replay begins.
+    /// Segment in which its replay begins.
     pub(super) sequence: u64,
 }
 
-/// What there is of checkpoints.
+/// State of all checkpoints.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Oldest first.
+    /// Kept checkpoints, oldest first.
     pub(super) kept: VecDeque<Kept>,
-    /// Number of the latest that was begun.
+    /// Number of the latest checkpoint that was begun.
     pub(super) latest: u64,
     taking: Option<Taking>,
-    /// Of the latest, for the next one: memory that goes back to the system and is asked for again
-    /// costs more than what is done with it.
+    /// Buffers of the latest checkpoint, for the next one. To return memory to the system and to ask for
+    /// it again costs more than the work done with it.
     buffers: Vec<Vec<u8>>,
-    /// Bytes of the journal when the latest that was taken was begun.
+    /// Bytes of the journal at which the latest complete checkpoint began.
     begun_at_bytes: u64,
-    /// Bytes of the latest that was taken.
+    /// Bytes of the latest complete checkpoint.
     pub(super) bytes: u64,
-    /// After one that failed.
+    /// Pause after a failed checkpoint.
     backoff: Backoff,
-    /// Whether files are being removed.
+    /// `true`: files are being removed.
     pub(super) is_reclaiming: bool,
 }
 
@@ -83,7 +84,7 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Says whether one is being taken.
+    /// Returns `true` if a checkpoint is being taken.
     pub(super) const fn is_taking(&self) -> bool {
         self.taking.is_some()
     }
@@ -94,16 +95,18 @@ impl Checkpoints {
     }
 }
 
-/// How far the journal may grow before another checkpoint is due, for the bytes of the last: as far,
-/// but no further than can be read back in a few seconds, unless that is less than half of them. So
-/// an opening stays short, and at most two bytes of checkpoints are written for one of journal.
+/// Returns the bytes by which the journal may grow before the next checkpoint is due.
+///
+/// 1. The growth is the size of the last checkpoint, limited to `REPLAY_BYTES`, so a startup stays short.
+/// 2. The growth is at least half of that size. So at most two bytes of checkpoints are written for each
+///    byte of journal.
 fn growth(checkpoint_bytes: u64) -> u64 {
     checkpoint_bytes.min(REPLAY_BYTES.max(checkpoint_bytes / 2))
 }
 
 impl Engine {
-    /// One step: begins a checkpoint if one is due, goes on with the one under way. Called before
-    /// anything is appended.
+    /// Runs one step: begins a checkpoint if one is due, or continues the one under way. It must run
+    /// before anything is appended in this step.
     pub(super) fn checkpoint_step(&mut self) {
         if self.journal.frame_bytes() > 0 {
             return;
@@ -134,16 +137,16 @@ impl Engine {
         grown >= needed || self.wants_room()
     }
 
-    /// Bytes of the journal that an opening would read back.
+    /// Returns the bytes of the journal that a startup would replay.
     pub(super) fn replay_bytes(&self) -> u64 {
         self.journal.bytes_written() - self.checkpoints.begun_at_bytes
     }
 
-    /// Whether so many bytes wait for a checkpoint to be given back that one is worth it: many, or
-    /// any while nothing else is written.
+    /// Returns `true` if enough bytes would be freed by a checkpoint: many, or fewer while the journal is
+    /// quiet.
     fn wants_room(&self) -> bool {
         if self.backups.is_held() {
-            // Nothing goes meanwhile, so it would help nobody.
+            // No file is removed while a backup is held, so a checkpoint would free nothing.
             return false;
         }
         let oldest = self.checkpoints.oldest().map_or(0, |oldest| oldest.number);
@@ -186,7 +189,7 @@ impl Engine {
         self.busy = true;
     }
 
-    /// The writer comes back from the background.
+    /// Takes the writer back from the background thread.
     fn writer_back(&mut self, number: u64, writer: disk::Result<Box<Writer>>) {
         let taking = self.checkpoints.taking.as_mut().filter(|taking| taking.number == number);
         match (taking, writer) {
@@ -215,12 +218,13 @@ impl Engine {
             && !self.backups.is_held()
             && !self.stopping.is_begun();
         if error.is_no_space() && can_drop {
-            // The newer one is enough to open with; its elder's room may be all there is.
+            // The newer checkpoint is enough for a startup. The space of the older one may be all there
+            // is.
             self.drop_oldest_checkpoint();
         }
     }
 
-    /// Gives the writer what has come together, or the end once that is durable.
+    /// Hands the collected pieces to the writer, or finishes the checkpoint once its records are durable.
     fn hand_over(&mut self) {
         let Some(taking) = &mut self.checkpoints.taking else {
             return;
@@ -288,7 +292,7 @@ impl Engine {
         }
     }
 
-    /// Drops all but the newest two, unless a backup copies one of them.
+    /// Drops all but the newest two checkpoints, unless a backup copies one of them.
     pub(super) fn drop_old_checkpoints(&mut self) {
         while self.checkpoints.kept.len() > KEPT && !self.backups.is_held() {
             self.drop_oldest_checkpoint();
@@ -313,8 +317,8 @@ impl Engine {
     }
 }
 
-/// Removes the checkpoints that are not kept: the oldest, and what could not be removed before or
-/// got its name although it was given up.
+/// Removes the checkpoints that are not kept: the oldest, and older ones that could not be removed before
+/// or got their name although they were given up.
 fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let newest = kept.iter().max().copied().unwrap_or(0);
     let others = checkpoint::list(disk)?;

@@ -1,7 +1,7 @@
-//! Claim: due firings become in-flight.
+//! Claim: leases due firings.
 //!
-//! The claim is appended to the journal and written, not synced, before it is handed out: kill -9
-//! does not forget it, power loss may.
+//! A claim is written to the journal before its firings are returned, but not synced. So kill -9 does not
+//! lose it; a power loss may.
 
 use std::sync::Arc;
 
@@ -21,32 +21,32 @@ use super::{Engine, Stop, lanes, leases, refill::LOOKS_AT_ONCE};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
-/// Reads that the disk may refuse of one kind of a lane, and in one claim; each costs it time. What
-/// was refused is out of the next one's way.
+/// Failed reads after which a claim stops: for one kind of a lane, and in total. Each failed read costs
+/// the disk time. The timers that failed do not delay the next claim.
 const FAILURES_MAX: (usize, usize) = (32, 128);
 
-/// What became of a claimable timer.
+/// Result of the claim of one timer.
 enum Taken {
     Granted(Box<Firing>),
-    /// It is not claimable any more.
+    /// The timer is no longer claimable.
     Passed,
-    /// It is larger than what is left of the claim's bytes.
+    /// The timer is larger than the rest of the claim's bytes.
     NoRoom,
 }
 
-/// What is left of a claim's limits.
+/// Limits of a claim, less what is used.
 struct Room {
     total: usize,
     bytes: u64,
     granted: bool,
-    /// Timers of namespaces that may be looked at for what is hidden.
+    /// Timers that may be visited to fill empty windows.
     looks: usize,
-    /// Reads that the disk may still refuse.
+    /// Reads that may still fail.
     failures: usize,
 }
 
 impl Engine {
-    /// Grants leases; the caller commits before it answers.
+    /// Grants leases. The caller commits before it replies.
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
         duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
@@ -63,8 +63,8 @@ impl Engine {
             };
             for kind in [Kind::First, Kind::Retry] {
                 let taken = self.claim_kind(number, lane, kind, request, &mut room, &mut claimed);
-                // What was granted before a full disk is handed out; a store that has ended hands out
-                // nothing.
+                // Firings that were granted before the disk was full are returned. A store that has ended
+                // returns none.
                 if taken.is_err() && (self.terminal_error.is_some() || claimed.firings.is_empty()) {
                     return taken.map(|()| claimed);
                 }
@@ -126,7 +126,7 @@ impl Engine {
                 }
             }
         }
-        // Who waits for what comes behind is to look again.
+        // Claimers that wait for the timers after the failed ones should claim again.
         self.wake |= failures == 0;
         room.failures += failures;
         Ok(())
@@ -153,7 +153,7 @@ impl Engine {
             return Ok(Taken::Passed);
         };
         if timer.due_at > self.now.wall() {
-            // The wall clock stepped back behind a retry's due time.
+            // The wall clock has stepped back behind the retry's due time.
             self.hold_back_retry(key, entry);
             return Ok(Taken::Passed);
         }
@@ -168,8 +168,8 @@ impl Engine {
         Ok(Taken::Granted(Box::new(firing)))
     }
 
-    /// Whether the earliest of a lane of the port is at hand, not hidden; where there are few it is
-    /// brought back now.
+    /// Returns `true` if the earliest timers of a lane of the port are in the resident windows. In a
+    /// small namespace, fills an empty window first.
     fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind, looks: &mut usize) -> bool {
         let Some(namespace) = self.namespaces.get(number) else {
             return false;
@@ -179,7 +179,7 @@ impl Engine {
         slots.all(|slot| self.fill_at_once((number, slot, kind), looks))
     }
 
-    /// Whether there is more to claim in a lane of the port, at hand or hidden.
+    /// Returns `true` if a lane of the port has more claimable timers, resident or spilled.
     fn has_claimable(&self, number: u32, lane: &Lane) -> bool {
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
             return false;
@@ -189,8 +189,8 @@ impl Engine {
         numbers.filter_map(|slot| namespace.lanes.get(slot)).any(lanes::Lane::is_claimable)
     }
 
-    /// The earliest claimable entries of a lane of the port, at most `wanted`, in due order; none
-    /// while the earliest is hidden.
+    /// Returns the earliest claimable entries of a lane of the port in due order, at most `wanted`.
+    /// Returns none while the earliest is spilled.
     fn earliest(
         &mut self,
         number: u32,
@@ -212,7 +212,7 @@ impl Engine {
             .flatten()
             .filter_map(|slot| Some(namespace.lanes.get(slot)?.due(kind)));
         let (first, second) = (lanes.next(), lanes.next());
-        // Behind the end of a window with hidden timers another lane's may not come first.
+        // Past the end of a window with spilled timers, a timer of the other lane may not come first.
         let hidden_from = [first, second]
             .into_iter()
             .flatten()
@@ -287,14 +287,14 @@ impl Engine {
         ))
     }
 
-    /// When an entry became claimable, by the wall clock.
+    /// Returns the time at which an entry became claimable, by the wall clock.
     fn wall_of(&self, entry: &Entry) -> Timestamp {
         let claimable = entry.claimable();
         let ago_ms = self.clock_of(claimable.kind).saturating_sub(claimable.at_ms);
         Timestamp::saturating_from_unix_ms(self.now.wall_ms.saturating_sub(ago_ms))
     }
 
-    /// Turns a refusal to write into the failure of the whole call.
+    /// Turns a refused write into an error of the whole call.
     pub(super) fn settled<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Stop>,
@@ -313,8 +313,8 @@ impl Engine {
     }
 }
 
-/// Leaves the first entries whose records have at most so many bytes, and one more: the rest could be
-/// read for nothing, and all are in memory at once.
+/// Keeps the first entries, up to the first that exceeds `bytes_max` bytes of records in total, included.
+/// The rest would be read in vain, and all are in memory at once.
 fn truncate_to(entries: &mut Vec<Entry>, bytes_max: u64) {
     let mut bytes: u64 = 0;
     let fitting = entries.iter().take_while(|entry| {
@@ -333,7 +333,7 @@ fn timer_of(decoded: Decoded) -> Result<Box<Timer>, ReadError> {
     }
 }
 
-/// The timer without what its end does not need.
+/// Returns the timer without the fields that an ack or an extension does not need.
 fn head_of(timer: &Timer) -> Timer {
     let spec = TimerSpec { expire_after: timer.spec.expire_after, ..TimerSpec::default() };
     Timer { id: timer.id.clone(), history: timer.history.clone(), spec, ..*timer }

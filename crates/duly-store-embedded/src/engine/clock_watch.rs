@@ -1,13 +1,16 @@
-//! Notices steps of the wall clock against the boot-time clock: what is due follows the wall clock, so
-//! a step makes timers early or late by the world's clock although nothing is wrong here.
+//! The clock watch: detects steps of the wall clock against the boot-time clock.
 //!
-//! A clock that is set little by little, as by NTP, does not step: between two looks that is far less.
-//! Nor does that of a machine that slept: the boot-time clock goes on meanwhile.
+//! Due times follow the wall clock. So a step of it makes timers early or late, although Duly works as it
+//! should.
 //!
-//! A clock that is more than a minute further on than it was when the store was opened can make a
-//! year's timers due at once. [`OnClockJump`] says what comes then: they fire, as everything that is
-//! due, or the store goes on by the time that it had until the clock is back, however it gets there,
-//! or the store is opened again, which takes the clock as it is. Called at the begin of a step.
+//! 1. A clock that is slewed, as NTP does, is no step: between two checks it moves far less.
+//! 2. A machine that slept is no step: the boot-time clock includes the sleep.
+//! 3. A clock that is ahead by more than a minute, compared with the time when the store was opened, has
+//!    jumped. It can make the timers of a year due at once. [`OnClockJump`] says what the store does: the
+//!    timers fire like all that are due, or the store continues by the old time until the clock is back,
+//!    however it gets there. A restart takes the clock as it is.
+//!
+//! Called at the beginning of a step.
 
 use duly_core::{Millis, metric_names};
 
@@ -15,25 +18,25 @@ use crate::{clock::Times, options::OnClockJump};
 
 use super::Engine;
 
-/// A wall clock that is so far off from one look to the next was set.
+/// Difference from one check to the next from which the wall clock counts as stepped.
 const STEP_MS: u64 = 1_000;
-/// A clock that is ahead by more than this has jumped.
+/// Lead of the wall clock above which it counts as jumped.
 const JUMP_MS: i64 = 60_000;
 
-/// What was seen of the clocks since the opening, as times by which the wall clock was ahead of the
-/// boot-time clock.
+/// Observations since startup. Each is a lead of the wall clock over the boot-time clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
-    /// At the last look.
+    /// Lead at the last check.
     last_ms: Option<i64>,
-    /// Without the steps there were.
+    /// Lead without the steps.
     usual_ms: i64,
-    /// How far the clock is ahead of that, if that is too far.
+    /// Lead over `usual_ms`, if it is a jump.
     jumped_ms: Option<u64>,
 }
 
 impl ClockWatch {
-    /// Looks, and counts and logs a step. Answers the time to go on by, if it is not the wall clock's.
+    /// Checks the clocks; counts and logs a step. Returns the time to use, if it is not that of the wall
+    /// clock.
     fn look(&mut self, wall_ms: u64, boot_ms: u64, on_jump: OnClockJump) -> Option<u64> {
         let ahead_ms = wall_ms.cast_signed() - boot_ms.cast_signed();
         let last_ms = self.last_ms.replace(ahead_ms);
@@ -60,7 +63,7 @@ impl ClockWatch {
 }
 
 impl Engine {
-    /// The times of a step.
+    /// Returns the times of a step.
     pub(super) fn read_times(&mut self) -> Times {
         let mut now = Times::read(self.clock.as_ref(), self.anchor);
         let on_jump = self.options.on_clock_jump;
@@ -70,7 +73,7 @@ impl Engine {
         now
     }
 
-    /// Why the store does not follow the wall clock, for a person.
+    /// Returns the reason for which the store does not follow the wall clock, as text.
     pub(super) fn clock_reason(&self) -> Option<String> {
         self.clock_watch.jumped_ms.map(|jumped_ms| {
             let ahead = Millis::from_ms(jumped_ms / 1_000 * 1_000);
@@ -86,7 +89,7 @@ impl Engine {
 mod tests {
     use super::{ClockWatch, OnClockJump};
 
-    /// By how much what is gone on by is behind the wall clock, look by look.
+    /// Returns the lag of the used time behind the wall clock, for each check.
     fn behind(on_jump: OnClockJump, looks: &[(u64, u64)]) -> Vec<u64> {
         let mut watch = ClockWatch::default();
         let look = |&(wall_ms, boot_ms): &(u64, u64)| {

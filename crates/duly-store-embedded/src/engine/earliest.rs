@@ -1,21 +1,21 @@
-//! The earliest of very many, with memory for few and in small steps.
+//! The earliest of a very large number of values, with little memory and in small steps.
 //!
-//! [`Earliest`] keeps them while all go by; [`Ascending`] then hands them out in order, sorting only as
-//! far as it is asked. Used where an index, which is in no order of time, is walked for what comes
-//! first: refills of a lane's window, evictions of tombstones.
+//! [`Earliest`] keeps the earliest values of a walk. [`Ascending`] then returns them in order, and sorts
+//! no more than is asked for. Both serve walks over an index, which is not in time order: refills of a
+//! resident window and evictions of tombstones.
 
-/// Keeps the earliest of what is offered, and says how far it is complete.
+/// Collects the earliest of the offered values, and knows up to which value it is complete.
 #[derive(Debug)]
 pub(crate) struct Earliest<T> {
-    /// In no order, with some that are let go at the next cut.
+    /// Unordered; includes values that the next cut drops.
     kept: Vec<T>,
-    /// What came behind this one was let go.
+    /// Values after this one were dropped.
     last: Option<T>,
     room: usize,
 }
 
 impl<T: Copy + Ord> Earliest<T> {
-    /// One for at most so many, at least one.
+    /// Creates a collection of at most `room` values, at least one.
     pub(crate) fn new(room: usize) -> Self {
         Self { kept: Vec::new(), last: None, room: room.max(1) }
     }
@@ -30,7 +30,8 @@ impl<T: Copy + Ord> Earliest<T> {
         }
     }
 
-    /// Lets go of all but the earliest. Once for as many as stay, so it costs a few comparisons each.
+    /// Drops all but the earliest values. It runs once for every `room` values, so it costs a few
+    /// comparisons for each.
     fn cut(&mut self) {
         if self.kept.len() > self.room {
             self.kept.select_nth_unstable(self.room - 1);
@@ -39,34 +40,35 @@ impl<T: Copy + Ord> Earliest<T> {
         }
     }
 
-    /// The earliest, in no order, and the last up to which none is missing; `None`: none is.
+    /// Returns the earliest values, unordered, and the value up to which none is missing (`None`: none is
+    /// missing at all).
     pub(crate) fn into_parts(mut self) -> (Vec<T>, Option<T>) {
         self.cut();
         (self.kept, self.last)
     }
 
-    /// The last up to which none is missing; `None`: none is.
+    /// Returns the value up to which none is missing; `None`: none is missing at all.
     pub(crate) const fn complete_until(&self) -> Option<T> {
         self.last
     }
 
-    /// Takes out what is not behind this one, in no order.
+    /// Takes out the values up to `until`, unordered.
     pub(crate) fn take_until(&mut self, until: T) -> Vec<T> {
         self.kept.extract_if(.., |one| *one <= until).collect()
     }
 }
 
-/// Hands out values in ascending order. What is not asked for is not sorted: a half of what is left is
-/// parted from the other until what comes next is short, so that the first step costs a few comparisons
-/// for each and the later ones little (incremental quicksort: Paredes and Navarro, 2006).
+/// Returns values in ascending order, and sorts only as far as it is asked (incremental quicksort:
+/// Paredes and Navarro, 2006). It halves the rest until the first part is short. So the first call costs
+/// a few comparisons for each value, and the later ones cost little.
 #[derive(Debug)]
 pub(crate) struct Ascending<T> {
     values: Vec<T>,
-    /// What comes before has been taken.
+    /// Values before this place have been taken.
     start: usize,
-    /// What comes before is in order.
+    /// Values before this place are sorted.
     sorted: usize,
-    /// Everything before such a place is at most what comes behind it; the nearest is last.
+    /// Partition points: no value before such a place is larger than one after it. The nearest is last.
     parted: Vec<usize>,
 }
 
@@ -87,7 +89,8 @@ impl<T> Ascending<T> {
 }
 
 impl<T: Copy + Ord> Ascending<T> {
-    /// The first that are left, in order: none if nothing is left, at most `most`.
+    /// Returns the first values that are left, in order: at most `most`, and none only if nothing is
+    /// left.
     pub(crate) fn front(&mut self, most: usize) -> &[T] {
         let left = self.values.len() - self.start;
         while self.sorted - self.start < most.min(left) {
@@ -96,7 +99,7 @@ impl<T: Copy + Ord> Ascending<T> {
         &self.values[self.start..self.sorted.min(self.start + most)]
     }
 
-    /// Takes out so many of those that [`Self::front`] has shown.
+    /// Takes out the first `count` of the values that [`Self::front`] has returned.
     pub(crate) fn take_out(&mut self, count: usize) {
         self.start = self.sorted.min(self.start + count);
         if self.is_empty() {

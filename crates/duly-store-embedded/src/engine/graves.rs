@@ -1,8 +1,8 @@
-//! What deleted namespaces leave: entries whose files still count them, and leases. They are counted
-//! out a few tables at a time. A lease of a namespace that is gone means nothing until then: its
-//! timer is not found.
+//! Namespace reclamation: releases the entries and leases of deleted namespaces, a few tables a step.
 //!
-//! Memory goes back to the system in the background: of very many tables that takes long.
+//! Their files still count these entries. A lease of a deleted namespace has no effect until then,
+//! because its timer is not found. The background thread frees the memory: for a large number of tables
+//! that takes long.
 
 use std::collections::VecDeque;
 
@@ -10,34 +10,34 @@ use crate::index::{Cursor, Flags, Index};
 
 use super::{Engine, namespaces::Namespace};
 
-/// Tables that one step looks at.
+/// Tables that one step visits.
 const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 8 };
 
-/// Indexes of namespaces that are gone.
+/// Indexes of deleted namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Graves {
-    /// With the number of the namespace; the first is under way.
+    /// Each with the number of its namespace; the first is under way.
     indexes: VecDeque<(u32, Index)>,
-    /// How far the first was counted out.
+    /// Place in the first index.
     cursor: Option<Cursor>,
     /// Leases that are still to be dropped.
     leases: u64,
 }
 
 impl Graves {
-    /// Says whether everything was counted out.
+    /// Returns `true` if everything is released.
     pub(super) fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// Leases of namespaces that are gone.
+    /// Returns the number of leases of deleted namespaces.
     pub(super) const fn leases(&self) -> u64 {
         self.leases
     }
 }
 
 impl Engine {
-    /// Takes over what a deleted namespace held.
+    /// Takes over the indexes of a deleted namespace.
     pub(super) fn bury(&mut self, number: u32, mut gone: Namespace) {
         self.graves.leases += gone.in_flight;
         let counted = [&mut gone.live, gone.tombstones.index_mut(), gone.letters.indexes_mut().0];
@@ -48,12 +48,12 @@ impl Engine {
         self.busy = true;
     }
 
-    /// Has memory freed in the background.
+    /// Frees memory in the background.
     fn free<T: Send + 'static>(&mut self, gone: T) {
         self.in_background(move || drop(gone), |_, ()| {});
     }
 
-    /// One step.
+    /// Runs one step.
     pub(super) fn count_out(&mut self) {
         for _ in 0..TABLES_PER_STEP {
             let Some((number, index)) = self.graves.indexes.front() else {
@@ -81,7 +81,7 @@ impl Engine {
         self.busy |= !self.graves.indexes.is_empty();
     }
 
-    /// All at once, before a store is in use.
+    /// Releases everything at once, before the store is in use.
     pub(super) fn count_out_all(&mut self) {
         while !self.graves.indexes.is_empty() {
             self.count_out();

@@ -1,8 +1,8 @@
-//! The end of implicit namespaces that have been idle for a day.
+//! Idle namespaces: deletes implicit namespaces that have been idle for a day.
 //!
-//! A pass looks at the namespaces in the order of their names, some in each step of the engine. The first
-//! that finds one idle notes the time, by the boot-time clock; a timer, a lease call, or something that is
-//! found in it forgets that. The note does not outlast the process.
+//! A pass visits the namespaces in the order of their names, some in each call. The first pass that finds
+//! a namespace idle records the time, by the boot-time clock. A new timer, a lease call, or content in
+//! the namespace clears that time. A restart clears it too.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ use crate::format::record::Record;
 
 use super::{Engine, namespaces::Namespace};
 
-/// Namespaces that one step looks at. Tests need several for a few.
+/// Namespaces that one call visits. Tests need several calls for a few namespaces.
 const LOOKED_AT: usize = if cfg!(test) { 3 } else { 1_024 };
-/// Namespaces that one step removes.
+/// Namespaces that one call removes.
 const REMOVED: usize = 64;
 
 impl Engine {
-    /// Looks at the next namespaces behind a cursor.
+    /// Visits the next namespaces after a cursor.
     pub(crate) fn remove_idle(
         &mut self,
         from: Option<IdleCursor>,
@@ -55,7 +55,7 @@ impl Engine {
     }
 }
 
-/// Notes that a namespace is idle, or that it is not; returns since when it is.
+/// Records whether a namespace is idle. Returns the time since which it is, or `None`.
 fn note_idle(namespace: &mut Namespace, is_waited_for: bool, now_ms: u64) -> Option<u64> {
     let is_empty = namespace.pending() + namespace.dead() + namespace.tombstones.len() == 0;
     if !namespace.implicit || namespace.paused || !is_empty || is_waited_for {

@@ -1,10 +1,12 @@
-//! Looking at a store without opening it: the state that an opening would come up with.
+//! The invariant check of a store at rest: loads the state that a startup would load, without opening the
+//! store.
 //!
-//! It is loaded by the very code that an opening runs ([`Engine::load`]), which writes nothing. What
-//! reads the files then asks, record by record, whether the state points at it; what the state
-//! points at and nobody came by is looked at one by one.
+//! 1. It runs the same code as a startup ([`Engine::load`]), which writes nothing.
+//! 2. The reader of the files asks, record by record, whether the state points at it
+//!    (`Inspection::meet`).
+//! 3. The records of the entries that were not met are then read one by one (`Inspection::strays`).
 //!
-//! Called by `duly store check` alone. An engine that was loaded in this way takes no step.
+//! Used by `duly store check` alone. An engine that was loaded in this way runs no step.
 
 use std::sync::Arc;
 
@@ -27,26 +29,26 @@ use crate::{
 
 use super::Engine;
 
-/// The state of a store at rest.
+/// The loaded state of a store at rest.
 #[derive(Debug)]
 pub(crate) struct Inspection {
     engine: Engine,
-    /// What the replay found.
+    /// Result of the replay.
     pub(crate) found: Found,
-    /// Records that were come by and that an entry points at, by slot.
+    /// Number of records read so far that an entry points at, by slot.
     met: FxHashMap<u16, u64>,
-    /// Timers whose latest dead letter was come by, by namespace.
+    /// Number of timers whose latest dead letter was read, by namespace.
     letters_met: FxHashMap<u32, u64>,
 }
 
-/// What a record is to the state.
+/// Relation of a record to the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing points at it.
+    /// No entry points at it.
     Dead,
     /// An entry points at it.
     Live,
-    /// An entry points at it and says something else.
+    /// An entry points at it and disagrees with it.
     Disagrees(String),
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct Stray {
     pub(crate) what: String,
 }
 
-/// The three indexes whose entries keep a record.
+/// The three indexes whose entries keep a record alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Pending,
@@ -80,28 +82,28 @@ impl Inspection {
         Ok(Self { engine, found, met: FxHashMap::default(), letters_met: FxHashMap::default() })
     }
 
-    /// Number of the checkpoint that it came up from.
+    /// Returns the number of the checkpoint that was loaded.
     pub(crate) fn checkpoint(&self) -> Option<u64> {
         self.engine.checkpoints.kept.back().map(|kept| kept.number)
     }
 
-    /// The kept checkpoints; others are left-overs.
+    /// Returns `true` if the checkpoint is kept; others are left-overs.
     pub(crate) fn keeps_checkpoint(&self, number: u64) -> bool {
         self.engine.checkpoints.kept.iter().any(|kept| kept.number == number)
     }
 
-    /// Whether the state knows this file; another is a left-over.
+    /// Returns `true` if the state knows the file; others are left-overs.
     pub(crate) fn knows(&self, id: FileId) -> bool {
         self.engine.files.slot_of(id).is_some()
     }
 
-    /// Records of a file that the state points at.
+    /// Returns the number of records of a file that the state points at.
     pub(crate) fn live(&self, id: FileId) -> u64 {
         let slot = self.engine.files.slot_of(id);
         slot.and_then(|slot| self.engine.files.counts(slot)).map_or(0, |counts| counts.live)
     }
 
-    /// What a record at this byte of a file is to the state.
+    /// Compares the record at `offset` of a file with the state, and counts it.
     pub(crate) fn meet(&mut self, id: FileId, offset: u64, decoded: &Decoded) -> Standing {
         let Some(slot) = self.engine.files.slot_of(id) else {
             return Standing::Dead;
@@ -130,7 +132,7 @@ impl Inspection {
         ))
     }
 
-    /// The entry that a record belongs to, where the state has one, and the time it should have.
+    /// Returns the entry of a record, if the state has one, and the time that the entry should have.
     fn entry_for(&self, decoded: &Decoded) -> Option<(Of, Key, Entry, u64)> {
         let number = decoded.namespace;
         let namespace = self.engine.namespaces.get(number)?;
@@ -157,7 +159,7 @@ impl Inspection {
         }
     }
 
-    /// Entries whose record was not come by although all files were read.
+    /// Returns the entries whose records were not met, once all files were read.
     pub(crate) fn strays(&self) -> Vec<Stray> {
         let mut strays = Vec::new();
         let is_short = |slot: u16| {
@@ -190,7 +192,7 @@ impl Inspection {
         strays
     }
 
-    /// Why the record that an entry points at is not its own, if it is not.
+    /// Describes the fault of an entry whose record is not its own; `None` if it is.
     fn stray(&self, number: u32, of: Of, entry: Entry) -> Option<Stray> {
         let location = entry.location();
         let wrong = match self.engine.read(location) {
@@ -205,8 +207,9 @@ impl Inspection {
         Some(self.at_fault(number, entry, of.name(), &wrong))
     }
 
-    /// The same for the letter that an entry names as the latest of its timer. One that is not there
-    /// was dropped when nobody could read whose it was.
+    /// Describes the fault of the dead letter that an entry names as the latest of its timer; `None` if
+    /// there is none. A letter that does not exist is no fault: it was dropped while its timer was
+    /// unknown.
     fn stray_by_timer(&self, number: u32, entry: Entry) -> Option<Stray> {
         let (key, letter) = (entry.key(number), entry.named(number));
         let letter = self.engine.namespaces.get(number)?.letters.by_delivery().get(letter)?;
@@ -236,7 +239,7 @@ impl Inspection {
         }
     }
 
-    /// What each namespace holds, by name.
+    /// Returns the number of timers, tombstones and dead letters of each namespace, by name.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let names = self.engine.namespaces.names_after(None);
         let held = names.filter_map(|(name, number)| {
@@ -252,7 +255,7 @@ impl Inspection {
         held.collect()
     }
 
-    /// Namespaces whose counts by state are not those of their entries.
+    /// Returns the namespaces whose counts by state disagree with their entries.
     pub(crate) fn miscounted(&self) -> Vec<String> {
         let wrong = self
             .engine

@@ -1,9 +1,14 @@
-//! Lanes of a namespace: which timers are due in each, exactly.
+//! Lanes of a namespace, with exact counts of the due timers in each.
 //!
-//! A lane has a number from 0 to 255 that the index entry carries: 0 follows the namespace's own
-//! destination, 1 is pull, 2..=253 are origins that timers named, 255 takes the origins past that.
-//! What is due holds only what is claimable and not leased, so its sizes are exact counts and a
-//! cancel takes its firing out at once.
+//! A lane has a number from 0 to 255, which the index entry carries:
+//!
+//! 1. 0 follows the destination of the namespace.
+//! 2. 1 is pull.
+//! 3. 2..=253 are origins that timers name.
+//! 4. 255 takes the origins past that.
+//!
+//! The due timers of a lane are claimable and not leased. So their number is an exact count, and a cancel
+//! takes its firing out at once.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +24,17 @@ pub(crate) const DEFAULT: u8 = 0;
 pub(crate) const PULL: u8 = 1;
 const ORIGIN_FIRST: u8 = 2;
 const ORIGIN_LAST: u8 = 253;
-/// Lane of timers whose origin found no lane of its own.
+/// Lane of timers whose origin got no lane of its own.
 pub(crate) const OVERFLOW: u8 = 255;
 
 /// One lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// What it is keyed by; `None` for the default lane, which follows the namespace.
+    /// Key; `None` for the default lane, which follows the namespace.
     key: Option<LaneKey>,
-    /// Timers in the index that belong to it.
+    /// Timers of this lane in the index.
     pub(crate) pending: u64,
-    /// Those under a lease.
+    /// Timers of this lane that are leased.
     pub(crate) in_flight: u64,
     first: Overdue,
     retry: Overdue,
@@ -41,12 +46,12 @@ impl Lane {
         Self { key, pending: 0, in_flight: 0, first, retry }
     }
 
-    /// What it is keyed by; `None` for the lane that follows the namespace.
+    /// Returns its key; `None` for the lane that follows the namespace.
     pub(crate) const fn key(&self) -> Option<&LaneKey> {
         self.key.as_ref()
     }
 
-    /// What of a kind is due.
+    /// Returns the due timers of a kind.
     pub(crate) const fn due(&self, kind: Kind) -> &Overdue {
         match kind {
             Kind::First => &self.first,
@@ -65,12 +70,12 @@ impl Lane {
         self.first.is_empty() && self.retry.is_empty()
     }
 
-    /// Whether something in it cannot be read now.
+    /// Returns `true` if a due timer of the lane is unreadable.
     pub(crate) fn has_aside(&self) -> bool {
         self.first.aside() + self.retry.aside() > 0
     }
 
-    /// Whether something can be claimed as far as is known.
+    /// Returns `true` if the lane has claimable timers, as far as is known.
     pub(crate) fn is_claimable(&self) -> bool {
         self.first.claimable() + self.retry.claimable() > 0
     }
@@ -84,7 +89,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Takes a timer of this lane in; answers the lane's number.
+    /// Adds a timer to this lane. Returns the lane's number.
     pub(crate) fn join(&mut self, lane: &LaneOf) -> u8 {
         let (number, key) = match lane {
             LaneOf::Default => (DEFAULT, None),
@@ -98,7 +103,7 @@ impl Lanes {
         number
     }
 
-    /// Takes over a lane as a checkpoint has it, without timers.
+    /// Restores a lane from a checkpoint, without timers.
     pub(crate) fn restore(&mut self, number: u8, key: Option<LaneKey>) {
         if let Some(origin @ LaneKey::Origin(_)) = &key {
             self.origins.insert(origin.clone(), number);
@@ -106,10 +111,10 @@ impl Lanes {
         self.by_number.insert(number, Lane::new(key));
     }
 
-    /// Counts timers of a checkpoint in. A lane that the checkpoint does not name came up after its
-    /// namespace was copied: the record that made them is about to be replayed.
+    /// Adds `count` timers from a checkpoint. A lane that the checkpoint does not name was created after
+    /// its namespace was copied. Replay will then read the record that created it.
     pub(crate) fn rejoin(&mut self, number: u8, count: u64) {
-        // The record finds these two by their numbers, and so keeps the key that they get here.
+        // Replay finds these two by their numbers, and keeps the key that they get here.
         let key = match number {
             PULL => Some(LaneKey::Pull),
             OVERFLOW => Some(LaneKey::Overflow),
@@ -119,7 +124,7 @@ impl Lanes {
         lane.pending += count;
     }
 
-    /// Lets go of restored lanes in which nothing is.
+    /// Drops restored lanes that have no timers.
     pub(crate) fn drop_empty(&mut self) {
         self.by_number.retain(|_, lane| lane.pending > 0);
         let by_number = &self.by_number;
@@ -135,7 +140,7 @@ impl Lanes {
         })
     }
 
-    /// Lets a timer go; a lane without timers gives its number back.
+    /// Removes a timer from its lane. A lane without timers frees its number.
     pub(crate) fn leave(&mut self, number: u8) {
         let lane = self.by_number.get_mut(&number).expect("every index entry joined its lane");
         lane.pending -= 1;
@@ -147,9 +152,9 @@ impl Lanes {
         }
     }
 
-    /// Returns about the memory that they take, without what is due.
+    /// Returns an estimate of the memory of the lanes, without their due timers.
     pub(crate) fn heap_bytes(&self) -> usize {
-        /// A text of the key, twice pointed at, and nodes of two trees that are half full.
+        /// Text of the key, with two pointers to it, and nodes of two trees that are half full.
         const LANE_BYTES: usize = 2 * size_of::<(u8, Lane)>() + 2 * size_of::<(LaneKey, u8)>() + 80;
         self.by_number.len() * LANE_BYTES
     }
@@ -162,14 +167,14 @@ impl Lanes {
         self.by_number.get_mut(&number)
     }
 
-    /// What a lane is keyed by, given the namespace's destination.
+    /// Returns the key of a lane, given the namespace's destination.
     pub(crate) fn key_of(&self, number: u8, own: &Destination) -> Option<LaneKey> {
         let lane = self.by_number.get(&number)?;
         Some(lane.key.clone().unwrap_or_else(|| own.lane_key()))
     }
 
-    /// The numbers that make up a lane of the port: its own, and the default lane while the
-    /// namespace's destination leads there.
+    /// Returns the numbers of a lane of the port: its own, and the default lane while the namespace's
+    /// destination has the same key.
     pub(crate) fn numbers_of(&self, key: &LaneKey, own: &Destination) -> [Option<u8>; 2] {
         let named = match key {
             LaneKey::Pull => Some(PULL),
@@ -201,7 +206,7 @@ mod tests {
         for lane in [PULL, PULL, OVERFLOW, OVERFLOW] {
             lanes.rejoin(lane, 1);
         }
-        // Each record takes its timer out and puts it in again; the others hold the lane.
+        // Each record takes its timer out and adds it again; the other timers keep the lane alive.
         lanes.leave(PULL);
         assert_eq!(lanes.join(&LaneOf::Pull), PULL);
         assert_eq!(lanes.key_of(PULL, &own), Some(LaneKey::Pull));

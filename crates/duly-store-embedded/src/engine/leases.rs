@@ -1,7 +1,7 @@
-//! Leases under way, and the tokens that name them.
+//! Leases under way, and their tokens.
 //!
-//! A token's own bytes are the timer's packed key and the lease's random nonce. The nonce is what
-//! fences: a lease that ended and was granted again has another one.
+//! The own bytes of a token are the timer's packed key and the lease's random nonce. The nonce is the
+//! fence: a lease that ended and was granted again has another one.
 
 use std::time::Duration;
 
@@ -19,27 +19,27 @@ use crate::{
 pub(crate) struct Lease {
     pub(crate) nonce: u64,
     pub(crate) attempt: u32,
-    /// The node that holds it; `None` for a consumer.
+    /// Node that holds it; `None` for a consumer.
     pub(crate) node: Option<u64>,
     pub(crate) claimed_at: Timestamp,
     /// End by the boot-time clock.
     pub(crate) ends_boot_ms: u64,
-    /// Time from the claim by the boot-time clock, for the cap on extending.
+    /// Time of the claim by the boot-time clock, for the limit of extensions.
     pub(crate) claimed_boot_ms: u64,
-    /// End by the wall clock, for people.
+    /// End by the wall clock, as shown to callers.
     pub(crate) until: Timestamp,
-    /// How long it was granted for.
+    /// Duration for which it was granted.
     pub(crate) lease_ms: u64,
 }
 
 impl Lease {
-    /// As it stands in a checkpoint.
+    /// Returns its form in a checkpoint.
     pub(crate) fn in_checkpoint(&self, key: Key) -> layout::Lease {
         let Self { nonce, attempt, node, claimed_at, lease_ms, until, .. } = *self;
         layout::Lease { key: key.pack(), nonce, attempt, node, claimed_at, lease_ms, until }
     }
 
-    /// The lease as the core asks for it.
+    /// Returns its form for the core.
     pub(crate) const fn held(&self, boot_ms: u64) -> Held {
         Held {
             nonce: self.nonce,
@@ -50,13 +50,14 @@ impl Lease {
         }
     }
 
-    /// When it ends, by the wall clock; a node's has no end.
+    /// Returns its end by the wall clock; `None` for a node, whose lease has no end.
     pub(crate) fn leased_until(&self) -> Option<Timestamp> {
         self.node.is_none().then_some(self.until)
     }
 }
 
-/// Parts in which leases are kept and walked over: growing one copies so few that nobody notices.
+/// Number of maps over which leases are spread. So the growth of one map copies few of them, and a walk
+/// visits one map at a time.
 pub(crate) const PARTS: usize = 256;
 
 /// All leases, by timer.
@@ -64,14 +65,14 @@ pub(crate) const PARTS: usize = 256;
 pub(crate) struct Leases {
     maps: Box<[FxHashMap<Key, Kept>]>,
     len: usize,
-    /// How many have a head.
+    /// Number of leases with a head.
     heads: usize,
 }
 
 #[derive(Debug)]
 struct Kept {
     lease: Lease,
-    /// The timer as it was claimed, without payload and headers: an ack reads nothing.
+    /// Timer as claimed, without payload and headers, so that an ack reads no record.
     head: Option<Box<Timer>>,
 }
 
@@ -101,7 +102,7 @@ impl Leases {
         }
     }
 
-    /// Keeps the head of a timer whose lease was just put, if there is room.
+    /// Keeps the head of a timer whose lease was just put, unless `HEADS_MAX` are kept.
     pub(crate) fn keep_head(&mut self, key: Key, head: impl FnOnce() -> Timer) {
         if self.heads < HEADS_MAX
             && let Some(held) = self.maps[map_of(key)].get_mut(&key)
@@ -111,12 +112,12 @@ impl Leases {
         }
     }
 
-    /// The head of a leased timer, if it was kept.
+    /// Returns the head of a leased timer, if it was kept.
     pub(crate) fn head(&self, key: Key) -> Option<&Timer> {
         self.maps[map_of(key)].get(&key)?.head.as_deref()
     }
 
-    /// The head of a leased timer, if it was kept, for who is about to end the lease.
+    /// Takes out the head of a leased timer, if it was kept, for a caller that is about to end the lease.
     pub(crate) fn take_head(&mut self, key: Key) -> Option<Box<Timer>> {
         let head = self.maps[map_of(key)].get_mut(&key)?.head.take()?;
         self.heads -= 1;
@@ -134,12 +135,12 @@ impl Leases {
         self.len
     }
 
-    /// Keys of one of the [`PARTS`].
+    /// Returns the keys of one of the [`PARTS`].
     pub(crate) fn part(&self, part: usize) -> impl Iterator<Item = Key> {
         self.maps[part].keys().copied()
     }
 
-    /// Keys of the leases of one part that `wanted` picks; there are [`PARTS`].
+    /// Returns the keys of those leases of one of the [`PARTS`] that `wanted` selects.
     pub(crate) fn keys_where(&self, part: usize, wanted: impl Fn(&Lease) -> bool) -> Vec<Key> {
         let leases = self.maps[part].iter();
         leases.filter(|(_, held)| wanted(&held.lease)).map(|(key, _)| *key).collect()
@@ -152,7 +153,7 @@ fn map_of(key: Key) -> usize {
 
 const TOKEN_BYTES: usize = 20;
 
-/// The token of a lease.
+/// Creates the token of a lease.
 pub(crate) fn token(key: Key, nonce: u64) -> Token {
     let mut own = [0; TOKEN_BYTES];
     own[..12].copy_from_slice(&key.pack());
@@ -160,7 +161,7 @@ pub(crate) fn token(key: Key, nonce: u64) -> Token {
     Token::new(ShardId(0), &own)
 }
 
-/// What a token names; `None` when it is not one of this store's.
+/// Parses a token; `None` if it is not a token of this store.
 pub(crate) fn parse(token: &Token) -> Option<(Key, u64)> {
     if token.shard() != ShardId(0) || token.own().len() != TOKEN_BYTES {
         return None;

@@ -1,15 +1,19 @@
-//! Dead letters of one namespace: found by delivery id and by timer, kept whole in the files.
+//! Dead letters of one namespace, found by delivery id and by timer. Their records stay whole in the
+//! files.
 //!
-//! Two index entries for each letter, 48 bytes and a little. A timer with more than one letter (an
-//! id that was used again, a repeating timer) has all of them in a list of its own.
+//! Each dead letter has two index entries: 48 bytes and a little. A timer with more than one dead letter
+//! (an id that was reused, a recurring timer) has all of them in a list of its own.
 //!
-//! There are two structures, and neither is looked at to change the other: where each letter stands,
-//! and which letters each timer has, in the order in which they came. So a checkpoint may copy each
-//! letter and each timer at a moment of its own: the records that follow set both as they were.
+//! There are two structures: the location of each letter, and the letters of each timer in the order in
+//! which they came. Neither is read to change the other. So a checkpoint may copy each letter and each
+//! timer at a moment of its own: the records that follow set both as they were.
 //!
-//! Invariants: `by_timer` names the latest letter of a timer; `several` has all letters of a timer
-//! that has more than one, oldest first, and nothing of any other timer. A letter that is named
-//! and not there was damaged and dropped without anybody knowing its timer: it is passed over.
+//! What must stay true:
+//!
+//! 1. `by_timer` names the latest letter of a timer.
+//! 2. `several` has all letters of a timer that has more than one, oldest first, and no others.
+//! 3. A letter that is named and does not exist was damaged and dropped while its timer was unknown. It
+//!    is skipped.
 
 use std::collections::{
     VecDeque,
@@ -24,10 +28,10 @@ use crate::{
     index::{Claimable, Entry, Index, Key, Kind, Location, PackedKey},
 };
 
-/// A letter that comes in.
+/// A dead letter to add.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewLetter {
-    /// By [`key_of`] its delivery id.
+    /// Key of its delivery id, by [`key_of`].
     pub(crate) letter: Key,
     pub(crate) timer: Key,
     pub(crate) due_ms: u64,
@@ -35,29 +39,29 @@ pub(crate) struct NewLetter {
     pub(crate) location: Location,
 }
 
-/// When a letter of a timer with several was given up, and which it is.
+/// Time at which a letter was dead-lettered, and its key.
 type Died = (u64, Key);
 
 /// The dead letters of a namespace.
 #[derive(Debug)]
 pub(crate) struct Letters {
-    /// By the key of the delivery id; the time is the due time.
+    /// By the key of the delivery id; the entry's time is the due time.
     by_delivery: Index,
-    /// By timer: names the latest; the time is when it was given up.
+    /// By timer: names the latest letter; the entry's time is the time of dead-lettering.
     by_timer: Index,
     several: FxHashMap<Key, VecDeque<Died>>,
-    /// Letters in `several`.
+    /// Number of letters in `several`.
     listed: usize,
 }
 
-/// Stands for a timer that nobody knows because the letter's record is damaged.
+/// Returns the key that stands for an unknown timer: that of a letter whose record is damaged.
 pub(crate) fn unknown_timer(namespace: u32) -> Key {
     let mut packed = [0; size_of::<PackedKey>()];
     packed[8..].copy_from_slice(&namespace.to_le_bytes());
     Key::unpack(packed)
 }
 
-/// The key under which a delivery id is found.
+/// Returns the key of a delivery id.
 pub(crate) fn key_of(hash_key: u128, namespace: u32, delivery: DeliveryId) -> Key {
     Key::of_bytes(hash_key, namespace, &delivery.to_u128().to_le_bytes())
 }
@@ -70,7 +74,7 @@ impl Default for Letters {
 }
 
 impl Letters {
-    /// Puts a letter in; answers where the same one stood before.
+    /// Adds a letter. Returns the old location of the same letter, if it was there.
     pub(crate) fn put(&mut self, new: NewLetter) -> Option<Location> {
         let NewLetter { letter, timer, due_ms, died_ms, location } = new;
         let due = Claimable { at_ms: due_ms, kind: Kind::First };
@@ -90,7 +94,7 @@ impl Letters {
             Occupied(mut known) => {
                 let several = known.get_mut();
                 let before = several.len();
-                // At replay it may be there already, and among the others.
+                // In replay it may be there already, among the others.
                 several.retain(|(_, other)| *other != letter);
                 several.push_back(died);
                 self.listed = self.listed + several.len() - before;
@@ -103,13 +107,13 @@ impl Letters {
         }
     }
 
-    /// Takes a letter of this timer out; answers where it stood.
+    /// Removes a letter of this timer. Returns its location.
     pub(crate) fn remove(&mut self, timer: Key, letter: Key) -> Option<Location> {
         self.forget(timer, letter);
         self.by_delivery.remove(letter).map(|gone| gone.location())
     }
 
-    /// A timer has one letter less.
+    /// Removes a letter from those of its timer.
     fn forget(&mut self, timer: Key, letter: Key) {
         let Some(several) = self.several.get_mut(&timer) else {
             let latest = self.by_timer.get(timer);
@@ -132,7 +136,7 @@ impl Letters {
         }
     }
 
-    /// The entry of the letter with this delivery id.
+    /// Returns the entry of the letter with this delivery id.
     pub(crate) fn entry(
         &self,
         hash_key: u128,
@@ -142,17 +146,17 @@ impl Letters {
         self.by_delivery.get(key_of(hash_key, namespace, delivery))
     }
 
-    /// Moves the location of a letter, if it still stands at the old place; answers whether it did.
+    /// Moves the location of a letter, if it is still the old one. Returns `true` if it was.
     pub(crate) fn relocate(&mut self, letter: Key, from: Location, to: Location) -> bool {
         self.by_delivery.relocate(letter, from, to).is_some()
     }
 
-    /// Where a letter stands.
+    /// Returns the location of a letter.
     pub(crate) fn get(&self, letter: Key) -> Option<Location> {
         Some(self.by_delivery.get(letter)?.location())
     }
 
-    /// The latest dead letter of a timer, and where it stands.
+    /// Returns the latest dead letter of a timer, and its location.
     pub(crate) fn latest(&self, timer: Key) -> Option<(Key, Location)> {
         let there = |letter: Key| Some((letter, self.get(letter)?));
         match self.several.get(&timer) {
@@ -161,7 +165,7 @@ impl Letters {
         }
     }
 
-    /// Where all dead letters of a timer stand, oldest first.
+    /// Returns the locations of all dead letters of a timer, oldest first.
     pub(crate) fn of(&self, timer: Key) -> Vec<Location> {
         match self.several.get(&timer) {
             Some(several) => several.iter().filter_map(|(_, letter)| self.get(*letter)).collect(),
@@ -169,7 +173,7 @@ impl Letters {
         }
     }
 
-    /// The letters of a timer that has several, as they stand in a checkpoint.
+    /// Returns the letters of a timer that has several, in their form in a checkpoint.
     pub(crate) fn several(&self, timer: Key) -> impl Iterator<Item = layout::Letter> {
         let several = self.several.get(&timer).into_iter().flatten();
         several.map(move |(died_ms, letter)| layout::Letter {
@@ -179,7 +183,7 @@ impl Letters {
         })
     }
 
-    /// Takes over what a checkpoint has.
+    /// Restores a letter from a checkpoint.
     pub(crate) fn restore(&mut self, copied: &layout::Letter) {
         let several = self.several.entry(Key::unpack(copied.timer)).or_default();
         several.push_back((copied.died_ms, Key::unpack(copied.letter)));
@@ -202,7 +206,7 @@ impl Letters {
         self.by_delivery.len() as u64
     }
 
-    /// Memory that it owns; of the lists, at least what is in them.
+    /// Returns the memory that it owns. For the lists that is at least their content.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.by_delivery.heap_bytes()
             + self.by_timer.heap_bytes()

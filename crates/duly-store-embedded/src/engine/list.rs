@@ -1,20 +1,26 @@
-//! Listing: a pass over an index of the namespace in small slices, so that it holds nothing else up.
+//! Listing: a walk over an index of the namespace in small slices, so that it delays no other call.
 //!
 //! ```text
-//!   walk ──► the earliest candidates ──► read them in due order ──► page, read afresh
-//!     └────► read at once: what the index does not know the due time of
+//!   walk ──► the earliest candidates ──► read them in due order ──► page, read again where it changed
+//!     └────► read at once: entries whose due time the index does not know
 //! ```
 //!
-//! The index knows the due time of a first attempt and of a dead letter, so of these only some
-//! thousand that come first are read, whatever the filter lets through: the page ends where they end
-//! and says where to go on. Retries and tombstones have another time in the index and are all read, and so
-//! are those due at the very millisecond that the page begins with; a thousand times as many of one
-//! millisecond as fit a page take a thousand times as long, in as small slices.
+//! How much is read:
 //!
-//! A pass sees each timer that does not change exactly once; what changes during the pass may be seen
-//! as it was or as it is. What is no longer as it was listed when the page is read is left out. A page
-//! leaves nothing out that may be well: it ends before what the disk does not read now, and one that
-//! would begin with it is refused.
+//! 1. The index knows the due time of a first attempt and of a dead letter. Of these only the earliest
+//!    few thousand are read, with any filter. The page ends where they end, with a cursor to continue.
+//! 2. The index has another time for retries and tombstones, so all of them are read.
+//! 3. Timers that are due at the very millisecond at which the page begins are all read. If a thousand
+//!    pages of timers are due at one millisecond, a page of them takes a thousand times as long, in
+//!    slices as small as ever.
+//!
+//! What must stay true:
+//!
+//! 1. A walk sees each timer that does not change exactly once. It may see a timer that changes during
+//!    the walk as it was or as it is.
+//! 2. A timer whose place in the list has changed by the time its page is filled is left out.
+//! 3. A page leaves out no timer whose record may be readable later. It ends before a record that the
+//!    disk does not read now. A page that would begin with one is refused.
 
 use std::collections::VecDeque;
 
@@ -38,36 +44,36 @@ mod candidates;
 mod listed;
 mod unread;
 
-/// Tables of a slice that only looks at memory.
+/// Tables of a slice that reads memory only.
 const TABLES_PER_SLICE: usize = 16;
 /// Records read in one slice.
 const READS_PER_SLICE: usize = 256;
 /// Bytes of records after which a slice ends.
 const BYTES_PER_SLICE: u64 = 1 << 20;
 
-/// A list under way.
+/// A list call under way.
 #[derive(Debug)]
 pub(crate) struct Listing {
     request: ListRequest,
     number: u32,
     source: Source,
     stage: Stage,
-    /// The first so far.
+    /// The first timers so far.
     smallest: Smallest,
-    /// Tombstones that could not be read.
+    /// Tombstones whose records are damaged.
     damaged: Vec<(Key, ReadError)>,
-    /// What the disk did not read, of records that may be well: the first in the order of the list.
+    /// The first record, in the order of the list, that the disk does not read now.
     unread: Option<Unread>,
-    /// From this due time on not everything was seen.
+    /// Due time from which on the list is incomplete.
     frontier_ms: Option<u64>,
-    /// The last that was read of what lies before the frontier.
+    /// Last position that was read before the frontier.
     examined: Option<Position>,
-    /// Timers that were looked at.
+    /// Number of timers that were visited.
     looked_at: u64,
     spent: Spent,
 }
 
-/// What a slice has done.
+/// Work of the current slice.
 #[derive(Debug, Default)]
 struct Spent {
     tables: usize,
@@ -91,20 +97,20 @@ impl Spent {
 #[derive(Debug)]
 enum Stage {
     Walk(Walk),
-    /// Candidates that are still to be read, in due order.
+    /// Candidates still to be read, in due order.
     Read(VecDeque<(u64, PackedKey)>),
-    /// What is still to go on the page.
+    /// Timers still to be put on the page.
     Fill(Filling),
 }
 
 /// A walk over the index.
 #[derive(Debug, Default)]
 struct Walk {
-    /// Only what is due then, all of it.
+    /// If set, the walk reads all timers that are due at this time, and no others.
     only_ms: Option<u64>,
-    /// Where it goes on; `None` at the end.
+    /// Place at which to resume; `None` at the end.
     cursor: Option<Cursor>,
-    /// Entries of the tables seen so far that are still to be read.
+    /// Entries of the visited tables that are still to be read.
     rest: Vec<Entry>,
     candidates: Candidates,
 }
@@ -113,14 +119,14 @@ struct Walk {
 #[derive(Debug)]
 struct Filling {
     left: VecDeque<(Position, Listed)>,
-    /// Whether there is something behind these.
+    /// `true`: the list has more timers after these.
     more: bool,
     page: Page,
     bytes: u64,
     last: Option<Position>,
 }
 
-/// Which structure is walked.
+/// The index that is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Live,
@@ -128,13 +134,13 @@ enum Source {
     Letters,
 }
 
-/// What the index says of an entry.
+/// Verdict of the index about an entry.
 enum Chance {
-    /// It is not on the page.
+    /// The entry is not on the page.
     None,
-    /// It may be, by its due time.
+    /// The entry may be on the page, by its due time.
     Candidate(u64),
-    /// Only its record can tell.
+    /// Only the record can tell.
     Open,
 }
 
@@ -182,11 +188,11 @@ impl Listing {
         })
     }
 
-    /// Goes on for one slice; the page when it is complete.
+    /// Runs one slice. Returns the page when it is complete.
     pub(crate) fn slice(&mut self, engine: &mut Engine) -> Option<Result<Page>> {
         let page = self.go_on(engine);
         for (key, error) in self.damaged.drain(..) {
-            // Without room to write that, the next list finds it as it is.
+            // If there is no space to write that, the next list finds it again.
             drop(engine.quarantine_tombstone(key, &error));
         }
         page
@@ -208,7 +214,8 @@ impl Listing {
                     None => Stage::Fill(filling),
                 },
             };
-            // Where the index does not say where it belongs, it may belong before everything.
+            // If the index does not know the place of the record in the list, it may come before
+            // everything.
             if let Some(unread) = self.unread.take_if(|unread| unread.due_ms().is_none()) {
                 return Some(Err(unread.into_error(&self.request.namespace)));
             }
@@ -216,11 +223,11 @@ impl Listing {
         None
     }
 
-    /// Walks on until the slice is spent or the walk ends.
+    /// Continues the walk until the slice is spent or the walk ends.
     fn walk(&mut self, engine: &Engine, index: &Index, mut walk: Walk) -> Stage {
         loop {
             while let Some(entry) = walk.rest.pop() {
-                // As it is now: it may have been moved, or have gone, since the table was looked at.
+                // Read again: it may have moved or gone since its table was visited.
                 if let Some(entry) = index.get(entry.key(self.number)) {
                     self.spent.read(&entry);
                     let view = self.try_read(engine, &entry);
@@ -271,7 +278,7 @@ impl Listing {
         }
     }
 
-    /// Reads candidates until the slice is spent or no more can be on the page.
+    /// Reads candidates until the slice is spent or no more of them fit the page.
     fn read_on(
         &mut self,
         engine: &Engine,
@@ -307,7 +314,7 @@ impl Listing {
             Source::Live if !self.request.state.admits(engine.state_of(entry)) => {
                 return Chance::None;
             }
-            // A retry's time is that of its next attempt.
+            // The time of a retry is that of its next attempt.
             Source::Live if claimable.kind == Kind::Retry => {
                 return if only_ms.is_none() { Chance::Open } else { Chance::None };
             }
@@ -323,7 +330,7 @@ impl Listing {
         }
     }
 
-    /// Whether something due then can be on the page.
+    /// Returns `true` if a timer due at this time can be on the page.
     fn may_fit(&self, due_ms: u64) -> bool {
         let due_at = Timestamp::saturating_from_unix_ms(due_ms);
         let after_start = self.request.due_from.is_none_or(|from| due_at >= from)
@@ -332,7 +339,7 @@ impl Listing {
         after_start && before_end && !self.smallest.is_full_before(due_at)
     }
 
-    /// What stands there; what cannot be read now is where the page ends.
+    /// Reads the timer of an entry. If the record cannot be read now, notes that the page ends there.
     fn try_read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
         self.looked_at += 1;
         self.read(engine, entry).unwrap_or_else(|unread| {
@@ -355,7 +362,7 @@ impl Listing {
             Source::Tombstones => Known::Ended(key, entry.location()),
             Source::Letters => Known::Dead(entry.location()),
         };
-        // A timer that is damaged is quarantined when it is claimed; a list leaves it out.
+        // A damaged timer is quarantined when it is claimed. A list leaves it out.
         match engine.view(&self.request.namespace, known) {
             Ok(view) => Ok(view),
             Err(ReadError::Disk(error)) => Err(Unread::of(engine, self.source, entry, &error)),
@@ -368,7 +375,7 @@ impl Listing {
         }
     }
 
-    /// Takes note of how far the list was looked through.
+    /// Records the progress of the list.
     fn examine(&mut self, view: Option<&TimerView>) {
         let is_before = |view: &&TimerView| {
             self.frontier_ms.is_some_and(|frontier_ms| view.due_at().unix_ms() < frontier_ms)
@@ -393,7 +400,7 @@ impl Listing {
     fn begin_page(&mut self) -> Stage {
         if let Some(due_ms) = self.unread.as_ref().and_then(Unread::due_ms) {
             self.frontier_ms = Some(self.frontier_ms.map_or(due_ms, |known| known.min(due_ms)));
-            // What was examined may be behind it.
+            // The examined positions may be after it.
             self.examined = None;
         }
         let smallest = std::mem::replace(&mut self.smallest, Smallest::of(0, 0));
@@ -402,7 +409,7 @@ impl Listing {
         Stage::Fill(Filling { left, more, page, bytes: 0, last: None })
     }
 
-    /// Fills the page until the slice is spent or it is complete.
+    /// Fills the page until the slice is spent or the page is complete.
     fn fill(
         &mut self,
         engine: &Engine,
@@ -413,12 +420,12 @@ impl Listing {
             return Some(Err(unread.into_error(&self.request.namespace)));
         }
         while let Some((position, mut listed)) = filling.left.pop_front() {
-            // A timer that has another place in the order by now comes there, or came before.
+            // A timer whose place in the list has changed is listed there, or was before.
             let entry = index.get(listed.key);
             let kept = listed.view_of(entry.as_ref());
             let view = match (kept, entry) {
                 (None, Some(entry)) => {
-                    // What is kept behind it would come on top of the page's memory.
+                    // The views kept for later timers would exceed the memory of the page.
                     filling.left.iter_mut().for_each(|(_, behind)| behind.forget());
                     self.spent.read(&entry);
                     self.read(engine, &entry)
@@ -467,13 +474,13 @@ impl Listing {
 }
 
 impl Filling {
-    /// Whether nothing was looked at yet.
+    /// Returns `true` if no timer of the page was visited yet.
     const fn is_new(&self) -> bool {
         self.last.is_none()
     }
 }
 
-/// The last position that is due before a time.
+/// Returns the last position that is due before a time.
 fn before(due_ms: u64) -> Option<Position> {
     let due_at = Timestamp::saturating_from_unix_ms(due_ms.saturating_sub(1));
     let id = TimerId::new(&char::MAX.to_string().repeat(64)).ok()?;

@@ -1,15 +1,15 @@
-//! Coming up: the newest checkpoint that reads back, then the journal from its replay point on.
+//! Loading: restores the state at startup, from the newest checkpoint that reads back and the journal
+//! after its replay point.
 //!
 //! ```text
 //!   checkpoint ─► namespaces, entries, leases, letters, table of files
 //!   journal    ─► records from the replay point on ─► absorb
 //! ```
 //!
-//! A checkpoint that does not read back, or that needs a file that is not there, is passed over for the
-//! one before it.
-//!
-//! What the checkpoint copied too early is overwritten by the records that follow; what is counted
-//! per file, lane and state is counted here, entry by entry.
+//! 1. A checkpoint that does not read back, or that needs a missing file, is skipped for the one before
+//!    it.
+//! 2. Entries that the checkpoint copied too early are overwritten by the records that follow.
+//! 3. The counts per file, lane and state are made here, entry by entry.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ use crate::{
 
 use super::{Engine, checkpoint::Kept};
 
-/// Progress of a checkpoint is told this often. Tests hear it of small ones.
+/// Bytes of a checkpoint between two progress reports. Tests use small checkpoints.
 const TOLD_EVERY_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 8 << 20 };
 
 impl Engine {
-    /// Brings the state up from what is on the disk. Writes nothing.
+    /// Restores the state from the disk. Writes nothing.
     pub(super) fn load(
         &mut self,
         manifest: &Manifest,
@@ -63,7 +63,7 @@ impl Engine {
                         Err(refusal) => refusal,
                     }
                 }
-                // It says nothing of the checkpoint.
+                // This error does not concern the checkpoint.
                 Err(refusal @ OpenError::NoThread(_)) => return Err(refusal),
                 Err(OpenError::Disk(error)) if error.is_shortage() => return Err(error.into()),
                 Err(refusal) => refusal,
@@ -90,7 +90,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Reads the journal from a place on, or from the first segment of the store's life.
+    /// Replays the journal from a place on, or from the first segment of the store.
     fn read_journal(
         &mut self,
         from: Option<ReplayPoint>,
@@ -115,7 +115,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Whether every file is there that something points into.
+    /// Checks that every file exists that an entry points into.
     fn check_files(&mut self) -> Result<(), OpenError> {
         let missing_files = std::mem::take(&mut self.missing_files);
         let Some((slot, records)) = self.files.missing() else {
@@ -132,7 +132,7 @@ impl Engine {
         self.absorb(location.in_slot(slots[usize::from(location.slot())]), namespace, effect);
     }
 
-    /// The checkpoint before the loaded one stays as the older of the two, if its header reads back.
+    /// Keeps the checkpoint before the loaded one as the older of the two, if its header reads back.
     fn keep_older(&mut self, disk: &dyn Disk, older: &[u64], manifest: &Manifest) {
         let Some(&number) = older.first() else {
             return;
@@ -208,7 +208,7 @@ impl Engine {
         });
     }
 
-    /// `None` if the namespace is not there.
+    /// Loads entries; `None` if their namespace does not exist.
     fn load_entries(&mut self, entries: &layout::Entries<'_>, loading: &mut Loading) -> Option<()> {
         let (number, which) = (entries.namespace, entries.which);
         let (files, now_ms) = (&mut self.files, self.now.wall_ms);
@@ -239,7 +239,7 @@ impl Engine {
         Some(())
     }
 
-    /// Puts an index in its place, and the leases that came with it on it.
+    /// Installs a loaded index, and then its leases.
     fn end_loading(&mut self, loading: Loading) {
         if let (Some((number, which)), Some(loader)) = (loading.part, loading.loader) {
             let index = loader.finish();
@@ -262,7 +262,8 @@ impl Engine {
         }
     }
 
-    /// Opens the files of a checkpoint. One that is gone was not needed, or is missed later on.
+    /// Opens the files of a checkpoint. A missing file is noted: `check_files` fails if an entry points
+    /// into it.
     fn open_files(
         &mut self,
         disk: &dyn Disk,
@@ -289,7 +290,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The slots of the segments that are about to be replayed, in order.
+    /// Opens the segments that will be replayed. Returns their slots in order.
     fn open_segments(
         &mut self,
         disk: &dyn Disk,
@@ -314,9 +315,9 @@ impl Engine {
 /// Checkpoints that could not be loaded.
 #[derive(Default)]
 struct PassedOver {
-    /// Why the newest could not.
+    /// Error of the newest one.
     refusal: Option<OpenError>,
-    /// The first frame that the newest of them did not have in it.
+    /// First frame that the newest of them does not include.
     lsn: u64,
 }
 
@@ -326,7 +327,7 @@ impl PassedOver {
         self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header().replay.lsn));
     }
 
-    /// What to say when another one cannot be loaded, either.
+    /// Returns the error to report when the checkpoint before it cannot be loaded either.
     fn first_or(&mut self, error: OpenError) -> OpenError {
         match self.refusal.take() {
             Some(refusal) => {
@@ -337,7 +338,7 @@ impl PassedOver {
         }
     }
 
-    /// Refuses when the journal ends before what a checkpoint that was passed over has seen of it.
+    /// Refuses if the journal ends before a frame that a skipped checkpoint has seen.
     fn check_reached(&mut self, found: &Found) -> Result<(), OpenError> {
         match self.refusal.take() {
             Some(refusal) if found.next_lsn < self.lsn => Err(refusal),
@@ -346,7 +347,7 @@ impl PassedOver {
     }
 }
 
-/// Says how far the loading of a checkpoint is.
+/// Reports the progress of loading a checkpoint.
 struct Told<'a> {
     progress: &'a mut dyn FnMut(OpenProgress),
     bytes_done: u64,
@@ -375,14 +376,14 @@ impl<'a> Told<'a> {
 struct Loading {
     part: Option<(u32, Which)>,
     loader: Option<Loader>,
-    /// Leases on its entries.
+    /// Leases of its entries.
     leases: Vec<layout::Leases>,
-    /// About how many entries each index of the namespace gets.
+    /// Approximate number of entries of each index of the namespace.
     counts: [u64; 4],
 }
 
 impl Loading {
-    /// The one for another index of the namespace.
+    /// Returns the state for another index of the namespace.
     fn next(&self, part: (u32, Which)) -> Self {
         let count = self.counts[part.1 as usize - 1];
         let loader = Index::load(usize::try_from(count).unwrap_or(usize::MAX));

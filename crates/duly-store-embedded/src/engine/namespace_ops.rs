@@ -1,4 +1,4 @@
-//! Namespaces: put, pause, delete, list.
+//! Operations on namespaces: put, pause, resume, delete, list.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::format::record::{NamespaceRecord, Record};
 
 use super::{Engine, time::AGAIN_MS};
 
-/// Namespaces that go on in one step of the engine.
+/// Namespaces that one step resumes.
 const RESUMED_PER_STEP: usize = 64;
 
 impl Engine {
@@ -98,7 +98,7 @@ impl Engine {
         self.write_namespace(number, record)
     }
 
-    /// Lets the namespaces go on whose time has come. One whose record cannot be written now stays
+    /// Resumes the namespaces whose time has come. A namespace whose record cannot be written now stays
     /// paused until it can.
     pub(super) fn resume_due(&mut self) {
         if self.now.boot_ms < self.resume_not_before_ms {

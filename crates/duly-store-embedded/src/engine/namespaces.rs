@@ -1,7 +1,7 @@
-//! The table of namespaces: settings, exact counts, totals, lanes.
+//! The table of namespaces: settings, exact counts, totals, lanes and indexes.
 //!
-//! A namespace has a number that every record carries, and indexes of its own. What the
-//! journal still says of a deleted one is passed over.
+//! A namespace has a number, which every record carries, and indexes of its own. Records of a deleted
+//! namespace that are still in the journal are skipped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,12 +32,12 @@ use super::{
     tombstones::Tombstones,
 };
 
-/// Due timers held in memory, of all lanes together, above which each lane keeps fewer.
+/// Due timers in the resident windows of all lanes above which each lane keeps fewer.
 const HELD_MAX: usize = 4 << 20;
-/// What a lane keeps then.
+/// Due timers that a lane keeps above that limit.
 const ROOM_WHEN_CROWDED: usize = 4_096;
 
-/// A namespace and all that is counted in it.
+/// A namespace with its indexes and counts.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
@@ -47,15 +47,15 @@ pub(crate) struct Namespace {
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
     pub(crate) implicit: bool,
-    /// Since when it is idle, by the boot-time clock, as far as a pass has seen.
+    /// Time since which the namespace is idle, by the boot-time clock, as far as a pass has seen.
     pub(crate) idle_since_ms: Option<u64>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) totals: Totals,
     pub(crate) lanes: Lanes,
-    /// Pending, unleased, no attempt failed.
+    /// Pending timers without a lease or a failed attempt.
     pub(crate) first: u64,
-    /// Pending, unleased, an attempt failed.
+    /// Pending timers without a lease, after a failed attempt.
     pub(crate) retrying: u64,
     pub(crate) in_flight: u64,
     pub(crate) pending_bytes: u64,
@@ -65,12 +65,12 @@ pub(crate) struct Namespace {
     pub(crate) tombstones: Tombstones,
     /// Dead letters.
     pub(crate) letters: Letters,
-    /// The totals have in them what the records up to this frame did, as a checkpoint says.
+    /// Frame up to which the totals include all records, as a checkpoint says.
     pub(crate) captured_lsn: u64,
-    /// Grows with whatever may have changed an entry or a count; the auditor compares only where it
-    /// stood still.
+    /// Grows with every possible change of an entry or a count. The auditor compares counts only if it
+    /// did not change.
     pub(crate) touched: u64,
-    /// What was taken of `schedule_per_second`; forgotten when the store is closed.
+    /// Tokens used of `schedule_per_second`; lost when the store is closed.
     pub(crate) schedules: Gcra,
 }
 
@@ -109,17 +109,17 @@ impl Namespace {
         self.letters.len()
     }
 
-    /// How many of its timers have ended.
+    /// Returns the number of its timers that have ended.
     pub(crate) const fn ended(&self) -> u64 {
         self.totals.delivered + self.totals.cancelled
     }
 
-    /// Whether claims are granted.
+    /// Returns `true` if claims are granted.
     pub(crate) fn is_claimable(&self) -> bool {
         !self.paused && !self.is_dead_full()
     }
 
-    /// Whether it has as many dead letters as it may have.
+    /// Returns `true` if it has as many dead letters as it may have.
     fn is_dead_full(&self) -> bool {
         self.dead() >= self.settings.limits.max_dead
     }
@@ -155,11 +155,11 @@ pub(crate) struct Namespaces {
     by_number: FxHashMap<u32, Namespace>,
     by_name: BTreeMap<NamespaceName, u32>,
     next_number: u32,
-    /// Those that go on at a time.
+    /// Namespaces that resume at a time.
     resumes: BTreeSet<(Timestamp, u32)>,
-    /// Lanes in which something is due.
+    /// Lanes in which a timer is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
-    /// What is due in all lanes.
+    /// Counts of due timers over all lanes.
     dues: Dues,
     sums: Sums,
 }
@@ -179,18 +179,18 @@ impl Namespaces {
         Some(namespace)
     }
 
-    /// The entry of a pending timer.
+    /// Returns the entry of a pending timer.
     pub(crate) fn live(&self, key: Key) -> Option<Entry> {
         self.by_number.get(&key.namespace())?.live.get(key)
     }
 
-    /// Fetches what searches for these pending timers will read; see [`Index::warm`].
+    /// Prefetches the memory that searches for these pending timers will read; see [`Index::warm`].
     pub(crate) fn warm_live(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.filter_map(|key| Some(self.get(key.namespace())?.live.touch(key)));
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }
 
-    /// Fetches what searches for these keys among pending timers and tombstones will read.
+    /// Prefetches the memory that searches for these keys among pending timers and tombstones will read.
     pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.filter_map(|key| {
             let namespace = self.by_number.get(&key.namespace())?;
@@ -199,27 +199,27 @@ impl Namespaces {
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }
 
-    /// How many there are.
+    /// Returns the number of namespaces.
     pub(crate) fn len(&self) -> u64 {
         self.by_number.len() as u64
     }
 
-    /// Highest number that a namespace has had.
+    /// Returns the highest number that a namespace has had.
     pub(crate) const fn highest_number(&self) -> u32 {
         self.next_number
     }
 
-    /// Lets go of lanes that a checkpoint named and in which nothing is.
+    /// Drops lanes that a checkpoint named and that have no timers.
     pub(crate) fn settle_lanes(&mut self) {
         self.by_number.values_mut().for_each(|namespace| namespace.lanes.drop_empty());
     }
 
-    /// Numbers up to this one have been used.
+    /// Marks the numbers up to this one as used.
     pub(crate) fn reserve_numbers(&mut self, highest: u32) {
         self.next_number = self.next_number.max(highest);
     }
 
-    /// Takes over what a record says.
+    /// Applies the record of a namespace.
     pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
@@ -253,13 +253,13 @@ impl Namespaces {
         }
     }
 
-    /// Namespaces that are to go on by `now`, at most `most`.
+    /// Returns the namespaces that resume by `now`, at most `most`.
     pub(crate) fn resuming_by(&self, now: Timestamp, most: usize) -> Vec<u32> {
         let due = self.resumes.iter().take_while(|(at, _)| *at <= now);
         due.take(most).map(|(_, number)| *number).collect()
     }
 
-    /// When the next namespace goes on.
+    /// Returns the time at which the next namespace resumes.
     pub(crate) fn next_resume(&self) -> Option<Timestamp> {
         self.resumes.first().map(|(at, _)| *at)
     }
@@ -280,7 +280,7 @@ impl Namespaces {
         Some(gone)
     }
 
-    /// Names in order, after one.
+    /// Returns the names after `after`, in order.
     pub(crate) fn names_after(
         &self,
         after: Option<&NamespaceName>,
@@ -296,27 +296,27 @@ impl Namespaces {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
     }
 
-    /// Counts over all namespaces.
+    /// Returns the counts over all namespaces.
     pub(crate) const fn sums(&self) -> &Sums {
         &self.sums
     }
 
-    /// Due timers of all namespaces.
+    /// Returns the number of due timers of all namespaces.
     pub(crate) const fn overdue(&self) -> u64 {
         self.dues.len()
     }
 
-    /// Due timers of all namespaces that cannot be read now.
+    /// Returns the number of unreadable due timers of all namespaces.
     pub(crate) const fn aside(&self) -> u64 {
         self.dues.aside()
     }
 
-    /// When the earliest of all due timers became claimable.
+    /// Returns the time at which the earliest of all due timers became claimable.
     pub(crate) fn oldest_due_ms(&self) -> Option<u64> {
         self.dues.first_ms()
     }
 
-    /// Does something with the entries of a namespace and keeps the counts over all namespaces.
+    /// Changes the entries of a namespace, and updates the counts over all namespaces.
     pub(crate) fn with<T>(
         &mut self,
         number: u32,
@@ -330,7 +330,7 @@ impl Namespaces {
         Some(answer)
     }
 
-    /// How many due timers a lane may hold in memory, of `room` as configured.
+    /// Returns the most due timers that a lane may keep resident; `room` is the configured limit.
     pub(crate) fn room(&self, room: usize) -> usize {
         if self.dues.held() < HELD_MAX { room } else { room.min(ROOM_WHEN_CROWDED) }
     }
@@ -357,7 +357,7 @@ impl Namespaces {
         });
     }
 
-    /// Lets a timer be claimed again that was set aside.
+    /// Makes an unreadable timer claimable again.
     pub(crate) fn bring_back(&mut self, number: u32, entry: &Entry, room: usize) {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
@@ -367,12 +367,12 @@ impl Namespaces {
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
             self.dues.change(place, lane.due_mut(kind), Overdue::remove_aside);
         }
-        // As one that has just become due.
+        // It is treated like one that has just become due.
         let entry = entry.with_flags(entry.flags().without(Flags::DUE));
         self.surface(number, &entry, room);
     }
 
-    /// No longer counts a timer as due, if it was; the entry may have left the index.
+    /// Stops counting a timer as due, if it was. The entry may have left the index.
     pub(crate) fn sink(&mut self, number: u32, entry: &Entry) {
         if !entry.flags().has(Flags::SURFACED) {
             return;
@@ -385,7 +385,8 @@ impl Namespaces {
         self.uncount_due(number, entry);
     }
 
-    /// Keeps a timer that is counted as due from being claimed; answers whether it was one.
+    /// Marks a due timer as unreadable, which keeps it from being claimed. Returns `false` if it is not
+    /// due or is marked already.
     pub(crate) fn set_aside(&mut self, number: u32, entry: &Entry) -> bool {
         let flags = entry.flags();
         let is_due = flags.has(Flags::SURFACED) && !flags.has(Flags::ASIDE);
@@ -403,7 +404,8 @@ impl Namespaces {
         true
     }
 
-    /// The same for an entry whose flag does not matter any more: it has left, or gets others.
+    /// Stops counting a timer as due and leaves its flags: the entry has left the index, or gets new
+    /// flags.
     pub(crate) fn uncount_due(&mut self, number: u32, entry: &Entry) {
         if !entry.flags().has(Flags::SURFACED) {
             return;
@@ -426,7 +428,7 @@ impl Namespaces {
         });
     }
 
-    /// Brings hidden timers back into a lane's window, as many as there is room for.
+    /// Brings spilled timers back into a lane's resident window, as many as fit.
     pub(crate) fn unhide(
         &mut self,
         number: u32,
@@ -445,7 +447,7 @@ impl Namespaces {
         }
     }
 
-    /// Corrects how many timers of a kind are due in a lane, and how many of them are aside.
+    /// Corrects the number of due timers of a kind in a lane, and how many of them are unreadable.
     pub(crate) fn correct_due(&mut self, place: dues::Place, len: u64, aside: u64) {
         let (number, slot, kind) = place;
         let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
@@ -454,7 +456,7 @@ impl Namespaces {
         }
     }
 
-    /// Brings [`Namespaces::active`] up to date for a lane that may have become idle.
+    /// Removes a lane from [`Namespaces::active`] if it has become idle.
     pub(crate) fn refresh_active(&mut self, number: u32, lane: u8) {
         let Some(namespace) = self.by_number.get(&number) else {
             return;

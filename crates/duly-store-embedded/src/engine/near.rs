@@ -1,19 +1,26 @@
-//! The near set: calendars of what can be claimed soon, filled ahead of time by a sweep.
+//! The near horizon: calendars of the timers that can be claimed soon, filled ahead of time by a sweep.
 //!
 //! ```text
 //!            now            end_ms                      target_ms of a sweep
 //!   ──────────┼────────────────┼──────────────────────────────┼──────────────►
-//!   surfaced  │  in a calendar │  found by the sweep under way│  in the index only
+//!   due       │  in a calendar │  found by the sweep under way│  in the index only
 //! ```
 //!
-//! One sweep walks all indexes in small steps. It takes what lies between the end and its target,
-//! keeping the earliest where that is more than a calendar should hold, and then moves the end. What
-//! is added or moved while it runs and lies before its target is handed to it as well. A calendar
-//! into which too much was put meanwhile is made anew by a sweep that begins at the present. Cancel
-//! and reschedule never look here: a popped entry that disagrees with the index is stale.
+//! How it works:
 //!
-//! Invariants, for each kind: every waiting entry (durable, not leased, not surfaced, not held back)
-//! before `end_ms` is in the calendar or the crowd; no waiting entry at or after it is earlier than `beyond_ms`.
+//! 1. A sweep walks all indexes in small steps. It collects the timers between the end and its target,
+//!    and only the earliest of them if there are more than a calendar should hold. Then it moves the end.
+//! 2. Timers that are added or moved during a sweep and lie before its target are handed to the sweep
+//!    too.
+//! 3. A calendar that received too many timers is rebuilt by a sweep that begins at the present.
+//! 4. Cancel and reschedule never change a calendar. A popped entry that disagrees with the index is
+//!    stale.
+//!
+//! What must stay true, for each kind (a waiting entry is durable, not leased, not counted as due and not
+//! deferred):
+//!
+//! 1. Every waiting entry before `end_ms` is in the calendar or in the burst queue.
+//! 2. No waiting entry at or after `end_ms` is earlier than `beyond_ms`.
 
 use duly_core::NamespaceName;
 use duly_wheel::Calendar;
@@ -29,23 +36,23 @@ mod queue;
 use catch::Catch;
 use crowd::Crowd;
 
-/// How far ahead a calendar reaches, unless that is too many timers.
+/// Length of the near horizon, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
-/// What waits no longer than this is put into an empty calendar as soon as a sweep finds it.
+/// Wait up to which a timer enters an empty calendar as soon as a sweep finds it.
 const SOON_MS: u64 = 300_000;
-/// Entries that one step puts into calendars at the end of a sweep.
+/// Entries that one step inserts into calendars at the end of a sweep.
 const INSERTS_PER_STEP: usize = 16_384;
-/// Tables of an index that one step of a sweep looks at.
+/// Tables of an index that one step of a sweep visits.
 const TABLES_PER_STEP: usize = 8;
-/// Namespaces that one step of a sweep looks at.
+/// Namespaces that one step of a sweep visits.
 const NAMESPACES_PER_STEP: usize = 256;
-/// A calendar may hold one of so many pending timers, where that is more than the configured number.
+/// A calendar may hold one of every `SHARE` pending timers, if that is more than the configured number.
 const SHARE: usize = 16;
 
-/// A time, and what may be claimable from then on.
+/// A time, and the key of a timer that may be claimable from then on.
 pub(super) type Due = (u64, PackedKey);
 
-/// The calendars.
+/// The near horizon of both kinds.
 #[derive(Debug)]
 pub(super) struct Near {
     first: Window,
@@ -53,18 +60,18 @@ pub(super) struct Near {
     sweep: Option<Sweep>,
 }
 
-/// The calendar of one kind, and how far it reaches.
+/// The near horizon of one kind.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) calendar: Calendar<PackedKey>,
-    /// What has become due together with very much else.
+    /// Burst queue: timers that became due together with a large number of others.
     crowd: Crowd,
     end_ms: u64,
-    /// Nothing that waits at or after the end is earlier; it may have been cancelled since.
+    /// Lower bound of the times of waiting entries after the end; the earliest may be cancelled by now.
     beyond_ms: u64,
-    /// Whether the last sweep left off because the calendar was full.
+    /// `true`: the last sweep stopped early because the calendar was full.
     is_cut: bool,
-    /// How many timers are too many.
+    /// Number of timers above which the calendar is rebuilt.
     full_at: usize,
 }
 
@@ -77,22 +84,24 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes out what is due, if that is at most `limit`; of what is more the namespaces have turns.
+    /// Takes out the due timers, if they are at most `limit`. If there are more, they enter the burst
+    /// queue.
     pub(super) fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<Due>) {
         self.crowd.take(&mut self.calendar, now_ms, limit, out);
     }
 
-    /// Takes out what one namespace has in its turn; answers which and how many were looked at.
+    /// Takes out one slice of a namespace from the burst queue. Returns the namespace and the number of
+    /// timers visited.
     pub(super) fn pop_turn(&mut self, now_ms: u64, out: &mut Vec<Due>) -> Option<(u32, usize)> {
         self.crowd.take_turn(&mut self.calendar, now_ms, out)
     }
 
-    /// Takes back what a turn had no time for.
+    /// Returns timers to the burst queue that a slice had no time for.
     pub(super) fn put_back(&mut self, number: u32, left: impl DoubleEndedIterator<Item = Due>) {
         self.crowd.put_back(number, left);
     }
 
-    /// Whether namespaces wait for their turn.
+    /// Returns `true` if the burst queue is not empty.
     pub(super) const fn has_turns(&self) -> bool {
         !self.crowd.is_empty()
     }
@@ -101,7 +110,7 @@ impl Window {
         self.calendar.len() + self.crowd.len()
     }
 
-    /// Moves the end as far as nothing waits behind it.
+    /// Moves the end as far as no entry waits behind it.
     fn reach(&mut self, now_ms: u64) {
         let free_until_ms = self.beyond_ms.min(now_ms.saturating_add(AHEAD_MS));
         if self.end_ms > 0 && self.calendar.len() <= self.full_at {
@@ -109,7 +118,7 @@ impl Window {
         }
     }
 
-    /// Forgets that something waits behind the end, for tests.
+    /// Forgets that entries wait after the end, for tests.
     #[cfg(test)]
     pub(super) const fn forget_beyond(&mut self) {
         self.beyond_ms = u64::MAX;
@@ -117,7 +126,7 @@ impl Window {
 
     fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
         if self.end_ms == 0 || self.calendar.len() > self.full_at {
-            // The first of an opening, or one to make the calendar anew.
+            // The first sweep after startup, or one that rebuilds the calendar.
             return true;
         }
         if self.beyond_ms == u64::MAX {
@@ -131,7 +140,7 @@ impl Window {
         }
     }
 
-    /// The earliest time at which something may become claimable.
+    /// Returns the earliest time at which a timer may become claimable.
     fn next_ms(&self) -> Option<u64> {
         let beyond = (self.beyond_ms < u64::MAX).then_some(self.beyond_ms);
         self.calendar.next_due().into_iter().chain(self.crowd.first_ms()).chain(beyond).min()
@@ -141,16 +150,16 @@ impl Window {
 /// A walk over all indexes.
 #[derive(Debug)]
 struct Sweep {
-    /// The namespace under way, or the one behind which to go on.
+    /// Namespace under way, or the one after which to resume.
     name: Option<NamespaceName>,
     number: Option<u32>,
     cursor: Cursor,
     first: Catch,
     retry: Catch,
-    /// Whether all was seen: what was found goes into the calendars, some of it each step.
+    /// `true`: the walk is complete. The found timers go into the calendars, some of them each step.
     is_walked: bool,
-    /// What this step found that is due, or is soon, of a calendar that is made anew: it need not
-    /// wait for the end of a sweep that may have a hundred million entries to look at.
+    /// Timers that this step found for a calendar under rebuild, and that are due now or soon. They do
+    /// not wait for the end of a sweep that may have a hundred million entries to visit.
     soon: Vec<(Kind, u64, PackedKey)>,
 }
 
@@ -166,10 +175,10 @@ impl Near {
         }
     }
 
-    /// Takes in a timer that waits.
+    /// Adds a timer that waits.
     fn insert(&mut self, claimable: Claimable, key: PackedKey) {
         let Claimable { at_ms, kind } = claimable;
-        // Where the calendar reaches nowhere yet, what is before the sweep's target is put into it, too.
+        // While the calendar is empty, timers before the sweep's target are inserted too.
         let mut until_ms = 0;
         if let Some(sweep) = &mut self.sweep {
             let is_walked = sweep.is_walked;
@@ -187,8 +196,8 @@ impl Near {
         }
     }
 
-    /// Whether something durable that waits for this time would never come up: no calendar has it
-    /// and no sweep looks for it. While a sweep runs that is not known.
+    /// Returns `true` if a durable timer that waits for this time would never become due: no calendar has
+    /// it and no sweep will find it. During a sweep that is not known, and the result is `false`.
     pub(super) fn loses(&self, kind: Kind, at_ms: u64, now_ms: u64) -> bool {
         let window = match kind {
             Kind::First => &self.first,
@@ -204,7 +213,7 @@ impl Near {
         at_ms <= now_ms && !has_due && window.crowd.is_empty()
     }
 
-    /// When something of a kind may become claimable, by its own clock.
+    /// Returns the time at which a timer of a kind may become claimable, by the clock of the kind.
     pub(super) fn next_ms(&self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::First => self.first.next_ms(),
@@ -245,7 +254,7 @@ impl Sweep {
 }
 
 impl Engine {
-    /// Makes a timer claimable when its time comes.
+    /// Makes a timer claimable from its time on.
     pub(super) fn publish(&mut self, publish: Publish) {
         let Publish { key, claimable } = publish;
         let left_ms = claimable.at_ms.saturating_sub(self.clock_of(claimable.kind));
@@ -256,13 +265,13 @@ impl Engine {
         }
     }
 
-    /// Most timers that a calendar should hold.
+    /// Returns the most timers that a calendar should hold.
     fn near_max(&self) -> usize {
         let share = usize::try_from(self.namespaces.sums().pending).unwrap_or(usize::MAX) / SHARE;
         self.options.near_max.max(share)
     }
 
-    /// Keeps the calendars filled: one step of a sweep, if one is wanted or under way.
+    /// Keeps the calendars filled: runs one step of a sweep, if one is wanted or under way.
     pub(super) fn keep_near(&mut self) {
         let max = self.near_max();
         if self.near.sweep.is_none() {
@@ -312,7 +321,7 @@ impl Engine {
             .any(|(window, now_ms)| window.wants_sweep(now_ms, max))
     }
 
-    /// Walks on; answers whether everything was seen.
+    /// Continues the walk. Returns `true` if it is complete.
     fn sweep_step(&self, sweep: &mut Sweep) -> bool {
         let (mut tables, mut namespaces) = (0, 0);
         while tables < TABLES_PER_STEP && namespaces < NAMESPACES_PER_STEP {
@@ -343,10 +352,10 @@ impl Engine {
         false
     }
 
-    /// Puts some of what was found into the calendars; answers whether that was the last of it, and
-    /// then moves their ends.
+    /// Inserts some of the found timers into the calendars. After the last of them it moves the ends and
+    /// returns `true`.
     fn take_in(&mut self, sweep: &mut Sweep, max: usize) -> bool {
-        // What is due already surfaces in this step's passes or the next one's.
+        // Timers that are due already become claimable in the passes of this step or of the next one.
         self.busy = true;
         let mut left = INSERTS_PER_STEP.min((max / 4).max(1));
         for kind in [Kind::First, Kind::Retry] {

@@ -1,19 +1,22 @@
-//! The numbers of namespaces: 2^24 of them for the whole life of a store, and so some are used again.
+//! The numbers of namespaces. There are 2^24 for the whole life of a store, so some are reused.
 //!
-//! Every record names its namespace by number, and so do entries of the index and keys of leases. New
-//! namespaces get numbers that were never used, until few of these are left. Then the engine looks which
-//! numbers are free, in the background, a million or so at a time.
+//! Every record names its namespace by number, and so do index entries and keys of leases. New namespaces
+//! get numbers that were never used, until few of these are left. Then the engine searches for free
+//! numbers in the background, about a million at a time.
 //!
-//! 1. **A number is used again only if no record on disk refers to it.** The look reads the directory of every
-//!    sorted run and every record of every segment. A file that cannot be read whole ends the look without a
-//!    result.
-//! 2. What may not be written yet, it takes for used: numbers of namespaces that exist, that ended since the
-//!    segment before the active one was begun, or that were given while the look went on.
-//! 3. While it goes on no file goes. It begins only when nothing else is on its way to the disk that might
-//!    name an older number: no rewrite, no checkpoint, no removal, and no entries of namespaces that ended.
+//! What must stay true:
 //!
-//! From 1 follows that no replay meets two namespaces of one number: both kept checkpoints have the end of
-//! the first one, and began after it, or the segment with the record of that end would still be there.
+//! 1. **A number is reused only if no record on disk refers to it.** The search reads the directory of
+//!    every sorted run and every record of every segment. A file that cannot be read whole ends the
+//!    search without a result.
+//! 2. Numbers that may not be written yet count as used: those of existing namespaces, of namespaces that
+//!    ended since the segment before the active one was begun, and those given out during the search.
+//! 3. During the search no file is removed. It begins only if nothing else on its way to the disk may
+//!    name an older number: no rewrite, no checkpoint, no removal, and no entries of ended namespaces.
+//!
+//! From 1 follows that no replay meets two namespaces of one number. Both kept checkpoints have the end
+//! of the first one, and began after it; otherwise the segment with the record of that end would still be
+//! there.
 
 use std::sync::Arc;
 
@@ -24,41 +27,42 @@ use crate::{disk::Disk, journal::recovery, manifest::Manifest, open::OpenError, 
 
 use super::Engine;
 
-/// A look begins when at most so many numbers, or this part of all, were never used.
+/// Unused numbers at or below which a search begins; or one in `FRESH_LOW_PART` of all numbers, if that
+/// is fewer.
 const FRESH_LOW: u32 = 1 << 20;
 const FRESH_LOW_PART: u32 = 4;
-/// Free numbers that a look keeps.
+/// Free numbers that a search keeps.
 const FREE_MAX: usize = 1 << 20;
-/// Another look begins when fewer are left.
+/// Free numbers at or below which another search begins.
 const FREE_LOW: usize = 1 << 16;
-/// Time between two looks. Tests move no clock for it.
+/// Time between two searches. Tests move no clock for it.
 const PAUSE_MS: u64 = if cfg!(test) { 0 } else { 60_000 };
 
-/// What is known of the numbers of namespaces.
+/// State of the numbers of namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// Numbers that were free at the last look and were not given since.
+    /// Numbers that were free at the last search and were not given out since.
     free: Vec<u32>,
-    /// Numbers of namespaces that ended since the active segment was begun, and in the one before it.
+    /// Numbers of namespaces that ended since the active segment was begun, and in the segment before it.
     ended: [Vec<u32>; 2],
-    /// While a look goes on: numbers that were given since it began.
+    /// During a search: numbers that were given out since it began.
     given: Option<Vec<u32>>,
     is_wanted: bool,
     not_before_ms: u64,
 }
 
 impl Numbers {
-    /// Notes the end of a namespace.
+    /// Records the end of a namespace.
     pub(super) fn note_end(&mut self, number: u32) {
         self.ended[0].push(number);
     }
 
-    /// Notes that a new segment is the active one.
+    /// Records that a new segment is the active one.
     pub(super) fn note_roll(&mut self) {
         self.ended[1] = std::mem::take(&mut self.ended[0]);
     }
 
-    /// Says whether the files have to stay as they are.
+    /// Returns `true` if no file may be removed, because a search is under way.
     pub(super) const fn is_looking(&self) -> bool {
         self.given.is_some()
     }
@@ -86,7 +90,7 @@ impl Engine {
         Ok(number)
     }
 
-    /// Begins to look for free numbers, where some are wanted and nothing stands in the way.
+    /// Begins a search for free numbers, if one is wanted and nothing prevents it.
     pub(super) fn look_for_numbers(&mut self) {
         let numbers = &self.numbers;
         let may_begin = numbers.is_wanted
@@ -114,7 +118,7 @@ impl Engine {
     fn numbers_found(&mut self, found: std::result::Result<Vec<u32>, OpenError>) {
         let mut given = self.numbers.given.take().unwrap_or_default();
         self.numbers.not_before_ms = self.now.boot_ms + PAUSE_MS;
-        // The next namespace that finds too few of them wants another look.
+        // The next namespace that finds too few free numbers asks for another search.
         self.numbers.is_wanted = false;
         match found {
             Ok(mut free) => {
@@ -130,7 +134,7 @@ impl Engine {
                 tracing::warn!(%error, "no look for free numbers of namespaces; it is tried again");
             }
         }
-        // What was to go meanwhile goes now.
+        // Removals that waited for the search run now.
         self.reclaim();
     }
 }
@@ -152,13 +156,13 @@ impl Used {
         }
     }
 
-    /// Reads which numbers the files name.
+    /// Reads the numbers that the files name.
     fn read(&mut self, disk: &dyn Disk, manifest: &Manifest) -> std::result::Result<(), OpenError> {
         for sequence in recovery::all_sequences(disk)? {
             let mut note =
                 |_, decoded: crate::format::record::Decoded| self.insert(decoded.namespace);
             let read = recovery::read_alone(disk, manifest, sequence, &mut note)?;
-            // What cannot be read may name any.
+            // An unreadable record may name any number.
             if let Some(damage) = read.and_then(|alone| alone.damage.into_iter().next()) {
                 return Err(damage);
             }
@@ -170,7 +174,7 @@ impl Used {
         Ok(())
     }
 
-    /// Numbers that are not in it.
+    /// Returns numbers that are not in the set.
     fn free(&self) -> Vec<u32> {
         let is_free = |number: &u32| self.bits[*number as usize / 64] & 1 << (number % 64) == 0;
         (1..=self.highest).filter(is_free).take(FREE_MAX).collect()

@@ -1,4 +1,5 @@
-//! Opening: manifest, journal, calendars, and the leases of nodes that are gone.
+//! Startup: opens the manifest, loads the state, prepares the journal, and ends the leases of nodes that
+//! are gone.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -30,13 +31,13 @@ use crate::{
 
 use super::{Engine, Stop, space::Space, terminal::Terminal, work::Pace};
 
-/// The pauses before another try to write the manifest.
+/// Pauses before another try to write the manifest.
 const MANIFEST_PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(400)];
 
 impl Engine {
-    /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
-    /// has been read and found good.
+    /// Opens the store on `disk`, which the caller has locked. Nothing is written until everything was
+    /// read without a fault.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -69,7 +70,7 @@ impl Engine {
         Ok((engine, report))
     }
 
-    /// An engine that has read nothing.
+    /// Creates an engine that has read nothing.
     pub(super) fn empty(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -150,7 +151,7 @@ impl Engine {
             tracing::warn!(tail = tail.as_str(), "{warning}");
         }
 
-        // From here on things are written.
+        // Everything up to here only reads; from here on the disk is written.
         let begins_journal = found.segments.is_empty();
         if begins_journal {
             manifest.epoch = manifest::EPOCH_BEFORE_JOURNAL - 1;
@@ -161,14 +162,14 @@ impl Engine {
         }
         self.write_manifest(manifest)?;
         if let Some(unused) = found.unused {
-            // Its number is used again.
+            // Its number is reused.
             if let Some(slot) = self.files.slot_of(FileId::Segment(unused)) {
                 self.files.remove(slot);
             }
             disk.remove(&segment_name(unused))?;
         }
-        // A process that ended between naming a segment and syncing the name leaves a name that
-        // everybody sees and a power loss takes back.
+        // If a process ended between the naming of a segment and the sync of the directory, the name is
+        // visible but a power loss would undo it.
         disk.sync_dir(DIR)?;
         let epoch = u32::try_from(manifest.epoch + u64::from(begins_journal)).map_err(|_| {
             OpenError::Damaged {
@@ -189,7 +190,7 @@ impl Engine {
                 | RollError::Unsynced(error)
                 | RollError::Terminal(error) => error,
             })?;
-            // From now on a store without segments has lost them.
+            // From now on, a store without segments has lost them.
             manifest.begin_epoch();
             self.write_manifest(manifest)?;
         }
@@ -201,7 +202,7 @@ impl Engine {
         let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
         let paused = if is_restored { self.pause_all()? } else { 0 };
         self.check_writable()?;
-        // Where there is no room it stays in memory, and the store opens and waits for some.
+        // If there is no space, the frame stays in memory, and the store opens and waits for space.
         if let Ok(Some(mark)) = self.write_frame() {
             match mark.file.sync_data() {
                 Ok(()) => self.synced(mark.lsn, mark.position),
@@ -219,7 +220,7 @@ impl Engine {
         Ok(OpenReport { is_new, tail, frames, records, released, paused, epoch })
     }
 
-    /// Replaces the manifest; again from the start where that fails and may pass.
+    /// Replaces the manifest. Tries again from the start if an error may pass.
     fn write_manifest(&self, manifest: &Manifest) -> Result<(), OpenError> {
         let mut pauses = MANIFEST_PAUSES.iter();
         loop {
@@ -236,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Refuses the opening when something could not be written.
+    /// Fails the startup if the store has ended.
     fn check_writable(&self) -> Result<(), OpenError> {
         match &self.terminal_error {
             None => Ok(()),
@@ -244,10 +245,10 @@ impl Engine {
         }
     }
 
-    /// Has the steady clock go on from where it was when the last frame was written, if the wall
-    /// clock is behind that: it was ahead and was put right. The retries there are wait by it, and
-    /// would otherwise wait for as long again as the clock was wrong. Where there are none it begins
-    /// at the wall clock anew.
+    /// Makes the steady clock continue from its value at the last frame, if the wall clock is behind
+    /// that: the wall clock was ahead and was corrected. Retries wait by the steady clock, and would
+    /// otherwise wait again for as long as the wall clock was wrong. Without retries and leases the
+    /// steady clock starts at the wall clock.
     fn go_on_from_steady(&mut self) {
         let waits = |(_, namespace): (u32, &super::namespaces::Namespace)| {
             namespace.retrying + namespace.in_flight > 0
@@ -258,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// Pauses every namespace of a store that was restored from a backup: what was overdue then, or
-    /// fired since the backup was made, is not to fire before somebody has looked at it.
+    /// Pauses every namespace of a store that was restored from a backup. Timers that were overdue in it,
+    /// or have fired since it was made, must not fire before an operator has checked them.
     fn pause_all(&mut self) -> Result<u64, OpenError> {
         let running = self
             .namespaces
@@ -288,8 +289,8 @@ impl Engine {
         Ok(count)
     }
 
-    /// Removes what writers that were interrupted left: temporary files, runs and segments that
-    /// nothing names.
+    /// Removes the left-overs of interrupted writers: temporary files, and sorted runs, segments and
+    /// checkpoints that nothing names.
     fn remove_left_overs(&mut self) -> Result<(), OpenError> {
         let disk = Arc::clone(&self.disk);
         let disk = disk.as_ref();
@@ -316,7 +317,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up what a checkpoint that cannot be loaded has left.
+    /// Resets the engine after a checkpoint that could not be loaded.
     pub(super) fn forget_everything(&mut self) {
         let (disk, clock) = (Arc::clone(&self.disk), Arc::clone(&self.clock));
         let (options, random, manifest) =

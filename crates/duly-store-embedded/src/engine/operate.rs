@@ -1,7 +1,8 @@
-//! Operations: what is known under a key goes to the core, and its effect into the journal.
+//! Operations: loads the known state of a key, asks the core for a decision, and writes the effect to the
+//! journal.
 //!
-//! A timer that was never attempted is cancelled from its index entry alone: nothing is read. So there,
-//! and nowhere else, an id whose hash of 72 bits is that of another one stands for it.
+//! A cancel of a timer without attempts uses its index entry alone and reads no record. So there, and
+//! nowhere else, an id whose 72-bit hash equals that of another id is taken for it.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use crate::{
 use super::{Engine, Stop, letters, time::may_be_damaged, view::Known};
 
 impl Engine {
-    /// Carries out a command on the timer with this key; a dead letter named by its delivery id has a key of
-    /// its own.
+    /// Carries out a command on the timer with this key. A dead letter that is named by its delivery id
+    /// has a key of its own.
     pub(super) fn operate(&mut self, key: Key, command: Command) -> Result<Outcome, Stop> {
         let Command { namespace: name, operation, answer } = command;
         let number = key.namespace();
@@ -48,7 +49,7 @@ impl Engine {
         self.carry_out(key, &name, decision)
     }
 
-    /// Loads what an operation has to know. Returns it with the key of the timer.
+    /// Loads the known state for an operation. Returns it with the key of the timer.
     fn known(
         &mut self,
         key: Key,
@@ -85,7 +86,7 @@ impl Engine {
         Ok((key, operate::Known { timer, letter }))
     }
 
-    /// The dead letter that is named.
+    /// Loads the dead letter with this name.
     fn load_letter(
         &mut self,
         number: u32,
@@ -100,7 +101,7 @@ impl Engine {
         })
     }
 
-    /// The dead letter of the firing that a timer is at, if there is one.
+    /// Loads the dead letter of the timer's current firing, if there is one.
     fn letter_of_firing(
         &mut self,
         name: &NamespaceName,
@@ -113,7 +114,7 @@ impl Engine {
         Ok(view.filter(|view| view.is_of_firing(timer)).and_then(TimerView::into_timer))
     }
 
-    /// The key of the letter that is named, and where it stands.
+    /// Returns the key and the location of the dead letter with this name.
     fn find_letter(&self, number: u32, named: &DeadLetterId) -> Option<(Key, Location)> {
         let letters = &self.namespaces.get(number)?.letters;
         match named {
@@ -125,8 +126,8 @@ impl Engine {
         }
     }
 
-    /// The view of what is known; a damaged record is quarantined and then gone, and where the disk
-    /// does not read it now nothing is known.
+    /// Returns the view of a known timer. A damaged record is quarantined, and `None` returned. If the
+    /// disk does not read the record now, it fails.
     fn readable(&mut self, name: &NamespaceName, known: Known) -> Result<Option<TimerView>, Stop> {
         self.view(name, known).or_else(|error| {
             may_be_damaged(&error)?;
@@ -139,7 +140,7 @@ impl Engine {
         })
     }
 
-    /// Asks the core something about a namespace that is there.
+    /// Asks the core for a decision about an existing namespace.
     pub(super) fn with_context<T>(
         &self,
         number: u32,
@@ -187,7 +188,7 @@ impl Engine {
         Ok(Outcome::of(decision, name, self.now.wall()))
     }
 
-    /// Writes an effect. Returns it where it is about a timer that is kept whole.
+    /// Writes an effect. Returns it if it contains a whole timer.
     pub(super) fn persist(&mut self, key: Key, effect: Effect) -> Result<Option<Effect>, Stop> {
         let record = match effect {
             Effect::Put(cause, timer) => Record::Pending(cause, timer),
@@ -205,7 +206,8 @@ impl Engine {
         })
     }
 
-    /// Writes that a timer has ended, with when its tombstone goes, and which others go for it.
+    /// Writes that a timer has ended, with the end of its tombstone. Then evicts tombstones past
+    /// `max_retained`.
     fn write_ended(&mut self, key: Key, tombstone: Box<Tombstone>) -> Result<(), Stop> {
         let number = key.namespace();
         let namespace = self.namespace(number);
@@ -219,7 +221,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops a dead letter, readable or not.
+    /// Removes a dead letter, readable or not.
     fn purge(&mut self, number: u32, named: &DeadLetterId) -> Result<Outcome, Stop> {
         let found = self.find_letter(number, named);
         let decided =
@@ -236,7 +238,7 @@ impl Engine {
     }
 }
 
-/// The due time of a live timer under no lease of which no attempt was made.
+/// Returns the due time of a live timer without a lease and without attempts.
 fn unattempted(known: Known) -> Option<Timestamp> {
     match known {
         Known::Live(_, entry)

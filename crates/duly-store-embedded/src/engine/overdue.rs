@@ -1,20 +1,26 @@
-//! What is due in a lane, of one kind: the earliest in a window, the rest only counted.
+//! The due timers of one lane and kind: the earliest in the resident window, the rest only counted.
 //!
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
-//!              [ window: held here, at most `room` ][ hidden: in the index only, counted ]
-//!              [ aside: of any time, in the index only, counted: cannot be read now ]
+//!              [ resident window: at most `room` ][ spilled: in the index only, counted ]
+//!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! A backlog may be as large as the store, so it is not held twice. What is counted here carries
-//! the flag *surfaced* in the index; when the window runs low, a pass over the namespace's index
-//! finds the next ones ([`super::refill`]). What is *aside* carries a flag of that name as well and is
-//! passed over by both: [`super::aside`] brings it back.
+//! A backlog may be as large as the store, so it is not held twice:
 //!
-//! Invariants: nothing hidden is earlier than the last of a window that is not empty, but for what
-//! surfaced or came back while a refill was under way, which the end of that refill puts right, and for records
-//! that moved, which is a matter within one instant; each place in the window is that of its entry
-//! as it stands now; the length is the exact count of the surfaced entries of the lane and kind.
+//! 1. Every counted timer has the flag *surfaced* in the index.
+//! 2. When the window runs low, a pass over the namespace's index finds the next timers
+//!    ([`super::refill`]).
+//! 3. An unreadable timer also has the flag *aside*. Claims and refills skip it, until [`super::aside`]
+//!    makes it claimable again.
+//!
+//! What must stay true:
+//!
+//! 1. No spilled timer is earlier than the last of a window that is not empty. There are two exceptions:
+//!    timers that became due or readable during a refill, which the end of the refill corrects, and
+//!    records that moved, which matters only within one instant.
+//! 2. Each place in the window is that of its entry as it is now.
+//! 3. The length is the exact count of the entries of the lane and kind with the flag *surfaced*.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +28,8 @@ use crate::index::{Entry, PackedKey};
 
 use super::earliest::Earliest;
 
-/// A place in due order. What is due at one instant is in the order in which its records stand in the
-/// files, so that those of one claim are a few long reads.
+/// A place in due order. Timers of one instant are in the order of their records in the files, so a claim
+/// reads them in a few long reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) at_ms: u64,
@@ -32,13 +38,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// That of an entry of a namespace, until its record moves.
+    /// Returns the place of an entry, which is valid until its record moves.
     pub(crate) fn of(number: u32, entry: &Entry) -> Self {
         let stands = entry.location().order();
         Self { at_ms: entry.claimable().at_ms, stands, key: entry.key(number).pack() }
     }
 
-    /// Behind everything of one instant.
+    /// Returns the place after all timers of one instant.
     pub(crate) const fn behind(at_ms: u64) -> Self {
         Self { at_ms, stands: u64::MAX, key: [u8::MAX; 12] }
     }
@@ -50,24 +56,24 @@ pub(crate) struct Overdue {
     window: BTreeSet<Place>,
     hidden: u64,
     aside: u64,
-    /// Nothing that is aside is earlier; one that was may have gone since.
+    /// Lower bound of the times of the unreadable timers; the earliest may be gone by now.
     aside_from_ms: u64,
-    /// While a refill is under way: what surfaced since it began and may have been passed by.
+    /// During a refill: timers that became due since it began, and that its walk may have missed.
     late: Option<Earliest<Place>>,
 }
 
 impl Overdue {
-    /// All that is due, hidden, aside or not.
+    /// Returns the number of all due timers: resident, spilled and unreadable.
     pub(crate) fn len(&self) -> u64 {
         self.claimable() + self.aside
     }
 
-    /// What can be claimed as far as is known.
+    /// Returns the number of timers that can be claimed, as far as is known.
     pub(crate) fn claimable(&self) -> u64 {
         self.window.len() as u64 + self.hidden
     }
 
-    /// What cannot be read now.
+    /// Returns the number of unreadable timers.
     pub(crate) const fn aside(&self) -> u64 {
         self.aside
     }
@@ -76,29 +82,29 @@ impl Overdue {
         self.len() == 0
     }
 
-    /// What is held, in due order.
+    /// Returns the resident window, in due order.
     pub(crate) const fn window(&self) -> &BTreeSet<Place> {
         &self.window
     }
 
-    /// The time of the earliest that is held or aside.
+    /// Returns the time of the earliest resident or unreadable timer.
     pub(crate) fn first_ms(&self) -> Option<u64> {
         let known_ms = Some(self.aside_from_ms).filter(|from_ms| *from_ms < u64::MAX);
         let aside = known_ms.filter(|_| self.aside > 0);
         self.window.first().map(|place| place.at_ms).into_iter().chain(aside).min()
     }
 
-    /// Whether part of what can be claimed is hidden.
+    /// Returns `true` if some claimable timers are spilled.
     pub(crate) const fn has_hidden(&self) -> bool {
         self.hidden > 0
     }
 
-    /// Whether some of it is in the index only.
+    /// Returns `true` if some timers are in the index only.
     pub(crate) const fn has_unheld(&self) -> bool {
         self.hidden > 0 || self.aside > 0
     }
 
-    /// Adds an entry that surfaced, keeping at most `room` in the window.
+    /// Adds an entry that became due. At most `room` stay in the window.
     pub(crate) fn add(&mut self, place: Place, room: usize) {
         let belongs = match self.window.last() {
             _ if self.hidden == 0 && self.window.len() < room => true,
@@ -117,14 +123,14 @@ impl Overdue {
             && let Some(last) = self.window.pop_last()
         {
             self.hidden += 1;
-            // A refill may have passed it by.
+            // The walk of a refill may have passed it.
             if let Some(late) = &mut self.late {
                 late.offer(last);
             }
         }
     }
 
-    /// Takes out an entry that was added before.
+    /// Removes an entry that was added before.
     pub(crate) fn remove(&mut self, place: Place) {
         if !self.window.remove(&place) {
             debug_assert!(self.hidden > 0, "what is surfaced was added");
@@ -132,7 +138,7 @@ impl Overdue {
         }
     }
 
-    /// Sets an entry aside that was added before.
+    /// Counts an entry that was added before as unreadable.
     pub(crate) fn set_aside(&mut self, place: Place) {
         self.remove(place);
         let from_ms = if self.aside == 0 { u64::MAX } else { self.aside_from_ms };
@@ -140,13 +146,13 @@ impl Overdue {
         self.aside += 1;
     }
 
-    /// Takes out an entry that was set aside.
+    /// Removes an unreadable entry.
     pub(crate) fn remove_aside(&mut self) {
         debug_assert!(self.aside > 0, "what carries the flag was set aside");
         self.aside = self.aside.saturating_sub(1);
     }
 
-    /// Follows a record that has moved; answers whether it is held.
+    /// Updates the place of a record that has moved. Returns `true` if it is in the window.
     pub(crate) fn relocate(&mut self, from: Place, to: Place) -> bool {
         let is_held = self.window.remove(&from);
         if is_held {
@@ -155,29 +161,29 @@ impl Overdue {
         is_held
     }
 
-    /// Whether a refill is under way or asked for.
+    /// Returns `true` if a refill is under way or asked for.
     pub(crate) const fn is_refilled(&self) -> bool {
         self.late.is_some()
     }
 
-    /// Corrects the length, and how much of it is aside, to what was counted otherwise.
+    /// Corrects the length, and the number of unreadable timers in it.
     pub(crate) fn correct_len(&mut self, len: u64, aside: u64) {
         if self.aside == 0 {
-            // Of which times these are nobody knows.
+            // The times of these are unknown.
             self.aside_from_ms = u64::MAX;
         }
         self.aside = aside;
         self.hidden = len.saturating_sub(aside).saturating_sub(self.window.len() as u64);
     }
 
-    /// Loses the window, for tests.
+    /// Spills the whole window, for tests.
     #[cfg(test)]
     pub(crate) fn hide_all(&mut self) {
         self.hidden += self.window.len() as u64;
         self.window.clear();
     }
 
-    /// Begins a refill if the window runs low; answers whether it did.
+    /// Begins a refill if the window runs low. Returns `true` if it did.
     pub(crate) fn begin_refill(&mut self, room: usize) -> bool {
         let low = self.hidden > 0 && self.window.len() < room.div_ceil(4);
         let begins = low && self.late.is_none();
@@ -187,7 +193,8 @@ impl Overdue {
         begins
     }
 
-    /// What surfaced since the refill began and is not behind a place; `None` if some of that was let go.
+    /// Takes out the timers up to `until` that became due since the refill began; `None` if some of them
+    /// were dropped.
     pub(crate) fn late_until(&mut self, until: Place) -> Option<Vec<Place>> {
         let Some(late) = &mut self.late else {
             return Some(Vec::new());
@@ -196,18 +203,18 @@ impl Overdue {
         is_complete.then(|| late.take_until(until))
     }
 
-    /// Whether none of what surfaced since the refill began was let go.
+    /// Returns `true` if no timer that became due since the refill began was dropped.
     pub(crate) fn knows_all_late(&self) -> bool {
         self.late.as_ref().is_none_or(|late| late.complete_until().is_none())
     }
 
-    /// What surfaced since the refill began, and was not taken out yet, in no order, as far as it is
-    /// known; ends the refill.
+    /// Ends the refill. Returns the timers that became due since it began and were not taken out,
+    /// unordered and as far as they are known.
     pub(crate) fn end_refill(&mut self) -> Vec<Place> {
         self.late.take().map(|late| late.into_parts().0).unwrap_or_default()
     }
 
-    /// Brings something hidden into the window.
+    /// Moves a spilled timer into the window.
     pub(crate) fn unhide(&mut self, place: Place) {
         if self.hidden > 0 && self.window.insert(place) {
             self.hidden -= 1;

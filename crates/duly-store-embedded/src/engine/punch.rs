@@ -1,15 +1,20 @@
-//! Holes in runs: the room of what has fired comes back before the whole file has.
+//! Holes in sorted runs: free the space of records that nothing needs, before the whole file can be
+//! removed.
 //!
 //! ```text
-//!   checkpoint taken ─► look through the runs, some a step ─► background: punch ─► take note ─┐
-//!                        ▲                                                                    │
-//!                        └────────────────────────────────────────────────────────────────────┘
+//!   checkpoint taken ─► walk over the runs, some a step ─► background: punch ─► record the holes ─┐
+//!                        ▲                                                                        │
+//!                        └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Invariants: a piece goes when nothing has pointed into it since before the older kept checkpoint
-//! began ([`crate::files`]), so neither checkpoint leads into a hole; not while locations move into
-//! new runs, for those are still empty; not while a backup copies, and never in a file that a backup
-//! shares. Nothing is synced: a hole that a power cut undoes is only room that is given back later.
+//! What must stay true:
+//!
+//! 1. A piece is freed when no entry has pointed into it since before the older kept checkpoint began
+//!    ([`crate::files`]). So neither checkpoint leads into a hole.
+//! 2. Nothing is freed while locations move into new runs, because those are still empty.
+//! 3. Nothing is freed while a backup copies, and never in a file that a backup shares.
+//!
+//! Nothing is synced: a hole that a power cut undoes only delays the release of its space.
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,27 +25,27 @@ use crate::{
 
 use super::{Engine, work::Pace};
 
-/// Slots that one step looks at.
+/// Slots that one step visits.
 const SLOTS_PER_STEP: usize = 64;
-/// Bytes that one piece of background work gives back, but for the last file of it.
+/// Bytes that one background job frees, plus those of its last file.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 
-/// Where the search for what can go is.
+/// State of the walk over the runs.
 #[derive(Debug, Default)]
 pub(super) struct Puncher {
-    /// The next slot to be looked at; `None`: all were.
+    /// Next slot to visit; `None`: all were visited.
     next: Option<usize>,
     is_away: bool,
 }
 
 impl Puncher {
-    /// Another checkpoint was taken, or nothing keeps the files any more: all runs are looked at.
+    /// Begins another walk: a checkpoint was taken, or nothing keeps the files any more.
     pub(super) const fn begin(&mut self) {
         self.next = Some(0);
     }
 }
 
-/// Ranges of a run that can go.
+/// Ranges of a run that can be freed.
 struct Dead {
     slot: u16,
     id: FileId,
@@ -48,7 +53,7 @@ struct Dead {
     ranges: Vec<Range<u64>>,
 }
 
-/// What became of them.
+/// Result of freeing them.
 struct Gone {
     slot: u16,
     id: FileId,
@@ -57,7 +62,7 @@ struct Gone {
 }
 
 impl Engine {
-    /// One step: looks through some runs, and has what can go of them punched out.
+    /// Runs one step: visits some runs, and punches out the ranges that can be freed.
     pub(super) fn punch_step(&mut self) {
         let (Some(first), Some(oldest)) = (self.puncher.next, self.checkpoints.oldest()) else {
             return;
@@ -108,7 +113,7 @@ impl Engine {
             }
         }
         if let Some(error) = failed {
-            // They are tried again after the next checkpoint.
+            // The ranges are tried again after the next checkpoint.
             tracing::warn!(%error, "room that nothing needs could not be given back");
             self.puncher.next = None;
         }
@@ -116,7 +121,7 @@ impl Engine {
     }
 }
 
-/// Answers what was done up to the first error.
+/// Returns what was done up to the first error.
 fn punch(disk: &dyn Disk, dead: Vec<Dead>, pace: Pace) -> (Vec<Gone>, Option<disk::Error>) {
     let mut throttle = pace.throttle();
     let mut gone = Vec::new();
@@ -125,7 +130,7 @@ fn punch(disk: &dyn Disk, dead: Vec<Dead>, pace: Pace) -> (Vec<Gone>, Option<dis
         match disk.is_shared(&id.name()) {
             Ok(false) => {}
             Ok(true) => continue,
-            // It went as a whole meanwhile.
+            // The whole file was removed meanwhile.
             Err(error) if error.is_not_found() => continue,
             Err(error) => return (gone, Some(error)),
         }

@@ -1,4 +1,4 @@
-//! Ready: which lanes have something claimable, and how long until there is more.
+//! Ready: lists the lanes with claimable timers, and the time until there are more.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,12 +9,12 @@ use crate::index::Kind;
 
 use super::{Engine, namespaces::Namespace};
 
-/// Most namespaces that one page looks at: those that are paused have nothing to show.
+/// Most namespaces that one page visits: paused ones add nothing to it.
 const NAMES_PER_PAGE: usize = 1_000;
 
 impl Engine {
-    /// Lanes with something claimable, in lane order. A page ends between namespaces, so it may
-    /// hold more than `limit` lanes by those of one namespace, and be empty although there is more.
+    /// Returns the lanes with claimable timers, in lane order. A page ends between namespaces. So it may
+    /// exceed `limit` by the lanes of one namespace, and it may be empty although there is more.
     pub(crate) fn ready(
         &mut self,
         after: Option<&ReadyCursor>,
@@ -69,7 +69,7 @@ impl Engine {
             .collect()
     }
 
-    /// The clock that a kind of claim follows, in milliseconds.
+    /// Returns the clock that a kind of claim follows, in milliseconds.
     pub(super) const fn clock_of(&self, kind: Kind) -> u64 {
         match kind {
             Kind::First => self.now.wall_ms,
@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// How long until the next timer, retry, expiry or lease end; remembers that it was said.
+    /// Returns the time until the next timer, retry, expiry or lease end, and records that it was
+    /// announced.
     pub(super) fn next_due_in(&mut self) -> Option<Duration> {
         let now = &self.now;
         let left = [
@@ -99,13 +100,13 @@ impl Engine {
         Some(left_ms.max(self.resume_not_before_ms.saturating_sub(self.now.boot_ms)))
     }
 
-    /// The lanes of a namespace by what they are keyed by at present.
+    /// Returns the current key of a lane.
     pub(super) fn lane_key(namespace: &Namespace, slot: u8) -> Option<LaneKey> {
         namespace.lanes.key_of(slot, &namespace.settings.destination)
     }
 }
 
-/// The cursor behind the last namespace that a page looked at, ready or not: its name.
+/// Returns the cursor after the last namespace that a page visited, ready or not: its name.
 fn cursor_behind(last: &NamespaceName) -> ReadyCursor {
     ReadyCursor::new(last.as_str().as_bytes())
 }

@@ -1,11 +1,18 @@
-//! Giving files back: what nothing has pointed at since before the older kept checkpoint began.
+//! Removal of files that nothing has pointed at since before the older kept checkpoint began.
 //!
-//! One rule for all cases. A cancellation is durable, and in both checkpoints, before the record that
-//! it cancelled goes; a location that moved is in both before the old copy goes; a segment is behind
-//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes a
-//! spare, if not too many wait. Of the others the name goes first, then the room, in parts. Runs of which
-//! a part is still pointed at get holes ([`super::punch`]).
-//! A file that the rewriter is at waits for the end of its job: until then no other comes into its slot.
+//! One rule covers all cases:
+//!
+//! 1. A cancellation is durable, and in both checkpoints, before the cancelled record is removed.
+//! 2. A moved location is in both checkpoints before the old copy is removed.
+//! 3. A segment is removed only when it is before both replay points.
+//!
+//! How files are removed:
+//!
+//! 1. Nothing is removed while a backup is copied.
+//! 2. A segment of the right length becomes a spare, if not too many wait.
+//! 3. Of the other files the name is removed first, then the space is freed in parts.
+//! 4. Runs that are still in use in part get holes ([`super::punch`]).
+//! 5. A file of the rewriter's job waits for the end of the job: until then no other file gets its slot.
 
 use std::sync::Arc;
 
@@ -19,7 +26,8 @@ use crate::{
 use super::Engine;
 
 impl Engine {
-    /// Removes what can go, in the background, and has what can go of other files punched out.
+    /// Removes files that nothing needs, in the background, and begins a walk that punches holes into
+    /// others.
     pub(super) fn reclaim(&mut self) {
         self.puncher.begin();
         self.busy = true;
@@ -60,7 +68,7 @@ impl Engine {
         let nameless = match removed {
             Ok(nameless) => nameless,
             Err(error) => {
-                // They are tried again after the next checkpoint.
+                // The files are tried again after the next checkpoint.
                 tracing::warn!(%error, "files that nothing needs could not be removed");
                 return;
             }
@@ -76,7 +84,7 @@ impl Engine {
     }
 }
 
-/// Removes files, or keeps them as spares; answers the slots of those whose room is to go.
+/// Removes files, or keeps them as spares. Returns the slots of those whose space is still to be freed.
 fn remove(
     disk: &dyn Disk,
     naming: &Naming,

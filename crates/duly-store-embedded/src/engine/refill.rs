@@ -1,7 +1,8 @@
-//! Bringing hidden due timers back: a pass over a namespace's index for one lane whose window runs
-//! low.
+//! Refill: a pass over a namespace's index that brings spilled timers back into the resident window of
+//! one lane.
 //!
-//! Called by the tick, a few tables at a time, and then a few of what was found; one pass at once.
+//! Called by the tick. A step visits a few tables, or brings back a few of the found timers. One pass
+//! runs at a time.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +14,24 @@ use super::{
     overdue::Place,
 };
 
-/// Timers that one claim looks at, over all its lanes, to fill windows that it finds empty. A lane of
-/// a namespace that has more than is left of them waits for its pass.
+/// Timers that one claim may visit, over all its lanes, to fill empty windows. A lane of a namespace that
+/// has more timers than are left of them waits for its pass.
 pub(super) const LOOKS_AT_ONCE: usize = if cfg!(test) { 4_096 } else { 65_536 };
-/// Tables that one step looks at.
+/// Tables that one step visits.
 const TABLES_PER_STEP: usize = 16;
 
 /// Timers that one step brings back.
 const PLACES_PER_STEP: usize = if cfg!(test) { 3 } else { 4_096 };
 
-/// One of so many due timers of a lane may be held, where that is more than the configured number.
+/// One of every `SHARE` due timers of a lane may be resident, if that is more than the configured number.
 const SHARE: u64 = 32;
-/// But no more than this: letting go of the later half of twice as many is one step.
+/// Most of them: to drop the later half of twice as many is one step.
 const ROOM_MAX: u64 = 524_288;
 
-/// A lane and kind.
+/// A lane of a namespace, and a kind.
 pub(super) type LaneOfKind = (u32, u8, Kind);
 
-/// The passes that are wanted and the one under way.
+/// Lanes that wait for a pass, and the pass under way.
 #[derive(Debug, Default)]
 pub(super) struct Refills {
     wanted: BTreeSet<LaneOfKind>,
@@ -43,14 +44,14 @@ impl Refills {
         self.wanted.insert(lane);
     }
 
-    /// Whether a lane waits for its pass or has it under way.
+    /// Returns `true` if a lane waits for its pass or has it under way.
     pub(super) fn has(&self, lane: LaneOfKind) -> bool {
         self.wanted.contains(&lane)
             || self.pass.as_ref().is_some_and(|pass| pass.lane == lane)
             || self.filling.as_ref().is_some_and(|filling| filling.lane == lane)
     }
 
-    /// Begins anew for a lane.
+    /// Drops the pass of a lane, which then starts over.
     fn forget(&mut self, lane: LaneOfKind) {
         self.wanted.remove(&lane);
         self.pass.take_if(|pass| pass.lane == lane);
@@ -65,14 +66,14 @@ struct Pass {
     earliest: Earliest<Place>,
 }
 
-/// What a pass has found, on its way into the window, the earliest first.
+/// Result of a pass on its way into the window, the earliest first.
 #[derive(Debug)]
 struct Filling {
     lane: LaneOfKind,
     found: Ascending<Place>,
-    /// Whether all hidden timers of the lane are among them.
+    /// `true`: it has all spilled timers of the lane.
     is_all: bool,
-    /// Whether some were not as they had been seen.
+    /// `true`: some timers had changed since the pass saw them.
     is_short: bool,
 }
 
@@ -89,8 +90,8 @@ impl Pass {
 }
 
 impl Engine {
-    /// Asks for a refill of a lane that runs low. What is in the window is found again and passed
-    /// over.
+    /// Asks for a refill of a lane if its window runs low. The pass also finds the timers in the window,
+    /// and skips them.
     pub(super) fn check_window(&mut self, lane: LaneOfKind) {
         let (number, slot, kind) = lane;
         let room = self.namespaces.room(self.room_of(lane));
@@ -101,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// One step.
+    /// Runs one step.
     pub(super) fn refill(&mut self) {
         if let Some(filling) = self.refills.filling.take() {
             self.refills.filling = self.fill_on(filling);
@@ -131,8 +132,8 @@ impl Engine {
         self.refills.pass = Some(pass);
     }
 
-    /// Fills an empty window on the spot, where that is a short piece of work: no more than `looks` are
-    /// left for. Answers whether the earliest due timer of the lane is in the window.
+    /// Fills an empty window at once, if the namespace has no more timers than are left of `looks`.
+    /// Returns `true` if the earliest due timer of the lane is in the window.
     pub(super) fn fill_at_once(&mut self, lane: LaneOfKind, looks: &mut usize) -> bool {
         let (number, slot, kind) = lane;
         let Some(namespace) = self.namespaces.get(number) else {
@@ -172,8 +173,8 @@ impl Engine {
         Pass { lane, cursor: Cursor::START, earliest: Earliest::new(room) }
     }
 
-    /// How many due timers of a lane may be held: the more there are, the more, so that the index is
-    /// walked less often until all have gone.
+    /// Returns the most due timers that a lane may keep resident. The more are due, the more stay
+    /// resident, so the index is walked less often until all are delivered.
     fn room_of(&self, (number, slot, kind): LaneOfKind) -> usize {
         let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
         let due = lane.map_or(0, |lane| lane.due(kind).len());
@@ -181,7 +182,7 @@ impl Engine {
         self.options.overdue_max.max(share)
     }
 
-    /// Brings some of what was found into the window; answers what is left to be done.
+    /// Brings some found timers into the window. Returns the rest.
     fn fill_on(&mut self, mut filling: Filling) -> Option<Filling> {
         let (number, slot, kind) = filling.lane;
         let room = self.room_of(filling.lane);
@@ -192,7 +193,8 @@ impl Engine {
         let mut some = filling.found.front(free).to_vec();
         filling.found.take_out(some.len());
         let is_last = filling.found.is_empty() || free == 0;
-        // What surfaced meanwhile goes between them; behind the last there may be others in the index.
+        // Timers that became due meanwhile go between them. After the last found one, there may be others
+        // in the index.
         let late = match some.last().copied() {
             _ if is_last && filling.is_all && due.knows_all_late() => Some(due.end_refill()),
             Some(until) => due.late_until(until),
@@ -203,7 +205,8 @@ impl Engine {
         if let Some(late) = late {
             let seen = some.len() + late.len();
             some.extend(late);
-            // Some were cancelled, claimed or changed since they were seen; some records moved.
+            // Some were cancelled, claimed or changed since the pass saw them; the records of others
+            // moved.
             let live = &namespace.live;
             live.warm(some.iter().map(|place| Key::unpack(place.key)));
             let places = some.into_iter().filter_map(|place| place_now(live, &place, filling.lane));
@@ -225,7 +228,8 @@ impl Engine {
         if let Some(lane) = namespace.and_then(|namespace| namespace.lanes.get_mut(slot)) {
             lane.due_mut(kind).end_refill();
         }
-        // A retry whose due time is ahead of a wall clock that stepped back is not claimable.
+        // A retry whose due time is after the wall clock, because the clock stepped back, is not
+        // claimable.
         if kind == Kind::Retry {
             self.look_back_for_retries();
         }
@@ -243,7 +247,7 @@ impl Filling {
     }
 }
 
-/// The place that an entry has by now, if it is still due at its time in this lane.
+/// Returns the current place of an entry, if it is still due at its time in this lane.
 fn place_now(live: &Index, seen: &Place, (number, slot, kind): LaneOfKind) -> Option<Place> {
     let entry = live.get(Key::unpack(seen.key))?;
     let claimable = entry.claimable();

@@ -1,4 +1,4 @@
-//! The rewriter: old files are read once, and what is still live of them goes into runs.
+//! The rewriter: reads old files once, and copies their live records into sorted runs.
 //!
 //! ```text
 //!   pick files ─► background: read one, skim ─► engine: which are live? ─► next part, next file …
@@ -6,14 +6,18 @@
 //!      engine: locations move, one by one ◄─ background: sort, write runs ◄┘
 //! ```
 //!
-//! Files are picked when they are older than the young generation (a timer that is cancelled or
-//! fires within it is never written again), or mostly dead. Pending timers, tombstones and dead letters go
-//! to runs of their own, each in the order in which its records go: so whole stretches of a run die
-//! together.
+//! How it works:
 //!
-//! Invariants: a location moves only if the entry still points at the old place; what could not be
-//! read stays where it is; the old files go when both kept checkpoints have the new places
-//! ([`Engine::reclaim`]).
+//! 1. A file is picked if it is older than the young generation, or if it is mostly dead. A timer that is
+//!    cancelled or delivered within the young generation is never written again.
+//! 2. Pending timers, tombstones and dead letters go to separate runs, each in the order in which its
+//!    records will be removed. So whole stretches of a run die together.
+//!
+//! What must stay true:
+//!
+//! 1. A location moves only if the entry still points at the old place.
+//! 2. A record that could not be read stays where it is.
+//! 3. The old files are removed when both kept checkpoints have the new places ([`Engine::reclaim`]).
 
 use std::sync::Arc;
 
@@ -35,47 +39,48 @@ mod write;
 use gather::{Candidate, Gathered, Mark};
 use write::{Make, Written, write};
 
-/// Bytes of live records that one job takes on; it reads no further file when it has them.
+/// Bytes of live records after which a job reads no further file.
 const JOB_BYTES: u64 = 32 << 20;
-/// Files that one job takes on.
+/// Most files of a job.
 const JOB_FILES: usize = 16;
-/// Records that one step looks at or moves, at least and at most.
+/// Records that one step visits or moves: the least and the most.
 const RECORDS_PER_STEP: (usize, usize) = (256, 4_096);
-/// One more for so many bytes that the step before wrote: a few for each record, so that the rewriter
-/// keeps up with any load, and takes little of the engine's time while it has little.
+/// Bytes written by the step before for which this step handles one more record. That is a few records
+/// for each record written. So the rewriter keeps up with any load, and takes little of the engine's time
+/// under a light one.
 const BYTES_PER_RECORD: u64 = 64;
-/// The pause before a job that failed is tried again, at first and at most.
+/// Pause before a failed job is tried again: the first and the longest.
 const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
-/// A live record that is carried over.
+/// A live record that is copied to a run.
 #[derive(Debug)]
 struct Survivor {
     kind: run::Kind,
     namespace: u32,
     key: Key,
-    /// Of a dead letter.
+    /// Firing of a dead letter.
     firing: Option<Box<Firing>>,
     time_ms: u64,
     old: Location,
-    /// Where its bytes stand among those of the job.
+    /// Place of its bytes among those of the job.
     start: usize,
     end: usize,
 }
 
-/// A location that moves.
+/// A record's move to a new location.
 #[derive(Debug)]
 struct Move {
     kind: run::Kind,
     key: Key,
     firing: Option<Box<Firing>>,
     old: Location,
-    /// Which of the job's runs, and where in it.
+    /// Run of the job, and unit in it.
     run: usize,
     unit: u32,
     bytes: u64,
 }
 
-/// A job.
+/// A job of the rewriter.
 #[derive(Debug, Default)]
 struct Job {
     /// Slots still to be read.
@@ -83,28 +88,28 @@ struct Job {
     buffers: Buffers,
 }
 
-/// The large buffers of a job, which the next one uses again: memory that goes back to the system
-/// and is asked for again costs more than what is done with it.
+/// Large buffers of a job, which the next job reuses. To return memory to the system and to ask for it
+/// again costs more than the work done with it.
 #[derive(Debug, Default)]
 struct Buffers {
-    /// The part of a file that was read last.
+    /// Part of a file that was read last.
     part: Gathered,
     survivors: Vec<Survivor>,
-    /// Their bytes.
+    /// Bytes of the survivors.
     bytes: Vec<u8>,
     moves: Vec<Move>,
 }
 
-/// What the rewriter is at.
+/// State of the rewriter.
 #[derive(Debug, Default)]
 enum State {
     #[default]
     Idle,
-    /// Something is away in the background.
+    /// The background thread has the job.
     Away,
-    /// A part of a file was read; its records are looked at.
+    /// A part of a file was read; its records are checked.
     Judging { job: Job, slot: u16, next: usize },
-    /// Runs were written; locations move.
+    /// Runs were written; locations move to them.
     Moving { slots: Vec<u16>, buffers: Buffers, next: usize },
 }
 
@@ -112,17 +117,17 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Rewriter {
     state: State,
-    /// Slots that the job reads from.
+    /// Slots from which the job reads.
     sources: Vec<u16>,
-    /// Empty ones, of the last job.
+    /// Empty buffers of the last job.
     buffers: Buffers,
     /// Highest number of a run.
     pub(super) latest_run: u64,
     /// Bytes of the journal at the last step, and how many of them the step before it wrote.
     journal_bytes: (u64, u64),
-    /// After a job that failed.
+    /// Pause after a failed job.
     backoff: Backoff,
-    /// Whether there may be something to do.
+    /// `true`: there may be work.
     pub(super) is_wanted: bool,
 }
 
@@ -141,23 +146,23 @@ impl Default for Rewriter {
 }
 
 impl Rewriter {
-    /// Whether locations move: not all that will point into the new runs does yet.
+    /// Returns `true` if locations move: some entries do not point into the new runs yet.
     pub(super) const fn is_moving(&self) -> bool {
         matches!(self.state, State::Moving { .. })
     }
 
-    /// Says whether it has no job.
+    /// Returns `true` if it has no job.
     pub(super) const fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)
     }
 
-    /// Slots that the job reads from.
+    /// Returns the slots from which the job reads.
     #[cfg(test)]
     pub(super) fn sources(&self) -> &[u16] {
         &self.sources
     }
 
-    /// Bytes of live records that the job has read.
+    /// Returns the bytes of live records that the job has read.
     #[cfg(test)]
     pub(super) fn job_bytes(&self) -> usize {
         match &self.state {
@@ -172,9 +177,9 @@ impl Rewriter {
         wanted.map_or(most, |wanted| wanted.clamp(least, most))
     }
 
-    /// Whether the job has to do with the file in this slot: that nothing points at it is no reason for
-    /// it to go. Locations move into it; or records were read from it, and would be taken for those of
-    /// the file that comes into its slot.
+    /// Returns `true` if the job uses the file in this slot, which then must not be removed even if no
+    /// entry points at it. Locations move into it, or records were read from it: those would be taken for
+    /// records of the next file in its slot.
     pub(super) fn is_at(&self, slot: u16) -> bool {
         let is_moving_into =
             matches!(&self.state, State::Moving { slots, .. } if slots.contains(&slot));
@@ -183,7 +188,7 @@ impl Rewriter {
 }
 
 impl Engine {
-    /// One step.
+    /// Runs one step.
     pub(super) fn rewrite_step(&mut self) {
         let bytes = self.journal.bytes_written();
         let (before, _) = self.rewriter.journal_bytes;
@@ -210,13 +215,13 @@ impl Engine {
         }
     }
 
-    /// The oldest segment of the young generation, which is left as it is.
+    /// Returns the oldest segment of the young generation, which the rewriter leaves alone.
     fn first_young_segment(&self) -> u64 {
         let young = (self.options.young_bytes / self.options.segment_bytes).max(1);
         self.journal.active_sequence().saturating_sub(young)
     }
 
-    /// Bytes of the segments that wait for the rewriter.
+    /// Returns the bytes of the segments that wait for the rewriter.
     pub(super) fn rewrite_backlog_bytes(&self) -> u64 {
         let first_young = self.first_young_segment();
         let waits = |id| matches!(id, FileId::Segment(sequence) if sequence < first_young);
@@ -227,7 +232,7 @@ impl Engine {
         waiting.map(|(_, file, _)| file.bytes()).sum()
     }
 
-    /// Files for the next job: the oldest segments past the young generation, or files that are
+    /// Picks files for the next job: the oldest segments before the young generation, or files that are
     /// mostly dead.
     fn pick_sources(&self) -> Option<Vec<u16>> {
         let first_young = self.first_young_segment();
@@ -244,7 +249,7 @@ impl Engine {
                 }
                 FileId::Segment(_) => {}
                 FileId::Run(_) => {
-                    // A merge is not for what holes give back.
+                    // Space that holes can free is no reason for a merge.
                     let bytes = self.files.held_bytes(file, counts);
                     if counts.live_bytes < bytes / 2 {
                         dead_bytes += bytes - counts.live_bytes;
@@ -274,7 +279,7 @@ impl Engine {
         Some(slots)
     }
 
-    /// Buffers with room for what is live in some files.
+    /// Returns buffers with capacity for the live records of some files.
     fn buffers_for(&mut self, sources: &[u16]) -> Buffers {
         let mut buffers = std::mem::take(&mut self.rewriter.buffers);
         let (mut live, mut bytes) = (0, 0);
@@ -282,7 +287,7 @@ impl Engine {
             live += counts.live as usize;
             bytes += usize::try_from(counts.live_bytes).expect("of a few files");
         }
-        // Size classes say too little of very large records. One file is read in any case, the last.
+        // Size classes say little about very large records. One file is read in any case: the last.
         let last = sources.last().and_then(|slot| self.files.get(*slot));
         let bytes = bytes.max(last.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(0)));
         buffers.survivors.reserve(live);
@@ -291,10 +296,10 @@ impl Engine {
         buffers
     }
 
-    /// Has the next file read, or the runs written when all are.
+    /// Reads the next file, or writes the runs when all are read.
     fn read_next(&mut self, mut job: Job) {
         if job.buffers.bytes.len() as u64 >= JOB_BYTES {
-            // Files were picked by size classes, which say little of very large records.
+            // Files were picked by size classes, which say little about very large records.
             let later = std::mem::take(&mut job.to_read);
             self.rewriter.sources.retain(|slot| !later.contains(slot));
         }
@@ -305,7 +310,7 @@ impl Engine {
         self.read_part(job, slot, None);
     }
 
-    /// Has the next part of a file read, or the next file.
+    /// Reads the next part of a file, or the next file.
     fn read_part(&mut self, mut job: Job, slot: u16, from: Option<Mark>) {
         let Some(file) = self.files.get(slot) else {
             self.read_next(job);
@@ -342,7 +347,7 @@ impl Engine {
 
     fn write_runs(&mut self, mut job: Job) {
         let first_run = self.rewriter.latest_run + 1;
-        // More than a job can fill: a number is used once, whatever becomes of it.
+        // More runs than a job can fill. A number is used once, even if the job fails.
         self.rewriter.latest_run += 16;
         let manifest = self.manifest;
         let (disk, now_ms) = (Arc::clone(&self.disk), self.now.wall_ms);
@@ -368,7 +373,7 @@ impl Engine {
         for run in runs {
             match self.files.add_run(run) {
                 Ok(slot) => slots.push(slot),
-                // What was written goes at the next opening.
+                // The next startup removes the written runs.
                 Err(error) => return self.give_up_rewrite(&error.into()),
             }
         }
@@ -391,7 +396,7 @@ impl Engine {
         }
         buffers.moves.clear();
         self.rewriter.buffers = buffers;
-        // What is left in them could not be read, or has just been written over.
+        // Records that are left in the sources could not be read, or were replaced just now.
         for slot in std::mem::take(&mut self.rewriter.sources) {
             let is_left = self.files.counts(slot).is_some_and(|counts| counts.live > 0);
             if let Some(file) = self.files.get_mut(slot) {
@@ -399,7 +404,7 @@ impl Engine {
             }
         }
         self.rewriter.is_wanted = true;
-        // Some may have waited for this.
+        // Some files may have waited for this.
         self.reclaim();
     }
 

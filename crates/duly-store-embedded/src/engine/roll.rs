@@ -1,8 +1,9 @@
-//! Beginning the next segment of the journal, again where that failed before anything of it was written.
+//! The roll: begins the next segment of the journal, and tries again if that fails before anything of it
+//! is written.
 //!
-//! A roll is tried [`TRIES`] times at once, then after pauses that grow. Meanwhile what needs a new
-//! segment is refused as unavailable; smaller records still go into what is left of the old one. The
-//! engine tries by itself, so that the store is ready again without a call.
+//! A roll is tried [`TRIES`] times at once, then after growing pauses. Meanwhile a record that needs a
+//! new segment is refused as unavailable; smaller records still go into the rest of the old one. The
+//! engine tries by itself, so the store recovers without a call.
 
 use duly_core::Millis;
 use duly_store::Error;
@@ -16,14 +17,14 @@ use super::{Engine, Stop, backoff::Backoff, space};
 
 /// Tries without a pause.
 const TRIES: usize = 3;
-/// The pause after them, and the longest one.
+/// Pause after those tries: the first and the longest.
 const PAUSES_MS: (u64, u64) = (100, 5_000);
 
-/// Rolls that fail.
+/// State of failed rolls.
 #[derive(Debug)]
 pub(super) struct Rolls {
     backoff: Backoff,
-    /// Why the latest failed.
+    /// Cause of the latest failure.
     reason: Option<String>,
 }
 
@@ -32,7 +33,7 @@ impl Rolls {
         Self { backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1), reason: None }
     }
 
-    /// Why no segment can be begun at present.
+    /// Returns the reason for which no segment can be begun at present.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -45,7 +46,7 @@ impl Rolls {
 }
 
 impl Engine {
-    /// Begins a new segment; the old one is synced.
+    /// Begins a new segment. The old one is synced.
     pub(super) fn roll(&mut self) -> Result<(), Stop> {
         if self.space.is_full(self.now.boot_ms) {
             return Err(Stop::Refused(space::disk_full()));
@@ -60,7 +61,7 @@ impl Engine {
         }
         let rolled = self.try_to_roll();
         if matches!(rolled, Ok(()) | Err(RollError::Again(_))) {
-            // The old segment was synced: what it holds can fire.
+            // The old segment was synced: its timers can be claimed.
             self.publish_durable();
         }
         match rolled {
@@ -87,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// The lock of the names of segments, for the thread that writes spares.
+    /// Returns the lock of the segment names, for the thread that writes spare segments.
     pub(crate) fn naming(&self) -> Naming {
         self.journal.naming()
     }
@@ -115,10 +116,10 @@ impl Engine {
         Error::Unavailable { reason, retry_after }
     }
 
-    /// Tries again to begin a segment, where the latest try failed and its pause is over.
+    /// Tries again to begin a segment, if the latest try failed and its pause is over.
     pub(super) fn roll_again(&mut self) {
         if self.rolls.reason.is_some() && self.rolls.backoff.is_over(self.now.boot_ms) {
-            // What comes of it is noted.
+            // `roll` records the result.
             drop(self.roll());
         }
     }

@@ -1,4 +1,4 @@
-//! Settle: what the holder of a lease says. A token whose lease is lost changes nothing (P8).
+//! Settle: carries out the verdicts of lease holders. A token whose lease is lost changes nothing (P8).
 
 use duly_core::{
     Millis, TimerId,
@@ -22,8 +22,8 @@ use super::{
 };
 
 impl Engine {
-    /// Goes on with verdicts for one share; the outcomes when all are taken. When one cannot be
-    /// written, it and those behind are in doubt.
+    /// Carries out one slice of verdicts. Returns the outcomes when all are done. If a verdict cannot be
+    /// written, it and those after it are in doubt.
     pub(crate) fn settle_on(
         &mut self,
         settling: &mut Settling,
@@ -49,7 +49,7 @@ impl Engine {
         Some(Ok(std::mem::take(outcomes)))
     }
 
-    /// Hands back a firing that nobody has seen. Where that cannot be written its lease ends soon.
+    /// Returns a firing that no consumer has seen. If that cannot be written, its lease ends soon.
     pub(crate) fn hand_back(&mut self, token: &Token) {
         let verdict = SettleVerdict::Release;
         let settlement = Settlement { token: token.clone(), namespace: None, verdict };
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Takes one verdict.
+    /// Carries out one verdict.
     pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<SettleOutcome, Error> {
         self.settle_within(settlement, &mut Allowance::of_a_share())
     }
@@ -84,7 +84,7 @@ impl Engine {
         let lease = self.leases.get(key).copied().filter(|lease| lease.nonce == nonce);
         let is_over = lease.is_some_and(|lease| lease.ends_boot_ms <= self.now.boot_ms);
         if is_over {
-            // Among very many that ended at once it had not its turn yet.
+            // A large number of leases ended at once, and this one waits for its turn.
             self.end_lease(key, LeaseLoss::Ended);
         }
         let lease = lease.filter(|_| !is_over);
@@ -140,7 +140,7 @@ impl Engine {
             until: self.now.wall().saturating_add(left),
             extends: true,
         });
-        // The lease that is written takes the place of the one that has the head.
+        // The new lease replaces the one that has the head.
         let head = self.leases.take_head(key);
         let written = self.write_keyed(key, &record);
         if let Some(head) = head {
@@ -149,7 +149,7 @@ impl Engine {
         written
     }
 
-    /// The outcome for a token that holds no lease.
+    /// Returns the outcome for a token without a lease.
     fn settled_before(
         &self,
         key: Key,
@@ -174,7 +174,7 @@ impl Engine {
         Ok(settle::settled_before(known, nonce, verdict))
     }
 
-    /// Goes on ending the leases of a node for one share; how many there were when that is done.
+    /// Ends one slice of the leases of a node. Returns their number when all are ended.
     pub(crate) fn release_on(&mut self, releasing: &mut Releasing) -> Option<u64> {
         let run = Some(releasing.run.0);
         let mut allowance = Allowance::of_a_share();
@@ -202,7 +202,7 @@ impl Engine {
     }
 }
 
-/// Verdicts that are being taken.
+/// Verdicts that are being carried out.
 #[derive(Debug)]
 pub(crate) struct Settling {
     settlements: Vec<Settlement>,
@@ -210,7 +210,7 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Refuses a call whose values are not allowed.
+    /// Creates the state of a call. Refuses values that are not allowed.
     pub(crate) fn new(settlements: Vec<Settlement>) -> Result<Self, Error> {
         duly_store::settle::check(&settlements)?;
         let outcomes = Vec::with_capacity(settlements.len());
@@ -222,7 +222,7 @@ impl Settling {
 #[derive(Debug)]
 pub(crate) struct Releasing {
     run: duly_store::MemberId,
-    /// The part of all leases that is looked at next.
+    /// Next part of the leases.
     part: usize,
     keys: Vec<Key>,
     ended: u64,
@@ -234,7 +234,7 @@ impl Releasing {
     }
 }
 
-/// What it is taken to cost to look whether a verdict was given before.
+/// Estimated cost of a check whether a verdict was given before, in bytes.
 const LOOK_BACK_BYTES: u64 = 4_096;
-/// Parts of all leases that one share looks through.
+/// Parts of the leases that one slice visits.
 const PARTS_PER_SHARE: usize = 16;

@@ -1,6 +1,6 @@
-//! Limits of the machine: free disk and memory of the index (P10).
+//! Limits of the machine: free disk space, and memory of the index (P10).
 //!
-//! Past a limit new timers are refused with what to do; cancels, settles and reads go on.
+//! Past a limit, new timers are refused with a remedy. Cancels, settles and reads continue.
 
 use duly_core::Millis;
 use duly_store::{
@@ -12,46 +12,46 @@ use crate::disk;
 
 use super::{Engine, work::Pace};
 
-/// How often the disk is asked.
+/// Time between two checks of the disk.
 const CHECK_EVERY_MS: u64 = 1_000;
-/// Times the young generation (at least a segment) that may wait for the rewriter before it is no
+/// Multiple of the young generation (at least a segment) that may wait for the rewriter before it is no
 /// longer throttled.
 const BEHIND: u64 = 4;
-/// Times the young generation that may wait for it before new timers are refused.
+/// Multiple of the young generation that may wait for the rewriter before new timers are refused.
 const FAR_BEHIND: u64 = 32;
 
-/// What is known of the machine's room.
+/// State of the machine's limits.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     pub(super) checked_ms: Option<u64>,
-    /// The limit that new timers are refused at, and what to do.
+    /// Limit at which new timers are refused, and the remedy.
     low: Option<(Limit, String)>,
-    /// Of the disk, when it was asked last.
+    /// Disk space at the last check.
     room: Option<DiskRoom>,
-    /// Until when no segment is tried, by the boot-time clock: each try costs a sync and fills what
-    /// room there is.
+    /// Time until which no segment is tried, by the boot-time clock: each try costs a sync and uses up
+    /// free space.
     full_until_ms: u64,
-    /// Whether the spare segment for the next roll has been asked for.
+    /// `true`: the spare segment for the next roll has been asked for.
     spare_asked: bool,
-    /// Whether there was no room for it: what is left of the active segment then belongs to cancels
-    /// and settles.
+    /// `true`: there was no space for the spare. Then the rest of the active segment is reserved for
+    /// cancels and settles.
     spare_failed: bool,
-    /// Whether the rewriter is.
+    /// `true`: the rewriter is behind.
     is_behind: bool,
 }
 
 impl Space {
-    /// Whether a segment could not be made a moment ago.
+    /// Returns `true` if a segment could not be made a moment ago.
     pub(super) const fn is_full(&self, now_ms: u64) -> bool {
         now_ms < self.full_until_ms
     }
 
-    /// A segment was made, or could be.
+    /// Records that a segment was made, or can be.
     pub(super) const fn note_segment(&mut self) {
         (self.spare_asked, self.spare_failed) = (false, false);
     }
 
-    /// A segment could not be made for want of room.
+    /// Records that there was no space for a segment.
     pub(super) fn note_full(&mut self, now_ms: u64) {
         self.full_until_ms = now_ms + CHECK_EVERY_MS;
         self.low = Some((Limit::Disk, DISK_FULL.into()));
@@ -98,8 +98,8 @@ impl Engine {
         };
     }
 
-    /// The rewriter is behind by so much that it need not spare the disk any more, or that new timers
-    /// have to wait for it. Both are so rarely that a look each second will do.
+    /// Checks the backlog of the rewriter. A large one ends its throttling; a larger one refuses new
+    /// timers, and the reason is returned. Both change so slowly that one check per second is enough.
     fn too_much_to_rewrite(&mut self) -> Option<String> {
         let backlog_bytes = self.rewrite_backlog_bytes();
         let young_bytes = self.options.young_bytes.max(self.options.segment_bytes);
@@ -113,7 +113,7 @@ impl Engine {
         })
     }
 
-    /// How fast background work may write at present.
+    /// Returns the speed at which background work may write at present.
     pub(super) const fn background_pace(&self) -> Pace {
         if self.space.is_behind { Pace::Unlimited } else { self.pace }
     }
@@ -122,7 +122,7 @@ impl Engine {
         Some(self.options.reserve().of(self.disk.space().ok()?))
     }
 
-    /// Whether a spare that could not be made is worth another try.
+    /// Returns `true` if it is worth another try to make the spare segment.
     fn fits_spare(&self, room: DiskRoom) -> bool {
         room.free_bytes >= self.options.segment_bytes
             && room.inodes.is_none_or(|inodes| inodes.free > 0)
@@ -146,12 +146,12 @@ impl Engine {
         })
     }
 
-    /// Room on the disk, as of a second ago at most while the engine works.
+    /// Returns the disk space, at most a second old while the engine works.
     pub(super) const fn disk_room(&self) -> Option<DiskRoom> {
         self.space.room
     }
 
-    /// Refuses a new timer when the machine has no room for it.
+    /// Refuses a new timer if a limit of the machine is reached.
     pub(super) fn admit_new(&self) -> Result<(), Refusal> {
         match &self.space.low {
             None => Ok(()),
@@ -163,12 +163,12 @@ impl Engine {
         }
     }
 
-    /// Why new timers are refused, if they are.
+    /// Returns the reason for which new timers are refused, if they are.
     pub(crate) fn low_space(&self) -> Option<&str> {
         self.space.low.as_ref().map(|(_, reason)| reason.as_str())
     }
 
-    /// The spare was made, or could not be.
+    /// Records that the spare segment was made, or could not be.
     pub(crate) fn spare_made(&mut self, made: disk::Result<()>) {
         self.space.spare_failed = match made {
             Ok(()) => false,
@@ -181,15 +181,15 @@ impl Engine {
         self.check_space();
     }
 
-    /// Whether a spare segment should be written: once the active one is in real use, so that a
-    /// store of a few timers does not take twice the disk. Answers once for each segment.
+    /// Returns `true`, once for each segment, if a spare should be written. That is so when the active
+    /// segment is in real use, so that a store of a few timers does not take twice the disk space.
     pub(crate) fn take_wants_spare(&mut self) -> bool {
         let wants = !self.space.spare_asked && self.journal.active_is_begun();
         self.space.spare_asked |= wants;
         wants
     }
 
-    /// Bytes of the segment in use: the pace of its spare.
+    /// Returns the bytes used of the active segment, which pace the writing of its spare.
     pub(crate) const fn active_segment_bytes(&self) -> u64 {
         self.journal.active_bytes()
     }

@@ -1,13 +1,15 @@
-//! A journal that finds no room where it was set aside.
+//! The stall: a journal that finds no disk space although it reserved some.
 //!
-//! Room of a segment is reserved before it gets its name. A file system that writes elsewhere than it
-//! reads (copy on write, a network file system, a thin volume) can be full all the same. That ends
-//! nothing: the frame stays in memory, and is written again at the same place until there is room.
-//! Until then nothing is appended, every call is unavailable, and what waits for the frame waits on.
+//! The space of a segment is reserved before it gets its name. A file system that does not overwrite in
+//! place (copy on write, a network file system, a thin volume) can be full all the same. That does not
+//! end the store:
 //!
-//! A sync that finds no room has given up any part of what it was to make durable. So all of that is
-//! written again, from what a read of it shows, if that is still what was written; then a sync counts
-//! again ([`Journal::rewrite_unsynced`]).
+//! 1. The frame stays in memory, and is written again at the same place until there is space.
+//! 2. Until then nothing is appended, and every call is refused as unavailable. Callers that wait for the
+//!    frame keep waiting.
+//! 3. A sync that finds no space may have lost any part of its data. So all of that is written again,
+//!    from what a read returns, if that is still what was written. Then a sync counts again
+//!    ([`Journal::rewrite_unsynced`]).
 //!
 //! [`Journal::rewrite_unsynced`]: crate::journal::Journal::rewrite_unsynced
 
@@ -18,16 +20,16 @@ use crate::{disk, journal::Mark};
 
 use super::{Engine, backoff::Backoff};
 
-/// The pause between two tries at first, and the longest.
+/// Pause between two tries: the first and the longest.
 const PAUSES_MS: (u64, u64) = (100, 1_000);
 
-/// Whether the journal waits for room.
+/// State of the stall.
 #[derive(Debug)]
 pub(super) struct Stall {
     backoff: Backoff,
-    /// What found no room.
+    /// Error of the write or sync that found no space; `None`: the journal does not stall.
     reason: Option<String>,
-    /// Whether a sync did, so that what it was to make durable is to be written again.
+    /// `true`: a sync found no space, so its data must be written again.
     is_unsynced: bool,
 }
 
@@ -37,7 +39,7 @@ impl Stall {
         Self { backoff, reason: None, is_unsynced: false }
     }
 
-    /// Why nothing can be written at present.
+    /// Returns the reason for which nothing can be written at present.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -49,17 +51,17 @@ impl Stall {
 }
 
 impl Engine {
-    /// Whether the journal waits for room: what was appended is neither written nor lost.
+    /// Returns `true` if the journal stalls: appended records are neither written nor lost.
     pub(crate) const fn is_stalled(&self) -> bool {
         self.stall.reason.is_some()
     }
 
-    /// Refuses while the journal waits for room.
+    /// Refuses while the journal stalls.
     pub(super) fn check_stall(&self) -> Result<(), Error> {
         self.stall.error().map_or(Ok(()), Err)
     }
 
-    /// Writes the frame under construction; where a write or sync found no room before, again.
+    /// Writes the frame under construction. While the journal stalls, writes again what found no space.
     pub(super) fn write_frame(&mut self) -> Result<Option<Mark>, Error> {
         if !self.stall.backoff.is_over(self.now.boot_ms)
             && let Some(error) = self.stall.error()
@@ -88,13 +90,14 @@ impl Engine {
         }
     }
 
-    /// Takes note of a write of the journal that failed: for want of room it is made again.
+    /// Records a failed write of the journal. If there is no space it is tried again; otherwise the store
+    /// ends.
     pub(super) fn write_failed(&mut self, error: &disk::Error) -> Error {
         if error.is_no_space() { self.begin_stall(error) } else { self.end(error) }
     }
 
-    /// Takes note of a sync of the journal that failed: for want of room it is made up for, and
-    /// otherwise the store ends.
+    /// Records a failed sync of the journal. If there is no space its data is written again; otherwise
+    /// the store ends.
     pub(crate) fn sync_failed(&mut self, error: &disk::Error) -> Error {
         match error {
             disk::Error::NoSpace { .. } => {

@@ -8,7 +8,8 @@ use crate::index::Kind;
 use super::Engine;
 
 impl Engine {
-    /// Counts of a namespace, kept at all times: all but `next_due_at`, which a survey finds.
+    /// Returns the counts of a namespace, which are kept at all times. Only `next_due_at` is missing: an
+    /// async count finds that.
     pub(super) fn counts_of(&self, number: u32) -> Option<Stats> {
         let namespace = self.namespaces.get(number)?;
         let mut stats = Stats {
@@ -38,7 +39,7 @@ impl Engine {
         Some(stats)
     }
 
-    /// How the store feels: from what is kept, whatever the number of namespaces and timers.
+    /// Returns the health of the store. It costs the same for any number of namespaces and timers.
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
             location: self.disk.describe(),

@@ -1,9 +1,12 @@
-//! What follows a step back of the wall clock: what is in the future again is no longer counted as due.
+//! Steps back of the wall clock: stops counting timers as due whose due time is in the future again.
 //!
-//! A pass over the lanes in which something is due, in small steps. First attempts go back into the
-//! calendar; retries, whose due time only their record tells, are *held back* until it comes again.
-//! No claim depends on the pass (each looks at the due time itself, P2): it puts the counts right.
-//! Called by the tick; without steps back it does nothing.
+//! A pass visits the lanes in which a timer is due, in small steps:
+//!
+//! 1. First attempts go back into the calendar.
+//! 2. Retries are *deferred* until their due time comes again. Only their records have that time.
+//!
+//! No claim depends on the pass, because each claim checks the due time itself (P2). The pass corrects
+//! the counts. Called by the tick; without a step back it does nothing.
 
 use duly_core::NamespaceName;
 
@@ -11,37 +14,37 @@ use crate::index::{Claimable, Cursor, Entry, Flags, Key, Kind};
 
 use super::{Engine, Publish, allowance::Allowance, overdue::Place};
 
-/// Entries that one step looks at, but for the rest of a table.
+/// Entries that one step visits, plus the rest of a table.
 const LOOKS_PER_STEP: usize = 32_768;
 /// Entries of a window that are taken at once.
 const CHUNK: usize = 64;
 
-/// The pass, if one is under way.
+/// The pass; `None` if none is under way.
 #[derive(Debug, Default)]
 pub(super) struct StepBack(Option<Pass>);
 
 #[derive(Debug, Default)]
 struct Pass {
-    /// The lane under way, or the one behind which to go on.
+    /// Lane under way, or the one after which to resume.
     lane: Option<(NamespaceName, u8)>,
     stage: Stage,
-    /// Whether another pass has to follow.
+    /// `true`: another pass must follow.
     again: bool,
 }
 
-/// How far a lane was looked through.
+/// Progress in a lane.
 #[derive(Debug, Default)]
 enum Stage {
     /// The next lane is to be begun.
     #[default]
     Done,
-    /// First attempts, all of them held in the window; behind this place.
+    /// First attempts, all of them resident in the window: after this place.
     Held(Option<Place>),
-    /// First attempts, some of them hidden: from here on in the index.
+    /// First attempts, some of them spilled: from here on in the index.
     Hidden(Cursor),
-    /// Retries, all of them held in the window; behind this place.
+    /// Retries, all of them resident in the window: after this place.
     Retries(Option<Place>),
-    /// Retries, some of them hidden: these, and those from here on in the index.
+    /// Retries, some of them spilled: these, and those from here on in the index.
     HiddenRetries(Vec<Key>, Option<Cursor>),
 }
 
@@ -50,7 +53,7 @@ impl StepBack {
         self.0.is_some()
     }
 
-    /// What the pass has not seen may be behind it now: another follows.
+    /// Makes another pass follow: entries that this one has not visited may now be before its place.
     pub(super) const fn places_moved(&mut self) {
         if let Some(pass) = &mut self.0 {
             pass.again = true;
@@ -59,12 +62,12 @@ impl StepBack {
 }
 
 impl Engine {
-    /// Begins a pass: the wall clock has stepped back.
+    /// Begins a pass, after the wall clock has stepped back.
     pub(super) fn look_back(&mut self) {
         self.step_back.0 = Some(Pass::default());
     }
 
-    /// Has lanes looked through again if some retry may be due ahead of the wall clock.
+    /// Begins another pass if the due time of some retry may be after the wall clock.
     pub(super) fn look_back_for_retries(&mut self) {
         if self.may_be_ahead() {
             self.busy = true;
@@ -75,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// One step of the pass, if one is under way.
+    /// Runs one step of the pass, if one is under way.
     pub(super) fn look_back_on(&mut self) {
         let Some(mut pass) = self.step_back.0.take() else {
             return;
@@ -111,7 +114,7 @@ impl Engine {
         self.busy = true;
     }
 
-    /// Goes to the next lane; answers whether there is one.
+    /// Moves to the next lane. Returns `true` if there is one.
     fn next_lane_back(&self, pass: &mut Pass) -> bool {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = pass.lane.take().map_or(Unbounded, Excluded);
@@ -226,7 +229,7 @@ impl Engine {
         last.map_or(Stage::Done, |last| Stage::Retries(Some(last)))
     }
 
-    /// Some of what the window of a lane holds behind a place.
+    /// Returns some of the places in a lane's window after `behind`.
     fn held_behind(&self, lane: (u32, u8), kind: Kind, behind: Option<Place>) -> Vec<Place> {
         use std::ops::Bound::{Excluded, Unbounded};
         let (number, slot) = lane;
@@ -236,7 +239,7 @@ impl Engine {
         held.into_iter().flatten().take(CHUNK).copied().collect()
     }
 
-    /// Whether a first attempt of a lane is counted as due and is not any more.
+    /// Returns `true` if a first attempt of a lane is counted as due, and is not due any more.
     fn is_ahead(&self, slot: u8, entry: &Entry) -> bool {
         let Claimable { at_ms, kind } = entry.claimable();
         kind == Kind::First
@@ -253,13 +256,14 @@ impl Engine {
         self.publish(Publish { key, claimable });
     }
 
-    /// Whether some retry may have its due time ahead of the wall clock.
+    /// Returns `true` if some retry may have its due time after the wall clock.
     pub(super) const fn may_be_ahead(&self) -> bool {
         self.now.wall_ms < self.retry_due_max_ms
     }
 }
 
-/// Whether a retry of a lane is counted as due. One that cannot be read is looked at when it can.
+/// Returns `true` if a retry of a lane is counted as due. An unreadable one is checked when it can be
+/// read.
 fn is_due_retry(slot: u8, entry: &Entry) -> bool {
     entry.claimable().kind == Kind::Retry
         && entry.lane() == slot

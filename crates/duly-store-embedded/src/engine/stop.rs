@@ -1,14 +1,15 @@
-//! The end of the journal when nothing more is written: for a while, or for good.
+//! The end of the journal when nothing more is written, for a while or for good.
 //!
 //! ```text
 //!   nothing written for a second ─► closing frame
 //!   clean stop ─► closing frame ─► checkpoint ─► done
 //! ```
 //!
-//! Invariants:
-//! * a closing frame is written when everything before it is durable, and once: behind it nothing is
-//!   written before the next record, so a store at rest leaves the disk alone;
-//! * a clean stop never fails for want of a checkpoint: the journal has everything.
+//! What must stay true:
+//!
+//! 1. A closing frame is written when everything before it is durable, and only once. Nothing is written
+//!    after it before the next record, so an idle store leaves the disk alone.
+//! 2. A clean stop never fails because a checkpoint does: the journal has everything.
 
 use duly_store::Error;
 
@@ -16,10 +17,10 @@ use crate::journal::{CLOSING_BYTES, Mark};
 
 use super::{Engine, work::Pace};
 
-/// How long nothing is written before the journal gets a closing frame.
+/// Time without a write after which the journal gets a closing frame.
 const CLOSING_AFTER_MS: u64 = 1_000;
 
-/// How far a clean stop is.
+/// Progress of a clean stop.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopping {
     /// The store is in use.
@@ -29,22 +30,22 @@ pub(super) enum Stopping {
     Closing,
     /// The last checkpoint is wanted.
     Wanted,
-    /// It is being taken.
+    /// The last checkpoint is being taken.
     Taking,
-    /// It was taken, or could not be.
+    /// The last checkpoint was taken, or could not be.
     Done,
 }
 
 impl Stopping {
-    /// Whether a stop has begun.
+    /// Returns `true` if a stop has begun.
     pub(super) const fn is_begun(self) -> bool {
         !matches!(self, Self::No)
     }
 }
 
 impl Engine {
-    /// Writes a closing frame where nothing has been written for a while, or nothing will be. Returns
-    /// what has to be synced.
+    /// Writes a closing frame if nothing has been written for a while, or nothing will be. Returns the
+    /// mark to sync.
     pub(super) fn close_journal(&mut self) -> Result<Option<Mark>, Error> {
         let idle_ms = self.now.boot_ms.saturating_sub(self.journal_grew_ms);
         if idle_ms < CLOSING_AFTER_MS && !self.stopping.is_begun() {
@@ -54,8 +55,8 @@ impl Engine {
         written.map_err(|error| self.write_failed(&error))
     }
 
-    /// Goes on with a clean stop, after the step in which the last request was done. Returns whether
-    /// it is complete.
+    /// Continues a clean stop, after the step in which the last request was done. Returns `true` if it is
+    /// complete.
     pub(crate) fn stop(&mut self) -> bool {
         if self.terminal_error.is_some() || self.is_stalled() {
             return true;
@@ -69,7 +70,7 @@ impl Engine {
         if self.journal.wants_closing_frame() {
             return false;
         }
-        // A checkpoint that is under way began too early: it is not the last one.
+        // A checkpoint that is under way began too early to be the last one.
         if self.stopping == Stopping::Closing {
             let is_wanted = self.replay_bytes() > CLOSING_BYTES;
             self.stopping = if is_wanted { Stopping::Wanted } else { Stopping::Done };
@@ -78,19 +79,19 @@ impl Engine {
         self.stopping == Stopping::Done
     }
 
-    /// Whether the checkpoint of a clean stop is to be begun.
+    /// Returns `true` if the checkpoint of a clean stop should be begun.
     pub(super) const fn wants_last_checkpoint(&self) -> bool {
         matches!(self.stopping, Stopping::Wanted)
     }
 
-    /// A checkpoint was begun.
+    /// Records that a checkpoint was begun.
     pub(super) const fn note_checkpoint_begun(&mut self) {
         if self.wants_last_checkpoint() {
             self.stopping = Stopping::Taking;
         }
     }
 
-    /// The checkpoint under way was taken, or given up.
+    /// Records that the checkpoint under way was taken or given up.
     pub(super) const fn note_checkpoint_ended(&mut self) {
         if matches!(self.stopping, Stopping::Taking) {
             self.stopping = Stopping::Done;

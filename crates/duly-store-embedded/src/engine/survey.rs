@@ -1,19 +1,24 @@
-//! Surveys: walks over the pending timers of one namespace for whoever asks what lies ahead, that is
-//! for forecasts and for the `next_due_at` of stats.
+//! Async counts: walks over the pending timers of one namespace, for forecasts and for the `next_due_at`
+//! of stats.
 //!
 //! ```text
-//!   ask ──► queue of surveys ──► a few tables of one, a few of the next, … ──► answers
-//!            (one namespace each)           (every step)
+//!   ask ──► queue of counts ──► a few tables of one, a few of the next, … ──► replies
+//!            (one namespace each)          (every step)
 //! ```
 //!
-//! Who asks for a namespace whose survey has not begun yet joins it, so that a crowd costs one walk;
-//! equal forecasts share one count. A namespace of a few tables is done within one step, so its
-//! answer is of one moment; a larger one is seen as it goes by. Called by the store (`ask`) and by
-//! the tick (`survey`); it changes nothing.
+//! How it works:
 //!
-//! Invariants: a step looks at no more than [`LOOKS_PER_STEP`] entries for one count (twice as many
-//! counts, half as many entries), but for the rest of the table that it is in; a timer that does not
-//! change during the walk is counted exactly once.
+//! 1. A call for a namespace whose walk has not begun yet joins it, so that many calls cost one walk.
+//!    Equal forecasts share one count.
+//! 2. A namespace of a few tables is done within one step, so its result is of one moment. A larger one
+//!    may change during the walk.
+//! 3. The store calls `ask`, and the tick calls `survey`. Both change no timer.
+//!
+//! What must stay true:
+//!
+//! 1. A step visits at most [`LOOKS_PER_STEP`] entries for one count, plus the rest of the current table.
+//!    With twice as many counts it visits half as many entries.
+//! 2. A timer that does not change during the walk is counted exactly once.
 
 use duly_core::{Millis, NamespaceName};
 use duly_store::{Error, Forecast, ForecastRequest, Result, Stats};
@@ -26,18 +31,18 @@ use tally::{Earliest, Moment, Wanted};
 
 mod tally;
 
-/// Entries that one step looks at, for a single count.
+/// Entries that one step visits, for a single count.
 pub(super) const LOOKS_PER_STEP: usize = 32_768;
-/// What a look at a namespace costs besides its entries, in looks.
+/// Cost of a namespace besides its entries, in entries.
 const NAMESPACE_LOOKS: usize = 64;
-/// Different counts that one survey makes.
+/// Different counts that one walk makes.
 const COUNTS_MAX: usize = 8;
-/// Surveys that wait or are under way.
+/// Walks that wait or are under way.
 const SURVEYS_MAX: usize = 1_024;
-/// Who may wait for them, all together.
+/// Calls that may wait for all walks together.
 const ASKERS_MAX: usize = 4_096;
 
-/// What is asked, and who waits for the answer.
+/// A question, and the channel of its reply.
 #[derive(Debug)]
 pub(crate) enum Question {
     Stats(Sender<Result<Option<Stats>>>),
@@ -60,11 +65,11 @@ impl Question {
     }
 }
 
-/// The surveys that wait or are under way, the next one in front.
+/// The walks that wait or are under way, the next one in front.
 #[derive(Debug, Default)]
 pub(super) struct Surveys {
     queue: std::collections::VecDeque<Survey>,
-    /// Entries looked at in the last step.
+    /// Entries visited in the last step.
     #[cfg(test)]
     pub(super) looked: usize,
 }
@@ -73,12 +78,12 @@ pub(super) struct Surveys {
 #[derive(Debug)]
 struct Survey {
     number: u32,
-    /// When it began; its counts are as seen from then.
+    /// Time at which it began, and to which its counts refer.
     began: Option<Moment>,
     cursor: Option<Cursor>,
-    /// How far the retries that are held back were looked through.
+    /// Place among the deferred retries.
     held_from: Option<HeldBack>,
-    /// Retries that are due by the steady clock and that no lane counts: some may be held back.
+    /// Number of retries that are due by the steady clock and counted in no lane: some may be deferred.
     unsurfaced: u64,
     in_flight: u64,
     earliest: Earliest,
@@ -101,7 +106,7 @@ impl Survey {
         }
     }
 
-    /// Takes a question on, if there is room for it; hands it back otherwise.
+    /// Adds a question. Returns it if there is no capacity for it.
     fn join(&mut self, question: Question) -> Option<Question> {
         match question {
             Question::Stats(reply) => self.stats.push(reply),
@@ -124,7 +129,7 @@ impl Survey {
         self.stats.len() + forecasts.sum::<usize>()
     }
 
-    /// Lets go of those who do not listen any more; answers whether anybody does.
+    /// Drops the callers that have gone. Returns `true` if any is left.
     fn is_wanted(&mut self) -> bool {
         self.stats.retain(|reply| !reply.is_closed());
         for wanted in &mut self.forecasts {
@@ -134,7 +139,7 @@ impl Survey {
         self.askers() > 0
     }
 
-    /// Looks for each entry: one for each count.
+    /// Returns the cost of each entry: one for each count.
     fn counts(&self) -> usize {
         (usize::from(!self.stats.is_empty()) + self.forecasts.len()).max(1)
     }
@@ -156,7 +161,7 @@ impl Survey {
         }
     }
 
-    /// Counts a retry that is held back where it is claimable: it was taken for overdue.
+    /// Moves a deferred retry to the time at which it is claimable: it was counted as overdue.
     fn move_held(&mut self, moment: Moment, held: HeldBack) {
         if self.unsurfaced == 0 {
             return;
@@ -168,7 +173,7 @@ impl Survey {
 }
 
 impl Engine {
-    /// Has a question about a namespace answered in one of the next steps.
+    /// Adds a question about a namespace. One of the next steps sends the reply.
     pub(crate) fn ask(&mut self, name: &NamespaceName, mut question: Question) {
         let Some(number) = self.namespaces.number_of(name) else {
             question.answer_nothing();
@@ -198,12 +203,12 @@ impl Engine {
         queue.push_back(survey);
     }
 
-    /// Whether somebody waits for a survey.
+    /// Returns `true` if a call waits for a walk.
     pub(crate) fn is_surveying(&self) -> bool {
         !self.surveys.queue.is_empty()
     }
 
-    /// One step of the surveys: the tick's.
+    /// Runs one step of the walks; called by the tick.
     pub(super) fn survey(&mut self) {
         let mut looks = 0;
         while looks < LOOKS_PER_STEP
@@ -229,7 +234,7 @@ impl Engine {
         self.busy |= self.is_surveying();
     }
 
-    /// Walks on; answers whether everything was seen.
+    /// Continues a walk. Returns `true` if it is complete.
     fn survey_on(&self, survey: &mut Survey, looks: &mut usize) -> bool {
         let now = Moment { wall_ms: self.now.wall_ms, steady_ms: self.now.steady_ms };
         let moment = *survey.began.get_or_insert(now);
@@ -249,8 +254,8 @@ impl Engine {
         self.look_through_held(survey, moment, looks)
     }
 
-    /// Finds the namespace's retries that a step back of the wall clock put off; answers whether all
-    /// were looked through.
+    /// Finds the namespace's retries that a step back of the wall clock deferred. Returns `true` if all
+    /// were visited.
     fn look_through_held(&self, survey: &mut Survey, moment: Moment, looks: &mut usize) -> bool {
         use std::ops::Bound::{Excluded, Unbounded};
         if survey.unsurfaced == 0 {
@@ -293,7 +298,7 @@ impl Engine {
             let entry = self.namespaces.live(key)?;
             let now = Moment { wall_ms: self.now.wall_ms, steady_ms: self.now.steady_ms };
             let at = now.wall_ms_of(entry.claimable());
-            // One that is held back waits for the time that it was offered with.
+            // A deferred retry waits for the time that it was offered with.
             let is_held = entry.claimable().kind == Kind::Retry && at <= now.wall_ms;
             (!entry.flags().has(Flags::LEASED)).then_some(if is_held { at_ms } else { at })
         });
@@ -303,7 +308,7 @@ impl Engine {
         }
     }
 
-    /// Nothing more is answered.
+    /// Fails all questions.
     pub(super) fn fail_surveys(&mut self, error: &Error) {
         for survey in self.surveys.queue.drain(..) {
             for reply in survey.stats {

@@ -1,18 +1,19 @@
-//! The terminal error: why a store has ended for good, kept where every thread and caller sees it.
+//! The terminal error: the reason for which a store has ended for good, visible to every thread and
+//! caller.
 //!
-//! Set once, by the engine or, after a panic, by the watch over its thread. The first reason stays.
+//! It is set once: by the engine or, after a panic, by the watch over its thread. The first reason stays.
 
 use std::sync::Arc;
 
 use duly_core::metric_names;
 use tokio::sync::watch;
 
-/// The reason, for those who ask and for those who wait. Clones are the same one.
+/// The reason, to read and to wait for. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Terminal(Arc<watch::Sender<Option<String>>>);
 
 impl Terminal {
-    /// Ends the store with this reason, unless it has ended before; returns the one that counts.
+    /// Ends the store with this reason, unless it has ended before. Returns the reason that stays.
     pub(crate) fn set(&self, reason: String) -> String {
         let mut counts = reason.clone();
         let is_first = self.0.send_if_modified(|known| match known {
@@ -37,7 +38,8 @@ impl Terminal {
         self.0.borrow().clone()
     }
 
-    /// Waits until the store has ended and returns the reason; for ever if it is closed before.
+    /// Waits until the store has ended, and returns the reason. Waits for ever if the store is closed
+    /// before.
     pub(crate) fn wait(&self) -> impl Future<Output = String> + Send + 'static {
         let mut receiver = self.0.subscribe();
         async move {

@@ -1,6 +1,7 @@
-//! The engine between its steps: what is written but not yet durable, and what follows a failure.
+//! The engine between its steps: records that are written but not yet durable, and the state after a
+//! failure.
 //!
-//! The shells hide these moments; here a test stands in for the shell.
+//! The shells hide these moments. Here the test takes the place of the shell.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub(super) fn id(text: &str) -> TimerId {
     TimerId::new(text).unwrap()
 }
 
-/// Options of an engine that does the same at every run and never lacks room.
+/// Options of an engine that does the same at every run and never lacks space.
 pub(super) fn small() -> Options {
     Options {
         segment_bytes: 64 * 1024,
@@ -97,7 +98,7 @@ impl Bench {
         bench
     }
 
-    /// The store after a crash: what was synced.
+    /// The store after a crash: only synced data is left.
     pub(super) fn reopened(self) -> Self {
         let Self { engine, disk, clock } = self;
         let options = engine.options.clone();
@@ -115,14 +116,14 @@ impl Bench {
         self.engine.begin_step();
     }
 
-    /// Writes and syncs what was appended.
+    /// Writes and syncs the appended records.
     pub(super) fn sync(&mut self) {
         let mark = self.write();
         mark.file.sync_data().unwrap();
         self.synced(&mark);
     }
 
-    /// The same, where it is not known whether anything was.
+    /// Writes and syncs appended records, if there are any.
     fn sync_if_any(&mut self) {
         if let Some(mark) = self.engine.commit().unwrap() {
             mark.file.sync_data().unwrap();
@@ -163,7 +164,7 @@ impl Bench {
         self.engine.settle(&settlement).unwrap();
     }
 
-    /// A dead letter, durable.
+    /// Makes a durable dead letter.
     fn dead_letter(&mut self, text: &str) {
         self.schedule(text);
         self.sync();

@@ -1,8 +1,8 @@
-//! What time brings: timers become due, leases end, firings expire, tombstones go.
+//! The tick: timers become due, leases end, firings expire, tombstones are removed.
 //!
-//! Every pass is bounded: in entries that it looks at, and by an [`Allowance`] in records that it reads
-//! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
-//! the index is stale and dropped.
+//! Every pass is bounded: by the entries that it visits, and by an [`Allowance`] of records that it reads
+//! or writes. [`Engine::busy`] says that another pass is needed at once. A popped entry that disagrees
+//! with the index is stale and dropped.
 
 use duly_core::{
     Timer, Timestamp,
@@ -23,13 +23,13 @@ use super::{Engine, HeldBack, Stop, allowance::Allowance, aside, near::Due, view
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
-/// Of these, how many are taken at once where each may take a record: the rest stays where it is.
+/// Entries that are taken at once if each may need a record. The rest stays in the calendar.
 const CHUNK: usize = 64;
-/// When an end that could not be written is tried again.
+/// Pause before the end of a lease or firing is tried again that could not be written.
 pub(super) const AGAIN_MS: u64 = 1_000;
 
 impl Engine {
-    /// Brings the state up to the present step's time.
+    /// Updates the state to the time of the current step.
     pub(super) fn tick(&mut self) {
         self.check_space();
         self.roll_again();
@@ -53,7 +53,7 @@ impl Engine {
         self.survey();
     }
 
-    /// Counts what has become due in its lane.
+    /// Counts due timers in their lanes.
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
@@ -81,8 +81,8 @@ impl Engine {
         self.popped = popped;
     }
 
-    /// Counts what may have become due, if the index agrees; where that takes a read for which there
-    /// is no allowance any more, at the next step.
+    /// Counts a timer as due, if the index agrees. If that needs a read and the allowance is spent, the
+    /// next step does it.
     pub(super) fn surface_one(
         &mut self,
         kind: Kind,
@@ -124,7 +124,7 @@ impl Engine {
         self.wake = true;
     }
 
-    /// Notes when a firing expires; if its record cannot be read now, that is noted when it can.
+    /// Records the expiry of a firing. If its record cannot be read now, that is done when it can.
     pub(super) fn note_expiry(&mut self, key: Key) {
         let Some(entry) = self.namespaces.live(key) else {
             return;
@@ -136,22 +136,22 @@ impl Engine {
                 }
             }
             Err(ReadError::Disk(error)) => self.set_aside(key, &entry, &error),
-            // A damaged one is found by the claim.
+            // The claim finds a damaged record.
             Err(_) => {}
         }
     }
 
-    /// Whether an entry waits for its record to be durable; it is published when that is so. What
-    /// got into a calendar before was of an earlier record.
+    /// Returns `true` if an entry waits for its record to be durable; then it becomes claimable. An older
+    /// calendar entry belongs to an earlier record.
     pub(super) fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
         !self.is_durable(entry.location())
             && (entry.claimable().kind == Kind::First
                 || self.unpublished_retries.contains_key(&key))
     }
 
-    /// Whether a record is durable where it stands.
+    /// Returns `true` if the record at this location is durable.
     pub(super) fn is_durable(&self, location: Location) -> bool {
-        // What is in a run was durable before it got there.
+        // A record in a run was durable before it was copied there.
         self.files.get(location.slot()).is_none_or(|file| match file.id {
             FileId::Segment(sequence) => {
                 self.journal.is_durable(sequence, location.unit() * format::ALIGN)
@@ -160,8 +160,8 @@ impl Engine {
         })
     }
 
-    /// Keeps what is due from being claimed while the wall clock is behind its due time, where a step
-    /// back has put it (P2). In all other times this does nothing.
+    /// Keeps due retries from being claimed while the wall clock is behind their due time, after it
+    /// stepped back (P2). At all other times this does nothing.
     fn hold_back(&mut self) {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
@@ -190,10 +190,10 @@ impl Engine {
         }
     }
 
-    /// Takes a retry that is due by the steady clock out of what is due if its due time is ahead of
-    /// the wall clock; answers whether it did.
+    /// Defers a retry that is due by the steady clock, if its due time is after the wall clock. Returns
+    /// `true` if it did.
     pub(super) fn hold_back_retry(&mut self, key: Key, entry: &Entry) -> bool {
-        // A record that cannot be read is found by the claim.
+        // The claim finds a record that cannot be read.
         let Ok(timer) = self.load_timer(entry.location()) else {
             return false;
         };
@@ -245,7 +245,8 @@ impl Engine {
             return;
         };
         let held = lease.held(self.now.boot_ms);
-        // The firing is due again from when the lease ended, not from when that was noticed.
+        // The firing is due again from the end of the lease, not from the moment at which this is
+        // noticed.
         let ago_ms = self.now.boot_ms.saturating_sub(lease.ends_boot_ms);
         let since = Timestamp::saturating_from_unix_ms(self.now.steady_ms.saturating_sub(ago_ms));
         let ended = match self.load_timer(entry.location()) {
@@ -258,12 +259,13 @@ impl Engine {
             Err(error) => self.quarantine(key, &entry, &error),
         };
         if let Some(wait_ms) = again_after_ms(&ended) {
-            // No room to write it, or it cannot be read: the lease is over all the same, and tried again.
+            // There is no space to write it, or the record cannot be read: the lease is over all the
+            // same, and its end is tried again.
             self.lease_ends.insert(self.now.boot_ms + wait_ms, key.pack());
         }
     }
 
-    /// Looks up when some of the retries expire that a checkpoint brought.
+    /// Looks up the expiry of some retries from a checkpoint.
     fn look_up_expiries(&mut self, allowance: &mut Allowance) {
         while !allowance.is_spent()
             && let Some(key) = self.retries_that_expire.pop()
@@ -292,7 +294,7 @@ impl Engine {
                 }
                 let key = Key::unpack(packed);
                 let entry = self.namespaces.live(key);
-                // What is aside is noted anew when it can be read.
+                // The expiry of an unreadable timer is recorded again when it can be read.
                 let is_at_hand =
                     |flags: Flags| !flags.has(Flags::LEASED) && !flags.has(Flags::ASIDE);
                 if let Some(entry) = entry.filter(|entry| is_at_hand(entry.flags())) {
@@ -305,7 +307,7 @@ impl Engine {
         self.popped = popped;
     }
 
-    /// Makes a dead letter of a firing under no lease if it has expired.
+    /// Makes a dead letter of a firing without a lease, if it has expired.
     fn expire_one(&mut self, key: Key, entry: &Entry) {
         let written = match self.load_timer(entry.location()) {
             Ok(timer) => self.expire_timer(key, timer).map(drop),
@@ -320,7 +322,7 @@ impl Engine {
         }
     }
 
-    /// Makes a dead letter of a timer under no lease if it has expired; returns it if it has not.
+    /// Makes a dead letter of a timer without a lease, if it has expired; otherwise returns the timer.
     pub(super) fn expire_timer(
         &mut self,
         key: Key,
@@ -334,8 +336,9 @@ impl Engine {
         }
     }
 
-    /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that
-    /// says where the record was, an alarm. The rest stays on time.
+    /// Makes a dead letter of a timer whose record is damaged or in no file. The dead letter has the
+    /// reason `corrupt` and an id that names the place of the record; an error is logged and counted.
+    /// Other timers stay on time.
     pub(super) fn quarantine(
         &mut self,
         key: Key,
@@ -355,12 +358,12 @@ impl Engine {
         let mut timer = Timer::new(duly_core::Schedule::new(id, when), now, incarnation)
             .expect("the time came from a timestamp");
         timer.dead_letter = Some(DeadLetter { at: now, reason: DeadLetterReason::Corrupt });
-        // Written first: refused for want of room, the timer stays what it is.
+        // Written first: if it is refused for lack of capacity, the timer stays as it is.
         self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))?;
         self.write(key.namespace(), &Record::Lost { key: key.pack() })
     }
 
-    /// Forgets a tombstone whose record cannot be read: it is counted no longer, and its id is free.
+    /// Forgets a tombstone whose record is damaged: it is no longer counted, and its id is free.
     pub(super) fn quarantine_tombstone(&mut self, key: Key, error: &ReadError) -> Result<(), Stop> {
         may_be_damaged(error)?;
         tracing::error!(%error, "a record cannot be read; that its timer has ended is forgotten");
@@ -369,7 +372,7 @@ impl Engine {
     }
 }
 
-/// Refuses where the record itself may be well, so that a later try can succeed.
+/// Fails if the record itself may be valid, so that a later try can succeed.
 pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
     match error {
         ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
@@ -377,7 +380,7 @@ pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
     }
 }
 
-/// When an end is tried again that could not be written.
+/// Returns the pause before another try to write an end; `None` if none is needed.
 fn again_after_ms(written: &Result<(), Stop>) -> Option<u64> {
     match written {
         Err(Stop::Refused(_) | Stop::NotNow(_)) => Some(AGAIN_MS),

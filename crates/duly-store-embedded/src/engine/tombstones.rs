@@ -1,11 +1,12 @@
-//! Tombstones of one namespace, and the passes that take them away.
+//! Tombstones of one namespace, and the passes that remove them.
 //!
-//! A tombstone is an index entry whose time is its end. Nothing else is kept for it: a lookup that meets
-//! one past its end finds nothing, and passes over the namespace's tombstones in small steps remove
+//! A tombstone is an index entry whose time is its end. Nothing else is kept for it. A lookup that meets
+//! a tombstone past its end finds nothing. Passes over the namespace's tombstones, in small steps,
+//! remove:
 //!
-//! * what has ended, as soon as the first has; for a namespace with very many, a little later, so
-//!   that the passes cost a fraction of a core whatever there is;
-//! * the oldest, where there are more than `max_retained` ([`evict`]).
+//! 1. Ended tombstones, as soon as the first has ended. In a namespace with a large number of them this
+//!    is a little later, so that the passes cost a fraction of a core at any size.
+//! 2. The oldest, if there are more than `max_retained` ([`evict`]).
 
 use std::collections::BTreeSet;
 
@@ -17,18 +18,18 @@ mod evict;
 
 use evict::{Crowded, End};
 
-/// Tables of an index that one step of a pass looks at.
+/// Tables of an index that one step of a pass visits.
 const TABLES_PER_STEP: usize = 8;
-/// Tombstones that one step of a pass removes, but for the rest of a table.
+/// Tombstones that one step of a pass removes, plus the rest of a table.
 const REMOVALS_PER_STEP: usize = 4_096;
-/// A pass for ended tombstones looks at so many for each millisecond since the one before.
+/// Tombstones per millisecond since the last pass that a pass for ended ones may visit.
 const LOOKS_PER_MS: u64 = 1_000;
 
-/// A tombstone that comes in.
+/// A tombstone to add.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewTombstone {
     pub(super) ends_ms: u64,
-    /// How many of the namespace had ended before.
+    /// Number of the namespace's timers that had ended before.
     pub(super) number: u32,
     pub(super) location: Location,
 }
@@ -37,9 +38,9 @@ pub(super) struct NewTombstone {
 #[derive(Debug)]
 pub(crate) struct Tombstones {
     index: Index,
-    /// When the next pass for ended ones is wanted; `u64::MAX`: there is nothing to end.
+    /// Time of the next pass for ended tombstones; `u64::MAX`: no tombstone waits for its end.
     pass_at_ms: u64,
-    /// The oldest by number, for eviction; some may have gone already.
+    /// The oldest by number, for eviction; some may be gone already.
     oldest: Ascending<End>,
 }
 
@@ -58,12 +59,12 @@ impl Tombstones {
         &mut self.index
     }
 
-    /// How many there are; ended ones may still be among them.
+    /// Returns the number of tombstones, which may include ended ones.
     pub(crate) fn len(&self) -> u64 {
         self.index.len() as u64
     }
 
-    /// A tombstone that has not ended.
+    /// Returns a tombstone that has not ended.
     pub(crate) fn get(&self, key: Key, now_ms: u64) -> Option<Entry> {
         self.index.get(key).filter(|entry| entry.claimable().at_ms > now_ms)
     }
@@ -72,7 +73,7 @@ impl Tombstones {
 /// The passes over tombstones, of all namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// When each namespace wants its next pass for ended tombstones.
+    /// Time of the next pass for ended tombstones of each namespace.
     ends: BTreeSet<(u64, u32)>,
     ending: Option<Ending>,
     crowded: Crowded,
@@ -83,7 +84,7 @@ pub(super) struct Passes {
 struct Ending {
     number: u32,
     cursor: Cursor,
-    /// The first end among those that stay.
+    /// Earliest end of the tombstones that stay.
     next_ms: u64,
 }
 
@@ -112,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Has a namespace looked through when its next tombstone ends.
+    /// Schedules a pass over a namespace for the end of its next tombstone.
     pub(super) fn note_tombstone_end(&mut self, number: u32, ends_ms: u64) {
         let Some(namespace) = self.namespaces.get_mut(number) else {
             return;
@@ -164,7 +165,7 @@ impl Engine {
                 None => self.end_ending(&ending),
             }
         }
-        // Others may have ended, too: the next step asks.
+        // Other tombstones may have ended, too: the next step checks.
         self.busy |= self.tombstone_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
     }
 

@@ -1,4 +1,4 @@
-//! Looking at one timer: live, ended, or dead.
+//! Views of one timer: live, ended or dead.
 
 use duly_core::{Millis, NamespaceName, State, Timer, TimerId};
 use duly_store::{Error, TimerView, query::Body};
@@ -11,7 +11,7 @@ use crate::{
 
 use super::{Engine, leases::Lease};
 
-/// What there is under a key.
+/// State of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
     /// A pending timer.
@@ -24,7 +24,7 @@ pub(super) enum Known {
     Nothing,
 }
 
-/// The answer where the record may be well, so that a later try can succeed.
+/// Returns the error for a record that may be valid, so that a later try can succeed.
 pub(super) fn not_now(error: &disk::Error) -> Error {
     Error::Unavailable {
         reason: format!("a record cannot be read now: {error}"),
@@ -32,11 +32,11 @@ pub(super) fn not_now(error: &disk::Error) -> Error {
     }
 }
 
-/// Refuses a record that is larger than its view may be for certain, before it is read: a large one that
-/// has no room anyway must not hold up others.
+/// Refuses a record that certainly exceeds `bytes_max`, before it is read: a large record that is refused
+/// anyway must not delay others.
 fn check_estimate(location: Location, bytes_max: u64) -> Result<(), Error> {
     let bytes = location.bytes_estimate();
-    // A class of sizes ends at twice its beginning, and the estimate lies in its middle.
+    // A size class ends at twice its beginning, and the estimate is its middle.
     if bytes / 3 * 2 > bytes_max { Err(Error::TooLarge { bytes }) } else { Ok(()) }
 }
 
@@ -48,8 +48,8 @@ impl Engine {
         if let Some(entry) = namespace.live.get(key) {
             Known::Live(key, entry)
         } else if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
-            // A tombstone over a dead letter is the later of the two: a letter that comes to life
-            // again, or a timer made in its place, takes the tombstone away.
+            // A tombstone over a dead letter is the later of the two. A redriven letter, or a new timer
+            // with the same id, removes the tombstone.
             Known::Ended(key, entry.location())
         } else if let Some((_, location)) = namespace.letters.latest(key) {
             Known::Dead(location)
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// State of a live entry.
+    /// Returns the state of a live entry.
     pub(super) const fn state_of(&self, entry: &Entry) -> State {
         let claimable = entry.claimable();
         match claimable.kind {
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// View of a live timer whose record is at hand.
+    /// Returns the view of a live timer whose record was read.
     pub(super) fn live_view(
         &self,
         name: &NamespaceName,
@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// View of whatever there is under an id. A tombstone that is damaged is so for one last time; what
-    /// stands under the key of another id is not what was asked for.
+    /// Returns the view of the timer with an id. A damaged tombstone is reported once and then dropped. A
+    /// timer of another id with the same key is not returned.
     pub(crate) fn get(
         &mut self,
         name: &NamespaceName,
@@ -110,7 +110,7 @@ impl Engine {
                 return not_now(error);
             }
             if let Known::Ended(key, _) = known {
-                // Without room to write that, the next who asks finds it as it is.
+                // If there is no space to write that, the next call finds it again.
                 drop(self.quarantine_tombstone(key, &error));
             }
             Error::Damaged(error.to_string())

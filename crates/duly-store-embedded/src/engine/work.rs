@@ -1,12 +1,14 @@
-//! Work that would keep the engine from its callers: reading, writing and removing whole files.
+//! Background work: reads, writes and removals of whole files, which would keep the engine from its
+//! callers.
 //!
 //! ```text
-//!   engine ── Work ──► background thread ── what it came to ──► engine, in a later step
+//!   engine ── Work ──► background thread ── result ──► engine, in a later step
 //! ```
 //!
-//! A piece of work owns all it needs and touches no state; what follows from it is done by the
-//! engine again. Without threads (`open_inline`) the shell does each piece on the spot, so that a
-//! simulation is deterministic.
+//! 1. A piece of work owns all that it needs and touches no state of the engine.
+//! 2. The engine applies the result in a later step.
+//! 3. Without threads (`open_inline`) the shell does each piece at once, so that a simulation is
+//!    deterministic.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +16,13 @@ use crate::disk::fresh::Throttle;
 
 use super::Engine;
 
-/// What the engine does when a piece of work is done.
+/// The engine's reaction to the result of a piece of work.
 pub(crate) type Sequel = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// A piece of work.
 pub(crate) type Work = Box<dyn FnOnce() -> Sequel + Send>;
 
-/// Work that waits to be fetched.
+/// Work that waits for the background thread.
 #[derive(Default)]
 pub(super) struct Outbox(Vec<Work>);
 
@@ -30,17 +32,17 @@ impl std::fmt::Debug for Outbox {
     }
 }
 
-/// How fast background work may write.
+/// Speed at which background work may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As fast as the disk takes it: nobody waits for anything else.
+    /// As fast as the disk allows: no caller waits.
     Unlimited,
-    /// So many bytes a second at most, so that commits pass in between.
+    /// At most this many bytes per second, so that commits pass in between.
     BytesPerSecond(u64),
 }
 
 impl Pace {
-    /// A throttle that keeps to it.
+    /// Returns a throttle for this pace.
     pub(crate) fn throttle(self) -> Throttle {
         let Self::BytesPerSecond(rate) = self else {
             return Box::new(|_| {});
@@ -61,7 +63,7 @@ impl Pace {
 }
 
 impl Engine {
-    /// Hands a piece of work over; `then` takes what it came to.
+    /// Hands over a piece of work. `then` receives its result.
     pub(super) fn in_background<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -73,12 +75,12 @@ impl Engine {
         }));
     }
 
-    /// How fast background work may write from now on.
+    /// Sets the speed at which background work may write from now on.
     pub(crate) const fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
     }
 
-    /// Returns the work that was handed over since the last call; none of a store that has ended.
+    /// Returns the work that was handed over since the last call; none if the store has ended.
     pub(crate) fn take_work(&mut self) -> Vec<Work> {
         let work = std::mem::take(&mut self.outbox.0);
         if self.terminal_error.is_some() { Vec::new() } else { work }

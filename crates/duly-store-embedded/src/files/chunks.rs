@@ -1,14 +1,18 @@
-//! What points into each piece of a file, so that the room of what is dead can be given back.
+//! Counts the records that point into each chunk of a file, so that the space of dead chunks can be
+//! deallocated.
 //!
-//! Only runs get holes: they are sorted by when their records go, so they die from the front on. A
-//! piece can go when nothing has pointed into it since before the older of the two kept checkpoints
-//! began, as a whole file can. The first piece, with the header, stays, and so does the last, with the
+//! Only sorted runs get holes. Their records are sorted by the time when they end, so the chunks of a
+//! run die from the front. The chunk with the header, the first, stays, and so does the last, with the
 //! directory.
 //!
-//! Invariants: a record counts in every piece that it may touch, so none reaches into a hole; once
-//! the rewriter is done with a run nothing points into an empty piece of it again.
+//! What must stay true:
 //!
-//! Called by [`super::Files`].
+//! 1. A chunk can go when nothing has pointed into it since before the older of the two kept checkpoints
+//!    began. The same holds for a whole file.
+//! 2. A record counts in every chunk that it may touch, so no record reaches into a hole.
+//! 3. After the rewriter is done with a sorted run, nothing points into an empty chunk of it again.
+//!
+//! [`super::Files`] calls it.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -20,52 +24,52 @@ use crate::{
 /// Bytes of the longest file.
 const FILE_BYTES_MAX: u64 = run::RUN_BYTES_MAX;
 
-/// A piece of a file.
+/// A chunk of a file.
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
-    /// Records that may touch it.
+    /// Number of records that may touch it.
     live: u32,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It takes room. The number is that of the first checkpoint that began after nothing pointed
-    /// here any more.
+    /// The chunk takes space. `emptied_at`: number of the first checkpoint that began after nothing
+    /// pointed here any more.
     Kept { emptied_at: u64 },
-    /// It was given back.
+    /// The chunk was deallocated.
     Hole,
 }
 
-/// The pieces of a file.
+/// The chunks of a file.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
-    /// Pieces that something points into.
+    /// Chunks that records point into.
     occupied: u64,
 }
 
-/// How long pieces are.
+/// Length of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkBytes(pub(super) u64);
 
 impl ChunkBytes {
-    /// The pieces that the record at a location may touch. Where the size class says no upper bound
-    /// of its length, all from its first byte on.
+    /// Returns the chunks that the record at a location may touch. If the size class has no upper bound,
+    /// those are all chunks from its first byte on.
     fn touched(self, location: Location) -> Range<usize> {
         let start = location.unit() * ALIGN;
         let end = location.bytes_bound().map_or(FILE_BYTES_MAX, |bytes| start + bytes);
         place(start / self.0)..place(end.min(FILE_BYTES_MAX).div_ceil(self.0))
     }
 
-    /// The pieces of a file that may go, if its records end there.
+    /// Returns the chunks of a file that may be deallocated, if its records end at this byte.
     fn removable(self, records_end: u64) -> Range<usize> {
         1..place(records_end / self.0).max(1)
     }
 }
 
 impl Chunks {
-    /// Gives a file pieces up to this byte.
+    /// Adds chunks up to this byte.
     pub(super) fn grow(&mut self, size: ChunkBytes, bytes: u64, next_checkpoint: u64) {
         self.grow_to(place(bytes.div_ceil(size.0)), next_checkpoint);
     }
@@ -87,12 +91,12 @@ impl Chunks {
         }
     }
 
-    /// Whether something points into the piece in which the record at a location begins.
+    /// Returns `true` if records point into the chunk in which the record at a location begins.
     pub(super) fn has_live(&self, size: ChunkBytes, location: Location) -> bool {
         self.chunks.get(size.touched(location).start).is_some_and(|chunk| chunk.live > 0)
     }
 
-    /// Answers how many pieces it empties that may go then.
+    /// Counts a record as released. Returns the number of removable chunks that become empty.
     pub(super) fn release(
         &mut self,
         size: ChunkBytes,
@@ -114,13 +118,13 @@ impl Chunks {
         emptied
     }
 
-    /// Bytes of the pieces that something points into, and of those that always stay.
+    /// Returns the bytes of the chunks that records point into, and of the two that always stay.
     pub(super) const fn held_bytes(&self, size: ChunkBytes) -> u64 {
         (self.occupied + 2) * size.0
     }
 
-    /// Ranges of bytes into which nothing has pointed since before the checkpoint with this number
-    /// began, and which take room.
+    /// Returns the ranges that still take space and into which nothing has pointed since before the
+    /// checkpoint with this number began.
     pub(super) fn removable(
         &self,
         size: ChunkBytes,
@@ -144,7 +148,7 @@ impl Chunks {
         ranges
     }
 
-    /// Takes note of a hole; answers how many bytes it gave back. Only whole pieces count.
+    /// Notes a hole and returns the bytes that it deallocated. Only whole chunks count.
     pub(super) fn punched(&mut self, size: ChunkBytes, records_end: u64, hole: &Range<u64>) -> u64 {
         let whole = place(hole.start.div_ceil(size.0))..place(hole.end / size.0);
         let mut bytes = 0;
@@ -159,11 +163,11 @@ impl Chunks {
     }
 }
 
-/// Checkpoints for which is remembered what emptied before them: more than are ever kept, unless one
-/// after the other fails.
+/// Number of checkpoints for which emptied chunks are remembered: more than are ever kept, unless many
+/// checkpoints in a row fail.
 const REMEMBERED: u64 = 16;
 
-/// How many pieces emptied since which checkpoint: what further checkpoints would let go.
+/// Number of chunks that became empty, by the checkpoint that makes them removable.
 #[derive(Debug, Default)]
 pub(super) struct Emptied(BTreeMap<u64, u64>);
 
@@ -174,12 +178,12 @@ impl Emptied {
         }
     }
 
-    /// Pieces that wait for a later checkpoint than this one to be the oldest that is kept.
+    /// Returns the chunks that wait until a later checkpoint than this one is the oldest kept.
     pub(super) fn waiting(&self, oldest_kept: u64) -> u64 {
         self.0.range(oldest_kept + 1..).map(|(_, chunks)| chunks).sum()
     }
 
-    /// Forgets what no checkpoint that is kept can make wait any more.
+    /// Drops the counts that no longer matter for any kept checkpoint.
     pub(super) fn checkpoint_begins(&mut self, number: u64) {
         self.0 = self.0.split_off(&number.saturating_sub(REMEMBERED));
     }

@@ -1,9 +1,10 @@
-//! Reading many records at once: few reads, and a disk that knows what comes.
+//! Reads many records at once, with few reads and with hints to the disk.
 //!
-//! A claim asks for up to a thousand timers in the order in which they are due. Those in a run stand
-//! side by side and are one read; those in segments are scattered. What is in memory is read at once.
-//! For the rest each read alone would wait for the disk, so it is told of many ahead: it works on all
-//! of them while the first is waited for.
+//! 1. A claim asks for up to a thousand timers in the order of their due times. Those in a sorted run
+//!    are adjacent and take one read; those in segments are scattered.
+//! 2. Records that are in memory are read at once.
+//! 3. For the others, each read alone would wait for the disk. So the disk gets hints of many reads
+//!    ahead, and works on all of them while the first is waited for.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -17,19 +18,20 @@ use crate::{
 
 use super::{Files, ReadError};
 
-/// Reads that a disk is told of ahead: as many as keep a fast one busy, and few enough that what
-/// came is still in memory when it is read.
+/// Reads that the disk gets hints of: enough to keep a fast disk busy, and few enough that the bytes are
+/// still in memory when they are read.
 const READ_AHEAD: usize = 256;
-/// Bytes of these reads at which no further one is told of.
+/// Bytes of the hinted reads at which no further hint is given.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// Bytes between two records that are read along rather than skipped.
+/// Gap between two records that is read rather than skipped.
 const GAP_BYTES: u64 = 4 << 10;
 /// Most bytes of one read.
 const STRETCH_BYTES_MAX: u64 = 512 << 10;
 
 impl Files {
-    /// Reads many records back, as few reads as their places allow; answers in the order asked. A disk
-    /// that has refused so many of them is not asked for others: each may take it long.
+    /// Reads many records back, with as few reads as their places allow. Returns them in the order
+    /// asked. After `failures_max` failures the disk is not asked for the other records: each failure
+    /// may take the disk long.
     pub(crate) fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&place| (locations[place].slot(), locations[place].unit()));
@@ -67,7 +69,7 @@ impl Files {
         }
     }
 
-    /// Reads a stretch if it is in memory; answers whether it was.
+    /// Reads a stretch if it is in memory. Returns `true` if it was.
     fn read_in_memory(
         &self,
         stretch: &Stretch<'_>,
@@ -116,8 +118,8 @@ impl Files {
         for &place in stretch.places {
             let location = locations[place];
             let at = usize::try_from(offset_of(location) - stretch.bytes.start);
-            // One that reaches beyond what was read, or is damaged, is read again by itself: then
-            // the answer says where and why.
+            // A record that reaches beyond the bytes read, or is damaged, is read again alone: then the
+            // error names its place and cause.
             let bytes = at.ok().and_then(|at| read.get(at..));
             let decoded = bytes.map(record::decode).and_then(Result::ok);
             answers.take(place, || decoded.map_or_else(|| self.read(location), Ok));
@@ -125,7 +127,7 @@ impl Files {
     }
 }
 
-/// What was read, in the order asked; `None` for what the disk was not asked for any more.
+/// The results of the reads, in the order asked; `None` for records that the disk was not asked for.
 #[derive(Debug)]
 pub(crate) struct Answers {
     of: Vec<Option<Result<Decoded, ReadError>>>,
@@ -138,7 +140,7 @@ impl Answers {
         Self { of, failures_left: failures_max }
     }
 
-    /// Takes an answer, unless the disk has refused too many.
+    /// Takes a result, unless the disk has failed too often.
     pub(crate) fn take(&mut self, nth: usize, read: impl FnOnce() -> Result<Decoded, ReadError>) {
         if self.failures_left > 0 {
             let answer = read();
@@ -147,7 +149,7 @@ impl Answers {
         }
     }
 
-    /// The answers.
+    /// Returns the results.
     pub(crate) fn into_vec(self) -> Vec<Option<Result<Decoded, ReadError>>> {
         self.of
     }
@@ -158,7 +160,7 @@ impl Answers {
 struct Stretch<'a> {
     slot: u16,
     bytes: Range<u64>,
-    /// Which of the records that were asked for.
+    /// Indexes of these records in the request.
     places: &'a [usize],
 }
 
@@ -174,7 +176,7 @@ impl Stretch<'_> {
     }
 }
 
-/// Joins what stands near each other; the order is that of the places.
+/// Joins records that are close to each other; the order is that of the places.
 fn stretches<'a>(order: &'a [usize], locations: &[Location]) -> Vec<Stretch<'a>> {
     let mut stretches = Vec::new();
     let mut rest = order;

@@ -1,4 +1,4 @@
-//! Checkpoints: what the engine knew at about one moment, in blocks.
+//! Checkpoints: the state of the engine at about one moment, in blocks.
 //!
 //! ```text
 //!  0  magic       8 bytes  "DULYCKP\n"
@@ -21,13 +21,13 @@
 //! ```text
 //!  0  kind     u32  see `Block`
 //!  4  length   u32  bytes of the payload, at most 4 MiB
-//!  8  count    u32  things in it
+//!  8  count    u32  items in it
 //! 12  crc      u32  over bytes 0..12 and the payload, seeded by the store
 //! 16  payload, then zeros up to the next multiple of 16
 //! ```
 //!
-//! The last block is the *end* and nothing follows it; a file without it is no checkpoint.
-//! Lengths and counts are checked against the bytes that are there before anything is allocated.
+//! 1. The last block is the *end*, and nothing follows it. A file without it is not a checkpoint.
+//! 2. Lengths and counts are checked against the bytes that exist before anything is allocated.
 
 use super::{
     DecodeError, align_up,
@@ -52,19 +52,19 @@ pub(crate) use small::{
 
 /// First bytes of a checkpoint.
 pub(crate) const MAGIC: &[u8; 8] = b"DULYCKP\n";
-/// Bytes of the header; the blocks begin here.
+/// Bytes of the header; the blocks begin behind it.
 pub(crate) const HEADER_BYTES: u64 = 96;
 /// Bytes of a block's header.
 pub(crate) const BLOCK_HEADER_BYTES: u64 = 16;
 /// Longest payload of a block.
 pub(crate) const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of the end block, the last ones of the file.
+/// Bytes of the end block, the last of the file.
 pub(crate) const END_BLOCK_BYTES: u64 = BLOCK_HEADER_BYTES + End::PAYLOAD_BYTES;
 
 const HEADER_CRC_AT: usize = 12;
 const BLOCK_CRC_AT: usize = 12;
 
-/// Where replay of the journal begins.
+/// The place where replay of the journal begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayPoint {
     /// Number of the segment.
@@ -84,9 +84,9 @@ pub(crate) struct Header {
     pub(crate) replay: ReplayPoint,
     pub(crate) epoch: u64,
     pub(crate) begun_at_ms: u64,
-    /// The latest due time of any retry there has been by then.
+    /// The latest due time of any retry so far.
     pub(crate) retry_due_max_ms: u64,
-    /// The steady clock when it was begun.
+    /// The steady clock when the checkpoint was begun.
     pub(crate) steady_ms: u64,
 }
 
@@ -153,12 +153,12 @@ impl BlockHeader {
         Ok(header)
     }
 
-    /// Bytes of the whole block, padding included.
+    /// Returns the bytes of the whole block, padding included.
     pub(crate) const fn block_bytes(&self) -> u64 {
         align_up(BLOCK_HEADER_BYTES + self.length as u64)
     }
 
-    /// The payload of the block that begins with this header, if its checksum is right.
+    /// Returns the payload of the block that begins with this header, if its checksum is right.
     pub(crate) fn payload<'a>(&self, block: &'a [u8], seed: Seed) -> Result<&'a [u8], DecodeError> {
         let bytes = BLOCK_HEADER_BYTES as usize + self.length as usize;
         let block = block.get(..bytes).ok_or(DecodeError::Truncated(block.len()))?;

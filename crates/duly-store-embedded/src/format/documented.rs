@@ -1,4 +1,4 @@
-//! Keeps the worked dump in `docs/internals/disk-format.md` equal to what the encoder writes.
+//! Keeps the worked dump in `docs/internals/disk-format.md` equal to the output of the encoder.
 //!
 //! `DULY_WRITE_GOLDEN=1` writes the dump into the page instead of comparing it.
 
@@ -15,7 +15,7 @@ use crate::{
 const BEGIN: &str = "<!-- dump: written by the tests -->\n```text\n";
 const END: &str = "```\n<!-- end of dump -->";
 
-/// What the bytes of a file are, in order: how many, and what they mean.
+/// The parts of a file in order: number of bytes, and meaning.
 type Parts = Vec<(usize, &'static str)>;
 
 const MANIFEST_PARTS: &[(usize, &str)] = &[
@@ -137,7 +137,7 @@ fn example() -> Fixture {
     fixture
 }
 
-/// Lines of at most 16 bytes: offset, bytes, meaning.
+/// Formats lines of at most 16 bytes: offset, bytes, meaning.
 fn dump(bytes: &[u8], parts: &Parts) -> String {
     let mut text = String::new();
     let mut at = 0_usize;

@@ -1,4 +1,4 @@
-//! Fixed numbers and tagged fields: the alphabet of the record bodies.
+//! Fixed-size numbers and tagged fields, of which the record bodies are made.
 //!
 //! A tagged field is `tag u8, length u32, bytes`; the list ends with tag 0.
 
@@ -34,12 +34,12 @@ impl Writer<'_> {
         self.u64(value.unix_ms());
     }
 
-    /// Bytes of a length that both sides know.
+    /// Appends bytes of a length that both sides know.
     pub(crate) fn array<const N: usize>(&mut self, bytes: &[u8; N]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Length and bytes; texts of this format are shorter than 4 GiB.
+    /// Appends length and bytes; texts of this format are shorter than 4 GiB.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.u32(length(bytes.len()));
         self.0.extend_from_slice(bytes);
@@ -49,7 +49,7 @@ impl Writer<'_> {
         self.bytes(text.as_bytes());
     }
 
-    /// A tagged field whose content `write` appends.
+    /// Appends a tagged field whose content `write` appends.
     pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut Writer<'_>)) {
         debug_assert_ne!(tag, END, "tag 0 ends the list");
         self.u8(tag);
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next `count` bytes as they are.
+    /// Takes the next `count` bytes as they are.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.at.checked_add(count).ok_or(DecodeError::Truncated(self.at))?;
         let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Truncated(self.bytes.len()))?;
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Bytes of a length that both sides know.
+    /// Takes bytes of a length that both sides know.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let taken = self.take(N)?;
         Ok(<[u8; N]>::try_from(taken).expect("take(N) answers exactly N bytes"))
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         rest
     }
 
-    /// The next tagged field; `None` at the end of the list.
+    /// Returns the next tagged field; `None` at the end of the list.
     pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>, DecodeError> {
         let tag = self.u8()?;
         if tag == END {

@@ -1,4 +1,4 @@
-//! Frames: one group commit each, the unit that is whole or absent after a crash.
+//! Frames: one group commit each, and the unit that is complete or absent after a crash.
 //!
 //! ```text
 //!  0  magic       u32   "DLYf"
@@ -15,40 +15,37 @@
 //! 48  records
 //! ```
 //!
-//! The header has a checksum of its own, so its length is believed before anything behind it is
-//! read: what only looks like a header costs 48 bytes and not a segment.
-//!
-//! `lag` is what tells a torn tail from damage. Frames written since the last fsync may be lost in
-//! any combination by a power cut; a bad frame is therefore cut off only when no later frame says
-//! that it had been on disk. See [`crate::journal::recovery`].
-//!
-//! A **closing frame** has no records. It stands behind a frame that was durable when it was written,
-//! and says so by its `lag` of 1: so damage to that frame is known for what it is, also when no other
-//! one follows. It has nothing to lose itself. Written at a clean stop, and once when nothing has been
-//! written for a while.
-//!
-//! The checksums start from a [`Seed`] that only the store knows. Payloads are the callers' bytes:
-//! without it a payload could hold whole frames, which would be believed where a torn frame, or a
-//! frame that was cut off earlier, leaves that payload behind the end of the journal.
+//! 1. The header has its own checksum, so its length is verified before anything behind it is read.
+//!    Bytes that only look like a header cost a read of 48 bytes, not of a segment.
+//! 2. `lag` distinguishes a torn tail from damage. A power cut can lose frames written since the last
+//!    fsync in any combination. A bad frame is therefore cut off only when no later frame says that it
+//!    had been on disk. See [`crate::journal::recovery`].
+//! 3. A **closing frame** has no records. It follows a frame that was durable when it was written, and
+//!    says so by its `lag` of 1. So damage to that frame is recognised even if no other frame follows.
+//!    The closing frame itself has nothing to lose. It is written at a clean stop, and once when nothing
+//!    has been written for a while.
+//! 4. The checksums start from a [`Seed`] that only the store knows. Payloads are bytes of the callers,
+//!    and without the seed a payload could contain whole frames. They would be accepted if a torn frame,
+//!    or one that was cut off earlier, leaves that payload behind the end of the journal.
 
 use super::{
     DecodeError,
     fields::{Reader, Writer},
 };
 
-/// "DLYf".
+/// The magic number, "DLYf".
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"DLYf");
 /// Bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 48;
-/// Where the checksum of the header stands.
+/// Offset of the checksum in the header.
 const HEADER_CRC_AT: usize = 8;
 
-/// What the checksums of a store's frames start from.
+/// Start value of the checksums of a store's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seed(u32);
 
 impl Seed {
-    /// The seed of the store with this hash key (which never leaves the manifest).
+    /// Returns the seed of the store with this hash key (which never leaves the manifest).
     pub(crate) fn of(hash_key: u128) -> Self {
         Self(crc32c::crc32c(&hash_key.to_le_bytes()))
     }
@@ -57,7 +54,7 @@ impl Seed {
         crc32c::crc32c_append(self.0, checked)
     }
 
-    /// Over a header without the checksum in it, which is the `u32` at `crc_at`.
+    /// Returns the checksum of a header without the `u32` at `crc_at`, which holds it.
     pub(super) fn crc_around(self, header: &[u8], crc_at: usize) -> u32 {
         crc32c::crc32c_append(self.crc(&header[..crc_at]), &header[crc_at + 4..])
     }
@@ -68,7 +65,7 @@ impl Seed {
         header[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Returns a header or trailer of so many bytes, if it begins with this magic and is intact.
+    /// Returns a header or trailer of `count` bytes, if it begins with this magic and is intact.
     pub(super) fn checked<'a>(
         self,
         bytes: &'a [u8],
@@ -92,10 +89,10 @@ impl Seed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) length: u32,
-    /// Of the records.
+    /// Checksum of the records.
     pub(crate) crc: u32,
     pub(crate) lsn: u64,
-    /// The steady clock when it was written.
+    /// The steady clock when the frame was written.
     pub(crate) steady_ms: u64,
     pub(crate) epoch: u32,
     pub(crate) count: u32,
@@ -103,7 +100,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header; `None` when the bytes do not begin a frame of this store.
+    /// Reads a header; `None` if the bytes do not begin a frame of this store.
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let mut reader = Reader::new(bytes);
@@ -127,23 +124,23 @@ impl Header {
         (header.length.is_multiple_of(16) && has_room).then_some(header)
     }
 
-    /// Whether this is a closing frame.
+    /// Returns `true` if this is a closing frame.
     pub(crate) const fn is_closing(&self) -> bool {
         self.length == 0
     }
 
-    /// The newest lsn that was on disk when this frame was written; 0 when the frame cannot say.
+    /// Returns the newest lsn that was on disk when this frame was written; 0 if the frame cannot say.
     pub(crate) const fn durable_lsn(&self) -> u64 {
         if self.lag == u32::MAX { 0 } else { self.lsn.saturating_sub(self.lag as u64) }
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the bytes of the whole frame.
     pub(crate) const fn frame_bytes(&self) -> u64 {
         HEADER_BYTES as u64 + self.length as u64
     }
 }
 
-/// What a frame says of itself besides its records.
+/// The fields of a frame's header that do not follow from its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) epoch: u32,
@@ -151,11 +148,11 @@ pub(crate) struct Identity {
     pub(crate) count: u32,
     /// The newest lsn that is on disk.
     pub(crate) durable_lsn: u64,
-    /// The steady clock.
+    /// The steady clock, ms.
     pub(crate) steady_ms: u64,
 }
 
-/// A closing frame.
+/// Makes a closing frame.
 pub(crate) fn closing(seed: Seed, identity: Identity) -> Vec<u8> {
     let mut frame = vec![0; HEADER_BYTES];
     seal(&mut frame, seed, Identity { count: 0, ..identity });
@@ -186,13 +183,13 @@ pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
     seal_header(header, seed);
 }
 
-/// Puts the checksum of a header right.
+/// Writes the checksum of a header into it.
 pub(super) fn seal_header(header: &mut [u8], seed: Seed) {
     seed.seal(&mut header[..HEADER_BYTES], HEADER_CRC_AT);
 }
 
-/// Whether bytes look like a damaged frame of this number. Only one of the two fields that are looked
-/// at has to be as it was.
+/// Returns `true` if bytes look like a damaged frame of this number. One of the two compared fields is
+/// enough.
 pub(crate) fn resembles(bytes: &[u8], lsn: u64) -> bool {
     bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.get(16..24) == Some(&lsn.to_le_bytes())
 }

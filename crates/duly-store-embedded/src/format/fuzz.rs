@@ -1,10 +1,12 @@
-//! Damage to everything that is decoded, with the checksums put right again, so that it reaches the
-//! decoders behind them: they refuse, or answer what encodes and decodes to itself; they neither
-//! panic nor take more memory than the bytes account for.
+//! Fuzzing of all decoders: damages encoded pieces and repairs their checksums, so that the damage
+//! reaches the decoders.
+//!
+//! The decoders must refuse the bytes, or return a value that encodes and decodes to itself. They must
+//! not panic, and must not take more memory than the bytes account for.
 //!
 //! `DULY_FUZZ_SEED` and `DULY_FUZZ_SEEDS` repeat one seed or try many. The rounds run in a process of
-//! their own whose address space is bounded, so that a length that is believed before it is checked
-//! ends it.
+//! their own with a bounded address space. So a length that is used before it is checked ends the
+//! process.
 
 use std::process::Command;
 
@@ -22,16 +24,16 @@ use pieces::Piece;
 
 /// Set in the process that runs the rounds.
 const CHILD: &str = "DULY_FUZZ_CHILD";
-/// What that process may take besides what it has at its start. Its inputs are a few KiB.
+/// Memory that the process may take in addition to that at its start. Its inputs are a few KiB.
 const MORE_BYTES: u64 = 512 << 20;
-/// Damaged copies of each piece of one seed.
+/// Damaged copies of each piece, for one seed.
 const COPIES: usize = 40;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The pieces of one seed, and damaged copies of each.
+/// Checks the pieces of one seed, and damaged copies of each.
 fn run(seed: u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -56,7 +58,7 @@ fn value<T>(runner: &mut TestRunner, of: &impl Strategy<Value = T>) -> T {
     of.new_tree(runner).expect("the strategies reject little").current()
 }
 
-/// Bounds the address space of this process. Where that cannot be known, it stays unbounded.
+/// Bounds the address space of this process, if its present size is known.
 fn bound_memory() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let taken = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -74,7 +76,7 @@ fn damaged_bytes_are_refused_or_decoded_within_bounds() {
     if std::env::var_os(CHILD).is_some() {
         bound_memory();
         for seed in seeds {
-            // The harness has begun a line of its own.
+            // The test harness has begun a line of its own.
             println!("\nseed {seed}");
             run(seed);
         }

@@ -1,4 +1,4 @@
-//! Records: what a frame is made of, each with its own checksum.
+//! Records: the parts of a frame, each with its own checksum.
 //!
 //! ```text
 //!  0  crc        u32   over bytes 4 .. 16 + length
@@ -27,7 +27,7 @@ use super::{
 /// Bytes of a record's header.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// Causes by their code, from 1 on. Totals follow from them, live and at replay alike.
+/// Causes by their code, from 1 on. Totals follow from them, both live and at replay.
 const CAUSES: [Cause; 8] = [
     Cause::Created,
     Cause::Replaced,
@@ -48,33 +48,33 @@ pub(crate) fn cause_of(code: u8) -> Result<Cause, DecodeError> {
     timer::from_code(&CAUSES, code, "cause")
 }
 
-/// One record. `namespace` numbers stand beside it, see [`Decoded`].
+/// One record. The number of its namespace is kept beside it, see [`Decoded`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
-    /// A pending timer, whole.
+    /// A complete pending timer.
     Pending(Cause, Box<Timer>),
-    /// A dead letter, whole.
+    /// A complete dead letter.
     Dead(Cause, Box<Timer>),
-    /// A timer has ended; `expires_at` is when its tombstone goes (`None`: no tombstone is kept), `number` how
-    /// many of its namespace had ended before, modulo 2^32.
+    /// A timer has ended. `expires_at`: the time until which its tombstone is kept (`None`: no tombstone
+    /// is kept). `number`: how many timers of its namespace had ended before, modulo 2^32.
     Ended { tombstone: Box<Tombstone>, expires_at: Option<Timestamp>, number: u32 },
     /// A lease was granted or extended.
     Lease(Lease),
-    /// A dead letter was dropped: the key of its delivery id, and that of its timer, as far as it is
+    /// A dead letter was purged: the key of its delivery id, and that of its timer as far as it is
     /// known.
     Purged { letter: PackedKey, timer: PackedKey },
-    /// The record of the pending timer, or the tombstone, with this key cannot be read: it is gone. What is
-    /// left of a timer is a dead letter of its own, of a tombstone nothing.
+    /// The record of the pending timer or the tombstone with this key is unreadable, and the timer or
+    /// tombstone is gone. A timer leaves a separate dead letter, a tombstone leaves nothing.
     Lost { key: PackedKey },
-    /// No tombstone is left of the ends of the namespace before this one, counted from 0.
+    /// The tombstones of all ends of the namespace before number `below`, counted from 0, are gone.
     Evicted { below: u64 },
-    /// A namespace as it is from here on.
+    /// A namespace has these settings from now on.
     Namespace(Box<NamespaceRecord>),
-    /// A namespace is gone, with all it held.
+    /// A namespace is deleted, with all its contents.
     NamespaceGone,
 }
 
-/// A lease as it is written.
+/// The record of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) id: TimerId,
@@ -85,18 +85,18 @@ pub(crate) struct Lease {
     pub(crate) claimed_at: Timestamp,
     pub(crate) lease_ms: u64,
     pub(crate) until: Timestamp,
-    /// Whether this extends a lease that was granted before.
+    /// `true`: this extends a lease that was granted before.
     pub(crate) extends: bool,
 }
 
-/// A namespace as it is written.
+/// The record of a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamespaceRecord {
     pub(crate) name: NamespaceName,
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
-    /// Whether it came into being at its first schedule, and nothing has changed it since.
+    /// `true`: its first schedule created the namespace, and nothing has changed it since.
     pub(crate) implicit: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
@@ -120,7 +120,7 @@ pub(crate) const NAMESPACE_GONE: u8 = 7;
 pub(crate) const LOST: u8 = 8;
 pub(crate) const EVICTED: u8 = 9;
 
-/// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
+/// Appends a record to `out`, padded to the alignment. Returns its bytes without the padding.
 pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
     debug_assert_eq!(out.len() as u64 % ALIGN, 0, "records start aligned");
     let start = out.len();
@@ -179,13 +179,13 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
     u32::try_from(bytes).expect("checked above through the body")
 }
 
-/// Bytes of the record that starts here, from its header, without padding.
+/// Returns the bytes of the record that starts here, with its header, without padding.
 pub(crate) fn bytes_of(header: &[u8]) -> Option<u64> {
     let length = header.get(4..8)?;
     Some(HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(length.try_into().ok()?)))
 }
 
-/// What stands in front of a body.
+/// The fields of a record's header that decoding needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) kind: u8,
@@ -193,7 +193,7 @@ pub(crate) struct Header {
     pub(crate) namespace: u32,
 }
 
-/// Checks the record at the beginning of `bytes` against its checksum; answers its header and body.
+/// Checks the record at the beginning of `bytes` against its checksum. Returns its header and body.
 pub(crate) fn check(bytes: &[u8]) -> Result<(Header, &[u8]), DecodeError> {
     let total = bytes_of(bytes).ok_or(DecodeError::Truncated(bytes.len()))?;
     let total = usize::try_from(total).map_err(|_| DecodeError::Truncated(bytes.len()))?;

@@ -1,4 +1,4 @@
-//! Runs: immutable files of records that are sorted for firing.
+//! Sorted runs: immutable files of records that are sorted by time.
 //!
 //! ```text
 //!  0  magic       8 bytes  "DULYRUN\n"
@@ -13,10 +13,10 @@
 //! 64  records, as in a frame of the journal; then the directory, then the trailer (see there)
 //! ```
 //!
-//! Records are in the order of (hour, namespace); each such group has one entry in the directory, and
-//! one more for each MiB of the file that begins within it.
-//! Nothing here trusts its input: what is read was checked against the length of the file before
-//! anything is allocated for it.
+//! 1. Records are in the order of (hour, namespace). Each such group has one entry in the directory, and
+//!    one more for each MiB of the file that begins within it.
+//! 2. The decoder does not trust its input: counts and offsets are checked against the length of the
+//!    file before anything is allocated for them.
 
 use super::{
     ALIGN, DecodeError,
@@ -34,38 +34,39 @@ mod tests;
 pub(crate) use directory::Misplaced;
 pub(crate) use directory::{Directory, GROUP_BYTES, Group};
 
-/// First bytes of a run.
+/// First bytes of a sorted run.
 pub(crate) const MAGIC: &[u8; 8] = b"DULYRUN\n";
-/// First bytes of a run's trailer.
+/// First bytes of a sorted run's trailer.
 pub(crate) const TRAILER_MAGIC: &[u8; 8] = b"DULYRNE\n";
-/// Bytes of the header; the records begin here.
+/// Bytes of the header; the records begin behind it.
 pub(crate) const HEADER_BYTES: u64 = 64;
-/// Bytes of the trailer, the last ones of the file.
+/// Bytes of the trailer, the last of the file.
 pub(crate) const TRAILER_BYTES: u64 = 64;
-/// Longest run: a location counts 24 bits of [`ALIGN`].
+/// Longest sorted run: a location counts 24 bits of [`ALIGN`].
 pub(crate) const RUN_BYTES_MAX: u64 = 256 << 20;
-/// A stretch of the directory ends where so many bytes of the file do: room is given back in such
-/// pieces.
+/// Bytes of a chunk. Space is deallocated in such chunks, and a group of the directory ends where a
+/// chunk ends.
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
-/// What an hour of the directory has.
+/// Milliseconds of an hour of the directory.
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 const HEADER_CRC_AT: usize = 12;
 const TRAILER_CRC_AT: usize = 8;
 
-/// The hour that a time lies in.
+/// Returns the hour that contains a time.
 pub(crate) fn hour_of(time_ms: u64) -> u32 {
     u32::try_from(time_ms / HOUR_MS).unwrap_or(u32::MAX)
 }
 
-/// What a run holds. Each kind has files of its own, so that each dies in the order of its sort.
+/// The kind of the records in a sorted run. Each kind has its own files, so that the records of each end
+/// in the order in which they are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Pending timers, by when they can be claimed.
+    /// Pending timers, by the time from which they can be claimed.
     Pending = 1,
     /// Tombstones, by when they expire.
     Tombstones = 2,
-    /// Dead letters, by when they were due.
+    /// Dead letters, by their due time.
     DeadLetters = 3,
 }
 
@@ -75,7 +76,7 @@ impl Kind {
     }
 }
 
-/// A run's header.
+/// A sorted run's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) version: u32,
@@ -110,7 +111,7 @@ impl Header {
     }
 }
 
-/// The last bytes of a run: where the directory is, and what must fit together.
+/// The last bytes of a sorted run: the place of the directory, and the numbers that must fit together.
 ///
 /// ```text
 ///  0  magic          8 bytes  "DULYRNE\n"
@@ -173,8 +174,8 @@ impl Trailer {
         }
     }
 
-    /// What cannot be in a file of this length. Afterwards the directory, as bytes and as groups
-    /// together, is no larger than the file.
+    /// Returns the first contradiction to a file of this length. After this check the directory, as
+    /// bytes and as groups together, is no larger than the file.
     fn contradiction(&self, length: u64) -> Option<&'static str> {
         let directory_end = self
             .groups
@@ -189,7 +190,7 @@ impl Trailer {
         if !record_bytes.is_multiple_of(ALIGN) {
             return Some("the directory does not begin where a record can end");
         }
-        // A record has at least its header, a group at least one record.
+        // A record has at least its header, and a group at least one record.
         if self.records > record_bytes / ALIGN || self.groups > self.records {
             return Some("more records or groups than there is room for");
         }

@@ -45,7 +45,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; `None` when it is not a whole one.
+    /// Reads a header; `None` if it is not a valid one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..usize::try_from(HEADER_BYTES).ok()?)?;
         if &bytes[..8] != MAGIC {
@@ -67,7 +67,7 @@ impl Header {
     }
 }
 
-/// Over everything but the checksum itself.
+/// Returns the checksum of the whole header, without the checksum itself.
 fn checksum(header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..])
 }

@@ -124,7 +124,7 @@ fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback, DecodeError> {
     }
 }
 
-/// `None` is written as the largest number.
+/// Encodes limits; `None` is written as the largest number.
 fn encode_limits(w: &mut Writer<'_>, limits: &Limits) {
     w.u32(limits.schedule_per_second.unwrap_or(u32::MAX));
     w.u32(limits.deliver_per_second.unwrap_or(u32::MAX));

@@ -1,5 +1,5 @@
-//! Everything that a record can hold, for property tests: within the rules of `duly_core`, which
-//! the decoders apply again.
+//! Strategies for everything that a record can hold, for property tests. Values follow the rules of
+//! `duly_core`, which the decoders apply again.
 
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ fn dead_letter() -> impl Strategy<Value = DeadLetter> {
     (time(), select(&DeadLetterReason::ALL[..])).prop_map(|(at, reason)| DeadLetter { at, reason })
 }
 
-/// Any timer, also ones whose parts make no sense together.
+/// Any timer, including combinations of parts that make no sense.
 pub(crate) fn timer() -> impl Strategy<Value = Timer> {
     let numbers = (any::<u64>(), any::<u128>(), any::<[u32; 4]>(), any::<bool>());
     let times = (time(), time(), time(), option::of(time()), option::of(time()));

@@ -1,4 +1,4 @@
-//! Body of a timer record: fixed numbers, the id, then tagged fields for what it has.
+//! Body of a timer record: fixed numbers, the id, then tagged fields for its optional parts.
 //!
 //! ```text
 //!  0 due_at u64 | 8 created_at u64 | 16 incarnation u64 | 24 request_hash u128
@@ -158,7 +158,7 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
         .map_err(|_| DecodeError::Impossible("text that is not UTF-8".into()))
 }
 
-/// Enumerations are written as their place in the type's own list, from 1.
+/// Returns the code of an enumeration's value: its place in the type's own list, from 1.
 fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
     let place = all.iter().position(|known| known == value).unwrap_or(0);
     u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")

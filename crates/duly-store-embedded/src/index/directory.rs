@@ -1,13 +1,17 @@
 //! Many tables under one directory: extendible hashing.
 //!
-//! The directory is indexed by the top bits of a position (see `span`); each of its pointers names
-//! the table of the span that the position is in. A table that has become too long is split in two
-//! by the next bit; where the directory has no such bit yet, it doubles (4 bytes a pointer). Two
-//! halves that have become short are merged. So no step copies more than two tables and, rarely, the
-//! directory.
+//! 1. The directory is indexed by the top bits of a position (see `span`). Each of its pointers names
+//!    the table of the span that contains the position.
+//! 2. A table that becomes too long is split in two by the next bit. If the directory does not have that
+//!    bit yet, it doubles (4 bytes for each pointer).
+//! 3. Two halves that become short are merged. So no step copies more than two tables and, rarely, the
+//!    directory.
 //!
-//! Invariants: the spans of the tables are disjoint and cover everything; exactly the pointers in a
-//! table's span name it; `len`, `table_bytes` and `deepest` are sums over the tables.
+//! What must stay true:
+//!
+//! 1. The spans of the tables are disjoint and cover everything.
+//! 2. The pointers in a table's span, and only those, name it.
+//! 3. `len`, `table_bytes` and `deepest` are sums over the tables.
 
 use super::{
     entry::Entry,
@@ -16,28 +20,28 @@ use super::{
     table::Table,
 };
 
-/// Entries above which a table is split. They fill a size class (56 KiB).
+/// Number of entries above which a table is split. They fill a size class (56 KiB).
 pub(super) const TABLE_LEN_MAX: usize = 2048;
-/// Two halves that hold less together are merged.
+/// Number of entries below which two halves together are merged.
 const MERGED_LEN_MAX: usize = TABLE_LEN_MAX / 4;
-/// How many bits deeper than the average table may be the deepest. Hashes are even to far less than
-/// that; were they not, a table would rather be long than the directory large.
+/// Number of bits that the deepest table may be deeper than the average. Hashes are spread far more
+/// evenly than that. If they were not, a long table would be better than a large directory.
 const DEPTH_MORE: u8 = 6;
 
 #[derive(Debug)]
 pub(super) struct Directory {
     tables: Vec<Table>,
-    /// Numbers of tables, by the top `depth` bits.
+    /// Numbers of tables, indexed by the top `depth` bits.
     pointers: Box<[u32]>,
     depth: u8,
-    /// Tables whose span is as deep as the directory: without any, it can be halved.
+    /// Tables whose span is as deep as the directory. If there are none, the directory can be halved.
     deepest: usize,
     len: usize,
     table_bytes: usize,
 }
 
 impl Directory {
-    /// A directory over these tables, those of disjoint spans that cover everything.
+    /// Makes a directory over these tables, whose spans are disjoint and cover everything.
     pub(super) fn new(tables: Vec<Table>) -> Self {
         let depths = || tables.iter().map(|table| table.span().depth());
         let depth = depths().max().unwrap_or(0);
@@ -68,13 +72,13 @@ impl Directory {
             + self.pointers.len() * size_of::<u32>()
     }
 
-    /// The table whose span has this position.
+    /// Returns the table whose span contains this position.
     #[inline]
     pub(super) fn table(&self, position: u64) -> &Table {
         &self.tables[self.number(position)]
     }
 
-    /// The number of the table and the place in it where an entry is.
+    /// Returns the number of the table that contains an entry, and its place in the table.
     #[inline]
     pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<(usize, usize)> {
         let number = self.number(position(fingerprint.low));
@@ -82,17 +86,17 @@ impl Directory {
         Some((number, place))
     }
 
-    /// What [`Self::find`] has found.
+    /// Returns the entry that [`Self::find`] has found.
     pub(super) fn at(&self, (number, place): (usize, usize)) -> &Entry {
         self.tables[number].at(place)
     }
 
-    /// The same, for changes that leave the fingerprint as it is.
+    /// Returns the entry that [`Self::find`] has found, for changes that keep its fingerprint.
     pub(super) fn at_mut(&mut self, (number, place): (usize, usize)) -> &mut Entry {
         self.tables[number].at_mut(place)
     }
 
-    /// Puts an entry in; answers the one it replaces.
+    /// Puts an entry in. Returns the entry that it replaces.
     pub(super) fn put(&mut self, entry: &Entry) -> Option<Entry> {
         let number = self.number(entry.position());
         let old = self.change(number, |table| table.put(entry));
@@ -103,7 +107,7 @@ impl Directory {
         old
     }
 
-    /// Takes out what [`Self::find`] has found.
+    /// Removes the entry that [`Self::find`] has found.
     pub(super) fn remove(&mut self, (number, place): (usize, usize)) -> Entry {
         let old = self.change(number, |table| table.remove(place));
         self.len -= 1;
@@ -114,7 +118,7 @@ impl Directory {
         old
     }
 
-    /// The only table, if there are no others; it leaves an empty one behind.
+    /// Takes the only table, if there are no others, and leaves an empty one behind.
     pub(super) fn take_only(&mut self) -> Option<Table> {
         match &mut self.tables[..] {
             [only] => Some(std::mem::take(only)),
@@ -124,12 +128,12 @@ impl Directory {
 
     #[inline]
     fn number(&self, position: u64) -> usize {
-        // Two shifts, because no bits would need a shift by 64.
+        // Two shifts, because a depth of 0 would need a shift by 64.
         self.pointers[(position >> 1 >> (63 - self.depth)) as usize] as usize
     }
 
-    /// Changes a table and keeps the sum of their sizes (which seldom changes: an addition at each
-    /// call would have every call wait for the one before).
+    /// Changes a table and maintains the sum of their sizes. The sum is written only if it changes,
+    /// which is rare: an addition at each call would make every call wait for the one before.
     #[inline]
     fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut Table) -> T) -> T {
         let table = &mut self.tables[number];
@@ -142,7 +146,7 @@ impl Directory {
         result
     }
 
-    /// Splits a table that has become too long, and the halves as far as they are too long.
+    /// Splits a table that has become too long, and its halves as far as they are too long.
     fn split_long(&mut self, mut number: usize) {
         let mut added = self.tables.len();
         loop {
@@ -179,8 +183,8 @@ impl Directory {
         self.point_to(self.tables.len() - 1);
     }
 
-    /// Merges a table with the other half of its parent if both are short; answers the number of
-    /// the merged one.
+    /// Merges a table with the other half of its parent if both are short. Returns the number of the
+    /// merged table.
     fn merge(&mut self, number: usize) -> Option<usize> {
         let table = &self.tables[number];
         if table.len() >= MERGED_LEN_MAX {
@@ -188,7 +192,7 @@ impl Directory {
         }
         let (parent, buddy) = table.span().parent_and_buddy()?;
         let other = self.number(buddy.start());
-        // Otherwise that half is itself split.
+        // If the spans differ, the other half is itself split.
         let whole = self.tables[other].span() == buddy;
         if !whole || table.len() + self.tables[other].len() >= MERGED_LEN_MAX {
             return None;
@@ -221,14 +225,14 @@ impl Directory {
         self.deepest = self.tables.iter().filter(|t| t.span().depth() == self.depth).count();
     }
 
-    /// Points all pointers of a table's span to it.
+    /// Points all pointers of a table's span to the table.
     fn point_to(&mut self, number: usize) {
         let pointers = self.tables[number].span().pointers(self.depth);
         self.pointers[pointers].fill(u32::try_from(number).expect("at most 2^24 tables"));
     }
 }
 
-/// How deep a table may become by splitting in an index of so many entries.
+/// Returns the maximum depth to which a split may take a table, in an index of `len` entries.
 pub(super) fn depth_max(len: usize) -> u8 {
     let average = (len / TABLE_LEN_MAX).checked_ilog2().unwrap_or(0);
     u8::try_from(average).map_or(DEPTH_MAX, |average| (average + DEPTH_MORE).min(DEPTH_MAX))

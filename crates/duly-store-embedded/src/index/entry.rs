@@ -1,4 +1,4 @@
-//! The index entry and what it is made of.
+//! The index entry and its parts.
 //!
 //! ```text
 //!   word 0   fingerprint, low 64 bits
@@ -6,13 +6,15 @@
 //!   word 2   due 43 | retry 1 | file 16 | size class 4
 //! ```
 //!
-//! The namespace is not in it: each namespace has an index of its own. Due is in Unix milliseconds:
-//! the time at which it can be claimed (for a tombstone: at which it goes). The offset counts units of 16
-//! bytes in a segment; the size class says how much to read in one call. A tombstone has no lane: the 24
-//! bits from there on are its number in the order of ends. The entry that leads from a timer to its
-//! latest dead letter names the letter's key in the bits of everything but the two fingerprint parts
-//! and the time: the high 56 bits of its low part in word 1, then 8 bits of that and its high 8 bits
-//! in the low 16 of word 2.
+//! 1. The namespace is not stored: each namespace has an index of its own.
+//! 2. Due is in Unix milliseconds: the time from which the timer can be claimed. For a tombstone it is
+//!    the time when it ends.
+//! 3. The offset counts units of 16 bytes in a file; the size class says how much to read in one call.
+//! 4. A tombstone has no lane. The 24 bits from there on are its number in the order of ends.
+//! 5. One kind of entry leads from a timer to its latest dead letter. It has the dead letter's key in
+//!    place of flags, lane, offset, file and size class. The high 56 bits of the key's low part
+//!    are in word 1. The other 8 bits of that part and the 8 bits of its high part are in the low 16
+//!    bits of word 2.
 
 use super::{
     key::{Fingerprint, Key},
@@ -31,7 +33,7 @@ const RETRY_SHIFT: u32 = 20;
 /// The bits of file and size class.
 const PLACE_MASK: u64 = (1 << RETRY_SHIFT) - 1;
 const DUE_SHIFT: u32 = 21;
-/// Of a key that an entry names, word 1 has the high 56 bits of the low part, word 2 the rest.
+/// The high 56 bits of a named key's low part are in word 1, and the rest in word 2.
 const NAMED_BITS: u32 = 8;
 const NAMED_MASK: u64 = (1 << NAMED_BITS) - 1;
 /// Largest number of a tombstone.
@@ -39,13 +41,13 @@ pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
 const CLASS_BYTES: u64 = 64;
 const CLASS_MAX: u8 = 15;
-/// The largest payload, and as much for everything else as there can be.
+/// The largest payload, and the most that everything else can take.
 const LARGEST_BYTES: u64 = duly_core::payload::PAYLOAD_BYTES_HARD + (1 << 20);
 
 /// The last word of an empty slot: a due time that no timer has.
 const EMPTY: u64 = u64::MAX;
 
-/// Where a record stands: slot of the segment, offset in units of 16 bytes, size class.
+/// The place of a record: slot of the file, offset in units of 16 bytes, size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Location {
     slot: u16,
@@ -54,7 +56,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// A place for a record of `bytes` bytes.
+    /// Makes the location of a record of `bytes` bytes.
     pub(crate) fn new(slot: u16, unit: u64, bytes: u64) -> Self {
         let unit = u32::try_from(unit).expect("segments have at most 256 MiB");
         assert!(unit < 1 << OFFSET_BITS, "segments have at most 256 MiB");
@@ -62,7 +64,7 @@ impl Location {
         Self { slot, unit, class }
     }
 
-    /// The same place in the file of another slot.
+    /// Returns the same place in the file of another slot.
     #[must_use]
     pub(crate) const fn in_slot(self, slot: u16) -> Self {
         Self { slot, ..self }
@@ -72,7 +74,7 @@ impl Location {
         self.slot
     }
 
-    /// Orders places by file and by where they are in it.
+    /// Returns a number that sorts locations by file and by offset.
     pub(crate) const fn order(self) -> u64 {
         (self.slot as u64) << OFFSET_BITS | self.unit as u64
     }
@@ -81,42 +83,43 @@ impl Location {
         self.unit as u64
     }
 
-    /// How much to read so that the record is in it (the last class may need a second read).
+    /// Returns the number of bytes to read so that they include the record (the last class may need a
+    /// second read).
     pub(crate) const fn bytes_max(self) -> u64 {
         CLASS_BYTES << self.class
     }
 
-    /// What the record's size does not exceed; the last class has no such bound.
+    /// Returns an upper bound of the record's size; the last class has none.
     pub(crate) const fn bytes_bound(self) -> Option<u64> {
         if self.class < CLASS_MAX { Some(self.bytes_max()) } else { None }
     }
 
-    /// Returns a bound of the record's size.
+    /// Returns an upper bound of the record's size, for every class.
     pub(crate) const fn bytes_at_most(self) -> u64 {
         if self.class < CLASS_MAX { self.bytes_max() } else { LARGEST_BYTES }
     }
 
-    /// The record's size, estimated from its class; much too low for a very large one.
+    /// Returns an estimate of the record's size from its class; much too low for a very large record.
     pub(crate) const fn bytes_estimate(self) -> u64 {
         self.bytes_max() / 4 * 3
     }
 }
 
-/// What else is known of a timer; changes without a change of the timer.
+/// Further facts about a timer, which change without a change of the timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
     pub(crate) const NONE: Self = Self(0);
-    /// It is counted as due.
+    /// The timer is counted as due.
     pub(crate) const SURFACED: Self = Self(1);
-    /// Somebody holds a lease on it.
+    /// The timer is leased.
     pub(crate) const LEASED: Self = Self(2);
-    /// It has a time after which it is not to be delivered.
+    /// The timer has a time after which it must not be delivered.
     pub(crate) const EXPIRES: Self = Self(4);
-    /// It is counted as due, and the disk did not read its record when it was last tried.
+    /// The timer is counted as due, but its record could not be read at the latest attempt.
     pub(crate) const ASIDE: Self = Self(8);
-    /// Whatever says that it is counted as due.
+    /// All flags that count the timer as due.
     pub(crate) const DUE: Self = Self(Self::SURFACED.0 | Self::ASIDE.0);
 
     pub(crate) const fn with(self, other: Self) -> Self {
@@ -127,7 +130,7 @@ impl Flags {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// Returns `true` if all of `other` are set.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -138,11 +141,11 @@ impl Flags {
 pub(crate) struct Entry([u64; 3]);
 
 impl Entry {
-    /// What a slot without an entry holds. No entry comes after it, so that a search that
-    /// stops at the first slot that is not below what it looks for stops here too.
+    /// The content of a slot without an entry. It sorts behind all entries, so a search that stops at
+    /// the first slot that is not below its target stops here too.
     pub(super) const EMPTY: Self = Self([u64::MAX, 0, EMPTY]);
 
-    /// An entry without flags.
+    /// Makes an entry without flags.
     pub(crate) fn new(key: Key, lane: u8, claim: Claimable, location: Location) -> Self {
         debug_assert!(claim.at_ms < (1 << 43) - 1, "times end at 2200");
         let Fingerprint { low, high } = key.fingerprint();
@@ -151,8 +154,8 @@ impl Entry {
         Self([low, word1, word2]).at(location)
     }
 
-    /// An entry that names another key of its namespace in the place of a lane and a location: of a
-    /// timer, with its latest dead letter.
+    /// Makes an entry that names another key of its namespace in place of a lane and a location. It
+    /// leads from a timer to its latest dead letter.
     pub(crate) fn naming(key: Key, at_ms: u64, other: Key) -> Self {
         debug_assert!(at_ms < (1 << 43) - 1, "times end at 2200");
         let Fingerprint { low, high } = key.fingerprint();
@@ -162,7 +165,7 @@ impl Entry {
         Self([low, word1, at_ms << DUE_SHIFT | rest])
     }
 
-    /// The key that [`Self::naming`] took.
+    /// Returns the key that [`Self::naming`] took.
     pub(crate) const fn named(&self, namespace: u32) -> Key {
         let [_, word1, word2] = self.0;
         let low = word1 << NAMED_BITS | word2 >> NAMED_BITS & NAMED_MASK;
@@ -170,7 +173,7 @@ impl Entry {
         Key::from_parts(Fingerprint { low, high }, namespace)
     }
 
-    /// The entry that [`Self::words`] gave; `None` for words that mark an empty slot.
+    /// Restores the entry that [`Self::words`] gave; `None` for words that mark an empty slot.
     pub(crate) fn from_words(words: [u64; 3]) -> Option<Self> {
         let entry = Self(words);
         (!entry.is_empty()).then_some(entry)
@@ -184,7 +187,7 @@ impl Entry {
         self.0[2] == EMPTY
     }
 
-    /// The low 64 bits of its fingerprint, by which an index is ordered.
+    /// Returns the low 64 bits of its fingerprint, which order an index.
     pub(super) const fn low(&self) -> u64 {
         self.0[0]
     }
@@ -197,7 +200,7 @@ impl Entry {
         Fingerprint { low: self.0[0], high: (self.0[1] >> HIGH_SHIFT) as u8 }
     }
 
-    /// Its key, given the namespace whose index it comes from.
+    /// Returns its key, given the namespace whose index it comes from.
     pub(crate) fn key(&self, namespace: u32) -> Key {
         Key::from_parts(self.fingerprint(), namespace)
     }
@@ -206,12 +209,12 @@ impl Entry {
         (self.0[1] >> LANE_SHIFT) as u8
     }
 
-    /// The number of a tombstone.
+    /// Returns the number of a tombstone.
     pub(crate) const fn number(&self) -> u32 {
         (self.0[1] >> LANE_SHIFT) as u32 & NUMBER_MAX
     }
 
-    /// A tombstone's entry with this number, modulo 2^24, in the place of the lane.
+    /// Returns a tombstone's entry with this number, modulo 2^24, in place of the lane.
     #[must_use]
     pub(crate) const fn with_number(self, number: u32) -> Self {
         let [low, word1, word2] = self.0;
@@ -223,7 +226,7 @@ impl Entry {
         Flags((self.0[1] >> FLAGS_SHIFT) as u8)
     }
 
-    /// The same with these flags and no others.
+    /// Returns the entry with these flags and no others.
     #[must_use]
     pub(crate) const fn with_flags(self, flags: Flags) -> Self {
         let [low, word1, word2] = self.0;
@@ -244,7 +247,7 @@ impl Entry {
         }
     }
 
-    /// The same with its record elsewhere.
+    /// Returns the entry with its record at another location.
     #[must_use]
     pub(crate) const fn at(self, location: Location) -> Self {
         let [low, word1, word2] = self.0;
@@ -253,14 +256,14 @@ impl Entry {
     }
 }
 
-/// Whether no attempt of the firing has failed yet.
+/// The kind of the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     First,
     Retry,
 }
 
-/// When, and as what, a timer can be claimed.
+/// The time from which a timer can be claimed, and the kind of that attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claimable {
     pub(crate) at_ms: u64,

@@ -1,7 +1,7 @@
 //! An entry that a search has found, with its place in the index.
 //!
-//! Who reads an entry and then replaces or removes it does so here with one search in place of two.
-//! The index is borrowed meanwhile, so that the place stays right.
+//! A caller that reads an entry and then replaces or removes it needs one search instead of two. The
+//! index is borrowed meanwhile, so that the place stays valid.
 
 use super::{Entry, Index, Key, Root};
 
@@ -9,7 +9,7 @@ use super::{Entry, Index, Key, Root};
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     index: &'a mut Index,
-    /// Number of its table (0 if that is the only one) and place in it.
+    /// Number of its table (0 if that is the only one), and its place there.
     place: (usize, usize),
 }
 
@@ -31,7 +31,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Puts another entry of the same key in its place; answers the one that was there.
+    /// Puts another entry of the same key in its place. Returns the previous entry.
     #[inline]
     pub(crate) fn replace(&mut self, entry: Entry) -> Entry {
         let held = match &mut self.index.0 {
@@ -42,7 +42,7 @@ impl<'a> Held<'a> {
         std::mem::replace(held, entry)
     }
 
-    /// Takes it out of the index.
+    /// Removes the entry from the index.
     pub(crate) fn remove(self) -> Entry {
         match &mut self.index.0 {
             Root::One(table) => table.remove(self.place.1),

@@ -1,8 +1,8 @@
-//! What a timer is found by: 72 bits of keyed hash and the number of its namespace.
+//! The key of a timer in an index: 72 bits of keyed hash and the number of its namespace.
 //!
-//! The hash is keyed per store, so nobody can construct two ids that collide, or ids that crowd one
-//! part of an index. Only the hash (the *fingerprint*) is kept in an entry: each namespace has an
-//! index of its own. Whoever reads the record compares the id that stands in it.
+//! The hash is keyed per store. So an attacker cannot construct ids that collide, or that fall into one
+//! part of an index. An entry stores only the hash (the *fingerprint*): each namespace has an index of
+//! its own. A caller that reads the record compares the id in it.
 
 use std::hash::Hasher;
 
@@ -11,11 +11,11 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 /// Largest namespace number.
 pub(crate) const NAMESPACE_MAX: u32 = (1 << 24) - 1;
 
-/// In tests, an id has the key of what stands in front of this in it.
+/// Marker for tests: an id has the key of the part in front of this marker.
 #[cfg(test)]
 pub(crate) const COLLIDES: &str = ".collides.";
 
-/// What a timer is found by: 72 bits of keyed hash and the number of its namespace.
+/// The key of a timer: 72 bits of keyed hash and the number of its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     low: u64,
@@ -23,19 +23,19 @@ pub(crate) struct Key {
     high: u32,
 }
 
-/// A key in 12 bytes, for structures that hold very many.
+/// A key in 12 bytes, for structures with very many keys.
 pub(crate) type PackedKey = [u8; 12];
 
 impl Key {
-    /// The key of an id, by the store's own hash key.
+    /// Returns the key of an id, by the store's own hash key.
     pub(crate) fn of(hash_key: u128, namespace: u32, id: &str) -> Self {
-        // Tests need ids that collide, and nobody can construct any.
+        // Tests need ids that collide, and no such ids can be constructed.
         #[cfg(test)]
         let id = id.split_once(COLLIDES).map_or(id, |(with, _)| with);
         Self::of_bytes(hash_key, namespace, id.as_bytes())
     }
 
-    /// The key of what is not named by a text, such as a dead letter by its delivery id.
+    /// Returns the key of bytes that are not a text, such as a delivery id.
     pub(crate) fn of_bytes(hash_key: u128, namespace: u32, id: &[u8]) -> Self {
         let mut hasher = SipHasher13::new_with_key(&hash_key.to_le_bytes());
         hasher.write(&namespace.to_le_bytes());
@@ -51,12 +51,12 @@ impl Key {
         Self { low: fingerprint.low, high: (fingerprint.high as u32) << 24 | namespace }
     }
 
-    /// Number of its namespace.
+    /// Returns the number of its namespace.
     pub(crate) const fn namespace(self) -> u32 {
         self.high & NAMESPACE_MAX
     }
 
-    /// What an index knows of it.
+    /// Returns the part of the key that an index stores.
     pub(super) const fn fingerprint(self) -> Fingerprint {
         Fingerprint { low: self.low, high: (self.high >> 24) as u8 }
     }
@@ -77,7 +77,7 @@ impl Key {
     }
 }
 
-/// The hash in a key. Its low part is what an index is ordered by.
+/// The hash in a key. Its low part orders an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) low: u64,

@@ -1,12 +1,13 @@
-//! Makes an index of entries that come in the order of a scan, as from a checkpoint.
+//! Builds an index from entries that come in the order of a scan, as from a checkpoint.
 //!
-//! The entries gather in a buffer. As soon as it holds more than fit into one table, the next table
-//! is cut from its front: that of the largest span that begins where the last one ended and does
-//! not hold too many. These are the spans that puts would have led to, whatever number of entries
-//! was announced; no entry is searched for, and each is copied two or three times.
-//!
-//! Entries that come out of order wait for the end and are put then, which takes a search for each.
-//! They are newer than all others of their keys: those were behind everything when they came.
+//! 1. The entries gather in a buffer. When it holds more than fit into one table, the next table is cut
+//!    from its front.
+//! 2. The new table has the largest span that begins where the last one ended and does not hold too many
+//!    entries. These are the spans that puts would have led to, even if the announced number of entries
+//!    is wrong.
+//! 3. No entry is searched for, and each is copied two or three times.
+//! 4. Entries that come out of order wait for the end and are put then, with a search for each. They
+//!    replace all earlier entries of their keys, because those came before them.
 
 use super::{
     Entry, Index, Root,
@@ -15,25 +16,25 @@ use super::{
     table::Table,
 };
 
-/// Makes an index of entries that come in the order of a scan.
+/// Builds an index from entries that come in the order of a scan.
 #[derive(Debug)]
 pub(crate) struct Loader {
     /// Tables of the spans so far, in order.
     tables: Vec<Table>,
-    /// The first position behind them.
+    /// The first position behind these tables.
     start: u64,
     /// Entries from `start` on, in order.
     buffer: Vec<Entry>,
-    /// The buffer's length at which a table can be cut from it.
+    /// Length of the buffer at which a table can be cut from it.
     enough: usize,
-    /// Entries that were not behind all before them.
+    /// Entries that came out of order.
     late: Vec<Entry>,
-    /// Depth at which a span gets a table however many entries it has.
+    /// Depth at which a span gets a table, however many entries it has.
     depth_max: u8,
 }
 
 impl Loader {
-    /// The number of entries need not be exact.
+    /// Makes a loader for about `len` entries.
     pub(super) fn new(len: usize) -> Self {
         let enough = TABLE_LEN_MAX + 1;
         Self {
@@ -59,7 +60,7 @@ impl Loader {
         }
     }
 
-    /// The index of all entries pushed.
+    /// Returns the index of all pushed entries.
     pub(crate) fn finish(mut self) -> Index {
         let mut next = Some(self.start);
         while let Some(start) = next {
@@ -89,12 +90,13 @@ impl Loader {
             self.make_table(span);
             self.start = span.end().expect("the last span is never known before the end");
         }
-        // Not at each entry again where very many begin alike.
+        // If very many entries begin with the same bits, this avoids another attempt at each entry.
         let is_long = self.buffer.len() > TABLE_LEN_MAX;
         self.enough = if is_long { self.buffer.len() * 2 } else { TABLE_LEN_MAX + 1 };
     }
 
-    /// The largest span at the start that is not too long, if it is known to have all its entries.
+    /// Returns the largest span at the start that is not too long, if all its entries are known to be
+    /// there.
     fn span(&self, is_known: impl Fn(Span) -> bool) -> Option<Span> {
         let mut span = Span::largest_at(self.start);
         while !is_known(span) || self.count(span) > TABLE_LEN_MAX {
@@ -106,7 +108,7 @@ impl Loader {
         Some(span)
     }
 
-    /// How many entries of the buffer are in a span at the start.
+    /// Returns the number of entries of the buffer in a span at the start.
     fn count(&self, span: Span) -> usize {
         let is_in = |entry: &Entry| span.end().is_none_or(|end| entry.position() < end);
         self.buffer.partition_point(is_in)

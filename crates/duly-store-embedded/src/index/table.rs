@@ -1,16 +1,16 @@
 //! One small open-addressing table: the entries of one span, in the order of their fingerprints.
 //!
-//! Ordered linear probing: an entry lies at its home or behind it, with no empty slot between, and
-//! all entries are in order. So a search ends at the first slot that is not below what it looks
-//! for, whether it is there or not, and splitting, merging and scanning are copies from front to
-//! back. Nothing wraps around: the last slots are nobody's home.
-//!
-//! Capacities go in the steps of the common allocators' size classes (four to a doubling), so that
-//! what is not counted here is not used up there.
+//! 1. The table uses ordered linear probing: an entry is at its home slot or behind it, with no empty
+//!    slot between, and all entries are in order.
+//! 2. So a search ends at the first slot that is not below its target, whether the target exists or not.
+//!    Splitting, merging and scanning are copies from front to back.
+//! 3. Nothing wraps around: the last slots are not the home of any entry.
+//! 4. Capacities follow the size classes of the common allocators (four to a doubling), so that the
+//!    allocator uses no more memory than is counted here.
 
 use super::{entry::Entry, key::Fingerprint, span::Span};
 
-/// Slots at the end that are no homes. A run of entries that needs more makes the table grow.
+/// Slots at the end that are not homes. If a cluster of entries needs more, the table grows.
 const TAIL: usize = 15;
 const SLOTS_MIN: usize = 2;
 /// Slots that a search compares at once.
@@ -21,7 +21,7 @@ const FIRST: usize = 4;
 pub(super) struct Table {
     slots: Box<[Entry]>,
     len: u32,
-    /// How many slots, from the first, are homes.
+    /// Number of home slots, from the first.
     homes: u32,
     span: Span,
 }
@@ -31,12 +31,12 @@ impl Table {
         Self { span, ..Self::default() }
     }
 
-    /// A table of these entries, which come in their order.
+    /// Makes a table of these entries, which are in order.
     pub(super) fn of(span: Span, entries: &[Entry]) -> Self {
         Self::filled(span, slots_for(entries.len()), entries.iter().copied())
     }
 
-    /// A table of `slots` slots, or more if the entries need it. They come in their order.
+    /// Makes a table of `slots` slots, or more if the entries need it. The entries are in order.
     fn filled(span: Span, slots: usize, entries: impl Iterator<Item = Entry>) -> Self {
         let homes = to_u32(slots.saturating_sub(TAIL).max(1));
         let mut filled = vec![Entry::EMPTY; slots];
@@ -70,20 +70,20 @@ impl Table {
         self.slots.len() * size_of::<Entry>()
     }
 
-    /// What [`Self::find`] has found.
+    /// Returns the entry that [`Self::find`] has found.
     pub(super) const fn at(&self, place: usize) -> &Entry {
         &self.slots[place]
     }
 
-    /// The same, for changes that leave the fingerprint as it is.
+    /// Returns the entry that [`Self::find`] has found, for changes that keep its fingerprint.
     pub(super) const fn at_mut(&mut self, place: usize) -> &mut Entry {
         &mut self.slots[place]
     }
 
-    /// Puts an entry in; answers the one it replaces.
+    /// Puts an entry in. Returns the entry that it replaces.
     ///
-    /// By reference: a copy before the search would have to wait for the processor to finish with
-    /// the caller's writes, which stand behind the ones of the put before.
+    /// It takes a reference: a copy before the search would have to wait for the caller's writes, which
+    /// queue behind those of the put before.
     #[inline]
     pub(super) fn put(&mut self, entry: &Entry) -> Option<Entry> {
         match self.find(entry.fingerprint()) {
@@ -95,10 +95,10 @@ impl Table {
         }
     }
 
-    /// Takes out what [`Self::find`] has found.
+    /// Removes the entry that [`Self::find`] has found.
     pub(super) fn remove(&mut self, place: usize) -> Entry {
         let removed = self.slots[place];
-        // Entries behind it move up, as far as there are some that are not at home.
+        // Following entries that are not at their home slot move up.
         let behind = place + 1;
         let moving = self.slots[behind..]
             .iter()
@@ -116,7 +116,7 @@ impl Table {
         removed
     }
 
-    /// The entries from a position on, in order.
+    /// Returns the entries from a position on, in order.
     pub(super) fn from(&self, position: u64) -> impl Iterator<Item = Entry> {
         self.iter().skip_while(move |entry| entry.position() < position)
     }
@@ -125,13 +125,13 @@ impl Table {
         self.slots.iter().copied().filter(|entry| !entry.is_empty())
     }
 
-    /// The tables of the two halves of its span.
+    /// Returns the tables of the two halves of its span.
     pub(super) fn split(&self) -> (Self, Self) {
         let (first, second) = self.span.halves();
         let ends = second.start();
         let below = self.iter().take_while(|entry| entry.position() < ends).count();
         let above = self.len() - below;
-        // They are going to grow.
+        // Both tables are going to grow.
         let slots = |len| slots_for(len + len / 16);
         (
             Self::filled(first, slots(below), self.iter().take(below)),
@@ -139,33 +139,33 @@ impl Table {
         )
     }
 
-    /// The table of a span from those of its halves.
+    /// Makes the table of a span from those of its halves.
     pub(super) fn merged(span: Span, first: &Self, second: &Self) -> Self {
         debug_assert_eq!(span.halves(), (first.span, second.span));
         let slots = slots_for(first.len() + second.len());
         Self::filled(span, slots, first.iter().chain(second.iter()))
     }
 
-    /// The place of an entry, or the one where it belongs: the first that is not before it.
+    /// Returns the place of an entry, or the place where it belongs: the first that is not before it.
     #[inline]
     pub(super) fn find(&self, fingerprint: Fingerprint) -> Result<usize, usize> {
         let mut place = self.home(fingerprint.low);
-        // Most searches end within the first few slots. To count those takes no branch that the
-        // processor could guess wrong.
+        // Most searches end within the first few slots. Counting those takes no branch that the
+        // processor could predict wrongly.
         if let Some((first, _)) = self.slots[place..].split_first_chunk::<FIRST>() {
             place += first.iter().filter(|slot| slot.low() < fingerprint.low).count();
         }
         self.find_from(place, fingerprint)
     }
 
-    /// Where a search begins; see [`super::Index::touch`].
+    /// Reads the word where a search begins; see [`super::Index::touch`].
     #[inline]
     pub(super) fn touch(&self, fingerprint: Fingerprint) -> u64 {
         self.slots.get(self.home(fingerprint.low)).map_or(0, Entry::low)
     }
 
-    /// The same, for removals: while the processor waits for the first slots it guesses where the
-    /// search ends, and reads the slots behind, which have to move, at the same time.
+    /// Finds an entry that may be removed. While the processor waits for the first slots it predicts the
+    /// end of the search, and already reads the slots behind, which have to move.
     #[inline]
     pub(super) fn find_to_remove(&self, fingerprint: Fingerprint) -> Option<usize> {
         self.find_from(self.home(fingerprint.low), fingerprint).ok()
@@ -187,7 +187,7 @@ impl Table {
         Err(place)
     }
 
-    /// Puts an entry at its place; those behind move back by one, up to the next empty slot.
+    /// Puts an entry at its place; the following entries move by one, up to the next empty slot.
     #[inline(never)]
     fn insert(&mut self, place: usize, entry: &Entry) {
         let home = self.home(entry.low());
@@ -215,22 +215,22 @@ impl Table {
     }
 }
 
-/// Most entries in so many slots: 7/8 of them.
+/// Returns the most entries in this many slots: 7/8 of them.
 const fn len_max(slots: usize) -> usize {
     slots - slots / 8
 }
 
-/// Slots for so many entries.
+/// Returns the number of slots for this many entries.
 fn slots_for(len: usize) -> usize {
     if len == 0 { 0 } else { rounded(len + len / 7) }
 }
 
-/// The next larger number of slots.
+/// Returns the next larger number of slots.
 fn larger(slots: usize) -> usize {
     rounded(slots + 1)
 }
 
-/// The least number of slots, from `slots` on, that fill a size class of the allocator.
+/// Returns the least number of slots, from `slots` on, that fill a size class of the allocator.
 fn rounded(slots: usize) -> usize {
     let bytes = slots.max(SLOTS_MIN) * size_of::<Entry>();
     let step = (bytes.next_power_of_two() / 8).max(16);

@@ -33,7 +33,7 @@ impl Index {
         self.check_made_at(self.len());
     }
 
-    /// The same where the long tables had their last put at this length.
+    /// Panics unless all invariants hold, if the long tables had their last put at this length.
     pub(super) fn check_made_at(&self, len: usize) {
         match &self.0 {
             Root::One(table) => {
@@ -55,7 +55,7 @@ impl Index {
     }
 }
 
-/// A whole pass, with something done before each step.
+/// Performs a complete scan, and calls `between` before each step.
 pub(super) fn pass(index: &mut Index, mut between: impl FnMut(&mut Index)) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut next = Some(Cursor::START);
@@ -70,7 +70,7 @@ pub(super) fn pass(index: &mut Index, mut between: impl FnMut(&mut Index)) -> Ve
     found
 }
 
-/// What is done to a range of keys.
+/// An operation on a range of keys.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Put,
@@ -110,7 +110,7 @@ proptest! {
                     }
                     Step::Remove => assert_eq!(index.remove(key(n)), model.remove(&n)),
                     Step::Relocate => {
-                        // Every third is asked for at a wrong place.
+                        // Every third relocation names a wrong place.
                         let old = model.get(&n).map_or(location(0), Entry::location);
                         let from = if n % 3 == 0 { Location::new(6, 1, 1) } else { old };
                         let to = location(at_ms + 100);
@@ -263,7 +263,7 @@ fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
     let Root::Many(directory) = &index.0 else { panic!("more than one table") };
     assert!(directory.depth() <= 8, "{} bits", directory.depth());
     assert!((0..6_000).all(|n| index.get(crowded(n)) == Some(entry(crowded(n), n))));
-    // Others beside it come and go.
+    // Other entries beside it come and go.
     for n in 0..50_000 {
         index.put(entry(key(n), n));
     }
@@ -277,7 +277,7 @@ fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
 
 #[test]
 fn a_long_table_is_split_to_the_end_once_the_directory_may_be_deep_enough() {
-    // All in the first 512th.
+    // All keys are in the first 512th.
     let low = |n: u64| key(n).fingerprint().low >> 9;
     let first = |n| Key::from_parts(Fingerprint { low: low(n), high: 0 }, NAMESPACE);
     let mut index = Index::new();

@@ -29,7 +29,7 @@ pub(crate) const NAMESPACE: u32 = 1;
 /// Name of the first segment.
 pub(crate) const FIRST: &str = "journal/0000000000000001.log";
 
-/// A journal with what it needs.
+/// A journal with its disk, manifest and files.
 pub(crate) struct Fixture {
     pub(crate) disk: SimDisk,
     pub(crate) manifest: Manifest,
@@ -37,7 +37,7 @@ pub(crate) struct Fixture {
     pub(crate) files: Files,
 }
 
-/// What was read back, and what it was read by.
+/// The records that were read back, and the result of recovery.
 #[derive(Debug)]
 pub(crate) struct Reread {
     pub(crate) records: Vec<(Location, Decoded)>,
@@ -45,7 +45,7 @@ pub(crate) struct Reread {
 }
 
 impl Reread {
-    /// Ids of the timers, in order.
+    /// Returns the ids of the timers, in order.
     pub(crate) fn ids(&self) -> Vec<&str> {
         self.records.iter().filter_map(|(_, decoded)| id_of(&decoded.record)).collect()
     }
@@ -100,7 +100,7 @@ pub(crate) fn id_of(record: &Record) -> Option<&str> {
     }
 }
 
-/// Reads a disk as opening and checking do: record by record and skimmed, with the same findings.
+/// Reads a disk as a start and a check do, record by record and skimmed, and compares the results.
 pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
     let mut records = Vec::new();
     let mut each = |location, decoded| {
@@ -114,7 +114,7 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
         Ok(())
     };
     let skimmed = recovery::recover(disk, manifest, None, &mut each_batch, &mut |_| {});
-    // What was handed over before a refusal counts too.
+    // Records that were passed on before a refusal count too.
     assert_eq!(replayed.len(), records.len());
     for (replayed, (location, Decoded { namespace, record })) in replayed.iter().zip(&records) {
         assert_eq!((replayed.location, replayed.namespace), (*location, *namespace));
@@ -128,7 +128,7 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
     Ok(Reread { records, found: read? })
 }
 
-/// All that was found, as text.
+/// Returns the result of recovery as text.
 fn text_of(found: &recovery::Found) -> String {
     let segments: Vec<_> = found
         .segments
@@ -141,7 +141,7 @@ fn text_of(found: &recovery::Found) -> String {
 }
 
 impl Fixture {
-    /// An empty journal in its first epoch.
+    /// Makes an empty journal in its first epoch.
     pub(crate) fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed);
         disk.make_dir(DIR).expect("made");
@@ -226,7 +226,7 @@ impl Fixture {
         self.journal.synced(mark.lsn, mark.position);
     }
 
-    /// One timer in a durable frame of its own; answers where the frame begins and ends.
+    /// Writes one timer in a durable frame of its own. Returns the start and the end of the frame.
     pub(crate) fn frame(&mut self, id: &str, payload_bytes: usize) -> (u64, u64) {
         let from = self.journal.end;
         self.append(&pending(id, payload_bytes));

@@ -1,24 +1,25 @@
-//! Reading the journal back at open: what counts as the end, and what as damage.
+//! Reads the journal back at a start, and tells its regular end from damage.
 //!
-//! Frames are read in order. The first place that holds no valid next frame ends a segment:
+//! Frames are read in order. The first place without a valid next frame ends a segment:
 //!
-//! * In any segment but the last, the next segment must begin with the very next lsn (a segment is
-//!   synced whole before the next one begins). Otherwise it is damage: refuse.
-//! * In the last segment it is a **torn tail** and is cut, unless a later valid frame of the same
-//!   life says that the bad one had already been on disk (`lag`, see [`crate::format::frame`]).
-//!   Then acknowledged data is missing: refuse. A closing frame is such a one. Of what is cut with no
-//!   frame behind it nobody can tell whether it was acknowledged ([`Tail::Unknown`]).
-//! * A frame of an older epoch than the one before it is left over from before a cut: not valid.
-//! * Epochs of frames end at the manifest's; beyond it the manifest is an old copy, and what would
-//!   be written next would be taken for left-overs: refuse.
+//! 1. In any segment but the last, the next segment must begin with the very next lsn, because a segment
+//!    is completely synced before the next one begins. Otherwise it is damage, and the start is refused.
+//! 2. In the last segment it is a **torn tail** and is cut. But if a later valid frame of the same life
+//!    of the segment says that the bad frame had been on disk, acknowledged data is missing, and the
+//!    start is refused (`lag`, see [`crate::format::frame`]). A closing frame is such a frame.
+//! 3. If a tail is cut and no frame follows it, it is unknown whether it was acknowledged
+//!    ([`Tail::Unknown`]).
+//! 4. A frame with an older epoch than the one before it is a left-over from before a cut, and not
+//!    valid.
+//! 5. Epochs of frames end at the manifest's. A later epoch shows that the manifest is an old copy, and
+//!    new frames would be taken for left-overs: the start is refused.
+//! 6. No segment at all is correct only before the first one was made; the epoch shows that.
 //!
-//! * No segment at all is right only before the first one was made, which the epoch tells.
-//!
-//! Nothing is written here, so a refused directory is as it was.
+//! Nothing is written here, so a refused directory is unchanged.
 //!
 //! ```text
 //!   walk (segments, checks) ─► frames ─┬─► recover          skims them in a thread of its own
-//!                                      └─► recover_records  decodes them whole, for tests
+//!                                      └─► recover_records  decodes them completely, for tests
 //! ```
 
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(crate) use pipeline::{Replayed, recover};
 #[cfg(test)]
 use walk::{Halt, Visitor, WholeFrame, walk};
 
-/// Bytes of a cut that are written at once.
+/// Bytes of a cut that are zeroed at once.
 const CUT_BYTES: usize = 1 << 20;
 
 /// A segment that recovery read.
@@ -54,19 +55,19 @@ pub(crate) struct FoundSegment {
     pub(crate) slot: u16,
     pub(crate) file: Arc<dyn File>,
     pub(crate) length: u64,
-    /// Where its last valid frame ends.
+    /// End of its last valid frame.
     pub(crate) end: u64,
-    /// Where the frames begin that may never have been synced.
+    /// Start of the frames that may never have been synced.
     pub(super) unsure_from: u64,
-    /// Where the bytes end that are cut off behind its last frame.
+    /// End of the bytes that are cut off behind its last frame.
     pub(super) cut_until: u64,
 }
 
 impl FoundSegment {
-    /// Makes durable what was read: it may only be in the page cache. After a failed sync it would
-    /// even stay there, shown to every reader and written by no later sync, so what may be
-    /// concerned is written again first. What is cut off becomes zeros, or the rest of it would look
-    /// like another cut behind the next frame.
+    /// Makes the recovered bytes durable, which may only be in the page cache. After a failed sync they
+    /// would even stay there: visible to every reader, but written by no later sync. So the uncertain
+    /// frames are written again first. Bytes that are cut off become zeros; otherwise their rest would
+    /// look like another cut behind the next frame.
     pub(crate) fn make_durable(&self) -> disk::Result<()> {
         let zeros = vec![0; CUT_BYTES];
         for from in (self.end..self.cut_until).step_by(CUT_BYTES) {
@@ -83,17 +84,17 @@ impl FoundSegment {
     }
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) segments: Vec<FoundSegment>,
     pub(crate) next_lsn: u64,
-    /// The steady clock when the last frame was written, if any was read.
+    /// The steady clock when the last frame was written, if any frame was read.
     pub(crate) steady_ms: Option<u64>,
-    /// Number of a last segment that was made but never used, and whose name may not be durable: the
-    /// journal goes on with the one before it, which takes no frame any more.
+    /// Number of a last segment that was made but never used, and whose name may not be durable. The
+    /// journal continues with the segment before it, which takes no more frames.
     pub(crate) unused: Option<u64>,
-    /// How the last segment ends.
+    /// The end of the last segment.
     pub(crate) tail: Tail,
     /// Frames, their bytes, and records that were read.
     pub(crate) frames: u64,
@@ -102,7 +103,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// A journal without segments.
+    /// Returns the result for a journal without segments.
     pub(crate) const fn nothing() -> Self {
         Self {
             segments: Vec::new(),
@@ -117,37 +118,37 @@ impl Found {
     }
 }
 
-/// Where a replay begins that need not begin at the oldest segment: a place that was the end of the
-/// journal once, everything before it durable and known otherwise.
+/// A place from which the journal can be replayed: a former end of the journal. Everything before it is
+/// durable, and known from elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayPoint {
     pub(crate) sequence: u64,
-    /// Where the frame begins, or would.
+    /// Offset of the frame, existing or not.
     pub(crate) offset: u64,
-    /// Its number.
+    /// Number of that frame.
     pub(crate) lsn: u64,
-    /// Epoch of the opening in which this was the end. What stands here with an older one is left
-    /// over from before a cut.
+    /// Epoch of the start in which this was the end. A frame here with an older epoch is a left-over
+    /// from before a cut.
     pub(crate) epoch: u32,
 }
 
-/// How far recovery is.
+/// Progress of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Segments read.
     pub segments_done: usize,
-    /// Segments in all.
+    /// Total segments.
     pub segments: usize,
     /// Records read.
     pub records: u64,
     /// Bytes of segments read.
     pub bytes_done: u64,
-    /// Bytes of segments in all.
+    /// Total bytes of segments.
     pub bytes_total: u64,
 }
 
-/// Reads the journal, from its beginning or from `from` on, and hands every record, whole and in
-/// order, to `each`.
+/// Reads the journal from its beginning or from `from` on, and passes every decoded record to `each`, in
+/// order.
 #[cfg(test)]
 pub(crate) fn recover_records(
     disk: &dyn Disk,
@@ -159,7 +160,7 @@ pub(crate) fn recover_records(
     walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
 
-/// The numbers of the segments from a replay point on, or of all, in order and without a gap.
+/// Returns the numbers of the segments from a replay point on, or of all, in order and without a gap.
 pub(crate) fn sequences_from(
     disk: &dyn Disk,
     from: Option<ReplayPoint>,
@@ -167,12 +168,12 @@ pub(crate) fn sequences_from(
     checks::sequences(disk, from)
 }
 
-/// The numbers of all segments, in order.
+/// Returns the numbers of all segments, in order.
 pub(crate) fn all_sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     checks::sequences_there(disk)
 }
 
-/// Opens a segment that is not read back because a checkpoint covers it; answers its length.
+/// Opens a segment that is not read back because a checkpoint covers it. Returns its length too.
 pub(crate) fn open_sealed(
     disk: &dyn Disk,
     sequence: u64,
@@ -190,7 +191,7 @@ pub(crate) fn open_sealed(
     Ok((file, length))
 }
 
-/// Decodes what a walk comes by.
+/// Decodes the records of each frame of a walk.
 #[cfg(test)]
 struct Decoder<'a> {
     each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,

@@ -1,12 +1,13 @@
-//! Segments whose blocks are written already, made ahead so that the syncs of a journal in use need
-//! no metadata: files of zeros, or segments that nothing needs any more.
+//! Spare segments: segments whose blocks are already written, so that the syncs of an active journal
+//! need no metadata.
 //!
-//! The spare is written by a thread of the shell while the journal goes on. Its room is taken first,
-//! its zeros follow in small parts as the segment in use fills (see [`SparePace`]), because every part
-//! makes a sync of the journal wait. Where segments fill faster than zeros may be written, these
-//! would cost more than they save, and a roll that finds no spare makes a segment whose room is only
-//! reserved. It does so under another name, so neither ever touches the half-written file of the
-//! other.
+//! 1. A spare is a file of zeros, or a segment that nothing needs any more.
+//! 2. A thread of the shell writes the spare while the journal continues. It allocates the space first.
+//!    The zeros follow in small parts as the active segment fills (see [`SparePace`]), because every
+//!    part makes a sync of the journal wait.
+//! 3. If segments fill faster than zeros may be written, the zeros would cost more than they save. Then
+//!    a roll finds no spare and makes a segment whose space is only reserved. It uses another name, so
+//!    neither ever touches the half-written file of the other.
 
 use std::{
     sync::{
@@ -23,33 +24,37 @@ use crate::{
 
 use super::{DIR, Naming, sync_names};
 
-/// A segment that waits for its turn.
+/// A segment that is ready to be used.
 pub(crate) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 pub(super) const NEXT_TEMPORARY: &str = "journal/next.tmp";
 const RECYCLED_TEMPORARY: &str = "journal/recycled.tmp";
-/// Suffix of segments that wait to be a spare.
+/// Suffix of segments that wait to become a spare.
 pub(crate) const RECYCLED_SUFFIX: &str = ".old";
-/// How many of them are kept.
+/// Most segments that wait.
 const RECYCLED_MAX: usize = 8;
-/// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
-/// queue before a sync of the journal.
+/// Bytes after which a spare is synced while it is written: at most this much is in the disk's queue
+/// before a sync of the journal.
 const PART_BYTES: u64 = 512 << 10;
-/// How long writing a part takes at least: 64 MB a second.
+/// Least time for writing a part: 64 MB a second.
 const PART_TIME: Duration = Duration::from_micros(7_812);
 
-/// Says when the next part of a spare may be written: when the segment in use has been filled so far
-/// that the spare would be ready long before it is needed, at most at a rate that leaves the disk to
-/// the journal, and never again when nobody will need it.
+/// Decides when the next part of a spare may be written.
+///
+/// 1. A part is allowed when the active segment is filled so far that the spare would be ready long
+///    before it is needed.
+/// 2. The rate is limited, so that the disk stays available to the journal.
+/// 3. Writing stops for good when the spare will not be needed.
 pub(crate) struct SparePace {
-    /// Bytes of the segment in use, each time they have grown by [`PACED_BYTES`]; ends with the engine.
+    /// Bytes of the active segment, sent each time they have grown by [`PACED_BYTES`]. The channel
+    /// closes with the engine.
     filled: Receiver<u64>,
     segment_bytes: u64,
     allowed_bytes: u64,
     part_since: Instant,
 }
 
-/// Whether to go on.
+/// The decision to continue or to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Go {
     On,
@@ -82,24 +87,25 @@ impl SparePace {
         }
     }
 
-    /// A spare begins with its segment's first eighth and is whole at five eighths.
+    /// Raises the allowed bytes. A spare begins with its segment's first eighth and is complete at five
+    /// eighths.
     fn allow(&mut self, filled_bytes: u64) {
         let since_begun = filled_bytes.saturating_sub(begins_at(self.segment_bytes));
         self.allowed_bytes = self.allowed_bytes.max(2 * since_begun + PART_BYTES);
     }
 }
 
-/// Bytes of a segment at which its spare is begun: a store of a few timers does not take twice the
-/// disk.
+/// Returns the bytes of a segment at which its spare is begun, so that a store of a few timers does not
+/// take twice the disk.
 pub(super) const fn begins_at(segment_bytes: u64) -> u64 {
     segment_bytes / 8
 }
 
-/// By how much a segment grows until [`SparePace`] hears of it.
+/// Growth of a segment after which [`SparePace`] gets the next message.
 pub(crate) const PACED_BYTES: u64 = PART_BYTES / 2;
 
-/// Writes the spare, unless there is one of this length. Gives up when its pace says that nobody will
-/// need it.
+/// Writes the spare, unless there is one of this length. Stops early if the pace says that it will not
+/// be needed.
 pub(crate) fn write_spare(
     disk: &dyn Disk,
     naming: &Naming,
@@ -125,9 +131,9 @@ pub(crate) fn write_spare(
     sync_names(disk, naming)
 }
 
-/// Prepares a segment with this header under [`NEXT_TEMPORARY`], durable: the spare, a recycled segment,
-/// or a new file where neither can be had. It gets its name last, so that a roll that fails before
-/// leaves no segment behind.
+/// Prepares a durable segment with this header under [`NEXT_TEMPORARY`]: the spare, a recycled segment,
+/// or a new file if there is neither. It gets its name last, so that a roll that fails before leaves no
+/// segment behind.
 pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> disk::Result<()> {
     let taken = take_spare(disk, header.length)
         .and_then(|is_taken| Ok(is_taken || take_recycled(disk, header.length, NEXT_TEMPORARY)?));
@@ -143,13 +149,12 @@ pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> disk::Result
         file.sync_data()
     });
     prepared.inspect_err(|_| {
-        // After a failed sync the file is not to be trusted; the next try makes another.
+        // After a failed sync the file cannot be trusted; the next attempt makes another.
         drop(disk.remove(NEXT_TEMPORARY));
     })
 }
 
-/// Takes the spare out of everybody's reach, since another thread puts it there; returns whether there
-/// is one of this length.
+/// Renames the spare, so that no other thread uses it. Returns `true` if there was one of this length.
 fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> disk::Result<bool> {
     let is_there = spare_bytes(disk)? == segment_bytes;
     if is_there {
@@ -158,9 +163,9 @@ fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> disk::Result<bool> {
     Ok(is_there)
 }
 
-/// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have,
-/// no backup shares it and not too many wait already; answers whether it did. What it held is no
-/// frame of the journal any more: its lsns lie behind.
+/// Keeps a segment that nothing needs, to become a spare later. It must have the current segment length,
+/// no backup may share it, and not too many may wait already. Returns `true` if it was kept. Its old
+/// frames cannot be taken for frames of the journal: their lsns are too old.
 pub(crate) fn recycle(
     disk: &dyn Disk,
     naming: &Naming,
@@ -171,8 +176,8 @@ pub(crate) fn recycle(
     if is_full || length_of(disk, name)? != segment_bytes || disk.is_shared(name)? {
         return Ok(false);
     }
-    // It can be a spare when its old name is gone for good: a journal that takes it overwrites its
-    // header, and a power loss must not bring that back under the old name.
+    // It may become a spare only when its old name is durably gone. A journal that uses it overwrites
+    // its header, and a power loss must not bring that back under the old name.
     disk.rename(name, RECYCLED_TEMPORARY)?;
     sync_names(disk, naming)?;
     let waiting = name.strip_suffix(".log").unwrap_or(name);
@@ -180,20 +185,20 @@ pub(crate) fn recycle(
     Ok(true)
 }
 
-/// Names of segments that wait to be a spare.
+/// Returns the names of the segments that wait to become a spare.
 fn recycled(disk: &dyn Disk) -> disk::Result<Vec<String>> {
     let names = disk.list(DIR)?.into_iter().filter(|name| name.ends_with(RECYCLED_SUFFIX));
     Ok(names.map(|name| format!("{DIR}/{name}")).collect())
 }
 
-/// Gives a recycled segment of this length another name, if one waits. Two threads may want the
-/// same: who comes second takes the next.
+/// Renames a waiting segment of this length, if there is one. If two threads want the same segment, the
+/// second takes the next one.
 fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> disk::Result<bool> {
     for name in recycled(disk)? {
         let taken = if length_of(disk, &name)? == segment_bytes {
             disk.rename(&name, to).map(|()| true)
         } else {
-            // Segments have another length now.
+            // The segment length has changed since.
             disk.remove(&name).map(|()| false)
         };
         match taken {
@@ -205,12 +210,12 @@ fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> disk::Result<
     Ok(false)
 }
 
-/// Length of the spare; 0 when there is none.
+/// Returns the length of the spare; 0 if there is none.
 fn spare_bytes(disk: &dyn Disk) -> disk::Result<u64> {
     length_of(disk, SPARE)
 }
 
-/// Length of a file; 0 when there is none.
+/// Returns the length of a file; 0 if there is none.
 fn length_of(disk: &dyn Disk, name: &str) -> disk::Result<u64> {
     match disk.open(name) {
         Ok(file) => file.len(),
@@ -219,11 +224,11 @@ fn length_of(disk: &dyn Disk, name: &str) -> disk::Result<u64> {
     }
 }
 
-/// Makes a file whose room is reserved and syncs it.
+/// Makes a file with reserved space and syncs it.
 fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> disk::Result<()> {
     let file = create(disk, name)?;
     file.reserve(segment_bytes).and_then(|()| file.sync_all()).inspect_err(|_| {
-        // Half a segment is of no use; leaving it would keep the disk full.
+        // Half a segment is of no use, and leaving it would keep the disk full.
         drop(disk.remove(name));
     })
 }
@@ -236,7 +241,7 @@ fn create(disk: &dyn Disk, name: &str) -> disk::Result<Arc<dyn File>> {
     disk.create(name)
 }
 
-/// Fills a file with zeros and syncs it, at the end and in between.
+/// Fills a file with zeros and syncs it after each part and at the end.
 fn write_zeros(disk: &dyn Disk, segment_bytes: u64, pace: &mut SparePace) -> disk::Result<Go> {
     let file = disk.open(SPARE_TEMPORARY)?;
     let part = usize::try_from(segment_bytes.min(PART_BYTES)).expect("a part fits memory");

@@ -1,10 +1,13 @@
 //! A file whose failed sync stays failed.
 //!
-//! Two threads sync the active segment: the syncer after every commit, and the engine when it
-//! rolls. The kernel reports a write-back error once and drops what it could not write, so the
-//! other thread's sync would succeed and acknowledge what is lost. Here a sync that failed makes
-//! every later one fail, and they wait for each other. Where it failed for want of room, what may be
-//! lost can be written again ([`Sticky::rewrite`]), and then syncs count again.
+//! Two threads sync the active segment: the syncer after every commit, and the engine when it rolls. The
+//! kernel reports a write-back error once and drops what it could not write. So the other thread's sync
+//! would succeed and acknowledge lost bytes. Therefore:
+//!
+//! 1. A failed sync makes every later one fail.
+//! 2. Syncs wait for each other.
+//! 3. If a sync failed for lack of space, the bytes that may be lost can be written again
+//!    ([`Sticky::rewrite`]). Then syncs count again.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -17,7 +20,7 @@ pub(super) fn sticky(file: Arc<dyn File>) -> Arc<Sticky> {
     Arc::new(Sticky { file, state: Mutex::new(State::Good) })
 }
 
-/// The wrapper.
+/// A file whose failed sync stays failed.
 #[derive(Debug)]
 pub(super) struct Sticky {
     file: Arc<dyn File>,
@@ -27,7 +30,7 @@ pub(super) struct Sticky {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Good,
-    /// A sync found no room.
+    /// A sync found no space.
     NoRoom,
     Failed,
 }
@@ -64,8 +67,8 @@ impl Sticky {
         Ok(())
     }
 
-    /// Writes again everything that no sync has made durable, and syncs it: after a sync that found no
-    /// room that is what makes it durable.
+    /// Writes everything again that no sync has made durable, and syncs it. After a sync without space
+    /// this makes the bytes durable.
     pub(super) fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut state = self.state.lock();
         self.check(*state)?;

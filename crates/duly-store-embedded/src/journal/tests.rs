@@ -13,7 +13,7 @@ use crate::files::ReadError;
 
 mod rolling;
 
-/// Records that leave room for no second one in a segment.
+/// Size of a record that leaves no space for a second one in a segment.
 const NEARLY_A_SEGMENT: usize = 60_000;
 
 #[test]
@@ -45,7 +45,7 @@ fn a_record_is_durable_when_its_frame_was_synced() {
     assert!(fixture.is_durable(first));
     assert!(!fixture.is_durable(second));
     assert_eq!((fixture.journal.durable_lsn(), fixture.journal.written_lsn()), (1, 1));
-    // Word of an older sync changes nothing.
+    // The report of an older sync changes nothing.
     fixture.sync();
     fixture.journal.synced(mark.lsn, mark.position);
     assert!(fixture.is_durable(second));
@@ -124,11 +124,11 @@ fn a_closing_frame_stands_once_behind_what_is_durable() {
     assert_eq!((found.next_lsn, found.tail), (4, Tail::Closed));
 }
 
-/// The pace of a spare whose segment is full.
+/// Makes the pace of a spare whose segment is full.
 fn unhindered(segment_bytes: u64) -> SparePace {
     let (filled, hears) = std::sync::mpsc::channel();
     filled.send(segment_bytes).expect("heard");
-    // Never an end: the engine goes on.
+    // The channel never closes: the engine continues.
     std::mem::forget(filled);
     SparePace::new(segment_bytes, hears)
 }
@@ -145,7 +145,7 @@ fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     .expect("room");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.names(), [FIRST, &segment_name(2)]);
-    // The setting was changed since the spare was written.
+    // The setting has changed since the spare was written.
     write_spare(
         &fixture.disk,
         &Naming::default(),
@@ -208,8 +208,8 @@ fn a_damaged_record_is_noticed_when_it_is_read() {
     assert!(matches!(nowhere, Err(ReadError::NoFile(9))), "{nowhere:?}");
 }
 
-/// Appends, commits, syncs, rolls: ids by the frame they were in, and how many frames a sync
-/// promised.
+/// Appends, commits, syncs and rolls. Returns the ids by the frame that they were in, and the number of
+/// frames that a sync covered.
 fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> disk::Result<()> {
     for (n, (what, payload_bytes)) in steps.iter().enumerate() {
         let record = pending(&n.to_string(), *payload_bytes);
@@ -229,7 +229,7 @@ fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> disk::Result<()> {
     Ok(())
 }
 
-/// Where each lsn's frame begins, by walking a disk that did not crash.
+/// Returns the ids in each lsn's frame, by walking a disk that did not crash.
 fn ids_by_lsn(fixture: &Fixture) -> BTreeMap<u64, Vec<String>> {
     let mut by_lsn = BTreeMap::new();
     let seed = fixture.manifest.frame_seed();
@@ -259,8 +259,8 @@ fn ids_by_lsn(fixture: &Fixture) -> BTreeMap<u64, Vec<String>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// P1 at the level of the journal: after a power cut anywhere, whole frames are read back, in
-    /// order, from the first on, at least as far as a sync went; and the next life goes on there.
+    /// P1 at the level of the journal. After a power cut anywhere, whole frames are read back, in order
+    /// from the first, at least as far as the last sync. The next life continues from there.
     #[test]
     fn p1_a_power_cut_anywhere_leaves_whole_frames_up_to_the_last_sync_or_more(
         seed in any::<u64>(),

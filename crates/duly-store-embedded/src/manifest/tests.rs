@@ -109,7 +109,7 @@ fn a_missing_manifest_is_a_new_store_only_where_there_is_no_journal() {
     assert!(is_damaged(&Manifest::read(&disk)));
 }
 
-/// A disk on which both files say this.
+/// Makes a disk on which both files hold this manifest.
 fn written(seed: u64, manifest: &Manifest) -> SimDisk {
     let disk = SimDisk::new(seed);
     manifest.write(&disk).expect("written");
@@ -162,7 +162,7 @@ fn a_manifest_of_another_store_beside_it_is_refused() {
 #[test]
 fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
     let next = Manifest { epoch: 4, ..MANIFEST };
-    // As a new build finds them: both files, that of an older build alone, one that is damaged.
+    // As a new build finds them: both files, the one file of an older build, and one damaged file.
     let prepare = |what: &str, disk: &SimDisk| match what {
         "both" => {}
         "no copy" => disk.remove(COPY).expect("it is there"),
@@ -173,7 +173,7 @@ fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
         let begun = |seed| {
             let disk = written(seed, &MANIFEST);
             prepare(what, &disk);
-            // What an earlier crash left behind is no obstacle.
+            // A left-over of an earlier crash does not prevent it.
             disk.create(TEMPORARY).expect("made").write_at(0, b"half").expect("written");
             disk.sync_dir("").expect("synced");
             disk

@@ -1,4 +1,5 @@
-//! Every reason not to open, copy or restore a store has its section in `docs/operate/errors.md`.
+//! Checks that every error of opening, copying or restoring a store has its section in
+//! `docs/operate/errors.md`.
 
 use std::fs;
 

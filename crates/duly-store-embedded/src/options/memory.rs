@@ -1,5 +1,5 @@
-//! How much memory this process may take: that of the machine, or what its control groups allow,
-//! whichever is less. Defaults are shares of it.
+//! The memory that this process may take: that of the machine or the limit of its control groups,
+//! whichever is less. Some defaults are shares of it.
 
 /// Returns the bytes of memory that this process may take.
 pub fn limit() -> u64 {
@@ -14,8 +14,8 @@ pub fn limit() -> u64 {
     total.min(cgroup_max(&read))
 }
 
-/// What the control groups allow (v2 and v1): that of the process and all above it, each of which
-/// can set a limit. One that is not set or cannot be read is none.
+/// Returns the limit of the control groups (v2 and v1). The group of the process and each group above it
+/// can set a limit. A limit that is not set or cannot be read does not count.
 fn cgroup_max(read: &dyn Fn(&str) -> Option<String>) -> u64 {
     let groups = read("/proc/self/cgroup").unwrap_or_default();
     let v2 = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
@@ -33,7 +33,7 @@ fn cgroup_max(read: &dyn Fn(&str) -> Option<String>) -> u64 {
     v2.chain(v1).min().unwrap_or(u64::MAX)
 }
 
-/// A path and all that lead to it, the root last.
+/// Returns a path and all its parents, the root last.
 fn and_above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path.trim_end_matches('/')), |path| {
         path.rsplit_once('/').map(|(above, _)| above)

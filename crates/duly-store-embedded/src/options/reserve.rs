@@ -1,15 +1,15 @@
-//! Room that is kept free on a file system, for segments, checkpoints and sorted runs.
+//! The reserve: space that is kept free on a file system, for segments, checkpoints and sorted runs.
 
 use duly_store::query::{DiskRoom, InodeRoom};
 
 use crate::disk::{Inodes, Space};
 
-/// Inodes that are kept free: those of a journal of 64 GiB.
+/// Inodes that are kept free: enough for a journal of 64 GiB.
 const INODES: u64 = 1_024;
-/// Of a file system with few inodes, this part of them is kept at most.
+/// If the file system has few inodes, at most one of this many is kept free.
 const INODES_PART: u64 = 8;
 
-/// Free room below which nothing is written that can wait.
+/// Free space below which only necessary writes are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reserve {
     pub(super) bytes: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Returns what is free on a file system, and what is kept of it.
+    /// Returns the free space of a file system, and the reserve of it.
     pub(crate) fn of(self, space: Space) -> DiskRoom {
         let by_share = space.total_bytes / 100 * u64::from(self.percent);
         let inodes = space.inodes.map(|Inodes { free, total }| {

@@ -1,6 +1,7 @@
-//! Opening a run: header, trailer and directory are checked before anything is believed.
+//! Opens a sorted run: checks header, trailer and directory before anything of it is used.
 //!
-//! The records are not read; each has its own checksum and is checked when it is.
+//! It does not read the records. Each record has its own checksum, which is checked when the record is
+//! read.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::{
     open::Result,
 };
 
-/// An open run.
+/// An open sorted run.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "an offline check looks at the rest"))]
 pub(crate) struct Run {
@@ -24,20 +25,20 @@ pub(crate) struct Run {
     pub(crate) kind: Kind,
     /// Bytes of the file.
     pub(crate) length: u64,
-    /// By (hour, namespace), and by the piece of the file in which they begin.
+    /// Groups by (hour, namespace), and by the chunk of the file in which they begin.
     pub(crate) groups: Vec<Group>,
     pub(crate) records: u64,
-    /// Where the records end.
+    /// End of the records.
     pub(crate) records_end: u64,
-    /// Earliest and latest time of a record; 0 without any.
+    /// Earliest and latest time of a record; 0 if there are none.
     pub(crate) time_min_ms: u64,
     pub(crate) time_max_ms: u64,
     pub(crate) created_at_ms: u64,
-    /// What takes no room on the disk: nothing needs it.
+    /// Ranges that take no space on the disk: nothing needs them.
     pub(crate) holes: Vec<Range<u64>>,
 }
 
-/// Opens the run with this id.
+/// Opens the sorted run with this id.
 pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run> {
     let name = FILES.name(id);
     let file = disk.open(&name)?;

@@ -38,7 +38,7 @@ fn encoded(id: &str, payload_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// What the run of these tests holds: namespace, time, record.
+/// The contents of the sorted run in these tests: namespace, time, record.
 fn records() -> Vec<(u32, u64, Vec<u8>)> {
     let times = (0..40_u64).map(|n| {
         let (hour, namespace) = (100 + n / 8, 1 + n / 4 % 2);
@@ -65,7 +65,7 @@ fn opened(disk: &SimDisk) -> Result<Run> {
     open(disk, ID, &manifest())
 }
 
-/// A disk with the run on it, and where its directory begins.
+/// Makes a disk with the sorted run on it, and opens the run.
 fn written() -> (SimDisk, Run) {
     let disk = disk(1);
     write(&disk).unwrap();
@@ -73,7 +73,7 @@ fn written() -> (SimDisk, Run) {
     (disk, run)
 }
 
-/// Puts other bytes under the run's name.
+/// Puts other bytes under the file's name.
 fn replace(disk: &SimDisk, bytes: &[u8]) {
     disk.remove(FINAL).ok();
     disk.create(FINAL).unwrap().write_at(0, bytes).unwrap();
@@ -184,7 +184,7 @@ fn a_group_has_an_entry_for_each_piece_in_which_records_of_it_begin() {
     let mut writer = writer(&disk, &header(), seed).unwrap().with_chunk_bytes(4096);
     let mut starts = Vec::new();
     for number in 0..40 {
-        // Of one hour, but for the last few; every eighth is longer than a piece.
+        // The records are of one hour, except the last few; every eighth is longer than a chunk.
         let bytes = if number % 8 == 7 { 9_000 } else { 400 };
         let hour = if number < 36 { 100 } else { 101 };
         match writer.push(1, hour * HOUR_MS + number, &encoded("t", bytes)).unwrap() {
@@ -202,7 +202,7 @@ fn a_group_has_an_entry_for_each_piece_in_which_records_of_it_begin() {
     assert_eq!(run.groups.iter().map(|group| group.count).sum::<u32>(), 40);
 }
 
-/// What a run of pending timers is sorted by.
+/// Returns the time that a run of pending timers is sorted by.
 fn time_of(record: &[u8]) -> u64 {
     match record::decode(record).unwrap().record {
         record::Record::Pending(_, timer) => timer.due_at.unix_ms(),
@@ -210,7 +210,7 @@ fn time_of(record: &[u8]) -> u64 {
     }
 }
 
-/// A run in pieces of 4 KiB, and where its records begin.
+/// Makes a run with chunks of 4 KiB, and returns the places of its records.
 fn in_pieces(seed: u64) -> (SimDisk, Vec<u64>) {
     let disk = disk(seed);
     let writer = writer(&disk, &header(), manifest().frame_seed()).unwrap();
@@ -395,7 +395,7 @@ fn every_error_is_reported_and_leaves_no_temporary() {
             };
             strikes += 1;
             assert!(error.to_string().contains("runs"), "{error}");
-            // After the rename only the sync of the directory can fail: the run is whole.
+            // After the rename only the sync of the directory can fail: the file is complete.
             let names = disk.names();
             assert!(names.is_empty() || names == [FINAL], "{names:?}");
             if !names.is_empty() {

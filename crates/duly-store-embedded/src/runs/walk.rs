@@ -1,11 +1,11 @@
-//! Reading a run from its first record to its last, for `duly store check`.
+//! Reads a sorted run from its first record to its last, for `duly store check`.
 //!
-//! The groups of the directory say where to go on behind a record whose length cannot be believed.
-//!
-//! Pieces of a run that nothing points into are given back to the file system, and a power loss may
-//! leave some of their old bytes: a record that does not decode and touches a sector of zeros is in
-//! such a hole and not damaged. Whether a record that something points at is gone is for the caller to see:
-//! it did not come by.
+//! 1. If the length of a record cannot be trusted, reading continues with the next group of the
+//!    directory.
+//! 2. Chunks that nothing points into are deallocated, and a power loss may leave some of their old
+//!    bytes. So a record that does not decode and touches a sector of zeros is in such a hole, and is
+//!    not damaged.
+//! 3. The caller detects the loss of a record that something points at: `each` is not called with it.
 
 use std::ops::Range;
 
@@ -22,10 +22,10 @@ use crate::{
 
 use super::Run;
 
-/// What is wrong at a byte of a run.
+/// A byte of a sorted run, and the fault there.
 pub(crate) type Wrong = (u64, String);
 
-/// Hands over each record with the byte where it stands; answers what is wrong.
+/// Passes each record and its byte offset to `each`. Returns the faults.
 pub(crate) fn walk(run: &Run, each: &mut dyn FnMut(u64, Decoded)) -> disk::Result<Vec<Wrong>> {
     let length = usize::try_from(run.records_end).expect("a run has at most 256 MiB");
     let mut bytes = vec![0; length];
@@ -52,7 +52,7 @@ struct Walk<'a> {
     run: &'a Run,
     bytes: &'a [u8],
     wrong: Vec<Wrong>,
-    /// Earliest and latest.
+    /// Earliest and latest time.
     times: Option<(u64, u64)>,
     has_hole: bool,
 }
@@ -70,7 +70,7 @@ impl Walk<'_> {
                     self.check_place(at, group, &decoded);
                     each(at, decoded);
                 }
-                // A header is within one sector: it is whole or gone.
+                // A header is within one sector, so it is complete or gone.
                 Err(_) if self.touches_zeros(at..at + fitting.unwrap_or(ALIGN)) => is_holed = true,
                 Err(error) if fitting.is_some() => self.wrong.push((at, error.to_string())),
                 Err(_) => {
@@ -78,7 +78,7 @@ impl Walk<'_> {
                     return;
                 }
             }
-            // No record begins with zeros: behind them only the next group can be found.
+            // No record begins with zeros, so behind them only the next group can be found.
             let Some(bytes) = fitting.filter(|_| !are_zeros(&rest[..UNIT])) else {
                 break;
             };
@@ -92,7 +92,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether all of a sector, of which a part is in the range, is zeros.
+    /// Returns `true` if any sector that the range touches is all zeros.
     fn touches_zeros(&self, range: Range<u64>) -> bool {
         let first = memory(range.start) / SECTOR_BYTES * SECTOR_BYTES;
         let end = memory(range.end).next_multiple_of(SECTOR_BYTES).min(self.bytes.len());
@@ -117,16 +117,16 @@ impl Walk<'_> {
     }
 }
 
-/// The first bytes of a record, which are never all zeros.
+/// Length of the first bytes of a record, which are never all zeros.
 const UNIT: usize = ALIGN as usize;
-/// What a disk frees, or not, as a whole.
+/// The unit in which a disk deallocates.
 const SECTOR_BYTES: usize = 512;
 
 fn are_zeros(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// The kind of run that a record belongs to, and the time it is sorted by.
+/// Returns the kind of the sorted run that a record belongs to, and the time that it is sorted by.
 fn sorted_by(record: &Record) -> Option<(Kind, u64)> {
     match record {
         Record::Pending(_, timer) => {

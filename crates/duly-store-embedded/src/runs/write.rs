@@ -1,4 +1,5 @@
-//! Writing a run: records go out as they come, the directory is gathered and goes last.
+//! Writes a sorted run: records are written as they come, and the directory is collected and written
+//! last.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::{
     },
 };
 
-/// A run that is being written. Dropped, or after an error, it leaves nothing behind.
+/// A sorted run that is being written. If it is dropped or fails, it leaves nothing behind.
 pub(crate) struct Writer {
     file: FreshFile,
     id: u64,
@@ -31,16 +32,16 @@ pub(crate) struct Writer {
     chunk_bytes: u64,
 }
 
-/// What became of a record.
+/// Result of pushing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// It begins at this unit of [`ALIGN`] bytes.
+    /// The record begins at this unit of [`ALIGN`] bytes.
     At(u32),
-    /// It does not fit any more: finish this run and begin another with it.
+    /// The record does not fit any more: finish this sorted run and begin another with it.
     Full,
 }
 
-/// A whole run, durable under its temporary name.
+/// A complete sorted run, durable under its temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) bytes: u64,
@@ -71,25 +72,25 @@ impl Writer {
         })
     }
 
-    /// Room is given back in pieces of so many bytes.
+    /// Sets the size of the chunks in which space is deallocated.
     pub(crate) fn with_chunk_bytes(mut self, chunk_bytes: u64) -> Self {
         self.chunk_bytes = chunk_bytes;
         self
     }
 
-    /// Fills up earlier than at the largest size.
+    /// Lowers the size at which the run is full.
     #[cfg(test)]
     pub(super) fn with_bytes_max(mut self, bytes_max: u64) -> Self {
         self.bytes_max = bytes_max;
         self
     }
 
-    /// Appends a record as a frame holds it, with its padding. `time_ms` is what this kind of run
-    /// is sorted by.
+    /// Appends a record in the form of a frame, with its padding. `time_ms` is the time that this kind
+    /// of run is sorted by.
     ///
     /// # Panics
-    /// When the records do not come sorted by (hour, namespace), or one is not padded: the run
-    /// could not be opened.
+    /// When the records are not sorted by (hour, namespace), or a record is not padded: the run could
+    /// not be opened.
     pub(crate) fn push(
         &mut self,
         namespace: u32,
@@ -108,7 +109,8 @@ impl Writer {
             "a record of {key:?} comes behind {last:?}"
         );
         let at = self.file.len();
-        // A piece may be gone when the records behind it are read: so each has an entry of its own.
+        // A chunk may be gone when the records behind it are read, so each chunk has an entry of its
+        // own.
         let chunk_of = |offset: u64| offset / self.chunk_bytes;
         let is_of = |last: &Group| {
             last.key() == key && chunk_of(u64::from(last.unit) * ALIGN) == chunk_of(at)
@@ -134,8 +136,8 @@ impl Writer {
         Ok(Pushed::At(unit))
     }
 
-    /// Appends directory and trailer and makes it all durable. The run still has its temporary
-    /// name; [`super::publish`] gives it its own.
+    /// Appends directory and trailer and makes the file durable. It still has its temporary name;
+    /// [`super::publish`] gives it its own.
     pub(crate) fn finish(mut self) -> disk::Result<Finished> {
         let (directory, directory_crc) = self.directory.encode(self.seed);
         let trailer = Trailer {

@@ -1,5 +1,5 @@
-//! The thread that does what would keep the engine from its callers: it reads, writes and removes
-//! whole files, one piece of work after the other, and hands each result back through the inbox.
+//! The background thread, for work that would block the engine. It reads, writes and removes whole
+//! files, one piece of work after the other, and returns each result through the inbox.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use super::{Answer, Inbox};
 /// A handle of the thread.
 pub(super) struct Background {
     work: Option<Sender<Work>>,
-    /// Set when work that was not begun is not wanted any more.
+    /// `true`: work that was not begun is to be skipped.
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,8 +42,8 @@ impl Background {
         Ok(Self { work: Some(sender), is_over, thread: Some(thread) })
     }
 
-    /// Queues a piece of work. One that finds the thread gone is dropped: a panic in it was logged,
-    /// and what hangs on it is not done until the next opening.
+    /// Queues a piece of work. If the thread is gone, the work is dropped: the panic was logged, and
+    /// work that depends on it is not done until the next start.
     pub(super) fn send(&self, work: Work) {
         if let Some(sender) = &self.work
             && sender.send(work).is_err()
@@ -52,12 +52,12 @@ impl Background {
         }
     }
 
-    /// Whether the thread has ended, by a panic.
+    /// Returns `true` if the thread has ended, by a panic.
     pub(super) fn is_gone(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Lets the thread finish what it is at, and ends it.
+    /// Waits until the thread has finished its present work, and ends it.
     pub(super) fn stop(&mut self) {
         drop(self.work.take());
         if let Some(thread) = self.thread.take()
@@ -68,7 +68,7 @@ impl Background {
     }
 }
 
-/// After a panic of the engine too: what opens the directory next must be alone with its files.
+/// Also stops after a panic of the engine: the next start must be alone with the files.
 impl Drop for Background {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What callers and the syncer put before the engine thread.
+//! The inbox of the engine thread: requests of callers, and messages of the syncer.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,29 +14,29 @@ use crate::{
 
 use super::Waiter;
 
-/// Something to do in one go.
+/// Work that is done at once.
 pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
 
-/// Something done in shares; `None` while there is more to do.
+/// Work that is done in slices; `None` while there is more to do.
 pub(crate) type Shares = Box<dyn FnMut(&mut Engine) -> Option<Answer> + Send>;
 
-/// When the answer of a call may leave.
+/// A reply, and the time when it may leave.
 pub(crate) enum Answer {
-    /// At once.
+    /// The reply leaves at once.
     Now(Waiter),
-    /// When what it appended has been written.
+    /// The reply leaves when the call's records have been written.
     Written(Waiter),
-    /// When everything it may depend on is durable.
+    /// The reply leaves when everything that it may depend on is durable.
     Durable(Waiter),
 }
 
 /// A request to the engine thread.
 pub(crate) enum Request {
-    /// Something to do in one go.
+    /// Work that is done at once.
     Call(Call),
-    /// Something done in shares, one a step, until it answers.
+    /// Work that is done in slices, one in each step, until it returns a reply.
     Shares(Shares),
-    /// A batch, done in shares.
+    /// A batch, done in slices.
     Apply {
         commands: std::vec::IntoIter<Command>,
         outcomes: Vec<Outcome>,
@@ -46,21 +46,21 @@ pub(crate) enum Request {
     List { listing: Box<Listing>, reply: oneshot::Sender<Result<Page>> },
 }
 
-/// What the engine thread takes at once.
+/// The contents of the inbox, taken at once by the engine thread.
 #[derive(Default)]
 pub(super) struct Intake {
     pub(super) requests: VecDeque<Request>,
     pub(super) synced: Option<(u64, Position)>,
     pub(super) failed: Option<crate::disk::Error>,
     pub(super) closed: bool,
-    /// Whether the engine thread knows that.
+    /// `true`: the engine thread knows that the inbox is closed.
     closed_told: bool,
     /// Requests that the engine thread holds.
     held: usize,
     abandoned: Option<Error>,
 }
 
-/// The queue, bounded.
+/// The bounded queue.
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<Intake>,
@@ -79,7 +79,10 @@ impl Inbox {
         Self { queue_max, ..Self::default() }
     }
 
-    /// Queues a request; hands back the reason when it cannot.
+    /// Queues a request.
+    ///
+    /// # Errors
+    /// When the store is closed or has ended, or when too many requests wait.
     pub(crate) fn push(&self, request: Request) -> Result<()> {
         let mut state = self.state.lock();
         if let Some(error) = &state.abandoned {
@@ -100,7 +103,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Queues a request whatever the length of the queue: for what returns room.
+    /// Queues a request even if the queue is full: for work that releases capacity.
     pub(crate) fn push_always(&self, call: Call) {
         let mut state = self.state.lock();
         if state.abandoned.is_some() {
@@ -120,7 +123,7 @@ impl Inbox {
         state.requests.push_back(Request::List { listing, reply });
     }
 
-    /// Refuses everything from now on, with this error: the engine thread has ended.
+    /// Refuses all further requests with this error: the engine thread has ended.
     pub(super) fn abandon(&self, error: Error) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -140,24 +143,24 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// No more requests; the engine thread ends when the queue is empty.
+    /// Takes no more requests. The engine thread ends when the queue is empty.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
     }
 
-    /// Whether no more requests are taken.
+    /// Returns `true` if no more requests are taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// Whether nothing waits to be taken.
+    /// Returns `true` if no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().requests.is_empty()
     }
 
-    /// Takes what there is, waiting up to `patience` for something. The `held` requests that were
-    /// taken before and wait still count for the bound of the queue.
+    /// Takes the contents, and waits up to `patience` for some. The `held` requests that were taken
+    /// before and still wait count for the bound of the queue.
     pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {
         let mut state = self.state.lock();
         let is_empty = |state: &Intake| {
@@ -185,7 +188,7 @@ impl Inbox {
     }
 }
 
-/// The answer where the engine ended before it gave one.
+/// Returns the error of a call that the engine did not finish before it ended.
 pub(crate) fn broken_off() -> Error {
     Error::InDoubt {
         reason: "the store stopped before it answered; restart the server and repeat the call"

@@ -27,37 +27,37 @@ use super::{
     turns::Turns,
 };
 
-/// Commands of one batch that are done before others have a turn.
+/// Commands of one batch that are done in a slice.
 const SHARE_COMMANDS: usize = 1_000;
-/// Requests that one step takes on, also if they write nothing.
+/// Most requests that one step takes, even if they write nothing.
 const REQUESTS_PER_STEP: usize = 1_024;
 /// Bytes after which a frame is committed.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// Lists that take a slice per step.
+/// Lists that get a slice in each step.
 const LISTS_PER_STEP: usize = 1;
-/// Longest sleep of the engine: ends of leases and expiries are noticed this late at worst when
-/// nobody asks for work.
+/// Longest sleep of the engine: without requests, ends of leases and expiries are noticed at most this
+/// late.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Age after which the health snapshot is renewed when there is nothing else to do.
+/// Age at which the health snapshot is renewed when there is nothing else to do.
 const HEALTH_IDLE: Duration = Duration::from_millis(10);
-/// Age after which it is renewed under load.
+/// Age at which the health snapshot is renewed under load.
 const HEALTH_BUSY: Duration = Duration::from_millis(100);
 
-/// What background work may write in a second: enough to keep up with ingest at full rate, less than
-/// what the disks of today's machines take.
+/// Bytes that background work may write per second: enough to keep up with ingest at full rate, and less
+/// than disks of today's machines can take.
 const BACKGROUND_BYTES_PER_SECOND: u64 = 300 << 20;
 
-/// What the threads share with the callers.
+/// State that the threads share with the callers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) inbox: Arc<Inbox>,
-    /// Grows when something may have become claimable earlier than was said.
+    /// Count that grows when a timer may have become claimable earlier than was announced.
     pub(crate) wakeups: Arc<watch::Sender<u64>>,
     pub(crate) health: Arc<Mutex<Health>>,
     pub(crate) terminal: Terminal,
 }
 
-/// Starts the threads over an opened engine.
+/// Starts the threads with an opened engine.
 pub(crate) fn start(
     mut engine: Engine,
     disk: Arc<dyn Disk>,
@@ -89,8 +89,8 @@ pub(crate) fn start(
     })
 }
 
-/// Refuses what comes when the engine thread is gone; a panic of it ends the store as a failed write
-/// does.
+/// Refuses requests after the engine thread has ended. A panic of the thread ends the store as a failed
+/// write does.
 struct EngineWatch {
     shared: Shared,
 }
@@ -103,7 +103,7 @@ impl Drop for EngineWatch {
             inbox.abandon(super::closed());
             return;
         };
-        // Before the terminal error is told: what is asked after that is answered with it.
+        // This happens before the terminal error is set, so that every later request gets an error.
         let retry_after = Millis::from_secs(10);
         inbox.abandon(Error::Unavailable { reason: reason.clone(), retry_after });
         if thread::panicking() {
@@ -115,7 +115,7 @@ impl Drop for EngineWatch {
 const PANICKED: &str = "the store has ended: its engine met an internal error (a panic, see the \
                         log); the server must be restarted, or the store opened again";
 
-/// The thread that syncs. Dropped, also by a panic of the engine, it ends.
+/// The syncing thread. It ends when this is dropped, also by a panic of the engine.
 struct SyncThread {
     syncer: Arc<Syncer>,
     thread: Option<JoinHandle<()>>,
@@ -144,7 +144,7 @@ impl Drop for SyncThread {
     }
 }
 
-/// Lets nobody wait for syncs that will not come.
+/// Ends the waits for syncs that will not come, after a panic of the syncing thread.
 struct SyncWatch<'a> {
     syncer: &'a Syncer,
     inbox: &'a Inbox,
@@ -175,13 +175,13 @@ struct Shell {
     health_stale: bool,
     spare: SpareWriter,
     background: Background,
-    /// Answers that wait for a frame for which there is no room.
+    /// Replies that wait for a frame that found no space.
     stalled: Answers,
-    /// Behind the others: what they still wait for may need a sync.
+    /// Declared last, so dropped last: the others may still wait for a sync.
     _sync_thread: SyncThread,
 }
 
-/// Answers of one step, by when they may leave.
+/// Replies of one step, by the time when they may leave.
 #[derive(Default)]
 struct Answers {
     written: Vec<Waiter>,
@@ -234,7 +234,7 @@ impl Shell {
         }
     }
 
-    /// Whether nobody waits for an answer.
+    /// Returns `true` if no caller waits for a reply.
     fn is_done(&self) -> bool {
         self.work.is_empty() && self.lists.is_empty() && !self.engine.is_surveying()
     }
@@ -262,7 +262,7 @@ impl Shell {
     }
 
     fn work_off(&mut self, answers: &mut Answers) {
-        // What is not done is done a share a step.
+        // Unfinished work gets another slice in the next step.
         let (mut unfinished, mut taken) = (Vec::new(), 0);
         while let Some(request) = self.work.pop() {
             match request {
@@ -344,13 +344,13 @@ impl Shell {
                     self.syncer.submit(mark, since);
                 }
             }
-            // It is written when there is room: who waits for it waits on.
+            // The frame is written when there is space; its callers keep waiting.
             Err(_) if self.engine.is_stalled() => self.stalled = all,
             Err(error) => fail(all, &error),
         }
     }
 
-    /// Hands over what the engine wants done in the background.
+    /// Passes the engine's background work to the background thread.
     fn send_work(&mut self) {
         for work in self.engine.take_work() {
             self.background.send(work);
@@ -367,7 +367,7 @@ impl Shell {
         }
     }
 
-    /// What was written without anybody waiting for it is made durable before the end.
+    /// Makes the last written records durable, for which no caller waits.
     fn last_sync(&mut self) {
         if let Err(error) = self.engine.check_usable() {
             let reason = format!("the store was closed before the change was durable: {error}");

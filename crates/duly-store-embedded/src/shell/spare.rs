@@ -1,4 +1,4 @@
-//! The thread that writes the next journal segment ahead, and what it is told meanwhile.
+//! The thread that writes the next journal segment ahead, and the messages to it.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use crate::{
 
 use super::{Answer, Inbox};
 
-/// Writes one spare at a time. Made by the engine's thread, which calls it after each step.
+/// Writes one spare at a time. The engine thread makes it and calls it after each step.
 pub(super) struct SpareWriter {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
@@ -27,7 +27,7 @@ pub(super) struct SpareWriter {
 struct AtWork {
     thread: JoinHandle<()>,
     filled: Sender<u64>,
-    /// What was said last.
+    /// The latest number of bytes that was sent.
     told_bytes: u64,
 }
 
@@ -36,13 +36,12 @@ impl SpareWriter {
         Self { disk, segment_bytes, inbox, at_work: None }
     }
 
-    /// Begins a spare where the engine wants one, or tells the one being written how far the segment
-    /// in use has been filled.
+    /// Begins a spare if the engine wants one, or tells the thread how far the active segment is filled.
     pub(super) fn advance(&mut self, engine: &mut Engine) {
         if let Some(at_work) = &mut self.at_work
             && !at_work.thread.is_finished()
         {
-            // A roll may have overtaken it: the next spare waits until this one is whole.
+            // A roll may have overtaken it: the next spare waits until this one is complete.
             let filled_bytes = engine.active_segment_bytes();
             if filled_bytes.abs_diff(at_work.told_bytes) >= PACED_BYTES {
                 at_work.tell(filled_bytes);
@@ -54,7 +53,7 @@ impl SpareWriter {
         }
     }
 
-    /// Without a thread there is no spare: a roll reserves a segment then.
+    /// Starts the thread. Without a thread there is no spare, and a roll reserves a segment.
     fn begin(&self, naming: Naming, filled_bytes: u64) -> Option<AtWork> {
         let (filled, hears) = mpsc::channel();
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
@@ -72,7 +71,7 @@ impl SpareWriter {
         Some(at_work)
     }
 
-    /// Gives up a spare that nobody will need, and waits for the thread.
+    /// Stops a spare that will not be needed, and waits for the thread.
     pub(super) fn stop(&mut self) {
         if let Some(AtWork { thread, filled, .. }) = self.at_work.take() {
             drop(filled);
@@ -81,7 +80,7 @@ impl SpareWriter {
     }
 }
 
-/// After a panic of the engine too, as [`super::background::Background`].
+/// Also stops after a panic of the engine, like [`super::background::Background`].
 impl Drop for SpareWriter {
     fn drop(&mut self) {
         self.stop();
@@ -91,7 +90,7 @@ impl Drop for SpareWriter {
 impl AtWork {
     fn tell(&mut self, filled_bytes: u64) {
         self.told_bytes = filled_bytes;
-        // It has just ended.
+        // If sending fails, the thread has just ended.
         self.filled.send(filled_bytes).ok();
     }
 }

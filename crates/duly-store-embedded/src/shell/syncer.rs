@@ -1,4 +1,4 @@
-//! The thread that makes frames durable and lets their answers go.
+//! The syncer: the thread that makes frames durable and then sends their replies.
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use crate::{disk, journal::Mark};
 
 use super::Inbox;
 
-/// An answer that waits; it is told whether what it depends on is durable.
+/// A reply that waits; its argument says whether everything that it depends on is durable.
 pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct State {
     durable_lsn: u64,
     waiters: VecDeque<(u64, Waiter)>,
     failed: Option<Error>,
-    /// Whether a sync found no room; the engine makes up for it.
+    /// `true`: a sync found no space; the engine will write the bytes again.
     is_stalled: bool,
     stop: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Asks for a sync up to the mark.
+    /// Requests a sync up to the mark.
     pub(super) fn submit(&self, mark: Mark, since: Instant) {
         let mut state = self.state.lock();
         let since = state.target.as_ref().map_or(since, |(_, earlier)| *earlier);
@@ -41,7 +41,7 @@ impl Syncer {
         self.changed.notify_one();
     }
 
-    /// Lets an answer go as soon as `lsn` is durable.
+    /// Sends replies as soon as `lsn` is durable.
     pub(super) fn when_durable(&self, lsn: u64, waiters: impl Iterator<Item = Waiter>) {
         let mut state = self.state.lock();
         if let Some(error) = state.failed.clone() {
@@ -55,7 +55,7 @@ impl Syncer {
         }
     }
 
-    /// Takes note that a roll of the journal made everything up to `lsn` durable by itself.
+    /// Notes that a roll of the journal made everything up to `lsn` durable.
     pub(super) fn already_durable(&self, lsn: u64) {
         let mut state = self.state.lock();
         state.durable_lsn = state.durable_lsn.max(lsn);
@@ -64,7 +64,7 @@ impl Syncer {
         ready.into_iter().for_each(|waiter| waiter(Ok(())));
     }
 
-    /// Goes on after a sync that found no room: the engine has made everything durable up to then.
+    /// Resumes after a sync without space: the engine has made everything up to then durable.
     pub(super) fn resume(&self) {
         let mut state = self.state.lock();
         (state.is_stalled, state.target) = (false, None);
@@ -115,7 +115,7 @@ impl Syncer {
         }
     }
 
-    /// Nothing that was not durable before will be known to be.
+    /// Fails all waiting and later replies: nothing more will become durable.
     pub(super) fn fail(&self, inbox: &Inbox, error: disk::Error) {
         let failed = Error::InDoubt { reason: format!("syncing the journal failed: {error}") };
         let mut state = self.state.lock();

@@ -1,16 +1,18 @@
-//! Whose turn it is: requests that wait for a share of a step.
+//! Fair scheduling: decides which waiting request gets the next slice of a step.
 //!
 //! ```text
 //!   calls (claims, verdicts, reads)   ▇▇▇▇      all that wait, when it is their turn
 //!   namespace a                       ▇▇▇▇▇▇▇▇  ┐
-//!   namespace b                       ▇         ├ one share of a batch each
+//!   namespace b                       ▇         ├ one slice of a batch each
 //!   namespace c                       ▇▇        ┘
 //! ```
 //!
-//! A step ends when its frame is full, and the next one goes on with who comes next: however many
-//! batches one namespace sends, another waits for one share of each that has something to do. A
-//! batch that is not done goes to the back of its namespace, so nobody waits for the whole of one.
-//! Requests of one party keep their order; what several callers ask at once has none.
+//! 1. A step ends when its frame is full, and the next step continues with the next party.
+//! 2. However many batches one namespace sends, another namespace waits for at most one slice of each
+//!    party.
+//! 3. A batch that is not finished goes to the back of its namespace, so no request waits for a whole
+//!    batch.
+//! 4. Requests of one party keep their order. Concurrent requests of several callers have none.
 
 use std::collections::VecDeque;
 
@@ -19,16 +21,16 @@ use rustc_hash::FxHashMap;
 
 use super::inbox::Request;
 
-/// Who waits: a namespace with its batches, or all calls together.
+/// The owner of waiting requests: a namespace with its batches, or all calls together.
 type Party = Option<NamespaceName>;
 
-/// The requests that wait.
+/// The waiting requests.
 #[derive(Default)]
 pub(super) struct Turns {
     waiting: FxHashMap<Party, VecDeque<Request>>,
-    /// Every party that waits, once, the next first.
+    /// Every waiting party, once; the next is first.
     order: VecDeque<Party>,
-    /// Calls that are still to be handed out in this turn of theirs.
+    /// Calls still to be handed out in the present turn of the calls.
     calls_left: usize,
     len: usize,
 }
@@ -42,7 +44,7 @@ impl Turns {
         self.len == 0
     }
 
-    /// Puts a request behind the others of its party.
+    /// Queues a request behind the others of its party.
     pub(super) fn push(&mut self, request: Request) {
         let party = party_of(&request);
         let waiting = self.waiting.entry(party.clone()).or_default();
@@ -53,7 +55,7 @@ impl Turns {
         self.len += 1;
     }
 
-    /// The next request.
+    /// Takes the next request.
     pub(super) fn pop(&mut self) -> Option<Request> {
         let party = self.order.pop_front()?;
         let waiting = self.waiting.get_mut(&party)?;
@@ -61,7 +63,7 @@ impl Turns {
         self.len -= 1;
         let left = waiting.len();
         if party.is_none() {
-            // What comes while they have their turn waits for the next.
+            // Calls that come during the turn wait for the next one.
             self.calls_left = if self.calls_left > 0 { self.calls_left - 1 } else { left };
         }
         if left == 0 {
@@ -75,7 +77,7 @@ impl Turns {
     }
 }
 
-/// A batch counts for the namespace of its first command.
+/// Returns the party of a request. A batch counts for the namespace of its first command.
 fn party_of(request: &Request) -> Party {
     match request {
         Request::Apply { commands, .. } => {

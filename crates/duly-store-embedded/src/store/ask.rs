@@ -1,5 +1,5 @@
-//! What takes the engine several steps: questions and lists that a later step answers, and changes that are made
-//! in shares.
+//! Calls that take the engine several steps: questions and lists that a later step completes, and
+//! changes in slices.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 use super::{EmbeddedStore, Mode, When, after, answered, run_inline, write_durably};
 
 impl EmbeddedStore {
-    /// Has a question about a namespace answered.
+    /// Asks the engine a question about a namespace.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         namespace: NamespaceName,
@@ -45,7 +45,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Has a page of a list made, slice by slice.
+    /// Reads a page of a list, slice by slice.
     pub(super) fn listed(&self, request: ListRequest) -> StoreFuture<'_, Page> {
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Now, move |engine| {
@@ -73,7 +73,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Makes changes share by share, each within a step; the answer is durable.
+    /// Makes changes slice by slice, each within a step; the result is durable.
     pub(super) fn in_shares<T: Send + 'static>(
         &self,
         mut share: impl FnMut(&mut Engine) -> Option<Result<T>> + Send + 'static,
@@ -95,7 +95,8 @@ impl EmbeddedStore {
                 let (reply, answer) = oneshot::channel();
                 let (mut reply, mut has_begun) = (Some(reply), false);
                 let shares: Shares = Box::new(move |engine| {
-                    // Once something was done a failure leaves the whole in doubt, as the commit says.
+                    // Once something was done, a failure leaves the whole call in doubt, which the
+                    // commit reports.
                     let usable = if has_begun { Ok(()) } else { engine.check_usable() };
                     has_begun = true;
                     let result = match usable {

@@ -1,5 +1,5 @@
-//! Backups of an open store: a plan is held while its files are copied on the caller's thread, so
-//! that neither the engine nor its background waits for a slow disk.
+//! Backups of an open store. A plan pins the files while they are copied on the caller's thread, so that
+//! neither the engine nor its background thread waits for a slow disk.
 
 use std::{path::Path, sync::mpsc, thread, time::Duration};
 
@@ -13,18 +13,18 @@ use crate::{
 
 use super::{EmbeddedStore, Mode, run_inline};
 
-/// The pauses before a backup that failed is tried again; behind the last its failure is the answer.
+/// Waits before a failed backup is tried again. After the last one the failure is returned.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// How often a pause looks at the store.
+/// Interval at which a wait checks if the store is closed.
 const PART_OF_A_PAUSE: Duration = Duration::from_millis(50);
 
 impl EmbeddedStore {
-    /// Copies the store, as it is at one moment, into a directory that is empty or missing. Calls go
-    /// on meanwhile; this one blocks its thread until the copy is durable. A disk that fails is tried
-    /// twice more, after a second and after four.
+    /// Copies the store, as it is at one moment, into a directory that is empty or missing. Other calls
+    /// continue; this one blocks its thread until the copy is durable. If a disk fails it tries twice
+    /// more, after one second and after four.
     ///
     /// # Errors
-    /// One clear reason; nothing is left in the directory, and the store goes on.
+    /// Returns the first reason found; nothing is left in the directory, and the store continues.
     pub fn backup(
         &self,
         target: &Path,
@@ -63,7 +63,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Waits, unless the store is closed. Nothing happens in between to a store without threads.
+    /// Waits, unless the store is closed. A store without threads does not wait, because nothing would
+    /// change meanwhile.
     fn pause(&self, mut left: Duration) -> std::result::Result<(), BackupError> {
         while matches!(self.mode, Mode::Threads { .. }) && !left.is_zero() {
             if self.is_closed() {
@@ -75,7 +76,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Waits for a checkpoint and holds what belongs to it.
+    /// Waits for a checkpoint and pins its files.
     fn hold(&self) -> Result<Held<'_>> {
         let (reply, answer) = mpsc::channel();
         match &self.mode {
@@ -100,7 +101,7 @@ impl EmbeddedStore {
     }
 }
 
-/// A plan of a backup. Dropped, its files may go again.
+/// A plan of a backup. When it is dropped, its files are unpinned.
 struct Held<'a> {
     store: &'a EmbeddedStore,
     plan: Plan,
@@ -114,7 +115,7 @@ impl Drop for Held<'_> {
                 Answer::Now(Box::new(|_| {}))
             })),
             Mode::Inline { engine, wakeups } => {
-                // A store that has ended gives nothing back.
+                // A store that has ended does not need to unpin.
                 let unpin = |engine: &mut Engine| {
                     engine.unpin();
                     Ok(())

@@ -6,15 +6,15 @@ use duly_store::Claimed;
 
 use crate::shell::{Answer, Inbox};
 
-/// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:
-/// nobody has them, so the attempt does not count.
+/// A claim that its caller has not received yet. If it is dropped, its firings are handed back. No
+/// consumer has received them, so the attempt does not count.
 pub(super) struct Unseen {
     pub(super) claimed: Claimed,
     pub(super) inbox: Arc<Inbox>,
 }
 
 impl Unseen {
-    /// Hands it to its caller.
+    /// Hands the claim to its caller.
     pub(super) fn see(mut self) -> Claimed {
         std::mem::take(&mut self.claimed)
     }

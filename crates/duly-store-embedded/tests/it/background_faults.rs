@@ -1,7 +1,8 @@
-//! EIO and ENOSPC in what the engine writes besides the journal: checkpoints, runs, names, removals.
+//! EIO and ENOSPC in everything that the engine writes except the journal: checkpoints, sorted runs,
+//! names, removals.
 //!
-//! None of it is a reason to stop: the store goes on, tries again when ten seconds have passed, gives
-//! every file back in the end, and what was acknowledged survives a restart at any time.
+//! None of these errors stops the store. It continues, tries again after ten seconds, and removes every
+//! dead file in the end. Acknowledged changes survive a restart at any time.
 
 use duly_core::Millis;
 use duly_store_embedded::{
@@ -20,7 +21,7 @@ use crate::{
     workload::{LARGE_BYTES, settings},
 };
 
-/// When what failed is tried again, and a little.
+/// A little more than the wait before a failed operation is tried again.
 const AGAIN: Millis = Millis::from_ms(11_000);
 
 fn stage(seed: u64) -> Stage {
@@ -32,7 +33,7 @@ fn stage(seed: u64) -> Stage {
     stage
 }
 
-/// A segment's worth of timers, half of which go again.
+/// Writes a segment's worth of timers and cancels half of them.
 fn fill(stage: &mut Stage, round: u64) {
     let ids: Vec<String> = (0..10).map(|i| format!("r{round:02} {i}")).collect();
     let made = ids.iter().map(|id| schedule(id, 90_000_000, LARGE_BYTES)).collect();
@@ -44,7 +45,7 @@ fn names(stage: &Stage, part: &str) -> Vec<String> {
     stage.disk.sim.names().into_iter().filter(|name| name.contains(part)).collect()
 }
 
-/// Rounds with the clock moved on, so that what failed is tried again.
+/// Runs rounds and advances the clock, so that failed operations are tried again.
 fn go_on(stage: &mut Stage, rounds: std::ops::Range<u64>) {
     for round in rounds {
         stage.clock.advance(AGAIN);
@@ -70,7 +71,8 @@ fn fails(operation: Operation, name: &'static str, answers: Answers) {
             let rule = Rule { operation, name, answers, after, times };
             stage.disk.fail(rule);
             go_on(&mut stage, 2..5);
-            // A restart amid the failures; whoever looks at everything reads.
+            // A restart between the failures. The check of everything reads the disk, so the disk is
+            // healed first.
             if after % 2 == 1 {
                 stage.disk.heal();
                 check_restarts(&mut stage, &what);
@@ -80,7 +82,7 @@ fn fails(operation: Operation, name: &'static str, answers: Answers) {
             let before = names(&stage, ".ckp");
             go_on(&mut stage, 8..13);
             assert!(stage.store().health().not_ready.is_empty(), "{what}: the store goes on");
-            // It was tried again: newer checkpoints are there, old segments are gone.
+            // It was tried again: there are newer checkpoints, and old segments are gone.
             assert!(names(&stage, ".ckp") > before, "{what}: {before:?}");
             assert_eq!(names(&stage, ".ckp").len(), 2, "{what}: {:?}", names(&stage, ".ckp"));
             let segments = names(&stage, ".log");
@@ -99,10 +101,11 @@ fn p1_a_checkpoint_that_cannot_be_written_is_tried_again() {
     }
 }
 
-/// What the journal grew since the last one that was taken still counts.
+/// The growth of the journal since the last successful checkpoint still counts.
 #[test]
 fn p1_a_checkpoint_that_failed_waits_for_no_more_of_the_journal() {
-    // Nothing is rewritten, so no room waits for a checkpoint and would be reason enough for one.
+    // Nothing is rewritten, so no space waits for a checkpoint, which would be another reason to take
+    // one.
     let young_for_good = |seed| Options { young_bytes: 1 << 30, ..busy(seed) };
     let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(1)), young_for_good);
     stage.take(&Step::Put("shop", Box::new(settings())));
@@ -183,7 +186,7 @@ fn p4_files_that_cannot_be_removed_go_later() {
     fails(Operation::Rename, "journal/spare", Answers::Broken);
 }
 
-/// A removal that fails half-way has recycled a segment already.
+/// A removal that fails half-way has already recycled a segment.
 #[test]
 fn p4_p10_a_removal_that_failed_half_way_is_done_again_from_the_start() {
     for after in 0..4 {
@@ -211,11 +214,11 @@ fn p4_p10_a_removal_that_failed_half_way_is_done_again_from_the_start() {
     }
 }
 
-/// What a rewrite had written before it failed is of no use to the next.
+/// The output of a failed rewrite is of no use to the next one.
 #[test]
 fn p10_a_rewrite_that_fails_again_and_again_fills_no_disk() {
     let mut stage = stage(1);
-    // The first run of a job is written, the second one never.
+    // The first sorted run of a job is written, the second one never.
     for after in (1..40).step_by(2) {
         stage.disk.fail(Rule {
             operation: Operation::Rename,
@@ -257,7 +260,7 @@ fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
     check_restarts(&mut stage, "with two");
 }
 
-/// A segment that became the spare and then the next segment, before its new names were durable.
+/// A segment became the spare and then the next segment, before its new names were durable.
 #[test]
 fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_another() {
     let at_ops = number("DULY_CRASH_OP", 1)..number("DULY_CRASH_STEPS", 90);
@@ -266,7 +269,7 @@ fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_ano
         let _repeat = Repeat::new("background_faults", &one);
         let mut stage = stage(at_op);
         go_on(&mut stage, 0..3);
-        // The removal ends behind the first rename, before anything of it is synced.
+        // The removal ends after the first rename, before any of it is synced.
         stage.disk.fail(Rule {
             operation: Operation::Remove,
             name: "runs/",

@@ -1,5 +1,5 @@
-//! Backups: what is restored is what the source was at one moment, whatever went on meanwhile, and
-//! nothing of it fires before somebody says so.
+//! Backups: a restored store equals the source at one moment, despite changes meanwhile. Nothing
+//! of it fires before an operator resumes it.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ use crate::{
     workload::{Line, forgetful, script, settings},
 };
 
-/// Checkpoints every few records, old segments rewritten at once.
+/// Options with a checkpoint every few records, and immediate rewriting of old segments.
 pub(crate) fn busy(seed: u64) -> Options {
     Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) }
 }
@@ -41,7 +41,7 @@ pub(crate) fn opened(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedSto
     open(Shell::Inline, disk, clock, busy(seed)).unwrap_or_else(|error| panic!("opens: {error}"))
 }
 
-/// A store that has done a little of everything.
+/// Makes a store with a little of everything.
 pub(crate) fn worked(disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore {
     let store = open(Shell::Inline, disk, clock, busy(1)).expect("it opens");
     let mut tokens = Tokens::new();
@@ -55,8 +55,8 @@ pub(crate) fn worked(disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore 
     store
 }
 
-/// Pending timers, tombstones, dead letters and leases, and enough behind them that all but the leases are
-/// rewritten into runs.
+/// Makes pending timers, tombstones, dead letters and leases. Adds enough behind them that all except
+/// the leases are rewritten into sorted runs.
 fn fill(store: &EmbeddedStore, tokens: &mut Tokens) {
     perform(store, &Step::Put("rich", Box::new(settings())), tokens).expect("taken");
     let ids: Vec<String> = (0..24).map(|number| format!("rich-{number}")).collect();
@@ -79,7 +79,7 @@ fn fill(store: &EmbeddedStore, tokens: &mut Tokens) {
     assert_eq!(claim(store, "rich", 9).expect("claimed").len(), 1);
 }
 
-/// What a store shows, but for what an opening and a pause change.
+/// Returns the contents of a store, without the parts that a start and a pause change.
 pub(crate) fn at_rest(store: &dyn Store) -> Snapshot {
     let mut snapshot = Snapshot::of(store);
     for (namespace, _) in snapshot.namespaces.values_mut() {
@@ -93,7 +93,7 @@ fn back_up(store: &EmbeddedStore, target: &Path) -> BackupReport {
     store.backup(target, &mut |_| {}).unwrap_or_else(|error| panic!("a backup: {error}"))
 }
 
-/// Restores a backup and opens it, everything still paused.
+/// Restores a backup and opens it, with everything still paused.
 pub(crate) fn restored(backup: &Path, clock: &ManualClock) -> (TempDir, EmbeddedStore) {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
@@ -125,7 +125,7 @@ fn p10_a_restored_store_is_the_source_as_it_was_at_the_backup() {
         assert!(report.files > 2 && report.lsn.is_some_and(|lsn| lsn > 10), "{report:?}");
         let last = heard.last().expect("it tells how far it is");
         assert_eq!((last.bytes_done, last.bytes_total), (report.bytes, report.bytes));
-        // What happens later is not in it, although files are shared.
+        // Later changes are not in it, although files are shared.
         for round in 0..30 {
             let id = format!("later-{round}");
             apply(&store, "busy", vec![schedule(&id, 9_000, 6_000)]).expect("taken");
@@ -161,7 +161,7 @@ fn p2_nothing_of_a_restored_store_fires_until_its_namespace_is_resumed() {
     assert_eq!(copy.report().paused, 1);
     assert_eq!(claim(&copy, "shop", 9).expect("claims are answered"), []);
     drop(copy);
-    // The pause is durable, and the next opening adds none.
+    // The pause is durable, and the next start adds none.
     let copy = opened(&data.path().join("data"), &clock, 78);
     assert_eq!(copy.report().paused, 0);
     assert_eq!(claim(&copy, "shop", 9).expect("claims are answered"), []);
@@ -231,7 +231,7 @@ fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
         if is_there {
             fs::create_dir(&target).expect("made");
         }
-        // A reader that sees the last file half copied takes the disk away.
+        // A reader that sees the last file half copied takes the disk down.
         let sim = disk.clone();
         let mut downed = None;
         let mut take_down = |progress: duly_store_embedded::backup::BackupProgress| {
@@ -241,7 +241,7 @@ fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
         };
         let failed = store.backup(&target, &mut take_down);
         if is_there {
-            // The disk has been down since the first try.
+            // The disk has been down since the first attempt.
             assert!(failed.is_err());
         } else {
             let named = failed.expect_err("the disk is gone").to_string();
@@ -255,7 +255,7 @@ fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
     }
 }
 
-/// A backup lies for long: damage to its last frame is found, and not cut off at a restore.
+/// Backups are kept for a long time: damage to the last frame is found, and not cut off at a restore.
 #[test]
 fn p1_the_last_frame_of_a_backup_is_protected() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
@@ -289,7 +289,7 @@ fn what_a_killed_process_left_of_a_backup_is_no_store() {
     let store = opened(&dir.path().join("data"), &clock, 1);
     let target = dir.path().join("backup");
     back_up(&store, &target);
-    // The manifest is what is written last.
+    // The manifest is written last.
     for name in ["MANIFEST", "MANIFEST.copy"] {
         fs::remove_file(target.join(name)).expect("removed");
     }
@@ -302,7 +302,7 @@ fn what_a_killed_process_left_of_a_backup_is_no_store() {
     assert!(matches!(refused, BackupError::NotEmpty(_)), "{refused}");
 }
 
-/// Sets it when it goes, however that comes.
+/// Sets the flag when it is dropped.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -311,11 +311,11 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Ingest, cancels, rolls, checkpoints and rewriting go on in threads while backups are made; what
-/// was acknowledged before a backup began is in it.
+/// Ingest, cancels, rolls, checkpoints and rewriting continue in threads while backups are made. A
+/// backup has everything that was acknowledged before it began.
 #[test]
 fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
-    // The store grows from round to round, in files of 64 kB that are all open.
+    // The store grows in each round, in files of 64 kB that are all open.
     let rounds = number("DULY_CRASH_SEEDS", 6).min(60);
     let _repeat = Repeat::new("backup", &[("DULY_CRASH_SEEDS", rounds)]).with_threads();
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
@@ -365,7 +365,7 @@ fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
     drop(store);
     let report = check(&dir.path().join("data"), &mut |_| {}).expect("it can be checked");
     assert!(report.is_clean(), "{report}");
-    // Segments that a backup shares were not written over.
+    // Segments that a backup shares were not overwritten.
     for round in 0..rounds {
         let target = dir.path().join(format!("backup-{round}"));
         let report = check(&target, &mut |_| {}).expect("it can be checked");

@@ -1,5 +1,5 @@
-//! Backups and restores that end in the middle: power losses and kills at any moment of them cost the
-//! source nothing, and what they leave at the target is no store and says so.
+//! Backups and restores that are interrupted: power losses and kills at any moment cost the source
+//! nothing. The rest at the target is not a store, and opening it says so.
 
 use std::{path::Path, process::Command, sync::Arc};
 
@@ -19,10 +19,11 @@ use crate::{
     twins::{Loss, busy, copy, open_busy},
 };
 
-/// One in so many crash points makes another backup afterwards and restores it.
+/// One of this many crash points makes another backup afterwards and restores it.
 const GOES_ON: u64 = 4;
 
-/// A backup of a store whose disk crashes at one of its operations; answers whether it came to that.
+/// Makes a backup of a store whose disk crashes at one of its operations. Returns `true` if the crash
+/// happened.
 fn crash_at(left: &SimDisk, clock: &ManualClock, at_op: u64, loss: Loss) -> bool {
     let disk = copy(left, at_op);
     let store = open_busy(&disk, clock, 2).expect("it opens");
@@ -89,11 +90,12 @@ fn p1_kill_9_at_any_operation_of_a_backup_costs_the_source_nothing() {
     every_operation(Loss::Process);
 }
 
-/// Where the process works that is to be killed, and after how many steps.
+/// Variables for the process that is to be killed: the directory that it works in, and the number of
+/// steps.
 const WITHIN: &str = "DULY_TEST_KILLED_WITHIN";
 const AFTER: &str = "DULY_TEST_KILLED_AFTER";
 
-/// Kills this process, as kill -9 does, at one of the steps that it is told of.
+/// Kills this process, as `kill -9` does, at one of the reported steps.
 fn dying<T>() -> impl FnMut(T) {
     let mut left = number(AFTER, 1);
     move |_| {
@@ -108,7 +110,7 @@ fn dying<T>() -> impl FnMut(T) {
     }
 }
 
-/// Runs a test again, in a process of its own that is told to be killed; answers whether it was.
+/// Runs a test again, in a process of its own that kills itself. Returns `true` if it was killed.
 fn is_killed(test: &str, within: &Path, after: u64) -> bool {
     let program = std::env::current_exe().expect("the test knows where it is");
     let output = Command::new(program)
@@ -122,7 +124,7 @@ fn is_killed(test: &str, within: &Path, after: u64) -> bool {
     !output.status.success()
 }
 
-/// Whatever wants to use it says that the manifest is missing, or that it is in use.
+/// Checks that every use of the target fails because the manifest is missing or the target is in use.
 fn is_refused_as_incomplete(target: &Path, clock: &ManualClock, what: &str) {
     let disk = Arc::new(RealDisk::open_or_create(target).expect("a directory"));
     let error = open(Shell::Inline, disk, clock, busy(4)).expect_err("it is no store");

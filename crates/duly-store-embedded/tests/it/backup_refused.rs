@@ -1,4 +1,4 @@
-//! Backups and restores that are refused: damage, links and FIFOs in a backup, a disk without room.
+//! Backups and restores that are refused: damage, links and FIFOs in a backup, a disk without space.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::{
     stage::open,
 };
 
-/// A backup of a store that has done a little of everything.
+/// Makes a backup of a store with a little of everything.
 fn backup_in(dir: &Path) -> PathBuf {
     let store = worked(Arc::new(SimDisk::new(1)), &ManualClock::default());
     let backup = dir.join("backup");
@@ -29,14 +29,14 @@ fn backup_in(dir: &Path) -> PathBuf {
     backup
 }
 
-/// The files of a backup that hold records.
+/// Returns the files of a backup that hold records.
 fn files(backup: &Path) -> Vec<PathBuf> {
     let dirs = ["journal", "runs", "checkpoints"].map(|dir| backup.join(dir));
     let listed = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten();
     listed.map(|entry| entry.expect("listed").path()).collect()
 }
 
-/// Restores into a new directory beside the backup; what is refused leaves nothing there.
+/// Restores into a new directory beside the backup. A refused restore leaves nothing there.
 fn refused(backup: &Path) -> String {
     let data = backup.with_file_name("data");
     let error = restore(backup, &data, &mut |_| {}).expect_err("refused").to_string();
@@ -74,7 +74,7 @@ fn p1_a_damaged_backup_is_not_restored() {
     restore(&backup, &data, &mut |_| {}).expect("the whole one is restored");
 }
 
-/// Before, a link was followed, and the open of a FIFO waited for ever.
+/// Regression: a link was followed, and the open of a FIFO waited for ever.
 #[test]
 fn a_restore_reads_regular_files_only() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -101,7 +101,7 @@ fn a_restore_reads_regular_files_only() {
             fs::rename(&moved, &place).expect("moved");
         }
     }
-    // Of the manifest there are two; one that is a link counts for nothing.
+    // There are two files of the manifest; one that is a link does not count.
     for name in ["MANIFEST", "MANIFEST.copy"] {
         let (place, moved) = (backup.join(name), elsewhere.join(name));
         fs::rename(&place, &moved).expect("moved");

@@ -1,5 +1,5 @@
-//! Callers at odds while checkpoints, rewrites and removals go on beside them, with threads; then a
-//! crash, and everything that was answered is there, to the last count (T28).
+//! Callers that compete while checkpoints, rewrites and removals run beside them, with threads. Then a
+//! crash: every acknowledged change is there, and all counts are exact (T28).
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ const CALLERS: u64 = 4;
 const CALLS: u64 = 300;
 const FAR_MS: u64 = 31_536_000_000;
 
-/// What all callers together were told.
+/// The replies that all callers together received.
 #[derive(Debug, Default)]
 struct Told {
     scheduled: AtomicU64,
@@ -44,23 +44,24 @@ fn add(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether a schedule was refused because the rewriter has too much before it, as on a machine that
-/// leaves it no time: then nothing has changed.
+/// Returns `true` if a schedule was refused because the rewriter is behind, as on a slow machine. Then
+/// nothing has changed.
 fn is_behind(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(Refusal::Exhausted { limit: Limit::Disk, reason, .. })
         if reason.contains("wait to be rewritten"))
 }
 
-/// The last thing that happened to each of a caller's own timers.
+/// The last state of each of a caller's own timers.
 type Own = BTreeMap<String, State>;
 
-/// Calls about timers of its own, so that it knows how each of them ended, and claims of anybody's.
+/// Makes calls about the caller's own timers, so that the caller knows the end of each, and claims any
+/// timers.
 fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &Told) -> Own {
     let mut random = StdRng::seed_from_u64(seed * 100 + caller);
     let mut own = Own::new();
     let mut kept = Vec::new();
     for call in 0..CALLS {
-        // Nobody claims these: they are far away.
+        // These timers are far in the future, so no caller claims them.
         let id = format!("c{caller} {}", random.random_range(0..12));
         let one = |operation| apply(store, "shop", vec![operation]).expect("answered").remove(0);
         match random.random_range(0..10) {
@@ -137,14 +138,14 @@ fn race(seed: u64, loss: Loss) {
                 own.extend(caller.join().expect("a caller does not panic"));
             }
         });
-        // Claims may be lost to a power loss until the next answer that waits for the disk. It is one
-        // that is given also while timers are refused: a wait for the rewriter that moved the clock
-        // would outlast the tombstones.
+        // A power loss may lose claims until the next reply that waits for the disk. This call is
+        // accepted even while timers are refused. Waiting for the rewriter by moving the clock would
+        // outlast the tombstones.
         let weight = 2 + u32::try_from(opening).expect("a few openings");
         let fence = Step::Put("shop", Box::new(Settings { weight, ..settings() }));
         perform(&store, &fence, &mut Tokens::new()).expect("a healthy store answers");
         check(&store, &told, &own, &what);
-        // The engine and what works beside it go on while the machine goes down.
+        // The engine and its background threads continue while the machine goes down.
         disk = match loss {
             Loss::Power => disk.crash(),
             Loss::Process => disk.kill(),

@@ -1,4 +1,4 @@
-//! Callers that go away, and an engine that goes away: nobody waits for ever, nothing stays leased.
+//! Callers that leave, and an engine that ends: no caller waits for ever, and nothing stays leased.
 
 use std::{
     sync::{
@@ -36,17 +36,18 @@ fn p3_a_claim_whose_caller_left_after_the_answer_is_handed_back() {
     put(&store, "shop", Settings::default()).unwrap();
     apply(&store, "shop", vec![schedule("a", 0, 10)]).unwrap();
     let left = store.claim(SHARD, claim_request("shop", 10));
-    // Answered after the claim, so the claim has its answer when this one is here.
+    // This call returns after the claim, so the claim has its reply now.
     wait(store.stats(SHARD, name("shop"))).unwrap();
     drop(left);
-    // What is handed back can be claimed when that is durable, as this is when it is answered.
+    // A firing that was handed back can be claimed when that is durable, which this durable call waits
+    // for.
     put(&store, "shop", Settings::default()).unwrap();
     let claimed = wait(store.claim(SHARD, claim_request("shop", 10))).unwrap();
     assert_eq!(claimed.firings.len(), 1);
     assert_eq!(claimed.firings[0].attempt, 1, "what nobody saw does not count");
 }
 
-/// A clock that can be made to panic, and with it whichever thread reads it.
+/// A clock that can be made to panic, and with it the thread that reads it.
 #[derive(Debug, Clone, Default)]
 struct Mine {
     clock: ManualClock,
@@ -101,7 +102,7 @@ fn p10_namespaces_past_the_memory_of_the_index_are_refused() {
     };
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
     assert!(made > 100, "{made}: {refusal}");
-    // What is there stays usable.
+    // Existing namespaces stay usable.
     put(&store, "n-0", Settings::default()).unwrap();
     store.close();
     drop(store);

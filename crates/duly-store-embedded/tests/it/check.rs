@@ -1,5 +1,5 @@
-//! The offline check: it finds what is planted anywhere in a store, and finds nothing in a store that
-//! is whole, however it ended.
+//! The offline check: it finds damage that is planted anywhere in a store, and finds none in a healthy
+//! store, however the store ended.
 
 mod layout;
 
@@ -27,7 +27,7 @@ use crate::{
 };
 use layout::Size;
 
-/// What the check of a store says; it must not change it.
+/// Returns the report of a check, which must not change the store.
 pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     let before = disk.ops();
@@ -36,7 +36,7 @@ pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {
     report
 }
 
-/// A store at rest with segments, runs and checkpoints.
+/// Makes a store at rest with segments, sorted runs and checkpoints.
 fn store() -> (SimDisk, ManualClock) {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = worked(Arc::new(disk.clone()), &clock);
@@ -49,7 +49,7 @@ fn store() -> (SimDisk, ManualClock) {
     (disk, clock)
 }
 
-/// The same, with whatever a file can hold somewhere in it.
+/// Makes a store at rest whose files hold everything that they can.
 fn varied() -> (SimDisk, ManualClock) {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = worked(Arc::new(disk.clone()), &clock);
@@ -60,7 +60,7 @@ fn varied() -> (SimDisk, ManualClock) {
             settle(&store, "rich", &firing.token, give_up()).expect("settled");
         }
     }
-    // Two letters of one timer, and a lease, get into both checkpoints.
+    // Two dead letters of one timer, and a lease, are in both checkpoints.
     for round in 0..24 {
         let id = format!("more {round}");
         let filler = vec![schedule(&id, 9_000, 6_000), cancel(&id)];
@@ -106,8 +106,8 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
     }
 }
 
-/// Wherever the process may open no further file, the check ends and says so: of the store that says
-/// nothing.
+/// If the process reaches its limit of open files at any file, the check ends with that error, and
+/// says nothing about the store.
 #[test]
 fn a_file_that_is_one_too_many_to_open_is_no_damage() {
     let (sim, clock) = store();
@@ -144,8 +144,8 @@ fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
         let bytes = disk.read_file(&name);
         for part in layout::parts_of(&name, &bytes) {
             let is_new = met.insert(part.what);
-            // All of the first header and footer of each kind, every third byte of the first record and
-            // block of each (a payload is long); of the others a few.
+            // All bytes of the first header and footer of each kind, every third byte of the first
+            // record and block of each (a payload is long), and a few of the others.
             let first = part.range.start..part.range.start + 160;
             for at in part.range {
                 let every = match part.size {
@@ -171,15 +171,14 @@ fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
 
 fn check_is_found(report: &Report, whole: &Report, name: &str, what: &str) {
     let is_found = report.findings.iter().any(|found| found.file == name);
-    // The last frame, changed, looks like one that a crash cut off, or like what a recycled segment held
-    // before; behind it that is what there is; and zeros that fill up to where the next thing begins mean
-    // nothing.
+    // A changed last frame looks like one that a crash cut off, or like old contents of a recycled
+    // segment. Behind it the same holds. Zeros that fill up to the next item mean nothing.
     let is_last = report.tail == Tail::Unknown || report.frames + 1 == whole.frames;
     let is_nothing = report.is_clean() && (is_last || is_behind(report, whole));
     assert!(is_found || is_nothing, "{what}: {report}");
 }
 
-/// Whether a change touched nothing that is read: the same frames and records are there.
+/// Returns `true` if a change touched nothing that is read: the same frames and records are there.
 fn is_behind(report: &Report, whole: &Report) -> bool {
     (report.frames, report.records) == (whole.frames, whole.records)
 }
@@ -210,7 +209,7 @@ fn a_record_that_is_damaged_in_a_run_is_named_with_its_timer() {
     let (disk, clock) = store();
     let mut found = 0;
     for name in names(&disk, ".run") {
-        // The first record stands behind the header; its body is changed.
+        // The first record follows the header; its body is changed.
         disk.corrupt(&name, 64 + 20, 0x01);
         let report = checked(&disk, &clock);
         let here = |finding: &&Finding| finding.file == name && finding.offset == 64;
@@ -261,10 +260,10 @@ fn what_is_left_over_is_listed_and_harmless() {
     assert_eq!(left.len(), 4, "{left:?}");
 }
 
-/// Disk operations until a new store is one.
+/// Disk operations until a new store is complete.
 const OPS_OF_A_NEW_STORE: u64 = 20;
 
-/// Whatever a crash leaves is no damage.
+/// The state after a crash is not damage.
 #[test]
 fn what_a_crash_leaves_is_clean() {
     let healthy = SimDisk::new(1);
@@ -276,7 +275,7 @@ fn what_a_crash_leaves_is_clean() {
         let _repeat = Repeat::new("check", &one);
         let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
         disk.plan(Fault::CrashAtOp(OPS_OF_A_NEW_STORE + 1 + seed * 37 % ops));
-        // Its steps panic when they are not taken any more.
+        // Its steps panic when the disk is down.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             drop(worked(Arc::new(disk.clone()), &clock));
         }));

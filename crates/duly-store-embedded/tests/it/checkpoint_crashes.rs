@@ -1,8 +1,8 @@
 //! A power loss, or kill -9, at every disk operation of checkpoints, rewrites, merges and removals.
 //!
-//! The script keeps alive, in old files, a little of everything that a checkpoint has to bring back:
-//! timers near and a year ahead, retries, leases, dead letters (two of them of one id), tombstones.
-//! Around them timers come and go, so that files empty, are recycled and runs grow sparse.
+//! In old files the script keeps a little of everything that a checkpoint must restore: timers near and
+//! a year ahead, retries, leases, dead letters (two of one id), tombstones. Around them timers come and
+//! go, so that files become empty, are recycled, and sorted runs become sparse.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,9 +25,9 @@ use crate::{
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
-/// One in so many crash points goes on for a while, over further checkpoints.
+/// One of this many crash points continues for a while, over further checkpoints.
 const GOES_ON: u64 = 4;
-/// Lines that it goes on for.
+/// Lines of that continuation.
 const LINES_AFTER: usize = 12;
 
 fn shop(operations: Vec<Operation>) -> Line {
@@ -42,7 +42,7 @@ fn settle(id: &str, verdict: SettleVerdict) -> Line {
     Line::Take(Step::Settle("shop", id.to_owned(), verdict))
 }
 
-/// What stays, all of it in the first segments.
+/// The timers that stay, all in the first segments.
 fn what_stays() -> Vec<Line> {
     let now = ["leased", "retried", "dead", "twice", "acked", "extended"];
     let mut lines = vec![
@@ -72,7 +72,7 @@ fn what_stays() -> Vec<Line> {
     lines
 }
 
-/// A segment full of timers, some of which stay for a round.
+/// Fills a segment with timers, some of which stay for a round.
 fn round(number: u64) -> Vec<Line> {
     let id = |i: u64| format!("r{number} {i}");
     let made = (0..7).map(|i| {
@@ -82,7 +82,7 @@ fn round(number: u64) -> Vec<Line> {
     let mut lines = vec![shop(made.collect()), claim(2), settle(&id(2), SettleVerdict::Ack)];
     lines
         .push(settle(&id(5), if number.is_multiple_of(2) { give_up() } else { retry_in(700_000) }));
-    // Of the round before nearly all goes, out of runs by then: they grow sparse.
+    // Nearly all of the round before ends. Those timers are in sorted runs by then, which become sparse.
     if let Some(before) = number.checked_sub(1) {
         let old = |i: u64| format!("r{before} {i}");
         lines.push(shop(vec![cancel(&old(0)), cancel(&old(1)), cancel(&old(3)), cancel(&old(4))]));
@@ -103,7 +103,7 @@ pub(crate) fn script() -> Vec<Line> {
     let replacement = put_timer("near", 990_000, payload("other", 50), Default::default());
     lines.push(Line::Advance(45_000));
     lines.push(shop(vec![repay("year", payload("paid", 90)), replacement, purge("twice")]));
-    // The tombstones end here: what they kept goes.
+    // The tombstones end here, and what they kept is removed.
     lines.push(Line::Advance(700_000));
     for number in 6..9 {
         lines.extend(round(number));
@@ -111,7 +111,7 @@ pub(crate) fn script() -> Vec<Line> {
     lines
 }
 
-/// What the script has to come by to mean something.
+/// Checks that the script exercises everything that it is for.
 #[test]
 fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     let mut twins = Twins::new(1);
@@ -133,16 +133,16 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     assert!(gone >= 5, "{gone} runs went");
     assert!(spares > 0, "segments are recycled");
     assert!(!twins.subject.disk.names().contains(&"journal/0000000000000001.log".to_owned()));
-    // Segments that are gone for good are no damage.
+    // Removed segments are not damage.
     let report = checked(&twins.subject.disk, &twins.clock);
     assert!(report.is_clean() && report.frames > 0, "{report}");
 }
 
-/// What a crash at one operation of a script is followed by.
+/// The script of a crash test, and the check after each crash.
 #[derive(Clone, Copy)]
 pub(crate) struct Course {
     pub(crate) script: fn() -> Vec<Line>,
-    /// Looks at what is left, before all that is pending fires.
+    /// Checks the remaining store, before all pending timers fire.
     pub(crate) then: fn(&Twins) -> Result<(), String>,
 }
 
@@ -170,7 +170,7 @@ fn crash_at(course: Course, at_op: u64, seed: u64, loss: Loss) -> Result<bool, S
         return Ok(false);
     }
     if at_op.is_multiple_of(2 * GOES_ON) {
-        // What came of it is crashed once more.
+        // The result is crashed once more.
         twins.restart(Loss::Power, None, |left, _| left)?;
     }
     let report = checked(&twins.subject.disk, &twins.clock);
@@ -184,8 +184,8 @@ fn crash_at(course: Course, at_op: u64, seed: u64, loss: Loss) -> Result<bool, S
     Ok(true)
 }
 
-/// Crashes a script at one operation after the other; `DULY_CRASH_STRIDE` overrules how many are
-/// passed over. The module is the one of the test that asks for it.
+/// Crashes a script at one operation after the other. `DULY_CRASH_STRIDE` overrides the stride. `module`
+/// is the module of the calling test.
 pub(crate) fn every_operation(
     module: &'static str,
     script: fn() -> Vec<Line>,
@@ -195,7 +195,7 @@ pub(crate) fn every_operation(
     every_operation_of(module, Course { script, then: |_| Ok(()) }, loss, stride);
 }
 
-/// As [`every_operation`], with a look of its own after each crash.
+/// Does the same as [`every_operation`], with a check of its own after each crash.
 pub(crate) fn every_operation_of(module: &'static str, course: Course, loss: Loss, stride: u64) {
     let seed = number("DULY_CRASH_SEED", 1);
     let stride = number("DULY_CRASH_STRIDE", stride);
@@ -222,7 +222,7 @@ fn p1_p4_t28_kill_9_at_any_operation_of_checkpoints_and_rewrites_loses_nothing()
     every_operation("checkpoint_crashes", script, Loss::Process, 3);
 }
 
-/// Old segments go in any order: one that is needed stands before a gap.
+/// Old segments are removed in any order, so a needed one may precede a gap.
 #[test]
 fn a_check_misses_no_segment_that_has_gone_for_good() {
     let (disk, clock) = (SimDisk::new(3), ManualClock::default());

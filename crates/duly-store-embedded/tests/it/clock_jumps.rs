@@ -1,4 +1,4 @@
-//! A wall clock that jumps ahead, with `on_clock_jump = hold`: the store goes on by the time that it had
+//! A wall clock that jumps ahead, with `on_clock_jump = hold`: the store continues with its own time
 //! until the clock is back, or the store is opened again.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Scene {
         perform(&self.store, &Step::Tick, &mut Tokens::new()).expect("a healthy store answers");
     }
 
-    /// What is claimed now; it is acknowledged.
+    /// Claims the timers that are due, and acknowledges them.
     fn claimed(&self) -> Vec<String> {
         let firings = claim(&self.store, "shop", 10).expect("a healthy store answers");
         for firing in &firings {
@@ -65,7 +65,7 @@ fn p2_what_a_jump_makes_due_is_not_claimed_until_its_time() {
     let reasons = scene.reasons();
     assert!(matches!(&reasons[..], [reason] if reason.contains("by 1h;")), "{reasons:?}");
 
-    // What counts from now counts from the time that is gone on by.
+    // Delays from now count from the store's own time.
     let after = |ms| duly_core::schedule::When::After(Millis::from_ms(ms));
     let timer = duly_core::TimerId::new("in a minute").expect("an id");
     let schedule = Box::new(duly_core::Schedule::new(timer, after(60_000)));

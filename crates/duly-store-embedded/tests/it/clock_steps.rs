@@ -1,5 +1,5 @@
-//! A wall clock that steps back and forth while sweeps, windows, passes over tombstones, checkpoints and
-//! rewrites go on: nothing fires early, nothing is forgotten, nothing fires twice, counts are exact.
+//! A wall clock that steps back and forth during sweeps, resident windows, passes over tombstones,
+//! checkpoints and rewrites. Nothing fires early or twice, nothing is lost, and counts are exact.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,22 +24,22 @@ use crate::{
 
 const TIMERS: u64 = 60;
 
-/// A store, and what a test knows of it.
+/// A store, and its expected contents.
 struct Course {
     disk: SimDisk,
     clock: ManualClock,
     store: Option<EmbeddedStore>,
     random: StdRng,
     seed: u64,
-    /// When each pending timer is due, in milliseconds after the start.
+    /// The due time of each pending timer, in milliseconds after the start.
     due_ms: BTreeMap<String, u64>,
-    /// Those of which an attempt failed: they wait by another clock.
+    /// Timers with a failed attempt: they wait by another clock.
     retrying: BTreeSet<String>,
     fired: BTreeSet<String>,
 }
 
 fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> EmbeddedStore {
-    // Everything goes through the sweeps and the windows.
+    // All timers go through the sweeps and the windows.
     let options = Options { near_max: 3, overdue_max: 2, ..busy(seed) };
     EmbeddedStore::open_inline(Arc::new(disk.clone()), options, Arc::new(clock.clone()))
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"))
@@ -144,7 +144,7 @@ impl Course {
         }
     }
 
-    /// Counts agree with lists and with what is known.
+    /// Checks that counts agree with lists and with the expected contents.
     fn check(&self, place: u64) {
         let shown = Snapshot::of(self.store());
         let pending: BTreeSet<String> = shown.pending("shop").into_iter().collect();
@@ -167,7 +167,7 @@ fn course(seed: u64, steps: u64) {
             course.check(place);
         }
     }
-    // The clock goes on as clocks do: everything fires.
+    // The clock continues normally: everything fires.
     let mut rounds = 0;
     while !course.due_ms.is_empty() {
         course.clock.advance(Millis::from_secs(600));
@@ -189,7 +189,7 @@ fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early
     }
 }
 
-/// How many of a namespace's retries count as due.
+/// Returns the number of a namespace's retries that count as due.
 fn retries_due(store: &EmbeddedStore) -> u64 {
     let stats = wait(duly_store::Store::stats(store, SHARD, name("shop")));
     let stats = stats.expect("counts can be read").expect("it is there");
@@ -210,7 +210,7 @@ fn p2_a_step_back_holds_back_the_retries_that_a_checkpoint_brought() {
     clock.advance(Millis::from_secs(60));
     let firings = claim(&store, "shop", 1).expect("a healthy store answers");
     settle(&store, "shop", &firings[0].token, retry_in(1_000)).expect("it is settled");
-    // Checkpoints come, and no record of the retry is left for the replay.
+    // Checkpoints are taken until no record of the retry is left for the replay.
     for i in 0..80 {
         apply(&store, "shop", vec![schedule(&format!("f{i}"), 9_000_000, 1_000)]).expect("taken");
     }
@@ -229,19 +229,19 @@ fn p2_a_step_back_holds_back_the_retries_that_a_checkpoint_brought() {
     assert_eq!(retries_due(&store), 1, "it has come again");
 }
 
-/// What is claimed now.
+/// Claims the timers that are due.
 fn claimed(store: &EmbeddedStore) -> Vec<duly_store::Firing> {
     claim(store, "shop", 10).expect("a healthy store answers")
 }
 
-/// What a retry is read back from; behind the checkpoint there is no frame.
+/// The source of a retry after a restart; behind the checkpoint there is no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     Journal,
     Checkpoint,
 }
 
-/// A retry is written while the clock is so far ahead, and the next run begins with the right time.
+/// Writes a retry while the clock is ahead, and checks its wait after a restart with the right time.
 fn retries_after_a_correction(ahead_ms: u64, from: From) {
     const WAIT_MS: u64 = 60_000;
     let what = format!("{ahead_ms} ms ahead, {from:?}");
@@ -273,7 +273,7 @@ fn retries_after_a_correction(ahead_ms: u64, from: From) {
     drop(store);
     clock.step_wall(-step_ms);
 
-    // What was left of its wait when the last record was written is left of it now.
+    // The rest of its wait at the last record is its wait now.
     let left_ms =
         if from == From::Checkpoint || ahead_ms == 0 { WAIT_MS - 20_000 } else { WAIT_MS };
     let store = open(2);
@@ -282,7 +282,7 @@ fn retries_after_a_correction(ahead_ms: u64, from: From) {
     clock.advance(Millis::from_ms(1));
     let firings = claimed(&store);
     assert_eq!(firings.len(), 1, "{what}: it waits no longer than that");
-    // Nor is a wait that begins now any other, in whichever run it ends.
+    // A wait that begins now is not changed either, across restarts.
     settle(&store, "shop", &firings[0].token, retry_in(WAIT_MS)).expect("it is settled");
     store.close();
     drop(store);
@@ -304,7 +304,7 @@ fn after_an_opening_no_retry_waits_longer_than_its_own_wait_though_the_clock_was
     }
 }
 
-/// Nothing waits by the clock that was wrong, so what comes later shows the right times.
+/// No timer waits by the wrong clock, so later times are right.
 #[test]
 fn where_no_attempt_has_failed_retries_go_by_the_clock_that_was_put_right() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());

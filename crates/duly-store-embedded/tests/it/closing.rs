@@ -1,5 +1,5 @@
-//! The last frame is protected: by a closing frame a second after it, and at a clean stop by that and a
-//! checkpoint. One damaged bit in it is never taken for the end of the journal (P1).
+//! Protection of the last frame: by a closing frame a second after it, and at a clean stop by a closing
+//! frame and a checkpoint. One damaged bit in it is never taken for the end of the journal (P1).
 
 use std::{ops::Range, sync::Arc};
 
@@ -31,7 +31,7 @@ fn opened(shell: Shell, disk: &SimDisk, clock: &ManualClock, seed: u64) -> Embed
     open(shell, Arc::new(disk.clone()), clock, small(seed)).expect("it opens")
 }
 
-/// Has a store take two batches; answers what it shows then.
+/// Makes a store take two batches, and returns its contents then.
 fn take_batches(store: &EmbeddedStore) -> Snapshot {
     let put = Step::Put("shop", Box::new(settings()));
     perform(store, &put, &mut Tokens::new()).expect("taken");
@@ -42,7 +42,7 @@ fn take_batches(store: &EmbeddedStore) -> Snapshot {
     Snapshot::of(store)
 }
 
-/// A look at a store, which is a step of its engine.
+/// Reads from a store, which is a step of its engine.
 fn look(store: &EmbeddedStore) {
     wait(store.list_namespaces(None, 1)).expect("it is answered");
 }
@@ -51,7 +51,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
-/// The frames of the segment, in order.
+/// Returns the frames of the segment, in order.
 fn frames(disk: &SimDisk) -> Vec<Range<usize>> {
     let bytes = disk.read_file(SEGMENT);
     let (mut frames, mut at) = (Vec::new(), 64);
@@ -67,7 +67,7 @@ fn is_closing(frame: &Range<usize>) -> bool {
     frame.len() == FRAME_HEADER_BYTES
 }
 
-/// The last frame with records, and the closing frame behind it.
+/// Returns the last frame with records, and the closing frame behind it.
 fn last_two(disk: &SimDisk) -> (Range<usize>, Range<usize>) {
     let mut frames = frames(disk);
     let closing = frames.pop().expect("there are frames");
@@ -76,7 +76,7 @@ fn last_two(disk: &SimDisk) -> (Range<usize>, Range<usize>) {
     (last, closing)
 }
 
-/// A store that nothing was asked of for a second, and then killed.
+/// Makes a store that gets no calls for a second, and is then killed.
 fn idle() -> (SimDisk, ManualClock, Snapshot) {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = opened(Shell::Inline, &disk, &clock, 1);
@@ -137,7 +137,8 @@ fn p1_a_closing_frame_that_is_damaged_costs_nothing_and_is_said() {
     assert_eq!(opened(Shell::Inline, &disk, &clock, 9).report().tail, Tail::Open);
 }
 
-/// What is cut off is gone: the rest of it does not look like another unfinished frame behind the next.
+/// Bytes that are cut off are gone: their rest does not look like another unfinished frame behind the
+/// next.
 #[test]
 fn what_is_cut_off_the_end_is_reported_once() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
@@ -162,7 +163,7 @@ fn an_idle_period_has_one_closing_frame_and_no_other_write() {
         take_batches(&store);
         for round in 1..=3 {
             clock.advance(SECOND);
-            // With threads the frame is written by the step of one look, and durable at a later one.
+            // With threads, the step of one read writes the frame, and a later one finds it durable.
             for _ in 0..1_000 {
                 look(&store);
                 if is_closing(frames(&disk).last().expect("frames")) {
@@ -171,7 +172,7 @@ fn an_idle_period_has_one_closing_frame_and_no_other_write() {
             }
             let count = |disk: &SimDisk| frames(disk).iter().filter(|it| is_closing(it)).count();
             assert_eq!(count(&disk), round, "{shell:?}");
-            // The sync of it may still be under way.
+            // Its sync may still be in progress.
             let ops = disk.ops();
             for _ in 0..100 {
                 clock.advance(SECOND);
@@ -184,7 +185,7 @@ fn an_idle_period_has_one_closing_frame_and_no_other_write() {
     }
 }
 
-/// A clean stop.
+/// Makes a store and stops it cleanly.
 fn stopped(shell: Shell) -> (SimDisk, ManualClock, Snapshot) {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = opened(shell, &disk, &clock, 1);
@@ -216,7 +217,7 @@ fn p1_a_clean_stop_leaves_a_closing_frame_and_a_checkpoint() {
     }
 }
 
-/// Every timer of the batch is delivered, or is a dead letter that says that its record is damaged.
+/// Checks that every timer of the batch is delivered, or is a dead letter because its record is damaged.
 fn all_are_accounted_for(store: &EmbeddedStore, what: &str) {
     let mut fired = Vec::new();
     loop {
@@ -327,7 +328,7 @@ fn a_store_with_closing_frames_keeps_older_builds_out() {
     }
 }
 
-/// Data that follows a closing frame ends the protection, and another one renews it.
+/// A frame behind a closing frame ends the protection, and another closing frame renews it.
 #[test]
 fn p1_what_is_written_after_a_closing_frame_is_protected_by_the_next() {
     let (disk, clock, _) = idle();

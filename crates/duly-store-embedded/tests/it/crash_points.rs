@@ -12,10 +12,10 @@ use crate::{
     workload::script,
 };
 
-/// One in so many crash points goes on to the end of the script; the others end right there.
+/// One of this many crash points continues to the end of the script; the others end right there.
 const TO_THE_END: u64 = 4;
 
-/// Runs the script on a disk that crashes at operation `at_op` of it; answers whether it did.
+/// Runs the script on a disk that crashes at operation `at_op` of it. Returns `true` if it crashed.
 fn crash_at(at_op: u64, seed: u64, loss: Loss, again_at: Option<u64>) -> Result<bool, String> {
     let mut twins = Twins::new(seed);
     twins.subject.disk.plan(Fault::CrashAtOp(at_op));
@@ -61,7 +61,7 @@ fn again(left: SimDisk, clock: &ManualClock, at_op: Option<u64>) -> SimDisk {
     left.crash()
 }
 
-/// At the end everything pending fires, nothing else, and nothing early.
+/// Checks that in the end everything pending fires, nothing else, and nothing early.
 pub(crate) fn fires_what_is_pending(twins: &mut Twins) -> Result<(), String> {
     for namespace in ["brief", "gone", "shop"] {
         let store = &twins.subject.store;
@@ -80,7 +80,7 @@ pub(crate) fn fires_what_is_pending(twins: &mut Twins) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets time pass and acknowledges whatever fires; answers its ids in order.
+/// Lets time pass and acknowledges everything that fires. Returns the ids in order.
 fn fire_all(twins: &Twins, namespace: &str) -> duly_store::Result<Vec<String>> {
     let store = &twins.subject.store;
     let mut fired = Vec::new();
@@ -125,13 +125,13 @@ fn p1_p4_p5_acknowledged_changes_survive_kill_9_at_every_disk_operation() {
 
 #[test]
 fn p1_acknowledged_changes_survive_a_second_power_loss_while_the_store_opens() {
-    // Opening takes about ten operations: each crash point gets another one of them.
+    // A start takes about ten operations: each crash point gets a different one of them.
     every_operation(Loss::Power, 1, |at| Some(1 + at % 12));
 }
 
 #[test]
 fn p1_acknowledged_changes_survive_whatever_a_power_loss_leaves_of_unsynced_sectors() {
-    // Other seeds lose, tear and reorder other sectors: of each only one crash point is tried.
+    // Other seeds lose, tear and reorder other sectors: only one crash point of each is tried.
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 60) {
         let at_op = number("DULY_CRASH_OP", 1 + seed * 7_919 % 230);

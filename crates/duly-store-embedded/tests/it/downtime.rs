@@ -1,5 +1,5 @@
-//! Days pass while no store is open: whatever came due in them comes at the opening, all of it, once,
-//! in the order of due times, and nothing else does (T17).
+//! Days pass while no store is open. Every timer that came due is delivered after the start, once, in
+//! the order of due times, and nothing else is (T17).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,15 +18,15 @@ use crate::{
 
 const DAY_MS: u64 = 86_400_000;
 const TIMERS: u64 = 400;
-/// Due times fall on so many slots, a prime number, of ten minutes: four weeks.
+/// Number of due times, a prime, ten minutes apart: four weeks.
 const SLOTS: u64 = 4_001;
 const SLOT_MS: u64 = 600_000;
 
-/// Timers by when they are due.
+/// Timers by their due time.
 type Pending = BTreeMap<u64, String>;
 
-/// The calendar holds three timers, a lane two that are overdue; all others are known to the index
-/// only, and their records stand in segments and runs.
+/// Options with three timers in the near horizon, and two overdue timers of a lane in memory. The index
+/// alone knows all others, and their records are in segments and sorted runs.
 fn options(seed: u64) -> Options {
     let sizes = Options { checkpoint_bytes: 64 << 10, young_bytes: 1, ..small(seed) };
     Options { near_max: 3, overdue_max: 2, ..sizes }
@@ -40,7 +40,7 @@ fn due_ms(number: u64) -> u64 {
     number * 7_919 % SLOTS * SLOT_MS + SLOT_MS
 }
 
-/// Timers over four weeks, made in no order; some are put off and some cancelled.
+/// Makes timers over four weeks, in no order; some are rescheduled and some cancelled.
 fn filled(store: &EmbeddedStore) -> Pending {
     perform(store, &Step::Put("shop", Box::new(forgetful())), &mut Tokens::new()).expect("taken");
     let mut pending = Pending::new();
@@ -61,7 +61,7 @@ fn filled(store: &EmbeddedStore) -> Pending {
     pending
 }
 
-/// Claims until there is nothing more, a few at a time; answers the ids in the order of the claims.
+/// Claims a few timers at a time until there are no more. Returns the ids in the order of the claims.
 fn fired(store: &EmbeddedStore, clock: &ManualClock) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
@@ -85,7 +85,7 @@ fn after(disk: &SimDisk, loss: Loss) -> SimDisk {
     }
 }
 
-/// Takes out what is due by then.
+/// Removes and returns the timers that are due by then.
 fn overdue(pending: &mut Pending, by_ms: u64) -> Vec<String> {
     let later = pending.split_off(&(by_ms + 1));
     std::mem::replace(pending, later).into_values().collect()
@@ -100,7 +100,7 @@ fn p3_t17_what_came_due_while_no_store_was_open_comes_at_the_opening_once_and_in
         assert!(disk.names().iter().any(|name| name.starts_with("runs/")), "some are in runs");
         let mut passed_ms = 0;
         let mut store = Some(store);
-        // Nothing is due yet; then days of which nobody knows; at the end far beyond all of them.
+        // Nothing is due yet; then days in which timers come due; at the end far beyond all of them.
         for (opening, days) in (2..).zip([0, 1, 9, 3, 60]) {
             disk = after(&disk, loss);
             drop(store.take());

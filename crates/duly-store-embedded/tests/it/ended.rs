@@ -1,5 +1,5 @@
-//! The terminal error: a store that cannot know what its journal holds ends, says why, and is opened
-//! again, in the same process too, with everything that was acknowledged.
+//! The terminal error: a store that cannot know what its journal holds ends and says why. It can be
+//! opened again, in the same process too, with everything that was acknowledged.
 
 use duly_core::State;
 use duly_store::{Error, Outcome, Store};
@@ -15,7 +15,7 @@ use crate::{
 
 const SHELLS: [Shell; 2] = [Shell::Inline, Shell::Threads];
 
-/// A store with the timers `a`, and `b` which was cancelled; both are durable.
+/// Makes a store with the timers `a`, and `b` which was cancelled; both are durable.
 fn stage(shell: Shell, seed: u64) -> Stage {
     let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(seed)));
     stage.take(&Step::Put("shop", Box::new(settings())));
@@ -34,9 +34,9 @@ fn check_acknowledged(store: &dyn Store, what: &str) {
     assert_eq!(state("b"), Some(State::Cancelled), "{what}");
 }
 
-/// After a failed sync the operating system shows what it could not write to every reader, and no
-/// later sync writes it. So recovery writes the tail again before it trusts it: what it finds there,
-/// and answers for, survives a power loss.
+/// After a failed sync the operating system shows the unwritten bytes to every reader, and no later sync
+/// writes them. So recovery writes the tail again before it trusts it. What it finds there and reports
+/// survives a power loss.
 #[test]
 fn p1_reopening_rewrites_the_tail_of_a_failed_sync() {
     let mut found = 0;
@@ -50,7 +50,7 @@ fn p1_reopening_rewrites_the_tail_of_a_failed_sync() {
         assert!(stage.ended().contains("journal"), "{what}");
         stage.reopen();
         check_acknowledged(stage.store(), &what);
-        // The same call again: it is answered by what recovery found.
+        // The same call again: its result follows from what recovery found.
         let Answer::Outcomes(outcomes) = stage.take(&once()) else { panic!("{what}") };
         found += usize::from(!matches!(outcomes[0], Outcome::Created(_)));
         stage.restart_crashed();

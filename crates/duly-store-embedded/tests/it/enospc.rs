@@ -1,9 +1,9 @@
 //! ENOSPC at any write, any new file and any reservation, once or from then on, in a script with
-//! checkpoints, rewrites and removals (P10, T12): what was acknowledged is there after a restart, what
-//! was refused left nothing, and cancel and settle go on.
+//! checkpoints, rewrites and removals (P10, T12). Acknowledged changes are there after a restart,
+//! refused ones left nothing, and cancel and settle continue.
 //!
-//! A run in which nothing fails tells which line comes by the n-th write; the runs with a fault are
-//! looked at from there on.
+//! A run without faults tells which line makes the n-th write. The runs with a fault are checked from
+//! that line on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,14 +27,14 @@ use crate::{
     workload::Line,
 };
 
-/// Lines that a run goes on for after its fault.
+/// Lines that a run continues for after its fault.
 const LINES_AFTER: usize = 12;
 
-/// What a user knows of a timer: state, due time, revision, payload.
+/// The visible state of a timer: state, due time, revision, payload.
 type Known = (State, Timestamp, Option<u32>, Option<Vec<u8>>);
 type All = BTreeMap<(String, String), Vec<Known>>;
 
-/// What a store shows, with the dead letters of each timer beside it.
+/// Returns the timers of a store, with the dead letters of each.
 fn known(store: &dyn Store) -> All {
     let mut all = All::new();
     for (key, view) in Snapshot::of(store).timers {
@@ -48,7 +48,7 @@ fn known(store: &dyn Store) -> All {
     all
 }
 
-/// A restart changes nothing but leases that had ended, where there was no room to say so.
+/// Checks that a restart changes nothing, except leases that had ended without space to record it.
 fn is_the_same(mut before: Snapshot, mut after: Snapshot, now: Timestamp, what: &str) {
     let is_over = |view: &TimerView| view.leased_until.is_some_and(|until| until <= now);
     let over = before.timers.iter().filter(|(_, view)| is_over(view));
@@ -79,7 +79,7 @@ fn id_of(call: &Call) -> String {
     }
 }
 
-/// The timers that a step can change; `None` is any.
+/// Returns the timers that a step can change; `None` is any.
 fn touched(step: &Step) -> Option<BTreeSet<(String, String)>> {
     match step {
         Step::Apply(namespace, calls) => {
@@ -90,7 +90,7 @@ fn touched(step: &Step) -> Option<BTreeSet<(String, String)>> {
     }
 }
 
-/// Nothing but the timers of the step is another than before.
+/// Checks that only the timers of the step have changed.
 fn only_these_changed(before: &All, after: &All, step: &Step, what: &str) {
     let Some(touched) = touched(step) else {
         return;
@@ -100,7 +100,7 @@ fn only_these_changed(before: &All, after: &All, step: &Step, what: &str) {
     }
 }
 
-/// What was answered is what is shown.
+/// Checks that the store shows what the call returned.
 fn is_as_answered(before: &All, after: &All, step: &Step, answer: &Answer, what: &str) {
     let (Step::Apply(namespace, calls), Answer::Outcomes(outcomes)) = (step, answer) else {
         return;
@@ -132,15 +132,15 @@ fn is_as_answered(before: &All, after: &All, step: &Step, answer: &Answer, what:
     }
 }
 
-/// A course of the script on a disk with one rule.
+/// A run of the script on a disk with one rule.
 struct Course {
     stage: Stage,
-    /// Whether new timers were refused.
+    /// `true`: new timers were refused.
     refused: bool,
     /// Steps that could not be taken, and steps whose frame was not written.
     unavailable: usize,
     in_doubt: usize,
-    /// Cancels and verdicts that were taken while new timers were refused.
+    /// Cancels and verdicts that were accepted while new timers were refused.
     went_on: usize,
 }
 
@@ -161,8 +161,8 @@ impl Course {
         }
     }
 
-    /// What there is, once a store that met the full disk in work of its own was opened again: what
-    /// time brings is written with whichever call comes next.
+    /// Returns the contents. If the store met the full disk in its own work, opens it again first:
+    /// expired times are written with the next call.
     fn look(&mut self) -> All {
         if let Err(error) = wait(self.stage.store().list_namespaces(None, 1)) {
             assert!(matches!(error, Error::InDoubt { .. }), "{error}");
@@ -172,7 +172,7 @@ impl Course {
         known(self.stage.store())
     }
 
-    /// Takes a step and looks at what came of it.
+    /// Takes a step and checks its result.
     fn step(&mut self, step: &Step, lasts: Lasts, what: &str) {
         let before = self.look();
         match self.stage.attempt(step) {
@@ -190,8 +190,9 @@ impl Course {
                 }
             }
             Err(Error::Unavailable { reason, .. }) => {
-                // A verdict that writes a payload again may find what is left of the segment too small; and
-                // a frame that found no room is tried again after a tenth of a second, and holds up what follows.
+                // A verdict that writes a payload again may not fit the rest of the segment. A frame
+                // that found no space is tried again after a tenth of a second, and delays the following
+                // calls.
                 let is_held_up = reason.contains("the journal waits for room");
                 let is_full = is_held_up || reason.contains("the disk is full");
                 assert!(is_full, "{what}: {step:.200?}: {reason}");
@@ -203,22 +204,22 @@ impl Course {
                 self.unavailable += 1;
             }
             Err(error) => {
-                // Nobody knows whether it was done; all before it was.
+                // It is unknown if it was done; everything before it was.
                 let is_in_doubt = matches!(error, Error::InDoubt { .. });
                 assert!(is_in_doubt && lasts == Lasts::Once, "{what}: {step:.200?}: {error}");
                 self.stage.restart_crashed();
                 only_these_changed(&before, &known(self.stage.store()), step, what);
                 self.in_doubt += 1;
                 if matches!(step, Step::Put(..)) {
-                    // What comes later needs the namespace.
+                    // Later steps need the namespace.
                     self.stage.take(step);
                 }
             }
         }
     }
 
-    /// Cancel and settle, while new timers are refused, for as long as the segment has room: nothing
-    /// writes spares ahead here, so new timers may have taken all of it.
+    /// Cancels and settles while new timers are refused, for as long as the segment has space. No spares
+    /// are written ahead here, so new timers may have taken all of it.
     fn all_else_goes_on(&mut self, what: &str) {
         let shown = Snapshot::of(self.stage.store());
         let before = known(self.stage.store());
@@ -241,7 +242,7 @@ impl Course {
             let token = &self.stage.tokens[&("shop", view.id().to_string())];
             match settle(self.stage.store(), "shop", token, SettleVerdict::Ack) {
                 Ok(outcome) => {
-                    // Its lease may have ended with no room to say so.
+                    // Its lease may have ended without space to record it.
                     let is_answer = matches!(outcome, SettleOutcome::Ok | SettleOutcome::LeaseLost);
                     assert!(is_answer, "{what}: {outcome:?}");
                     self.went_on += usize::from(outcome == SettleOutcome::Ok);
@@ -253,7 +254,7 @@ impl Course {
         }
     }
 
-    /// Whatever was shown is there after restarts, and room brings new timers back.
+    /// Checks that the contents are there after restarts, and that space allows new timers again.
     fn end(mut self, what: &str) {
         let shown = Snapshot::of(self.stage.store());
         self.stage.restart_crashed();
@@ -274,7 +275,7 @@ impl Course {
     }
 }
 
-/// How long a disk is full.
+/// Duration of the full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lasts {
     Once,
@@ -282,7 +283,7 @@ enum Lasts {
     OnAndOn,
 }
 
-/// How many of these operations there have been after each line, on a disk that never fails.
+/// Returns the number of these operations after each line, on a disk that never fails.
 fn counted(operation: Operation, name: &'static str) -> Vec<u64> {
     let most = u64::MAX / 2;
     let rule = Rule { operation, name, answers: Answers::Full, after: most, times: 1 };
@@ -296,8 +297,8 @@ fn counted(operation: Operation, name: &'static str) -> Vec<u64> {
     counts
 }
 
-/// Makes the disk full at one of these operations after the other; answers how many cancels and
-/// verdicts were taken while new timers were refused.
+/// Makes the disk full at one of these operations after the other. Returns the number of cancels and
+/// verdicts that were accepted while new timers were refused.
 fn full_at_every(operation: Operation, name: &'static str, lasts: Lasts, stride: u64) -> usize {
     let counts = counted(operation, name);
     let all = counts.last().copied().unwrap_or(0);

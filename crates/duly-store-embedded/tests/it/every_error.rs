@@ -1,9 +1,9 @@
-//! EIO, ENOSPC, EMFILE and EINTR at every operation on files, of every kind, in a course with writes,
-//! rolls, checkpoints, rewrites, removals and a backup, and at an opening.
+//! EIO, ENOSPC, EMFILE and EINTR at every file operation of every kind: in a run with writes, rolls,
+//! checkpoints, rewrites, removals and a backup, and at a start.
 //!
-//! Either the operation is tried again and nobody notices more than a refusal, or the store ends, and
-//! opening it again, in the same process, finds everything that was acknowledged. Which of the two is
-//! decided by the operation and the error alone: `docs/internals/disk-errors.md` has the table.
+//! Either the operation is tried again and callers notice at most a refusal. Or the store ends, and
+//! opening it again in the same process finds everything that was acknowledged. The operation and the
+//! error alone decide which: `docs/internals/disk-errors.md` has the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ use crate::{
 const ERRORS: [Answers; 4] =
     [Answers::Broken, Answers::Full, Answers::TooManyFiles, Answers::Interrupted];
 
-/// Rounds of a course.
+/// Rounds of a run.
 const ROUNDS: usize = 4;
-/// Longer than the pauses after one failure.
+/// Longer than the waits after one failure.
 const PAUSE: Millis = Millis::from_ms(2_100);
 
-/// Whether this operation ends the store with this error.
+/// Returns `true` if this operation ends the store with this error.
 fn ends(operation: Operation, name: &str, answers: Answers) -> bool {
     match operation {
         Operation::Write | Operation::Sync => name.ends_with(".log") && answers != Answers::Full,
@@ -47,11 +47,11 @@ fn stage(seed: u64) -> Stage {
     stage
 }
 
-/// A course, and what it was told.
+/// A run, and the replies that it received.
 struct Course {
     stage: Stage,
     acknowledged: BTreeMap<String, State>,
-    /// Whose latest call may have been done or not.
+    /// Timers whose latest call may have been done or not.
     in_doubt: BTreeSet<String>,
 }
 
@@ -101,7 +101,7 @@ impl Course {
         self.apply(&ids, false);
         let every_other: Vec<String> = ids.iter().step_by(2).cloned().collect();
         self.apply(&every_other, true);
-        // What is due is claimed and acknowledged; that it was is not looked at later.
+        // A due timer is claimed and acknowledged; the result is not checked later.
         let due = format!("due {round}");
         self.stage.attempt(&Step::Apply("shop", vec![schedule(&due, 0, 100)])).ok();
         if self.stage.attempt(&Step::Claim("shop", 1)).is_ok()
@@ -111,7 +111,7 @@ impl Course {
         }
     }
 
-    /// All of it, up to the end of the store.
+    /// Runs all rounds, up to the end of the store.
     fn run(&mut self) {
         for round in 0..ROUNDS {
             self.round(round);
@@ -121,9 +121,9 @@ impl Course {
         }
     }
 
-    /// A backup succeeds: one failure in it is made up for.
+    /// Makes a backup, which succeeds despite one failure in it.
     fn back_up(&mut self) {
-        // Room that the journal waits for is there again.
+        // The space that the journal waits for is available again.
         self.stage.clock.advance(PAUSE);
         self.stage.attempt(&Step::Tick).ok();
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -149,7 +149,7 @@ impl Course {
         let (operation, name) = self.stage.disk.nth_failed().expect("the course comes by it");
         let what = format!("{what}: {operation} {name} {answers:?}");
         let expected = ends(operation, &name, answers);
-        // Of the syncs of the directory only that of a roll counts.
+        // Of the syncs of the directory only that of a roll ends the store.
         if operation != Operation::SyncDir || self.has_ended() {
             assert_eq!(self.has_ended(), expected, "{what}");
         }
@@ -185,7 +185,7 @@ fn p1_every_error_of_every_operation_is_retried_or_ends_the_store() {
     while nth < count {
         let _repeat = Repeat::new("every_error", &[("DULY_CRASH_OP", nth)]);
         for (place, answers) in ERRORS.into_iter().enumerate() {
-            // Each error has operations of its own where not all are tried.
+            // If not all operations are tried, each error gets different ones.
             let nth = nth + place as u64 % stride;
             if nth >= count {
                 continue;

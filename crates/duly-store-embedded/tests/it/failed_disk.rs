@@ -1,5 +1,5 @@
-//! EIO: nobody is acknowledged, the store stops for good, and a restart finds what had been
-//! acknowledged.
+//! EIO: no caller is acknowledged, the store stops for good, and a restart finds everything that had
+//! been acknowledged.
 
 use duly_core::{Millis, State};
 use duly_store::{ClaimRequest, Error, MemberId, Outcome, Owner};
@@ -15,7 +15,7 @@ use crate::{
     workload::{LARGE_BYTES, settings},
 };
 
-/// The store has failed for good: every call says so, and so does its health.
+/// Checks that the store has failed for good: every call returns that, and so does its health.
 fn assert_ended(stage: &Stage) {
     let store = stage.store();
     let steps = [
@@ -35,7 +35,7 @@ fn assert_ended(stage: &Stage) {
     assert!(why.contains("must be restarted"), "health says it: {why:?}");
 }
 
-/// `fails` at the next change; nothing of it is acknowledged, ever, though the disk heals at once.
+/// Makes the next change fail with `fails`. It is never acknowledged, though the disk heals at once.
 fn ends(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
     let shown = format!("{shell:?} {fails:?}");
     let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
@@ -68,7 +68,7 @@ fn rule(operation: Operation, name: &'static str, after: u64) -> Rule {
     Rule { operation, name, answers: Answers::Broken, after, times: 1 }
 }
 
-/// Enough for a roll.
+/// Returns enough operations for a roll.
 fn many() -> Vec<duly_store::Operation> {
     (0..15).map(|i| schedule(&format!("m{i}"), 2_000, LARGE_BYTES)).collect()
 }
@@ -104,8 +104,8 @@ fn p1_a_failed_write_or_sync_of_the_journal_in_a_roll_ends_it() {
     }
 }
 
-/// Timers whose leases end in one pass that needs more than one segment, with small records between
-/// large ones.
+/// Number of timers whose leases end in one pass that needs more than one segment, with small records
+/// between large ones.
 const LEASED: usize = 30;
 
 fn leased(stage: &mut Stage, owner: Owner) {
@@ -121,7 +121,7 @@ fn leased(stage: &mut Stage, owner: Owner) {
     stage.take(&Step::Apply("shop", vec![schedule("last", 5_000, 10)]));
 }
 
-/// A roll fails when its segment has its name; one that were begun after it would fail before that.
+/// Makes a roll fail when its segment has its name. Another roll after it would fail before that.
 fn break_rolls(disk: &FaultyDisk, syncs_before: u64) {
     disk.fail(rule(Operation::SyncDir, "journal", syncs_before));
     disk.fail(Rule { times: 1_000, ..rule(Operation::Rename, ".log", 1) });
@@ -133,8 +133,8 @@ fn assert_all_there(stage: &Stage) {
     }
 }
 
-/// Behind a segment that has its name nothing may be written into the one before it: the next opening
-/// would find frames there that the new one begins with, and refuse.
+/// Once a new segment has its name, nothing may be written into the one before it. The next start would
+/// find frames there with the numbers that the new segment begins with, and refuse.
 #[test]
 fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
     for shell in [Shell::Inline, Shell::Threads] {
@@ -151,14 +151,14 @@ fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
     }
 }
 
-/// The same where the leases of nodes end, at an opening.
+/// The same if the leases of nodes end at a start.
 #[test]
 fn p1_nothing_is_written_behind_a_roll_that_fails_at_an_opening() {
     for shell in [Shell::Inline, Shell::Threads] {
         let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
         leased(&mut stage, Owner::Node(MemberId(7)));
         let disk = FaultyDisk::new(stage.disk.sim.kill());
-        // The opening syncs the names itself first.
+        // The start itself syncs the names first.
         break_rolls(&disk, 1);
         let broken = std::sync::Arc::new(disk.clone());
         open(shell, broken, &stage.clock, small(77)).expect_err("it cannot write");

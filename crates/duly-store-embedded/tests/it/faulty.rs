@@ -1,7 +1,7 @@
-//! A disk that answers chosen operations on chosen files with an error, on top of a simulated one.
+//! A disk on top of a simulated one that fails chosen operations on chosen files.
 //!
-//! [`SimDisk`] fails by count, and what changes something; here a test names what fails, reads and
-//! lists included, and for how long.
+//! [`SimDisk`] fails operations by count, and only those that change something. Here a test names the
+//! operation, reads and lists included, and how often it fails.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use duly_store_embedded::disk::{
 };
 use parking_lot::Mutex;
 
-/// What an operation answers instead of being done.
+/// The fault of an operation, instead of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
     /// EIO.
@@ -28,9 +28,9 @@ pub(crate) enum Answers {
     TooManyFiles,
     /// EINTR.
     Interrupted,
-    /// Nothing: the thread panics.
+    /// No error: the thread panics.
     Panics,
-    /// Other bytes than are there; of reads only.
+    /// Wrong bytes; for reads only.
     Garbled,
 }
 
@@ -51,31 +51,31 @@ impl Answers {
     }
 }
 
-/// Which operations fail.
+/// A rule for failing operations.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) operation: Operation,
     /// Part of the name of the file or directory.
     pub(crate) name: &'static str,
     pub(crate) answers: Answers,
-    /// How many more are let through first.
+    /// Number of operations that pass first.
     pub(crate) after: u64,
-    /// How many fail then.
+    /// Number of operations that fail then.
     pub(crate) times: u64,
 }
 
-/// One operation of any kind that fails.
+/// A single failing operation of any kind.
 #[derive(Debug, Default)]
 struct Nth {
-    /// Operations so far, of every kind.
+    /// Operations of every kind so far.
     count: u64,
-    /// How many are let through first, and the answer of the next.
+    /// Number of operations that pass first, and the fault of the next.
     plan: Option<(u64, Answers)>,
-    /// The one that failed.
+    /// The operation that failed.
     failed: Option<(Operation, String)>,
 }
 
-/// The disk. Clones are the same one.
+/// The faulty disk. Clones are the same disk.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultyDisk {
     pub(crate) sim: SimDisk,
@@ -96,47 +96,47 @@ impl FaultyDisk {
         }
     }
 
-    /// One that answers that it has no holes.
+    /// Makes a disk that reports that it does not support holes.
     pub(crate) fn without_holes(sim: SimDisk) -> Self {
         Self { has_holes: false, ..Self::new(sim) }
     }
 
-    /// Bytes that were read so far.
+    /// Returns the bytes that were read so far.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many more operations the rules would fail.
+    /// Returns the number of operations that the rules would still fail.
     pub(crate) fn times_left(&self) -> u64 {
         self.rules.lock().iter().map(|rule| rule.times).sum()
     }
 
-    /// How many more operations the rules would let through before they fail any.
+    /// Returns the number of operations that the rules would still let pass before they fail any.
     pub(crate) fn passes_left(&self) -> u64 {
         self.rules.lock().iter().map(|rule| rule.after).sum()
     }
 
-    /// From now on this fails, too.
+    /// Adds a rule.
     pub(crate) fn fail(&self, rule: Rule) {
         self.rules.lock().push(rule);
     }
 
-    /// Nothing fails any more.
+    /// Removes all rules.
     pub(crate) fn heal(&self) {
         self.rules.lock().clear();
     }
 
-    /// Operations of every kind so far.
+    /// Returns the number of operations of every kind so far.
     pub(crate) fn count(&self) -> u64 {
         self.nth.lock().count
     }
 
-    /// Has the operation behind the next `after` fail, whichever it is.
+    /// Makes the operation behind the next `after` ones fail, of any kind.
     pub(crate) fn fail_nth(&self, after: u64, answers: Answers) {
         self.nth.lock().plan = Some((after, answers));
     }
 
-    /// The operation that failed so, and on what.
+    /// Returns the operation that failed by [`Self::fail_nth`], and its file.
     pub(crate) fn nth_failed(&self) -> Option<(Operation, String)> {
         self.nth.lock().failed.clone()
     }
@@ -163,7 +163,7 @@ impl FaultyDisk {
         self.fault(operation, name).map_or(Ok(()), |answers| Err(answers.error(operation, name)))
     }
 
-    /// The rule that this operation meets, if it meets one.
+    /// Returns the fault of this operation, if a rule applies.
     fn fault(&self, operation: Operation, name: &str) -> Option<Answers> {
         if let Some(answers) = self.nth_fault(operation, name) {
             return Some(answers);
@@ -182,8 +182,8 @@ impl FaultyDisk {
         None
     }
 
-    /// Syncs. One that fails gives up what it should have made durable, as Linux does; one that had no
-    /// file descriptor was not begun.
+    /// Syncs. A failed sync gives up the unsynced bytes, as in Linux. A sync that got no file descriptor
+    /// was not begun.
     fn sync(
         &self,
         checked: Result<(), Error>,

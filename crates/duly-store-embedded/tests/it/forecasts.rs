@@ -1,4 +1,4 @@
-//! Forecasts and stats of an engine with threads, while others change what they count.
+//! Forecasts and stats of an engine with threads, while other callers change the counted timers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use crate::{
     steps::{SHARD, apply, cancel, name, schedule, wait},
 };
 
-/// Timers that stay as they are, and when they are due.
+/// Number of timers that stay unchanged, and their due time.
 const STAYING: u64 = 40_000;
 const STAYING_MS: u64 = 3_600_000;
 
@@ -69,7 +69,7 @@ fn timers_that_stay_are_counted_once_while_others_come_and_go() {
     });
 }
 
-/// Lets the others end, also when a comparison fails.
+/// Stops the other callers, also if a comparison fails.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {

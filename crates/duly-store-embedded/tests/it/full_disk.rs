@@ -1,4 +1,5 @@
-//! ENOSPC: new timers are refused and nothing else changes; room brings everything back (P10, T12).
+//! ENOSPC: new timers are refused and nothing else changes. With free space new timers are accepted
+//! again (P10, T12).
 
 use duly_core::{Millis, error_code::Code};
 use duly_store::{Outcome, Refusal, SettleOutcome, SettleVerdict};
@@ -15,7 +16,7 @@ use crate::{
 
 const SHELLS: [Shell; 2] = [Shell::Inline, Shell::Threads];
 
-/// Why this outcome is the refusal of a full disk.
+/// Returns `true` if this outcome is the refusal of a full disk.
 fn is_full(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(refusal @ Refusal::Exhausted { reason, retry_after, .. }) => {
@@ -29,13 +30,13 @@ fn is_full(outcome: &Outcome) -> bool {
     }
 }
 
-/// A store whose disk is full, with as many timers as were taken; one of them is leased.
+/// Makes a store whose disk is full, with as many timers as were accepted; one of them is leased.
 fn filled(shell: Shell) -> (Stage, Vec<String>) {
     let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(5)));
     stage.take(&Step::Put("shop", Box::new(settings())));
     stage.take(&Step::Apply("shop", vec![schedule("leased", 0, 10)]));
     stage.take(&Step::Claim("shop", 1));
-    // Threads make a spare ahead; while it cannot be made, nothing else can be, either.
+    // Threads make a spare ahead; while that is impossible, nothing else can be written either.
     stage.disk.sim.set_free_bytes(0);
     let ids: Vec<String> = (0..40).map(|i| format!("t{i:02}")).collect();
     let operations = ids.iter().map(|id| schedule(id, 0, LARGE_BYTES)).collect();
@@ -67,7 +68,7 @@ fn p10_t12_a_full_disk_refuses_new_timers_and_loses_none() {
 fn p3_p10_timers_taken_just_before_the_disk_was_full_fire_on_time() {
     for shell in SHELLS {
         let (stage, taken) = filled(shell);
-        // Nothing was written since: what was taken has to be claimable all by itself.
+        // Nothing was written since: the accepted timers must become claimable without a write.
         let fired = claim(stage.store(), "shop", 3).expect("leases fit in what is left");
         let fired: Vec<String> = fired.iter().map(|firing| firing.id.to_string()).collect();
         assert_eq!(fired.len(), 3, "{shell:?}");
@@ -155,7 +156,7 @@ fn p10_every_write_of_a_roll_can_find_the_disk_full() {
                     Outcome::Created(_) => taken.push(id),
                     refused => {
                         assert!(is_full(refused), "{rule:?}: {refused:?}");
-                        // What still fits is written behind the roll that failed.
+                        // Records that still fit are written behind the failed roll.
                         stage.take(&Step::Apply("shop", vec![cancel(&taken[0])]));
                         stage.clock.advance(Millis::from_secs(2));
                     }

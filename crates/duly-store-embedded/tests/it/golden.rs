@@ -1,14 +1,15 @@
-//! Golden directories: what released formats wrote must open, and give exactly what is listed.
+//! Golden directories: data directories of released formats must open, and give exactly the listed
+//! contents.
 //!
-//! `tests/golden/vN-fM/` is a data directory of format N with the feature bits M (`vN`: with none) and
-//! the text file beside it everything that is in it. A directory is written once, by
+//! `tests/golden/vN-fM/` is a data directory of format N with the feature bits M (`vN`: with none). The
+//! text file beside it lists everything in it. A directory is written once, by
 //!
 //! ```text
 //! DULY_WRITE_GOLDEN=1 cargo test -p duly-store-embedded --test it golden
 //! ```
 //!
-//! and never again after a release has had its format: when a test here fails, the reader is
-//! wrong. A new format gets a directory of its own, see `docs/internals/disk-format.md`.
+//! and never again after its format was released: when a test here fails, the reader is wrong. A new
+//! format gets a directory of its own, see `docs/internals/disk-format.md`.
 
 use std::{
     fs,
@@ -30,14 +31,14 @@ mod script;
 
 /// The formats that this build reads.
 const READABLE: &[&str] = &["v1", "v1-f1", "v1-f3"];
-/// How long after the last write the directories are opened.
+/// Time from the last write to the opening of the directories.
 const LATER: Millis = Millis::from_secs(60);
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// The version, and the feature bits.
+/// Returns version and feature bits.
 fn present() -> String {
     format!("v{FORMAT_VERSION}-f{FEATURES:x}")
 }
@@ -49,7 +50,7 @@ fn open(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
     EmbeddedStore::open_inline(Arc::new(disk), options, clock).expect("the store opens")
 }
 
-/// The clock as it stands when a golden directory is opened.
+/// Returns the clock for the opening of a golden directory.
 fn clock_at_opening() -> ManualClock {
     let clock = ManualClock::default();
     clock.advance(script::LASTS);
@@ -70,7 +71,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What opening a copy of a golden directory gives, as text: how it was found, what is in it.
+/// Returns the report and the contents of a copy of a golden directory, as text.
 fn list_copy(name: &str) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     copy(&golden(name), dir.path());
@@ -96,7 +97,7 @@ fn list_copy(name: &str) -> String {
     let store = open(dir.path(), &clock, 2);
     let listed = listing::list(&store);
     drop(store);
-    // What this build wrote at the opening reads back as well.
+    // The files that this build wrote at the start read back as well.
     let store = open(dir.path(), &clock, 3);
     assert_eq!(listing::list(&store), listed, "{name} after another restart");
     text + &listed
@@ -114,7 +115,7 @@ fn write_present() {
     clock.advance(Millis::from_secs(2));
     wait(store.list_namespaces(None, 1)).expect("it is answered");
     drop(store);
-    // Names a process, and an opening makes it anew.
+    // The file names a process, and a start makes it again.
     fs::remove_file(dir.join("LOCK")).expect("removed");
     fs::write(golden(&format!("{name}.txt")), list_copy(&name)).expect("written");
 }

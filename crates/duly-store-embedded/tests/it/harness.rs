@@ -1,4 +1,4 @@
-//! The embedded store on a simulated disk and a manual clock, as the conformance suite wants it.
+//! The harness of the conformance suite: the embedded store on a simulated disk and a manual clock.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 static OPENED: AtomicU64 = AtomicU64::new(1_000);
 
-/// Which shell drives the engine.
+/// The shell that drives the engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shell {
     Inline,
@@ -41,10 +41,10 @@ pub(crate) fn options(seed: u64) -> Options {
         min_free_percent: 0,
         namespaces_max: NAMESPACES_MAX,
         random_seed: Some(seed),
-        // Small near sets and windows for two seeds of three: then every timer goes through them.
+        // Small near horizons and windows for two seeds of three: then every timer goes through them.
         near_max: [1_000_000, 2, 5][(seed % 3) as usize],
         overdue_max: [262_144, 3, 8][(seed % 3) as usize],
-        // A checkpoint every few dozen records for one of two.
+        // A checkpoint every few dozen records for every second seed.
         checkpoint_bytes: [128 << 20, 8 << 10][(seed % 2) as usize],
         young_bytes: 1,
         chunk_bytes: [1 << 20, 4096][(seed % 2) as usize],
@@ -60,7 +60,7 @@ pub(crate) fn open(shell: Shell, disk: &SimDisk, clock: &ManualClock, seed: u64)
     match shell {
         Shell::Inline => EmbeddedStore::open_inline(disk, options(seed), clock),
         Shell::Threads => {
-            // A call may come between two sweeps, so a small calendar answers with less.
+            // A call may come between two sweeps, so a small near horizon returns less.
             let options = Options { near_max: 1_000_000, ..options(seed) };
             EmbeddedStore::open(disk, options, clock, &mut |_| {})
         }
@@ -111,7 +111,7 @@ impl Harness for EmbeddedHarness {
             drop(old);
         }
         let disk = killed.unwrap_or_else(|| open_now.0.clone());
-        // Another seed at every opening: the same one would repeat incarnations.
+        // Another seed at every start: the same one would repeat incarnations.
         let seed = OPENED.fetch_add(1, Ordering::Relaxed);
         let store = open(self.shell, &disk, &self.clock, seed);
         *open_now = (disk, Some(Arc::new(store)));

@@ -1,5 +1,5 @@
-//! Room of runs that comes back before the whole run has gone: nothing that counts is in a hole,
-//! whenever the power goes, whichever checkpoint is read, and whoever shares the file.
+//! Holes in sorted runs, which deallocate space before the whole run is dead. No live record is in a
+//! hole, whenever the power fails, whichever checkpoint is read, and also if a backup shares the file.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
 
 const YEAR_MS: u64 = 31_536_000_000;
 const HOUR_MS: u64 = 3_600_000;
-/// Timers of a wave by the order in which they are due: those at the front, then many small ones.
+/// Timers of a wave in the order of their due times: those at the front, then many small ones.
 const FRONT: u64 = 5;
 const SMALL: u64 = 60;
 
@@ -33,7 +33,7 @@ fn of(namespace: &'static str, operations: Vec<Operation>) -> Line {
     Line::Take(Step::Apply(namespace, operations))
 }
 
-/// Timers that come and go until all that is older is in a run, and some checkpoints later.
+/// Makes timers that come and go until everything older is in a sorted run, and some checkpoints later.
 fn fillers(wave: &str, count: u64) -> Vec<Line> {
     let filler = |number| {
         let id = format!("filler {wave} {number}");
@@ -50,7 +50,7 @@ fn small(wave: &str, number: u64) -> String {
     format!("{wave} small {number}")
 }
 
-/// A run whose front is dead, and most of what is behind it.
+/// Makes a sorted run whose front is dead, and most of the rest.
 fn wave(name: &'static str) -> Vec<Line> {
     let large = (0..FRONT).map(|n| schedule(&front(name, n), YEAR_MS + n, LARGE_BYTES));
     let due_ms = |n: u64| YEAR_MS + HOUR_MS * (1 + n / 40);
@@ -75,7 +75,7 @@ fn script() -> Vec<Line> {
     lines
 }
 
-/// Holes of each run that has any.
+/// Returns the hole bytes of each sorted run that has holes.
 fn holes(disk: &dyn Disk) -> Vec<(String, u64)> {
     let runs = disk.list("runs").expect("a healthy disk");
     let holed = runs.into_iter().filter_map(|run| {
@@ -91,7 +91,7 @@ fn hole_bytes(file: &dyn File) -> u64 {
     holes.iter().map(|hole| hole.end - hole.start).sum()
 }
 
-/// What the files that hold records take.
+/// Returns the bytes that the files with records take.
 pub(crate) fn data_bytes(disk: &SimDisk) -> u64 {
     let is_data = |name: &String| [".log", ".run"].iter().any(|suffix| name.ends_with(suffix));
     let names = disk.names().into_iter().filter(is_data);
@@ -102,7 +102,7 @@ pub(crate) fn data_bytes(disk: &SimDisk) -> u64 {
     bytes.sum()
 }
 
-/// What the script has to come by to mean something.
+/// Checks that the script exercises everything that it is for.
 #[test]
 fn the_script_punches_holes_and_rewrites_runs_that_have_some() {
     let mut twins = Twins::new(1);
@@ -123,7 +123,7 @@ fn the_script_punches_holes_and_rewrites_runs_that_have_some() {
     assert!(rewritten >= 1, "no run with holes was rewritten: {holed:?}");
     let report = checked(&twins.subject.disk, &twins.clock);
     assert!(report.is_clean(), "{report}");
-    // What is left of both waves.
+    // The rest of both waves.
     let pending = Snapshot::of(&twins.subject.store).pending("shop").len() as u64;
     assert_eq!(pending, 2 * (1 + SMALL / 16 + 1));
 }
@@ -138,7 +138,7 @@ fn p1_p4_kill_9_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
     every_operation("holes", script, Loss::Process, 7);
 }
 
-/// A store in the middle of the script, with a hole.
+/// Makes a store in the middle of the script, with a hole.
 fn punched() -> (SimDisk, ManualClock, Snapshot) {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = open_busy(&disk, &clock, 1).expect("it opens");
@@ -158,7 +158,7 @@ fn punched() -> (SimDisk, ManualClock, Snapshot) {
     (disk, clock, shown)
 }
 
-/// Either of the two checkpoints leads to everything.
+/// Each of the two checkpoints leads to everything.
 #[test]
 fn p1_no_hole_is_where_the_older_checkpoint_leads_to() {
     let (mut twins, mut tried) = (Twins::new(1), 0);
@@ -194,7 +194,7 @@ fn holes_are_known_again_after_an_opening_and_not_punched_twice() {
     assert!(before.iter().all(|hole| after.contains(hole)), "{before:?}, then {after:?}");
 }
 
-/// A check tells a hole from damage by what should stand there.
+/// A check distinguishes a hole from damage by the records that should be there.
 #[test]
 fn a_check_finds_zeros_where_a_timer_should_stand() {
     let (disk, clock, _) = punched();
@@ -202,7 +202,7 @@ fn a_check_finds_zeros_where_a_timer_should_stand() {
     let (run, _) = holes(&disk).remove(0);
     let name = format!("runs/{run}");
     let first = disk.open(&name).expect("it is there").holes().expect("healthy").remove(0);
-    // The first timer of the run is in front of the hole and lives.
+    // The first timer of the run is before the hole and lives.
     assert!(first.start >= 4096);
     disk.zero(&name, 64..4096);
     let report = checked(&disk, &clock);
@@ -276,7 +276,7 @@ fn a_backup_that_shares_a_run_keeps_it_whole_and_a_hole_comes_when_it_has_gone()
         return;
     }
     assert_ne!(holes(&looker), [], "nobody shares them any more");
-    // Holes go into a copy, and nothing misses what they were.
+    // Holes are made in a copy, and all timers are still there.
     store.backup(&target, &mut |_| {}).expect("a backup");
     let again = dir.path().join("again");
     restore(&target, &again, &mut |_| {}).expect("restored");
@@ -284,7 +284,7 @@ fn a_backup_that_shares_a_run_keeps_it_whole_and_a_hole_comes_when_it_has_gone()
     assert_eq!(Snapshot::of(&restored).pending("shop"), [front("a", 0)]);
 }
 
-/// Whether the file system of the tests has holes.
+/// Returns `true` if the file system of the tests supports holes.
 fn has_holes(path: &Path) -> bool {
     let disk = RealDisk::open_or_create(path.join("probe")).expect("a directory");
     let file = disk.create("probe").expect("made");

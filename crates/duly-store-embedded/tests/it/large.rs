@@ -1,5 +1,5 @@
-//! The smallest and the largest timers there are, on every way that a record takes: journal, run,
-//! checkpoint, restart, look, list, claim, retry, dead letter, redrive. The bytes stay what they were.
+//! The smallest and the largest timers, on every way that a record takes: journal, sorted run,
+//! checkpoint, restart, get, list, claim, retry, dead letter, redrive. The bytes stay the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,9 +30,9 @@ use crate::{
 
 const YEAR_MS: u64 = 31_536_000_000;
 const MIB: usize = 1 << 20;
-/// Segments in which the largest timer fits, and not a second one.
+/// Size of a segment that holds the largest timer, and not a second one.
 const SEGMENT_BYTES: u64 = 17 << 20;
-/// A prime number: the pattern stands elsewhere in every sector and block.
+/// A prime number: the pattern is shifted in every sector and block.
 const PATTERN_BYTES: usize = 4_099;
 
 fn options(seed: u64) -> Options {
@@ -48,7 +48,7 @@ fn payload(seed: u8, bytes: usize) -> Payload {
     Payload { form: Form::Binary, bytes: all.into() }
 }
 
-/// Every size with the shortest id and the longest.
+/// Makes every size with the shortest id and the longest.
 fn all() -> BTreeMap<String, Payload> {
     let largest = usize::try_from(PAYLOAD_BYTES_HARD).expect("it fits memory");
     let mut timers = BTreeMap::new();
@@ -90,7 +90,7 @@ impl Scene {
         self.store.as_ref().expect("a store is open between restarts")
     }
 
-    /// Loses power; all is as it was before.
+    /// Loses power; the contents stay the same.
     fn restart(&mut self) {
         let before = Snapshot::of(self.store());
         self.disk = self.disk.crash();
@@ -99,9 +99,9 @@ impl Scene {
         assert!(Snapshot::of(self.store()) == before, "a restart changes nothing");
     }
 
-    /// Every timer is in this state, with its payload, alone and in a list.
+    /// Checks that every timer is in this state, with its payload, alone and in a list.
     fn all_are(&self, state: State, when: &str) {
-        // A snapshot compares every look with the list.
+        // A snapshot compares every get with the list.
         let shown = Snapshot::of(self.store());
         assert_eq!(shown.timers.len(), self.timers.len(), "{when}");
         for view in shown.timers.values() {
@@ -116,7 +116,7 @@ impl Scene {
         }
     }
 
-    /// Claims every timer and compares what would be delivered.
+    /// Claims every timer and compares the firings.
     fn claimed(&self, when: &str) -> Vec<Firing> {
         let mut firings = Vec::new();
         loop {
@@ -148,8 +148,8 @@ impl Scene {
         }
     }
 
-    /// Timers come and go until the segments that there are now have gone, and what they held is in
-    /// runs.
+    /// Makes timers that come and go until the present segments are gone, and their records are in
+    /// sorted runs.
     fn rewrite(&self, when: &str) {
         let segments = || -> Vec<String> {
             self.disk.names().into_iter().filter(|name| name.ends_with(".log")).collect()

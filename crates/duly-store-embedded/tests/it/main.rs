@@ -1,12 +1,15 @@
-//! Tests of the embedded store through its public face: the conformance suite, the model, crashes
-//! and faults.
+//! Tests of the embedded store through its public API: the conformance suite, the model, crashes and
+//! faults.
 //!
 //! Where a number decides the course of a test, a failure prints the command that repeats it
-//! (`seeds::Repeat`). Longer runs: `DULY_CRASH_SEEDS` (how many seeds), `DULY_CRASH_SEED` (the first
-//! one), `DULY_CRASH_STEPS` (steps of a simulation), `DULY_CRASH_STRIDE` (1: every crash point, every
-//! pair of them), `DULY_CRASH_OP` and `DULY_CRASH_SECOND` (start at this one), `DULY_MODEL_SEEDS`,
-//! `DULY_MODEL_SEED` and `DULY_RACES`; name one module after `--test it` with them, they mean
-//! something to several.
+//! (`seeds::Repeat`). Variables for longer runs; name one module after `--test it` with them, because
+//! several modules use them:
+//!
+//! * `DULY_CRASH_SEEDS`: number of seeds; `DULY_CRASH_SEED`: the first one
+//! * `DULY_CRASH_STEPS`: steps of a simulation
+//! * `DULY_CRASH_STRIDE`: 1 tries every crash point, and every pair of them
+//! * `DULY_CRASH_OP` and `DULY_CRASH_SECOND`: start at this crash point
+//! * `DULY_MODEL_SEEDS`, `DULY_MODEL_SEED` and `DULY_RACES`
 
 mod background_faults;
 mod backup;

@@ -1,5 +1,5 @@
-//! Very many timers, at small size: an opening does not read what is far away (T20), and room comes
-//! back when most of them are cancelled (T21).
+//! Very many timers, at small size: a start does not read timers that are far in the future (T20), and
+//! space comes back when most timers are cancelled (T21).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const PER_DAY: u64 = 4;
 const DAYS: u64 = 250;
 
 fn options(seed: u64) -> Options {
-    // All but a few are known to the index only.
+    // The index alone knows all but a few.
     let sizes = Options { checkpoint_bytes: 128 << 10, young_bytes: 1, ..small(seed) };
     Options { near_max: 3, overdue_max: 2, ..sizes }
 }
@@ -39,7 +39,7 @@ fn due_ms(day: u64, number: u64) -> u64 {
     day * DAY_MS + number * 1_000
 }
 
-/// A few timers on every day.
+/// Makes a few timers on every day.
 fn filled(disk: &SimDisk, clock: &ManualClock) -> EmbeddedStore {
     let store = open(Shell::Inline, Arc::new(disk.clone()), clock, options(1)).expect("it opens");
     let put = Step::Put("shop", Box::new(forgetful()));
@@ -51,7 +51,7 @@ fn filled(disk: &SimDisk, clock: &ManualClock) -> EmbeddedStore {
     store
 }
 
-/// Fires what is due, in the order in which it is.
+/// Delivers the timers that are due, in the order of their due times.
 fn fire(store: &dyn Store) -> Vec<String> {
     let mut fired = Vec::new();
     loop {
@@ -77,7 +77,7 @@ fn p2_t20_an_opening_of_many_timers_over_a_year_reads_no_payload_and_each_fires_
     let on: Arc<dyn Disk> = Arc::new(counting.clone());
     let store = open(Shell::Inline, on, &clock, options(2)).expect("it opens");
     let read_bytes = counting.read_bytes();
-    // The checkpoint has 24 bytes of each; of the journal is read what came after it.
+    // The checkpoint has 24 bytes of each timer; of the journal only the part after it is read.
     assert!(read_bytes < payloads_bytes / 4, "{read_bytes} of {payloads_bytes} were read");
     for day in 1..=20 {
         clock.advance(Millis::from_ms(DAY_MS));
@@ -100,14 +100,14 @@ fn p10_t21_room_comes_back_when_nine_of_ten_are_cancelled_before_they_are_due() 
         let gone = (0..PER_DAY).map(|number| cancel(&id(day, number)));
         apply(&store, "shop", gone.collect()).expect("taken");
     }
-    // What comes and goes meanwhile has checkpoints taken; each lets a part go.
+    // Timers that come and go meanwhile cause checkpoints; each releases a part.
     for round in 0..150 {
         let filler = format!("filler {round}");
         let made = vec![schedule(&filler, DAYS * DAY_MS, 20_000), cancel(&filler)];
         apply(&store, "shop", made).expect("taken");
     }
     let left_bytes = data_bytes(&disk);
-    // A tenth, and what is being written: segments, spares, runs of tombstones, checkpoints.
+    // A tenth, and the files that are being written: segments, spares, runs of tombstones, checkpoints.
     let most_bytes = full_bytes / 10 + 8 * SEGMENT_BYTES;
     assert!(left_bytes < most_bytes, "{left_bytes} of {full_bytes} are still taken");
     assert!(most_bytes < full_bytes / 2, "it is little, beside {full_bytes}");

@@ -1,4 +1,4 @@
-//! How far an opening is, in bytes: the checkpoint first, then the journal behind it.
+//! Progress of a start, in bytes: the checkpoint first, then the journal behind it.
 
 use std::sync::Arc;
 
@@ -45,12 +45,13 @@ fn an_opening_tells_the_bytes_of_the_checkpoint_and_of_the_journal_to_their_ends
     }
 }
 
-/// What was read back counts towards the next checkpoint, so a store that lives shortly again and again
-/// does not read more each time.
+/// Bytes that were read back count towards the next checkpoint. So a store that is restarted often does
+/// not read more each time.
 #[test]
 fn p10_what_an_opening_reads_back_is_bounded_however_short_the_lives_before_it_were() {
     let (disk, clock) = (SimDisk::new(2), ManualClock::default());
-    // Nothing is rewritten, so no room waits for a checkpoint and would be reason enough for one.
+    // Nothing is rewritten, so no space waits for a checkpoint, which would be another reason to take
+    // one.
     let options = || Options { checkpoint_bytes: 1 << 20, young_bytes: 1 << 30, ..options(2) };
     let mut most = 0;
     for life in 0..60 {

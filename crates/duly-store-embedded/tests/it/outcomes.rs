@@ -1,9 +1,9 @@
 //! Cancel, reschedule, fire, claim, settle and the end of a lease race for the same timers, with
-//! threads: each race ends with exactly one outcome, and everybody was told the same (T3).
+//! threads. Each race ends with exactly one outcome, and all callers were told the same (T3).
 //!
-//! `DULY_RACES` sets how many races there are (default 20 000; a million takes minutes in a release
-//! build), `DULY_CRASH_SEED` the first seed. The judge is pure; the canaries tell it lies between
-//! the store and the callers, one kind each, and it has to name them.
+//! `DULY_RACES` sets the number of races (default 20 000; a million takes minutes in a release build),
+//! and `DULY_CRASH_SEED` the first seed. The checker is pure. The canaries put wrong replies between the
+//! store and the callers, one kind each, and the checker must name them.
 
 mod heat;
 mod judge;
@@ -12,7 +12,7 @@ use crate::seeds::{Repeat, number};
 use heat::{Plant, Tally};
 use judge::Fault;
 
-/// Races on one store; the next ones get another.
+/// Races on one store.
 const HEAT: u64 = 4_800;
 
 #[test]
@@ -43,7 +43,7 @@ fn t3_of_many_races_each_ends_with_exactly_one_outcome() {
     assert!(seen.iter().all(|n| *n > 0) && all.stale_refused > 0, "all of it was raced: {all:?}");
 }
 
-/// Lies are told, and the judge names at least one of these faults.
+/// Makes wrong replies, and checks that the checker names at least one of these faults.
 fn canary(plant: Plant, expected: &[Fault]) {
     let tally = heat::run(77, 960, Some(plant));
     let found = |fault: &Fault| tally.faults.iter().any(|(found, _)| found == fault);

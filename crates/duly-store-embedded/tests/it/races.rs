@@ -1,7 +1,7 @@
-//! Callers at odds over the same few timers, with threads: exactly one of them wins (T3, T26).
+//! Callers compete for the same few timers, with threads: exactly one of them wins (T3, T26).
 //!
-//! Every call takes a number when it is made and one when it is answered. What was answered before
-//! another call was made binds that one; nothing here depends on how the threads are scheduled.
+//! Every call takes a number at its start and one at its reply. A reply binds every call that starts
+//! after it. Nothing here depends on the scheduling of the threads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,12 +31,12 @@ use crate::{
 
 const IDS: usize = 5;
 const CALLS: u64 = 250;
-/// After so many calls everybody waits for everybody.
+/// Number of calls after which all callers wait for each other.
 const TOGETHER: u64 = 5;
-/// Far beyond where the clock ever gets.
+/// A time far beyond the end of the clock.
 const FAR_MS: u64 = 1_000_000_000;
 
-/// Something that was answered.
+/// The kind of a completed call.
 #[derive(Debug, Clone)]
 enum Event {
     Made,
@@ -46,7 +46,7 @@ enum Event {
     Settled(String, SettleVerdict, SettleOutcome),
 }
 
-/// An answered call: its numbers, the timer, and what happened.
+/// A completed call: its numbers, the timer, and its kind.
 #[derive(Debug, Clone)]
 struct Answered {
     made_at: u64,
@@ -169,7 +169,7 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
                 let mut kept = Vec::new();
                 let mut wrong = None;
                 for call in 0..CALLS {
-                    // Whatever happens to one, the others wait for it.
+                    // The callers wait for each other even if one of them fails.
                     if call % TOGETHER == 0 {
                         race.barrier.wait();
                     }
@@ -185,7 +185,7 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
             });
         }
     });
-    // Whatever the threads came to, the history holds one of each.
+    // The history has one of each, even if the threads made none.
     race.make("last", 0);
     race.cancel("last");
     race.make("last", 1);
@@ -196,7 +196,7 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
     (race.history.into_inner(), shown)
 }
 
-/// The races of all seeds, each with its history, and the way to repeat it while that is judged.
+/// Returns the races of all seeds: each with its history, and the way to repeat it while it is checked.
 fn races() -> impl Iterator<Item = (Repeat, u64, Vec<Answered>, Snapshot)> {
     let first = number("DULY_CRASH_SEED", 1);
     (first..first + number("DULY_CRASH_SEEDS", 4)).map(|seed| {
@@ -207,7 +207,7 @@ fn races() -> impl Iterator<Item = (Repeat, u64, Vec<Answered>, Snapshot)> {
     })
 }
 
-/// Whether anything that lets a timer fire again may have come between two answers.
+/// Returns `true` if a call that lets a timer fire again may have come between two replies.
 fn is_revived(history: &[Answered], id: &str, from: &Answered, until: u64) -> bool {
     history.iter().any(|other| {
         other.id == id

@@ -1,4 +1,4 @@
-//! A timer that is cancelled and made again at one instant (T26): of the two there is only the later one.
+//! A timer that is cancelled and made again at one instant (T26): only the later one exists.
 
 use duly_core::{Millis, schedule::IfExists};
 use duly_store::{Operation, SettleOutcome, SettleVerdict};
@@ -24,7 +24,7 @@ fn stage(shell: Shell) -> Stage {
     stage
 }
 
-/// What ends the process between the calls and the firing.
+/// Ways to end the process between the calls and the firing.
 const ENDS: [fn(&mut Stage); 3] = [|_| {}, Stage::restart_killed, Stage::restart_crashed];
 
 #[test]
@@ -33,7 +33,7 @@ fn p4_p5_t26_cancelled_and_made_again_at_one_instant_it_fires_once_as_it_was_mad
         for (due_ms, end) in [0, 5_000].into_iter().flat_map(|due| ENDS.map(|end| (due, end))) {
             for calls in [1, 5] {
                 let mut stage = stage(shell);
-                // The clock stands still all the while, in one batch or in a call each.
+                // The clock stands still meanwhile; one batch, or a call for each.
                 let all = [
                     make("first", due_ms),
                     cancel("t"),
@@ -74,7 +74,7 @@ fn p8_t26_the_token_of_one_that_was_made_before_at_that_instant_does_nothing_to_
         let again = put_timer("t", 0, payload("second", 100), IfExists::Replace);
         stage.take(&Step::Apply("shop", vec![again]));
         let before = Snapshot::of(stage.store());
-        // Told again or refused, it is about the first.
+        // A repeated or refused reply, it is about the first.
         settle(stage.store(), "shop", &first.token, verdict.clone()).expect("answered");
         assert_eq!(Snapshot::of(stage.store()), before);
         let second = claim(stage.store(), "shop", 9).expect("claimed").remove(0);

@@ -1,4 +1,4 @@
-//! Directories that are not opened: damaged, newer, in use. Each is refused with what to do, and
+//! Directories that are not opened: damaged, newer, in use. Each is refused with an instruction, and
 //! left as it is.
 
 use duly_store::conformance::ManualClock;
@@ -14,7 +14,7 @@ use crate::{
     workload::{LARGE_BYTES, settings},
 };
 
-/// A directory with two segments.
+/// Makes a directory with two segments.
 fn directory() -> SimDisk {
     let disk = SimDisk::new(1);
     let store = open_inline(&disk, &ManualClock::default(), 1).expect("a new store opens");
@@ -29,7 +29,7 @@ fn directory() -> SimDisk {
     copy(&disk, 1)
 }
 
-/// A copy whose manifest is changed and has a checksum that fits.
+/// Makes a copy whose manifest is changed and has a matching checksum.
 fn with_manifest(change: impl FnOnce(&mut [u8])) -> SimDisk {
     let disk = copy(&directory(), 2);
     let mut bytes = disk.read_file("MANIFEST");

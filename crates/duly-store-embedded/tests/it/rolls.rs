@@ -1,7 +1,7 @@
-//! Segments come and go: crashes around the making of one and the dropping of others.
+//! Segments come and go: crashes around the making of one and the removal of others.
 //!
-//! The classic bugs: a cancel dropped before the schedule that it cancels, which then comes back;
-//! a segment that loses what it needs from an older one; a name that only the page cache knows.
+//! The classic bugs: a cancel is removed before the schedule that it cancels, which then comes back. A
+//! segment loses what it needs from an older one. A name exists only in the page cache.
 
 use std::ops::RangeInclusive;
 
@@ -20,11 +20,11 @@ use crate::{
     workload::{LARGE_BYTES, dying_segments, settings},
 };
 
-/// How far the second crash is from the first, at most: a segment comes and one goes between them.
+/// Longest distance from the first crash to the second: a segment comes and one goes between them.
 const SECOND_MAX: u64 = 48;
 
-/// The operations of the first roll: the step that makes the second segment, from its first to its
-/// last.
+/// Returns the operations of the first roll: the step that makes the second segment, from its first
+/// operation to its last.
 fn first_roll() -> RangeInclusive<u64> {
     let mut twins = Twins::new(1);
     let start = twins.subject.disk.ops();
@@ -39,8 +39,8 @@ fn first_roll() -> RangeInclusive<u64> {
     panic!("the script rolls");
 }
 
-/// Runs the script of dying segments up to a crash at `first` and another one `second` operations
-/// after its recovery; answers how many there were.
+/// Runs the script of dying segments up to a crash at `first`, and another one `second` operations after
+/// its recovery. Returns the number of crashes.
 fn crash_twice(first: u64, second: u64, losses: [Loss; 2]) -> Result<usize, String> {
     let mut twins = Twins::new(first);
     twins.subject.disk.plan(Fault::CrashAtOp(first));
@@ -93,7 +93,7 @@ fn p10_dead_segments_are_dropped_without_a_restart() {
         assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
         let names = twins.subject.disk.names();
         let segments = names.iter().filter(|name| name.ends_with(".log")).count();
-        // Two checkpoints have to begin before one goes.
+        // Two checkpoints must begin before a segment is removed.
         assert!(segments <= 6, "dead segments are dropped: {names:?}");
     }
 }
@@ -108,7 +108,7 @@ fn p1_p4_t10_segments_are_made_and_dropped_over_two_power_losses() {
     many_pairs([Loss::Power, Loss::Power]);
 }
 
-/// A thread makes segments ahead while the journal goes on, and may be late.
+/// A thread makes segments ahead while the journal continues, and may be late.
 #[test]
 fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
     let mut stage = Stage::new(Shell::Threads, FaultyDisk::new(SimDisk::new(1)));
@@ -127,8 +127,8 @@ fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
     }
 }
 
-/// Once a sync has failed, the page cache shows what the disk does not have; a process that starts
-/// after kill -9 reads it there, and must not take it for durable.
+/// After a failed sync the page cache shows bytes that the disk does not have. A process that starts
+/// after kill -9 reads them there, and must not take them for durable.
 #[test]
 fn p1_what_a_failed_sync_left_in_the_page_cache_survives_once_it_is_relied_upon() {
     let first = number("DULY_CRASH_SEED", 1);
@@ -180,7 +180,7 @@ fn p4_t10_a_failed_drop_of_dead_segments_brings_nothing_back() {
     }
 }
 
-/// What a roll does before anything of the journal is written, with the operations on a spare.
+/// The operations of a roll before anything of the journal is written, those on a spare included.
 const BEFORE: [(Operation, &str); 10] = [
     (Operation::Open, "journal/spare"),
     (Operation::Length, "journal/spare"),
@@ -202,7 +202,7 @@ fn large(round: u64) -> Vec<duly_store::Operation> {
     (0..12).map(|i| schedule(&format!("r{round} {i}"), 90_000_000, LARGE_BYTES)).collect()
 }
 
-/// A store that has rolled more than once, so that segments of all kinds are there.
+/// Makes a store that has rolled more than once, so that there are segments of all kinds.
 fn rolled(shell: Shell) -> Stage {
     let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(5)));
     stage.take(&Step::Put("shop", Box::new(settings())));
@@ -238,7 +238,7 @@ fn p1_one_failure_before_a_segment_is_named_is_not_noticed() {
     }
 }
 
-/// Too many open files, as long as a person takes to close some.
+/// Too many open files, for as long as an operator takes to close some.
 #[test]
 fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
     for shell in [Shell::Inline, Shell::Threads] {
@@ -265,7 +265,7 @@ fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
 
             stage.disk.heal();
             stage.clock.advance(Millis::from_secs(6));
-            // Nothing is written, and it is ready again all the same.
+            // Nothing is written, and the store is ready again all the same.
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
             while !stage.store().health().not_ready.is_empty() {
                 assert!(std::time::Instant::now() < deadline, "{what}: it stays unready");
@@ -280,8 +280,8 @@ fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
     }
 }
 
-/// The name of a segment that only the operating system's memory knows, after a failed sync of the
-/// directory, is not built on by an opening in the same process.
+/// After a failed sync of the directory the name of a segment may exist in the page cache only. A start
+/// in the same process does not rely on it.
 #[test]
 fn p1_a_segment_whose_name_may_be_lost_is_made_again_by_recovery() {
     for seed in 0..12 {

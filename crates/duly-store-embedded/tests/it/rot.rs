@@ -1,9 +1,9 @@
-//! Bits that flip, sectors that go and files that are missing, of what checkpoints and rewrites
-//! wrote: a store opens with everything, or says which file it is; only a damaged record costs its
-//! own timer, which becomes a dead letter.
+//! Flipped bits, lost sectors and missing files, in files that checkpoints and rewrites wrote. A store
+//! opens with everything, or names the file. Only a damaged record costs its own timer, which becomes a
+//! dead letter.
 //!
-//! Here are the stores that are damaged, and how. `refused` has what an opening does without and
-//! what it refuses, `quarantined` what becomes of single records.
+//! This module has the damaged stores and the damages. `refused` tests what a start does without and
+//! what it refuses, `quarantined` the fate of single records.
 
 mod quarantined;
 mod refused;
@@ -24,15 +24,15 @@ const HOUR_MS: u64 = 3_600_000;
 const YEAR_MS: u64 = 31_536_000_000;
 const SECTOR_BYTES: u64 = 512;
 
-/// A closed store and what it showed.
+/// A closed store and its contents.
 struct Left {
     disk: SimDisk,
     clock: ManualClock,
     shown: Snapshot,
 }
 
-/// Timers due within the hour and in a year, a retry, a lease, dead letters and tombstones, most of them
-/// in runs behind two checkpoints.
+/// Makes timers due within the hour and in a year, a retry, a lease, dead letters and tombstones. Most
+/// of them are in sorted runs behind two checkpoints.
 fn fill(store: &EmbeddedStore) {
     let mut tokens = Tokens::new();
     let mut take = |step: Step| perform(store, &step, &mut tokens).expect("it is taken");
@@ -51,7 +51,7 @@ fn fill(store: &EmbeddedStore) {
             take(Step::Apply("shop", vec![cancel(&far)]));
         }
     }
-    // What the last checkpoint does not know yet.
+    // Changes that the last checkpoint does not know.
     take(Step::Apply("shop", vec![schedule("last", HOUR_MS, 40), cancel("n39")]));
 }
 
@@ -80,7 +80,7 @@ fn bytes_of(disk: &SimDisk, name: &str) -> u64 {
     disk.read_file(name).len() as u64
 }
 
-/// Where the records of a run end, as its trailer says.
+/// Returns the end of a sorted run's records, from its trailer.
 fn directory_at(run: &[u8]) -> u64 {
     let trailer = &run[run.len() - 64..];
     assert_eq!(&trailer[..8], b"DULYRNE\n");
@@ -94,7 +94,7 @@ impl Left {
         disk
     }
 
-    /// Opens, looks, restarts and looks again: everything is there.
+    /// Opens, checks, restarts and checks again: everything is there.
     fn has_all(&self, disk: &SimDisk, what: &str) {
         for seed in [2, 3] {
             let store = open_busy(&disk.kill(), &self.clock, seed);
@@ -103,7 +103,7 @@ impl Left {
         }
     }
 
-    /// Everything is there, or the opening is refused with this file's name; answers whether it is.
+    /// Returns `true` if everything is there; otherwise the start must be refused with this file's name.
     fn has_all_or_names(&self, disk: &SimDisk, name: &str, what: &str) -> bool {
         match open_busy(&copy(disk, 3), &self.clock, 2) {
             Ok(store) => {
@@ -120,7 +120,7 @@ impl Left {
     }
 }
 
-/// Damages of a file: bits of bytes here and there, and whole sectors.
+/// Returns damages of a file: bits of bytes here and there, and whole sectors.
 fn damages(bytes: u64, every: u64) -> impl Iterator<Item = (String, std::ops::Range<u64>, u8)> {
     let stride = number("DULY_CRASH_STRIDE", 8);
     let repeat = Repeat::new("rot", &[("DULY_CRASH_STRIDE", stride)]);
@@ -131,7 +131,7 @@ fn damages(bytes: u64, every: u64) -> impl Iterator<Item = (String, std::ops::Ra
         let start = sector * SECTOR_BYTES;
         (format!("sector {sector} lost"), start..(start + SECTOR_BYTES).min(bytes), 0)
     });
-    // Whoever tries them holds it until the last one is tried.
+    // The iterator holds it until the last damage is tried.
     flips.chain(sectors).inspect(move |_| {
         let _held = &repeat;
     })
@@ -143,7 +143,7 @@ fn damage(disk: &SimDisk, name: &str, range: std::ops::Range<u64>, mask: u8) {
         mask => disk.corrupt(name, range.start, mask),
     }
 }
-/// A store with checkpoints of which nothing was rewritten: its journal is whole.
+/// Makes a store with checkpoints in which nothing was rewritten: its journal is complete.
 fn left_without_runs() -> Left {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1 << 30, ..small(1) };

@@ -1,5 +1,5 @@
-//! Little free disk, or more index than there is memory for: new timers are refused with what to do,
-//! everything else goes on, and room brings new timers back (P10).
+//! Little free disk, or more index than memory: new timers are refused with an instruction, everything
+//! else continues, and with free space new timers are accepted again (P10).
 
 use std::sync::Arc;
 
@@ -42,12 +42,12 @@ impl Scene {
         outcomes.remove(0)
     }
 
-    /// Time in which the machine is looked at again.
+    /// Advances the clock so that the machine is checked again.
     fn wait(&self) {
         self.clock.advance(Millis::from_secs(2));
     }
 
-    /// Why a new timer is refused, if it is.
+    /// Returns the reason that a new timer is refused, if it is.
     fn refusal(&mut self) -> Option<String> {
         self.made += 1;
         match self.one(schedule(&format!("new {}", self.made), HOUR_MS, 10)) {
@@ -63,7 +63,7 @@ impl Scene {
         }
     }
 
-    /// Does this again and again until new timers are refused for want of memory.
+    /// Repeats `grow` until new timers are refused for lack of memory.
     fn until_refused(&mut self, mut grow: impl FnMut(&Self, usize)) {
         for place in 0..200 {
             grow(self, place);
@@ -76,7 +76,7 @@ impl Scene {
         panic!("there is a limit");
     }
 
-    /// Everything that is not a new timer, of those that [`prepared`] made.
+    /// Checks that all calls other than new timers work, with the timers of [`prepared`].
     fn all_else_works(&self) {
         let changed =
             |outcome: Outcome| assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
@@ -103,7 +103,7 @@ impl Scene {
     }
 }
 
-/// A store with something of everything in it.
+/// Makes a store with something of everything in it.
 fn prepared(options: Options, settings: Settings) -> Scene {
     let scene = Scene::new(options, settings);
     let now = ["dead", "purged"].map(|id| schedule(id, 0, 10));
@@ -161,7 +161,7 @@ fn p10_tombstones_count_in_the_memory_of_the_index() {
 fn p10_dead_letters_count_in_the_memory_of_the_index() {
     let mut scene = Scene::new(little_memory(), settings());
     scene.until_refused(|scene, batch| {
-        // The same ids: timers with several letters have lists of them besides.
+        // The same ids: timers with several dead letters have lists of them as well.
         let made = (0..50).map(|i| {
             let id = format!("t{i}");
             put_timer(&id, 0, payload(&id, 10 + batch), IfExists::Replace)
@@ -220,7 +220,7 @@ fn p10_below_the_inode_reserve_only_new_timers_are_refused() {
     assert_eq!(scene.refusal(), None, "inodes bring new timers back");
 }
 
-/// New timers that go on filling the segment leave no room for anything else.
+/// New timers that fill the segment must not take the space of other calls.
 #[test]
 fn p10_without_a_free_inode_cancels_and_firings_have_room() {
     for free in [0, 3] {

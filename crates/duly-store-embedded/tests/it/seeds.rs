@@ -1,14 +1,14 @@
-//! Numbers that the environment may set, for longer runs and to repeat a failure, and how to.
+//! Numbers from the environment, for longer runs and to repeat a failure.
 
 use std::{fmt::Write, thread};
 
-/// The number in a variable of the environment, or a default.
+/// Returns the number in a variable of the environment, or a default.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Tells how to repeat a course that ends with a panic, wherever in it: hold one for as long as the
-/// course lasts, with every number that decides it.
+/// Prints how to repeat a test that panics. A test holds one while it runs, with every number that
+/// decides its course.
 #[derive(Debug)]
 pub(crate) struct Repeat {
     how_often: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// A course of a test in this module of the crate.
+    /// Makes one for a test in this module of the crate.
     pub(crate) fn new(module: &'static str, variables: &[(&str, u64)]) -> Self {
         let mut text = String::new();
         for (variable, number) in variables {
@@ -26,7 +26,7 @@ impl Repeat {
         Self { how_often: "", module, variables: text }
     }
 
-    /// The scheduling of threads decides it, too.
+    /// Notes that the scheduling of threads decides the course too.
     pub(crate) fn with_threads(mut self) -> Self {
         self.how_often = " (threads: several times)";
         self

@@ -1,5 +1,5 @@
-//! Random steps, random misfortunes: crashes within any operation, failed syncs, kills, power
-//! losses, steps of the wall clock; always against the healthy twin.
+//! Random steps and random faults: crashes within any operation, failed syncs, kills, power losses,
+//! steps of the wall clock. The store is always compared with its healthy twin.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{
 const NAMESPACES: [&str; 2] = ["shop", "brief"];
 const IDS: u32 = 12;
 
-/// Where the random clock is, in milliseconds since its start.
+/// The source of random steps, and its clock in milliseconds since the start.
 struct Course {
     random: StdRng,
     now_ms: u64,
@@ -76,7 +76,7 @@ impl Course {
         let namespace = self.pick(&NAMESPACES);
         match self.random.random_range(0..40) {
             0..20 => {
-                // Each id once: what a crash leaves is then what was before or what was asked for.
+                // Each id once: after a crash it has its old state or the requested one.
                 let count = self.pick(&[1, 1, 2, 5, 9]);
                 let ids: BTreeSet<String> = (0..count).map(|_| self.id()).collect();
                 Step::Apply(namespace, ids.into_iter().map(|id| self.operation(id)).collect())
@@ -149,8 +149,8 @@ fn simulate(seed: u64, steps: u64) -> Result<u64, String> {
             Stepped::Failed(error) => error,
         };
         restarts += 1;
-        // A file system that cannot write its directories shuts down: what is found next is what
-        // reached the disk.
+        // A file system that cannot write its directories shuts down: only what reached the disk is
+        // found next.
         let is_shut_down = error.to_string().contains("cannot sync directory");
         let loss = if is_shut_down { Loss::Power } else { loss };
         twins

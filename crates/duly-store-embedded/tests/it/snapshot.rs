@@ -1,5 +1,5 @@
-//! Everything that a store shows, and the two questions asked after a crash: does it agree with
-//! itself, and is it what was acknowledged?
+//! The visible contents of a store, and two checks after a crash: it agrees with itself, and it has what
+//! was acknowledged.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::{
     workload::RETENTION,
 };
 
-/// Timers of a page: small, so that paging is a part of every look.
+/// Timers of a page: few, so that every snapshot uses paging.
 const PAGE: usize = 7;
 
-/// A namespace, the name of a timer in it, and which of its dead letters it is.
+/// A namespace, the name of a timer in it, and the number of its dead letter.
 type Key = (String, String, u64, u32);
 
-/// Everything that a store shows.
+/// The visible contents of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
     pub(crate) namespaces: BTreeMap<String, (Namespace, Totals)>,
@@ -29,7 +29,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads everything and checks that lists, single looks and counts agree (T28).
+    /// Reads everything and checks that lists, single reads and counts agree (T28).
     pub(crate) fn of(store: &dyn Store) -> Self {
         let mut snapshot = Self::default();
         let names = wait(store.list_namespaces(None, 1_000)).expect("namespaces can be listed");
@@ -70,7 +70,7 @@ impl Snapshot {
         listed
     }
 
-    /// Without the tombstones that had ended at this time.
+    /// Removes the tombstones that had ended at this time.
     pub(crate) fn without_tombstones_over(mut self, at: Timestamp) -> Self {
         self.timers.retain(|_, view| match &view.body {
             Body::Tombstone(tombstone) => tombstone.ended_at.saturating_add(RETENTION) > at,
@@ -79,8 +79,8 @@ impl Snapshot {
         self
     }
 
-    /// Without the times of retries after leases that were lost: those wait from when that was
-    /// noticed, by the steady clock, which goes on from the last frame that a crash has left.
+    /// Removes the times of retries after lost leases. Those wait from the time when the loss was
+    /// noticed, by the steady clock, which continues from the last frame that a crash has left.
     pub(crate) fn without_waits_after_lost_leases(mut self) -> Self {
         for view in self.timers.values_mut() {
             if let Body::Whole(timer) = &mut view.body
@@ -93,19 +93,18 @@ impl Snapshot {
         self
     }
 
-    /// Ids of the timers of a namespace that fire sooner or later.
+    /// Returns the ids of a namespace's timers that will fire.
     pub(crate) fn pending(&self, namespace: &str) -> Vec<String> {
         let of_namespace = |key: &Key| key.0 == namespace;
         let pending = self.timers.iter().filter(|(_, view)| view.state.is_pending());
         pending.filter(|(key, _)| of_namespace(key)).map(|(key, _)| key.1.clone()).collect()
     }
 
-    /// Says what is wrong where this is not `before`, nor `after`, nor some of the changes between
-    /// them, each whole.
+    /// Checks that this is `before`, or `after`, or has some of the changes between them, each complete.
     pub(crate) fn check_between(&self, before: &Self, after: &Self) -> Result<(), String> {
         let keys = before.timers.keys().chain(after.timers.keys()).chain(self.timers.keys());
         for key in keys {
-            // A namespace that was to go and did not still has everything.
+            // A namespace whose deletion did not happen still has everything.
             let is_kept =
                 self.namespaces.contains_key(&key.0) && !after.namespaces.contains_key(&key.0);
             let (old, new) = (before.timers.get(key), after.timers.get(key));
@@ -134,7 +133,7 @@ impl Snapshot {
     }
 }
 
-/// What a message shows of a timer.
+/// Returns a timer without its payload, for messages.
 fn without_payload(view: &TimerView) -> TimerView {
     let mut view = view.clone();
     if let Body::Whole(timer) = &mut view.body {
@@ -187,6 +186,6 @@ fn is_between(old: Totals, found: Totals, new: Totals) -> bool {
         [scheduled, fired, delivered, failed, cancelled, rescheduled, dead]
     };
     let (old, found, new) = (list(old), list(found), list(new));
-    // One may be less afterwards: a lease that ends at the restart, or was settled before it.
+    // One count may be lower afterwards: a lease that ends at the restart, or was settled before it.
     (0..found.len()).all(|i| (old[i].min(new[i])..=old[i].max(new[i])).contains(&found[i]))
 }

@@ -1,4 +1,4 @@
-//! A store on a disk that fails as told, and its restarts.
+//! A store on a disk with planned faults, and its restarts.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     twins::small,
 };
 
-/// A store in the hands of a test.
+/// A store under test.
 #[derive(Debug)]
 pub(crate) struct Stage {
     shell: Shell,
@@ -47,7 +47,7 @@ impl Stage {
         Self::with(shell, disk, small)
     }
 
-    /// With the options that `options` makes of a seed.
+    /// Makes a stage with the options that `options` makes of a seed.
     pub(crate) fn with(shell: Shell, disk: FaultyDisk, options: fn(u64) -> Options) -> Self {
         let (clock, tokens) = (ManualClock::default(), Tokens::new());
         let mut stage = Self { shell, clock, disk, store: None, tokens, openings: 0, options };
@@ -66,7 +66,7 @@ impl Stage {
         self.store.as_ref().expect("a store is open between restarts")
     }
 
-    /// The store with what is not of the port.
+    /// Returns the store, for the calls that are not in [`Store`].
     pub(crate) fn embedded(&self) -> &EmbeddedStore {
         self.store.as_ref().expect("a store is open between restarts")
     }
@@ -76,25 +76,25 @@ impl Stage {
         self.store.as_ref().expect("a store is open between restarts").close();
     }
 
-    /// Closes the store and opens it again in the same process: what the disk holds in memory stays.
+    /// Closes the store and opens it again in the same process: the page cache stays.
     pub(crate) fn reopen(&mut self) {
         self.store = None;
         self.open();
     }
 
-    /// The error that ended the store, when it has.
+    /// Waits for the error that ended the store.
     pub(crate) fn ended(&self) -> String {
         let store = self.store.as_ref().expect("a store is open between restarts");
         wait(store.ended())
     }
 
-    /// Takes a step, if the store can.
+    /// Takes a step and returns the store's result.
     pub(crate) fn attempt(&mut self, step: &Step) -> Result<Answer> {
         let store = self.store.as_ref().expect("a store is open between restarts");
         perform(store, step, &mut self.tokens)
     }
 
-    /// Takes a step that has to be taken.
+    /// Takes a step that must succeed.
     pub(crate) fn take(&mut self, step: &Step) -> Answer {
         self.attempt(step).unwrap_or_else(|error| panic!("{step:?} is taken, not answered {error}"))
     }
@@ -111,7 +111,7 @@ impl Stage {
         self.restart_on(left);
     }
 
-    /// Starts again on what is left of a disk.
+    /// Starts again with the disk that is left.
     pub(crate) fn restart_on(&mut self, left: SimDisk) {
         self.store = None;
         self.disk = FaultyDisk::new(left);

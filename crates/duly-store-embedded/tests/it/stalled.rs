@@ -1,5 +1,5 @@
-//! A disk that is full where the journal has its room already, as on a file system that writes
-//! elsewhere than it reads: the store waits for room and goes on. Nothing ends, nothing is lost.
+//! A full disk although the journal has its space already, as on a copy-on-write file system. The store
+//! waits for space and continues. It does not end, and nothing is lost.
 
 use std::{thread, time::Duration};
 
@@ -27,7 +27,7 @@ fn full(operation: Operation, after: u64, times: u64) -> Rule {
     Rule { operation, name: ".log", answers: Answers::Full, after, times }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition is true.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
@@ -45,12 +45,12 @@ fn one() -> Vec<duly_store::Operation> {
     vec![schedule("x", 90_000, 5_000)]
 }
 
-/// Enough for a roll.
+/// Returns enough operations for a roll.
 fn many() -> Vec<duly_store::Operation> {
     (0..15).map(|i| schedule(&format!("m{i}"), 90_000, LARGE_BYTES)).collect()
 }
 
-/// Every call is refused until there is room.
+/// Checks that every call is refused until there is space.
 fn refuses(store: &dyn Store, what: &str) {
     for operation in [schedule("later", 90_000, 10), cancel("a")] {
         match apply(store, "shop", vec![operation]) {
@@ -63,7 +63,7 @@ fn refuses(store: &dyn Store, what: &str) {
     assert_eq!(store.terminal_error(), None, "{what}");
 }
 
-/// Makes room, and time for the next try.
+/// Makes space, and advances the clock to the next attempt.
 fn makes_room(stage: &Stage, what: &str) {
     stage.disk.heal();
     stage.clock.advance(Millis::from_secs(2));
@@ -104,7 +104,7 @@ fn p10_a_full_disk_below_the_journal_ends_no_inline_store() {
             stage.disk.fail(full(operation, after, u64::MAX));
             let mut made = Vec::new();
             if let Ok(outcomes) = apply(stage.store(), "shop", operations.clone()) {
-                // Some were made before a roll; or there is but one sync.
+                // Some were made before a roll; or there is only one sync.
                 made = ids_of(&outcomes, &operations);
                 assert!(after > 0 || made.len() < operations.len(), "{what}: {outcomes:?}");
             }
@@ -124,7 +124,7 @@ fn p10_a_full_disk_below_the_journal_ends_no_inline_store() {
     }
 }
 
-/// A call whose frame waits for room is answered when it has been made durable.
+/// A call whose frame waits for space returns when the frame is durable.
 #[test]
 fn p1_p10_who_waits_for_a_frame_without_room_waits_on() {
     for operation in [Operation::Write, Operation::Sync] {

@@ -1,7 +1,7 @@
-//! Steps that the crash and fault tests are made of, and how a store carries one out.
+//! The steps of the crash and fault tests, and their execution on a store.
 //!
-//! A step names timers, never tokens: who carries it out keeps the tokens of the claims, so the
-//! same steps can be run on two stores, and again after a restart.
+//! A step names timers, never tokens. The executor keeps the tokens of the claims, so the same steps can
+//! run on two stores, and again after a restart.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,23 +24,23 @@ use duly_store::{
 /// The only shard.
 pub(crate) const SHARD: ShardId = ShardId(0);
 
-/// Something that a test asks of a store.
+/// A request of a test to a store.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// A batch of operations in one namespace.
     Apply(&'static str, Vec<Operation>),
-    /// A claim of up to so many firings of the pull lane.
+    /// A claim of up to this many firings of the pull lane.
     Claim(&'static str, usize),
     /// A verdict on the lease that a timer was last claimed with.
     Settle(&'static str, String, SettleVerdict),
     Put(&'static str, Box<Settings>),
     Activity(&'static str, Activity),
     Delete(&'static str),
-    /// Whatever time brings, after the clock was moved.
+    /// Background work of the store, after the clock was moved.
     Tick,
 }
 
-/// What a store answered.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     Outcomes(Vec<Outcome>),
@@ -48,14 +48,14 @@ pub(crate) enum Answer {
     Settled(Vec<SettleOutcome>),
     Namespace(Box<Namespace>),
     Nothing,
-    /// The call was refused for what it asks.
+    /// The call was refused because of its contents.
     Refused(Error),
 }
 
 /// Tokens of the latest claims, by namespace and timer.
 pub(crate) type Tokens = BTreeMap<(&'static str, String), Token>;
 
-/// Waits for a call: an inline store answers at once, one with threads soon.
+/// Waits for a call: an inline store returns at once, one with threads soon.
 pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -74,7 +74,7 @@ pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     }
 }
 
-/// Carries out a step. What the store could not do is an error, one item of a batch included.
+/// Carries out a step. A failure of the store is an error, even of a single item of a batch.
 pub(crate) fn perform(store: &dyn Store, step: &Step, tokens: &mut Tokens) -> Result<Answer> {
     match ask(store, step, tokens) {
         Err(error @ (Error::Invalid(_) | Error::UnknownNamespace(_))) => Ok(Answer::Refused(error)),
@@ -180,7 +180,7 @@ pub(crate) fn timer_id(text: &str) -> TimerId {
     TimerId::new(text).expect("tests use ids that are allowed")
 }
 
-/// So long after the start of the tests' clock.
+/// Returns the time this long after the start of the tests' clock.
 pub(crate) fn at(after_ms: u64) -> When {
     When::At(due(after_ms))
 }
@@ -189,7 +189,7 @@ pub(crate) fn due(after_ms: u64) -> Timestamp {
     ManualClock::START.saturating_add(Millis::from_ms(after_ms))
 }
 
-/// A payload that differs from every other one of another seed.
+/// Makes a payload that differs from those of other seeds.
 pub(crate) fn payload(seed: &str, bytes: usize) -> Payload {
     let text: Vec<u8> = seed.bytes().cycle().take(bytes.max(seed.len())).collect();
     Payload { form: Form::Binary, bytes: text.into() }

@@ -1,8 +1,8 @@
-//! Threads, pipelined commits, and an end at any moment: what was answered is there.
+//! Threads, pipelined commits, and an end at any moment: every acknowledged change is there.
 //!
-//! Here frames are written while earlier ones are being synced, so a power loss can take any
-//! combination of the latest. kill -9 may forget nothing that was answered, claims and leases
-//! included; a power loss may forget claims, and only those.
+//! Here frames are written while earlier ones are being synced, so a power loss can lose any combination
+//! of the latest. kill -9 must lose nothing that was acknowledged, claims and leases included. A power
+//! loss may lose claims, and only those.
 
 use std::{
     collections::BTreeMap,
@@ -31,13 +31,13 @@ use crate::{
     workload::settings,
 };
 
-/// What a caller was told last of a timer of its own, and whether a change is without an answer. One
-/// that is being made is due without an answer: it may not be there.
+/// The last reply about a caller's own timer, and the change that has no reply yet. A timer that is
+/// being made is entered as due without a reply: it may not exist.
 #[derive(Debug, Clone, PartialEq)]
 struct Told {
     state: State,
     attempts: u32,
-    /// Another change may have been carried out.
+    /// `true`: another change may have been carried out.
     unanswered: bool,
 }
 
@@ -90,7 +90,7 @@ fn mark(ledger: &mut Ledger, id: &str) {
     ledger.get_mut(id).expect("it was made").unanswered = true;
 }
 
-/// Claims, and acknowledges about half. A claim without an answer may concern any due timer.
+/// Claims, and acknowledges about half. A claim without a reply may concern any due timer.
 fn lease_some(
     store: &dyn Store,
     namespace: &str,
@@ -157,7 +157,7 @@ fn rounds(seed: u64, loss: Loss) -> Result<(), String> {
             let put = Step::Put(namespace, Box::new(settings()));
             perform(&store, &put, &mut Tokens::new()).map_err(|error| error.to_string())?;
         }
-        // The seed picks the operation; the threads, what that is.
+        // The seed picks the number of the operation; the threads decide which operation that is.
         disk.plan(Fault::CrashAtOp(random.random_range(1..150)));
         let done = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn rounds(seed: u64, loss: Loss) -> Result<(), String> {
         let found = Snapshot::of(&store);
         for (namespace, ledger) in NAMESPACES.into_iter().zip(&mut ledgers) {
             check(&found, namespace, ledger, loss)?;
-            // What was without an answer has one now.
+            // The restart shows the outcome of changes without a reply.
             ledger.retain(|id, told| {
                 let view = found.timers.get(&(namespace.to_owned(), id.clone(), 0, 0));
                 view.is_some_and(|view| {

@@ -17,11 +17,11 @@ use crate::{
 
 const SEGMENT: &str = "journal/0000000000000001.log";
 
-/// A journal with the places where its frames begin; the last number is where the last one ends.
+/// A journal with the places where its frames begin; the last number is the end of the last frame.
 struct Journal {
     disk: SimDisk,
     frames: Vec<usize>,
-    /// What the store showed before its last frame, and after it.
+    /// The contents of the store before its last frame, and after it.
     shown: [Snapshot; 2],
 }
 
@@ -55,7 +55,7 @@ fn journal() -> Journal {
 }
 
 impl Journal {
-    /// A copy with the segment's bytes changed.
+    /// Returns a copy with changed bytes of the segment.
     fn with(&self, change: impl FnOnce(&mut Vec<u8>)) -> SimDisk {
         let disk = copy(&self.disk, 2);
         let mut bytes = disk.read_file(SEGMENT);
@@ -76,14 +76,14 @@ pub(crate) fn put(disk: &SimDisk, name: &str, bytes: &[u8]) {
     file.sync_all().expect("a healthy disk syncs");
 }
 
-/// Everything on a disk.
+/// Returns all files of a disk.
 pub(crate) fn everything(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     disk.names().into_iter().map(|name| (name.clone(), disk.read_file(&name))).collect()
 }
 
-/// Opens a disk that has to be refused without a change; answers why it was.
+/// Opens a disk that must be refused without a change. Returns the reason.
 pub(crate) fn refused(disk: &SimDisk) -> OpenError {
-    // The lock file comes with any look at a directory.
+    // Any opening of a directory makes the lock file.
     drop(disk.lock().expect("nobody holds it"));
     let before = everything(disk);
     let error = open_inline(disk, &ManualClock::default(), 9).expect_err("it has to be refused");
@@ -101,7 +101,7 @@ fn p1_a_last_frame_cut_anywhere_is_dropped_and_all_before_it_is_there() {
             .unwrap_or_else(|error| panic!("cut at byte {cut}: {error}"));
         let c = get(&store, "shop", "c");
         assert!(c.is_some(), "cut at byte {cut}: what was acknowledged is there");
-        // Zeros at the end of the last record's padding are what was written.
+        // Zeros at the end of the last record's padding equal the written bytes.
         let is_whole = journal.disk.read_file(SEGMENT)[cut..last.end].iter().all(|b| *b == 0);
         let expected = &journal.shown[usize::from(is_whole)];
         assert_eq!(get(&store, "shop", "last").is_some(), is_whole, "cut at byte {cut}");

@@ -1,7 +1,7 @@
-//! A power loss, or kill -9, at every disk operation while tombstones end: their runs go, sparse ones are
-//! merged, and checkpoints are taken in between.
+//! A power loss, or kill -9, at every disk operation while tombstones end: their sorted runs are
+//! removed, sparse ones are merged, and checkpoints are taken in between.
 //!
-//! Whatever the moment, a repeated request is known for as long as its tombstone lasts (P6), and nothing
+//! At every moment a repeated request is known for as long as its tombstone lasts (P6), and no timer
 //! that has ended comes back (P4).
 
 use std::collections::BTreeSet;
@@ -20,12 +20,12 @@ use crate::{
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
-/// Timers of a wave that are acknowledged, and that are cancelled.
+/// Timers of a wave that are acknowledged, and those that are cancelled.
 const ACKED: u64 = 6;
 const CANCELLED: u64 = 3;
-/// Waves; so many of them last longer than an hour, by which runs of tombstones are sorted.
+/// Number of waves: together they last longer than an hour, by which runs of tombstones are sorted.
 const WAVES: u64 = 9;
-/// Between two waves: less than half of how long tombstones last.
+/// Time between two waves: less than half of a tombstone's lifetime.
 const PAUSE_MS: u64 = 285_000;
 const _: () = assert!(2 * PAUSE_MS < RETENTION.ms());
 
@@ -33,13 +33,13 @@ fn shop(operations: Vec<Operation>) -> Line {
     Line::Take(Step::Apply("shop", operations))
 }
 
-/// The request that made a timer that has ended since.
+/// Returns the request that made a timer that has ended since.
 fn request(id: &str) -> Operation {
     let is_acked = id.starts_with("acked");
     schedule(id, if is_acked { 0 } else { YEAR_MS }, 100)
 }
 
-/// Timers that end at once, and something that stays.
+/// Makes timers that end at once, and one that stays.
 fn wave(number: u64) -> Vec<Line> {
     let acked: Vec<String> = (0..ACKED).map(|i| format!("acked {number} {i}")).collect();
     let cancelled: Vec<String> =
@@ -55,7 +55,7 @@ fn wave(number: u64) -> Vec<Line> {
     lines
 }
 
-/// What grows the journal, so that what is older goes into runs, and leaves nothing.
+/// Makes timers that grow the journal and leave nothing, so that older records go into sorted runs.
 fn fillers(wave: u64, count: u64) -> Vec<Line> {
     let filler = |number| {
         let id = format!("filler {wave} {number}");
@@ -81,13 +81,13 @@ fn script() -> Vec<Line> {
     lines
 }
 
-/// The runs that hold tombstones, as their headers say.
+/// Returns the sorted runs that hold tombstones, by their headers.
 fn runs_of_tombstones(disk: &SimDisk) -> BTreeSet<String> {
     let runs = disk.names().into_iter().filter(|name| name.ends_with(".run"));
     runs.filter(|run| disk.read_file(run)[40] == 2).collect()
 }
 
-/// What the script has to come by to mean something.
+/// Checks that the script exercises everything that it is for.
 #[test]
 fn the_script_makes_runs_of_tombstones_and_outlives_them() {
     let mut twins = Twins::new(1);
@@ -111,7 +111,8 @@ fn the_script_makes_runs_of_tombstones_and_outlives_them() {
     assert!(checked(&twins.subject.disk, &twins.clock).is_clean());
 }
 
-/// Each timer that the script has ended is known for as long as its tombstone lasts, and no longer.
+/// Checks that each timer that the script has ended is known for as long as its tombstone lasts, and no
+/// longer.
 fn is_known_for_as_long_as_it_lasts(twins: &Twins) -> Result<(), String> {
     let (store, now) = (&twins.subject.store, twins.clock.now());
     for (key, view) in Snapshot::of(store).timers {
@@ -154,7 +155,7 @@ fn p4_p6_kill_9_at_any_operation_while_tombstones_end_forgets_none_and_brings_no
     crash_everywhere(Loss::Process);
 }
 
-/// A tombstone's end needs no record: it is over after a restart as it was before.
+/// A tombstone's end needs no record: a restart does not change it.
 #[test]
 fn p6_a_request_is_new_again_once_its_tombstone_has_ended_over_a_restart() {
     let mut twins = Twins::new(1);
@@ -163,7 +164,7 @@ fn p6_a_request_is_new_again_once_its_tombstone_has_ended_over_a_restart() {
         let step = twins.step_of(line);
         assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
     }
-    // Of the two waves the first one ends sooner.
+    // The first of the two waves ends sooner.
     let first_lasts_ms = RETENTION.ms() - PAUSE_MS;
     for (advance_ms, last) in
         [(first_lasts_ms - 1, [true, true]), (1, [false, true]), (PAUSE_MS, [false, false])]

@@ -1,8 +1,8 @@
-//! A last frame of many sectors, of which a power loss left any part: recovery cuts the whole frame,
-//! and never takes half of it; a later frame that proves it durable has the store refused.
+//! A last frame of many sectors, of which a power loss left any part. Recovery cuts the whole frame and
+//! never uses half of it. If a later frame proves it durable, the store is refused.
 //!
-//! Under the frame stand zeros in one journal, and in the other the frames of a recycled segment's
-//! first life, as whatever was not written leaves them.
+//! Below the frame there are zeros in one journal, and old frames of a recycled segment in the other.
+//! Sectors that were not written still have them.
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ use crate::{
 };
 
 const HOUR_MS: u64 = 3_600_000;
-/// Room for the last frame and the one behind it.
+/// Space for the last frame and the one behind it.
 const ROOM_BYTES: usize = 20 << 10;
 
-/// What a segment under the last frame was before.
+/// The contents of the segment before the last frame was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Under {
     Zeros,
@@ -38,7 +38,7 @@ struct Journal {
     frame: Range<usize>,
 }
 
-/// The last segment, and where in it something was written last.
+/// Returns the last segment.
 fn last_segment(disk: &SimDisk) -> String {
     let names = disk.names().into_iter().filter(|name| name.ends_with(".log"));
     names.max().expect("a journal has segments")
@@ -50,7 +50,7 @@ fn differing(old: &[u8], new: &[u8]) -> Range<usize> {
     first..last + 1
 }
 
-/// Goes on until the segment in use is a recycled one in which there is room.
+/// Continues until the active segment is a recycled one with enough space.
 fn into_a_recycled_segment(store: &EmbeddedStore, disk: &SimDisk) {
     let end = usize::try_from(SEGMENT_BYTES).expect("small");
     for number in 0..200 {
@@ -68,7 +68,7 @@ fn into_a_recycled_segment(store: &EmbeddedStore, disk: &SimDisk) {
     panic!("segments are recycled");
 }
 
-/// Twelve kilobytes of changes that belong together.
+/// Returns twelve kilobytes of changes in one batch.
 fn changes() -> Vec<Operation> {
     let mut changes = vec![cancel("a"), reschedule("b", 2 * HOUR_MS)];
     changes.extend((0..9).map(|i| schedule(&format!("last {i}"), HOUR_MS, 1_200)));
@@ -102,7 +102,7 @@ fn journal(under: Under) -> Journal {
     Journal { disk: copy(&disk, 1), segment, bytes, shown, frame }
 }
 
-/// Which windows of the frame are lost: one, those before it, those from it on, every other one.
+/// Returns sets of lost windows of the frame: one, those before it, those from it on, every other one.
 fn losses(windows: usize) -> Vec<Vec<bool>> {
     let mut all = Vec::new();
     for at in 0..windows {
@@ -117,8 +117,8 @@ fn losses(windows: usize) -> Vec<Vec<bool>> {
 }
 
 impl Journal {
-    /// Every loss of windows of so many bytes, with what the segment holds then; `which` of its
-    /// states loses them.
+    /// Tries every loss of windows of `window_bytes` bytes, and passes the resulting segment. `which`
+    /// selects the state that loses them.
     fn torn(&self, window_bytes: usize, which: usize, mut each: impl FnMut(&str, Vec<u8>)) {
         let first = self.frame.start / window_bytes;
         let windows = self.frame.end.div_ceil(window_bytes) - first;

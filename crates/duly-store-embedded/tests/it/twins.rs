@@ -1,11 +1,12 @@
-//! A store that meets misfortune, and its healthy twin.
+//! A store that meets faults, and its healthy twin.
 //!
-//! Both open copies of one disk with one seed and take the same steps, so they are equal to the
-//! last bit of every random incarnation. When the subject crashes within a step, the twin tells
-//! what was acknowledged (itself, before that step) and what would have been (itself, after it);
-//! both are looked at after a restart, as the subject is. What the subject then shows has to lie
-//! between the two, each change whole. Inline stores only: they sync before every answer, claims
-//! included, so a power loss may forget nothing that was answered.
+//! 1. Both open copies of one disk with one seed and take the same steps, so they are equal to the last
+//!    bit of every random incarnation.
+//! 2. When the subject crashes within a step, the twin shows what was acknowledged (before that step)
+//!    and what would have been (after it). Both states are taken after a restart, as the subject's is.
+//! 3. The subject must then show a state between the two, with each change complete.
+//! 4. Only inline stores are used: they sync before every reply, claims included, so a power loss must
+//!    not lose anything that was acknowledged.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::{
     workload::Line,
 };
 
-/// Smallest segments that there are, so that a few large payloads fill one.
+/// The smallest segment size, so that a few large payloads fill one.
 pub(crate) const SEGMENT_BYTES: u64 = 64 * 1024;
 
 /// A store on a simulated disk.
@@ -45,12 +46,12 @@ pub(crate) fn small(seed: u64) -> Options {
     }
 }
 
-/// With checkpoints, rewriting, and the files they let go, between the steps.
+/// Options with frequent checkpoints, rewriting and file removal between the steps.
 pub(crate) fn busy(seed: u64) -> Options {
     Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) }
 }
 
-/// As [`open_inline`], with checkpoints, rewriting, and the files they let go, between the steps.
+/// Opens an inline store with checkpoints, rewriting and file removal between the steps.
 pub(crate) fn open_busy(
     disk: &SimDisk,
     clock: &ManualClock,
@@ -79,14 +80,14 @@ impl Node {
         Self { disk, store, tokens }
     }
 
-    /// What this store would show after a restart; it goes on as it was.
+    /// Returns the contents of this store after a restart; the store itself continues.
     fn after_restart(&self, clock: &ManualClock, seed: u64) -> Snapshot {
         let store = open_busy(&copy(&self.disk, seed), clock, seed).expect("the twin opens");
         Snapshot::of(&store)
     }
 }
 
-/// Another disk with the same files, all of it durable, and misfortunes of its own.
+/// Makes another disk with the same files, all durable, and its own faults.
 pub(crate) fn copy(disk: &SimDisk, seed: u64) -> SimDisk {
     let copy = SimDisk::new(seed);
     let put = |name: &str| -> Result<(), disk::Error> {
@@ -109,18 +110,19 @@ pub(crate) fn copy(disk: &SimDisk, seed: u64) -> SimDisk {
     copy
 }
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stepped {
     Done(Answer),
     Failed(Error),
-    /// Both took it and did right, but no longer the same: a fault in the subject's background work
-    /// left its records in other places, and the places decide the order of what is claimable at one
-    /// millisecond. Only a restart makes them twins again.
+    /// Both stores took the step correctly, but with different results. A fault in the subject's
+    /// background work left its records in other places. The places decide the order of timers that are
+    /// claimable at the same millisecond. Only a restart makes the two equal again.
     Parted,
 }
 
-/// Whether two claims differ in the order, or the choice, of what is claimable at one millisecond.
+/// Returns `true` if two claims differ in the order, or the choice, of timers that are claimable at the
+/// same millisecond.
 fn differ_in_ties(one: &Answer, other: &Answer) -> bool {
     let (Answer::Claimed(one), Answer::Claimed(other)) = (one, other) else {
         return false;
@@ -134,19 +136,19 @@ fn differ_in_ties(one: &Answer, other: &Answer) -> bool {
     names(one) != names(other) && times(one) == times(other)
 }
 
-/// The pair.
+/// The two stores.
 #[derive(Debug)]
 pub(crate) struct Twins {
     pub(crate) clock: ManualClock,
     pub(crate) subject: Node,
     twin: Node,
     openings: u64,
-    /// The latest that the wall clock has been.
+    /// The latest time of the wall clock so far.
     latest: Timestamp,
 }
 
 impl Twins {
-    /// Makes two new stores; `seed` decides the misfortunes.
+    /// Makes two new stores; `seed` decides the faults.
     pub(crate) fn new(seed: u64) -> Self {
         let (clock, openings) = (ManualClock::default(), 1_000 * seed);
         let subject = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
@@ -155,7 +157,7 @@ impl Twins {
         Self { clock, subject, twin, openings, latest }
     }
 
-    /// The step of a line of a script, with the clock moved where it says so.
+    /// Returns the step of a line of a script, and moves the clock if the line says so.
     pub(crate) fn step_of(&self, line: Line) -> Step {
         match line {
             Line::Take(step) => step,
@@ -166,10 +168,10 @@ impl Twins {
         }
     }
 
-    /// Takes a step with both; the twin only once the subject has.
+    /// Takes a step with both; with the twin only after the subject.
     pub(crate) fn step(&mut self, step: &Step) -> Stepped {
         self.latest = self.latest.max(now(&self.clock));
-        // The machine may go down in what the store does besides; what comes then is not done.
+        // The machine may go down in the store's background work; later steps are not done.
         let down = || Stepped::Failed(Error::InDoubt { reason: "the machine is down".into() });
         if self.subject.disk.is_down() {
             return down();
@@ -179,7 +181,7 @@ impl Twins {
             Err(error) => return Stepped::Failed(error),
         };
         let is_unread = format!("{answer:?}").contains("cannot be read now");
-        // A claim that finds no record readable grants nothing and writes nothing.
+        // A claim that finds no readable record grants nothing and writes nothing.
         let is_nothing = matches!(&answer, Answer::Claimed(firings) if firings.is_empty());
         if self.subject.disk.is_down() && (is_unread || is_nothing || matches!(step, Step::Tick)) {
             return down();
@@ -192,8 +194,8 @@ impl Twins {
         Stepped::Done(answer)
     }
 
-    /// Restarts the subject, which failed in `step` or in none, and checks what it shows.
-    /// `between` may crash the disk again before the opening that counts.
+    /// Restarts the subject, which failed in `step` or in none, and checks its contents. `between` may
+    /// crash the disk again before the start that counts.
     pub(crate) fn restart(
         &mut self,
         how: Loss,
@@ -219,14 +221,14 @@ impl Twins {
         let left = between(left, &self.clock);
         let store = open_busy(&left, &self.clock, seed)
             .map_err(|error| format!("it does not open: {error}"))?;
-        // A tombstone whose time came and went before the clock stepped back may be there again or not.
+        // If a tombstone ended before the clock stepped back, it may be there again or not.
         let latest = self.latest.max(now(&self.clock));
         let [found, before, after] = [Snapshot::of(&store), before, after].map(|snapshot| {
             snapshot.without_tombstones_over(latest).without_waits_after_lost_leases()
         });
         found.check_between(&before, &after)?;
         store.close();
-        // From here on both go on from what the subject has.
+        // From here on both continue with the subject's state.
         let tokens = std::mem::take(&mut self.subject.tokens);
         let (subject, twin) = (left.kill(), copy(&left, seed));
         self.subject = Node::open(subject, &self.clock, seed, tokens.clone());
@@ -235,7 +237,7 @@ impl Twins {
     }
 }
 
-/// What ends a process.
+/// The way in which a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The machine loses power.

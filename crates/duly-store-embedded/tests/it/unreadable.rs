@@ -1,5 +1,5 @@
-//! EIO where something is read, once or for some time: nobody takes a healthy record for a damaged
-//! one, nothing is lost, and the service goes on as soon as the disk does.
+//! EIO at a read, once or for some time: a healthy record is never taken for a damaged one, nothing is
+//! lost, and service resumes as soon as the disk does.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,10 +27,10 @@ use crate::{
 
 const YEAR_MS: u64 = 31_536_000_000;
 const HOUR_MS: u64 = 3_600_000;
-/// What cannot be read is tried again within this time.
+/// An unreadable record is tried again within this time.
 const AGAIN: Millis = Millis::from_secs(30);
 const TIMERS: u64 = 9;
-/// An answer reads a record up to three times before it gives up on it.
+/// A call reads a record up to three times before it fails.
 const READS: u64 = 3;
 
 fn reads_fail(name: &'static str, after: u64, times: u64) -> Rule {
@@ -41,7 +41,7 @@ fn id(number: u64) -> String {
     format!("t{number}")
 }
 
-/// Timers that are due in an hour; in runs, if `fillers` come and go after them.
+/// Makes timers that are due in an hour. They are in sorted runs if `fillers` come and go after them.
 fn stage(fillers: u64) -> Stage {
     stage_of(TIMERS, fillers)
 }
@@ -60,11 +60,11 @@ fn stage_of(count: u64, fillers: u64) -> Stage {
     stage
 }
 
-/// Where the timers are: in the journal, or in a run.
+/// The places of the timers: the journal, or a sorted run.
 const PLACES: [(u64, &str); 2] = [(0, ".log"), (16, "runs/")];
 
-/// Claims, acknowledging all of it, and lets time pass where nothing comes; answers after how many
-/// claims something could not be read.
+/// Claims and acknowledges everything, and lets time pass if nothing comes. Returns the number of claims
+/// that met unreadable records.
 fn deliver(stage: &Stage, fired: &mut Vec<String>, tries: u64) -> u64 {
     let mut unreadable = 0;
     for _ in 0..tries {
@@ -108,7 +108,7 @@ fn p1_t11_a_read_that_fails_at_a_claim_quarantines_nothing_and_the_timer_is_deli
     }
 }
 
-/// What stands where the disk does not read holds nobody else up.
+/// An unreadable timer does not delay the others.
 #[test]
 fn p9_t11_a_timer_that_cannot_be_read_for_long_does_not_keep_the_later_ones_waiting() {
     let (fillers, place) = PLACES[1];
@@ -136,7 +136,7 @@ fn p9_t11_a_timer_that_cannot_be_read_for_long_does_not_keep_the_later_ones_wait
     assert_eq!(Snapshot::of(stage.store()).namespaces["shop"].1.dead, 0);
 }
 
-/// The ids of all pages, and what ended them too early.
+/// Returns the ids of all pages, and the error that ended them early.
 fn pages(stage: &Stage, request: ListRequest) -> (Vec<String>, Option<Error>) {
     let (mut ids, mut request) = (Vec::new(), ListRequest { limit: 100, ..request });
     loop {
@@ -187,7 +187,7 @@ fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_da
     }
 }
 
-/// A claim of two namespaces.
+/// Claims from two namespaces.
 fn claim_both(stage: &Stage, most: usize) -> Claimed {
     let mut request = claim_request("shop", most);
     request.lanes.extend(claim_request("brief", most).lanes);
@@ -253,7 +253,7 @@ fn p12_who_waits_is_woken_when_what_could_not_be_read_can_be() {
     wakeups.borrow_and_update();
     stage.disk.heal();
     stage.clock.advance(AGAIN);
-    // Nobody calls the store meanwhile.
+    // No call reaches the store meanwhile.
     wait(wakeups.changed()).expect("the store is open");
     assert_eq!(claim(stage.store(), "shop", 20).map(|firings| firings.len() as u64), Ok(TIMERS));
 }
@@ -280,7 +280,7 @@ fn p1_a_list_ends_before_what_cannot_be_read_says_where_that_is_and_goes_on_behi
     let behind_all = ListRequest { due_from: Some(due(HOUR_MS + TIMERS)), ..request.clone() };
     let (ids, error) = pages(&stage, behind_all);
     assert_eq!((ids.len(), error), (5, None));
-    // What never had an attempt is cancelled without being read.
+    // A timer without an attempt is cancelled without a read.
     for number in 0..TIMERS {
         let outcomes = apply(stage.store(), "shop", vec![cancel(&id(number))]);
         assert!(matches!(outcomes.as_deref(), Ok([Outcome::Cancelled { .. }])), "{outcomes:?}");
@@ -313,7 +313,7 @@ fn a_dead_letter_that_cannot_be_read_now_is_redriven_when_it_can() {
     assert!(matches!(&outcomes[..], [Outcome::Changed(_)]), "{outcomes:?}");
 }
 
-/// Timers in runs and in the journal, two checkpoints, tombstones and letters.
+/// Makes timers in sorted runs and in the journal, two checkpoints, tombstones and dead letters.
 fn closed() -> (SimDisk, Stage, Snapshot) {
     let mut stage = stage(16);
     let some = (0..4).map(|n| schedule(&format!("last{n}"), HOUR_MS, 200)).collect();
@@ -333,7 +333,7 @@ fn try_to_open(
     open(Shell::Inline, on, &stage.clock, busy(9))
 }
 
-/// Every read, look at a directory, length and opening of a file fails once while the store opens.
+/// Every read, list, length and open of a file fails once while the store starts.
 #[test]
 fn p1_t14_what_cannot_be_read_at_an_opening_is_done_without_or_refused_and_never_lost() {
     let (left, stage, shown) = closed();
@@ -385,7 +385,7 @@ fn p1_t14_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before_it() {
     assert!(message.contains("cannot read") && message.contains(newest), "{message}");
 }
 
-/// A bit that flips on the way from the disk is no damage to what stands there.
+/// A bit that flips on the way from the disk is not damage to the stored record.
 #[test]
 fn p6_one_failed_read_of_a_tombstone_does_not_forget_it() {
     let garbled = |times| Rule {
@@ -419,7 +419,7 @@ fn p6_one_failed_read_of_a_tombstone_does_not_forget_it() {
     assert_eq!(once.disk.times_left(), 0, "each of them read it");
     assert!(is_there(&once), "and it is still there");
 
-    // What is read wrong each time is damaged.
+    // A record that is wrong at each read is damaged.
     let always = stage();
     always.disk.fail(garbled(u64::MAX));
     let look = wait(always.store().get(SHARD, name("shop"), timer_id("ended"), u64::MAX));

@@ -1,7 +1,7 @@
 //! The scripted workload of the crash tests: a little of everything, over several segments.
 //!
-//! Two moments are there on purpose: a roll at which nothing in the journal is needed any more but
-//! the namespaces themselves, and ids that are cancelled, made again and cancelled again.
+//! Two moments are there on purpose. At one roll nothing in the journal is needed any more except the
+//! namespaces. And ids are cancelled, made again and cancelled again.
 
 use duly_core::{Millis, RetryPolicy, Settings, schedule::IfExists};
 use duly_store::{SettleVerdict, namespaces::Activity};
@@ -11,20 +11,20 @@ use crate::steps::{
     schedule,
 };
 
-/// Payloads of this size fill a segment in ten.
+/// Size of a payload: ten of them fill a segment.
 pub(crate) const LARGE_BYTES: usize = 6_000;
 
-/// How long tombstones last where any are kept.
+/// Lifetime of tombstones in namespaces that keep them.
 pub(crate) const RETENTION: Millis = Millis::from_secs(600);
 
-/// A step, or time that passes.
+/// A step, or a movement of the clock.
 #[derive(Debug, Clone)]
 pub(crate) enum Line {
     Take(Step),
     Advance(u64),
 }
 
-/// Settings with waits and leases that the script counts on.
+/// Settings with the waits and leases that the script relies on.
 pub(crate) fn settings() -> Settings {
     Settings {
         retry: RetryPolicy::Delays(vec![Millis::from_secs(1), Millis::from_secs(10)]),
@@ -46,8 +46,8 @@ pub(crate) fn script() -> Vec<Line> {
     lines
 }
 
-/// Segment after segment that is dead as soon as the next one begins, beside one timer that lives
-/// on: it is moved now and then, so that its record moves to a later segment.
+/// Makes segment after segment that is dead as soon as the next one begins, beside one timer that stays.
+/// It is rescheduled now and then, so that its record moves to a later segment.
 pub(crate) fn dying_segments() -> Vec<Line> {
     let mut lines = vec![take(Step::Put("brief", Box::new(forgetful())))];
     lines.push(brief(vec![schedule("keep", 500_000, 20), schedule("gone", 500_000, 20)]));
@@ -86,7 +86,7 @@ fn shop(operations: Vec<duly_store::Operation>) -> Line {
     take(Step::Apply("shop", operations))
 }
 
-/// Fills a segment with timers that are all over before the next one begins.
+/// Fills a segment with timers that all end before the next one begins.
 fn emptied_segment() -> Vec<Line> {
     let mut lines = vec![
         take(Step::Put("brief", Box::new(forgetful()))),
@@ -105,7 +105,7 @@ fn emptied_segment() -> Vec<Line> {
     lines
 }
 
-/// Every operation in every state that takes it.
+/// Every operation in every state that accepts it.
 fn every_operation() -> Vec<Line> {
     let replacement = put_timer("b", 40_000, payload("new b", 50), IfExists::Replace);
     vec![
@@ -149,7 +149,7 @@ fn every_operation() -> Vec<Line> {
     ]
 }
 
-/// The same few ids over and over, until the segments with their first lives are gone.
+/// The same few ids again and again, until the segments with their first lives are gone.
 fn again_and_again() -> Vec<Line> {
     let mut lines = Vec::new();
     for round in 0..6 {

@@ -1,20 +1,19 @@
-//! Measures the store on a server that holds nothing: bytes of a pending timer beside the naive
-//! design, and how fast timers are scheduled, claimed and acknowledged beside the least that a script could do.
+//! Measures the store on an empty server: bytes of a pending timer compared with the naive design, and
+//! the rates of scheduling, claiming and acking compared with a minimal script.
 //!
 //! ```text
 //! redis-server --port 7399 --save "" --appendonly yes &
 //! cargo run --release -p duly-store-redis --example measure -- redis://127.0.0.1:7399 200000
 //! ```
 //!
-//! A third argument names the only payloads that are measured: their bytes, or from and to
-//! (`500-1500`), with an `r` at the end for letters by chance in the place of orders as JSON
-//! (`1000r`). The word `details` at the end has it say where the bytes of a timer lie and what the
-//! commands inside the scripts took.
+//! A third argument selects one kind of payloads: their bytes, or a range (`500-1500`), with an `r` at
+//! the end for random letters instead of orders as JSON (`1000r`). With the word `details` at the end it
+//! also prints where the bytes of a timer are, and the time of the commands inside the scripts.
 //!
 //! **It empties the server.** The naive design is one member of a sorted set (due time, id) and one
-//! string key (payload), written by a pipelined script that does nothing else. Each row is the
-//! median of three runs, in which the two take turns. `cpu` is what the server's process used of a
-//! processor for each timer, in microseconds; one core does 1,000,000 of them a second.
+//! string key (payload), written by a pipelined script that does nothing else. Each row is the median of
+//! three measurements, in which the two designs alternate. `cpu` is the CPU time of the server's process
+//! for each timer, in microseconds; one core has 1,000,000 of them a second.
 
 mod payloads;
 
@@ -96,7 +95,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a run came to: bytes of a timer, how many a second, and microseconds of a processor for each.
+/// Result of one measurement: bytes per timer, timers per second, and CPU microseconds per timer.
 #[derive(Debug, Default)]
 struct Run {
     bytes: f64,
@@ -119,7 +118,7 @@ async fn connect(url: &str) -> Result<MultiplexedConnection> {
 async fn empty(url: &str) -> Result<u64> {
     let mut connection = connect(url).await?;
     cmd("FLUSHALL").exec_async(&mut connection).await?;
-    // Those of each deployment name it, and the more Redis holds the slower all run.
+    // Scripts have the deployment's id in their text, so they add up, and a fuller server is slower.
     cmd("SCRIPT").arg("FLUSH").exec_async(&mut connection).await?;
     used(url).await
 }
@@ -131,7 +130,7 @@ async fn used(url: &str) -> Result<u64> {
     Ok(line.ok_or("no used_memory_dataset")?.trim().parse()?)
 }
 
-/// Seconds of a processor that the server has used.
+/// Returns the CPU seconds that the server has used.
 async fn server_cpu(url: &str) -> Result<f64> {
     let mut connection = connect(url).await?;
     let info: String = cmd("INFO").arg("cpu").query_async(&mut connection).await?;
@@ -142,7 +141,7 @@ async fn server_cpu(url: &str) -> Result<f64> {
     Ok(used("used_cpu_sys") + used("used_cpu_user"))
 }
 
-/// Seconds of a processor that this process has used, from Linux's clock of 100 ticks a second.
+/// Returns the CPU seconds that this process has used, from Linux's clock of 100 ticks a second.
 fn own_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
@@ -150,7 +149,7 @@ fn own_cpu() -> f64 {
     ticks / 100.0
 }
 
-/// Forgets what commands have taken, or prints it: microseconds for each timer.
+/// Resets the times of the commands, or prints them as microseconds per timer.
 async fn commands(url: &str, of: Option<(&str, usize)>) -> Result<()> {
     let mut connection = connect(url).await?;
     let info: String = cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
@@ -171,7 +170,7 @@ async fn commands(url: &str, of: Option<(&str, usize)>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of all keys of a kind for each timer, as `MEMORY USAGE` counts them.
+/// Returns the bytes per timer of all keys of a kind, as `MEMORY USAGE` counts them.
 async fn print_kinds(url: &str, count: usize) -> Result<()> {
     let mut connection = connect(url).await?;
     let keys: Vec<Vec<u8>> = cmd("KEYS").arg("duly:*").query_async(&mut connection).await?;
@@ -207,7 +206,8 @@ fn per_second(count: usize, since: Instant) -> f64 {
     count as f64 / since.elapsed().as_secs_f64()
 }
 
-/// Schedules so many timers by this work, and measures that; `before` is what the server used.
+/// Schedules `count` timers by `work` and measures that; `before` is the memory that the server used
+/// before.
 async fn scheduled<T, E>(
     url: &str,
     count: usize,
@@ -302,7 +302,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
         print_kinds(url, count).await?;
     }
 
-    // All of them now, to be claimed and acknowledged.
+    // All of them are due now, to be claimed and acked.
     for (shard, group) in (0..).zip(&groups) {
         let shard = ShardId(shard);
         for chunk in group.chunks(5_000) {
@@ -336,7 +336,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
     Ok(Run { claims, claims_cpu, client_cpu, ..run })
 }
 
-/// Claims and acknowledges all of a shard.
+/// Claims and acks all timers of a shard.
 async fn drain(store: &RedisStore, shard: ShardId, namespace: &NamespaceName) -> usize {
     let mut ended = 0;
     loop {

@@ -1,5 +1,5 @@
-//! The payloads of a measurement: an order as JSON, or letters by chance, which nothing compresses
-//! without coding each of them anew.
+//! Payloads of a measurement: an order as JSON, or random letters, which cannot be compressed without an
+//! entropy coder.
 
 use std::{fmt, str::FromStr};
 
@@ -22,7 +22,7 @@ const WARES: [&str; 10] = [
     "bike light",
 ];
 
-/// What payloads are like: how many bytes from and to, and of what.
+/// Kind of payloads: least and most bytes, and their content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payloads {
     from: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Those that are measured when nobody says which.
+    /// The kinds that are measured by default.
     pub(crate) const USUAL: [Self; 6] = [
         Self::orders(0, 0),
         Self::orders(100, 100),
@@ -45,7 +45,7 @@ impl Payloads {
         Self { from, to, by_chance: false }
     }
 
-    /// So many of them, the same each time.
+    /// Makes `count` payloads, the same ones each time.
     pub(crate) fn make(self, count: usize) -> Vec<Bytes> {
         let mut random = StdRng::seed_from_u64(count as u64);
         let one = |_| {
@@ -74,7 +74,7 @@ impl fmt::Display for Payloads {
     }
 }
 
-/// `1000`, `500-1500`, `1000r`: letters by chance.
+/// Parses `1000`, `500-1500`, or `1000r` for random letters.
 impl FromStr for Payloads {
     type Err = std::num::ParseIntError;
 
@@ -92,7 +92,7 @@ fn letters(random: &mut StdRng, bytes: usize) -> String {
     (0..bytes).map(|_| char::from(random.sample(rand::distr::Alphanumeric))).collect()
 }
 
-/// As many items as fit; what is left is filled up by a note.
+/// Returns an order with as many items as fit; a note fills the rest.
 fn order(random: &mut StdRng, bytes: usize) -> String {
     let mut any = |names: &[&'static str]| *names.choose(random).expect("a name");
     let (first, last) = (any(&FIRST), any(&LAST));

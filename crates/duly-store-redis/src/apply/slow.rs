@@ -1,5 +1,5 @@
-//! The slow way of an operation: *read, decide, write if nothing has changed*, and what there is to do
-//! before something is refused at a limit.
+//! The slow path of an operation: *read, decide, write if nothing has changed*. Before it refuses at a
+//! limit, it sweeps what has ended and rebalances the limit.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
 };
 
 impl Deployment {
-    /// Reads, decides, and writes if nothing has changed meanwhile.
+    /// Reads, decides, and writes if nothing has changed in between.
     pub(super) async fn slowly(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
         let mut held = None;
         let outcome = self.slowly_held(shard, command, &mut held).await;
-        // A schedule that the home granted and that was not made.
+        // The coordinator shard granted an operation that made no timer.
         if let Some(grant) = held {
             self.give_back(&command.namespace, &grant, grant.count).await;
         }
@@ -43,7 +43,7 @@ impl Deployment {
             // They are refused by the number of dead letters, which the clock may have raised.
             before(self.sweep_all(shard).await)?;
         }
-        // Room that was called in, and that others were quicker to take.
+        // The refusal to return if other callers took the rebalanced quota each time.
         let mut last_limit = None;
         for _ in 0..TRIES {
             let Some(case) = self.case(shard, wanted(command)).await? else {
@@ -60,7 +60,7 @@ impl Deployment {
                     let (namespace, letter) = (command.namespace.clone(), letter.clone());
                     return Ok(Outcome::Refused(Refusal::UnknownDeadLetter { namespace, letter }));
                 }
-                // It may be one by the clock, and nobody has written that yet.
+                // The timer may be a dead letter by the clock, without a write yet.
                 swept = true;
                 before(self.sweep_all(shard).await)?;
                 continue;
@@ -99,7 +99,7 @@ impl Deployment {
                 Written::Again => {}
                 Written::Closing => before(self.wait_at_gate(shard, &case.control).await)?,
                 Written::TooMany | Written::TooDead if !swept => {
-                    // What has ended by the clock is pending no more.
+                    // What has ended by the clock is no longer pending.
                     swept = true;
                     before(self.sweep_all(shard).await)?;
                 }
@@ -138,7 +138,7 @@ impl Deployment {
     }
 }
 
-/// What is to be read for an operation.
+/// Returns what an operation needs to read.
 fn wanted(command: &Command) -> Wanted<'_> {
     let operation = &command.operation;
     let mut wanted = Wanted {

@@ -1,7 +1,8 @@
-//! Scripts that carry out an operation or a verdict from numbers alone, against the core on the same input.
+//! Tests the scripts that execute an operation or a settlement on their own against the core, on the
+//! same input.
 //!
-//! What is known of an id is read, the core decides, the call goes the way of every call, and the id is read
-//! again: outcome and state have to be what the core decided.
+//! A test reads an id and lets the core decide. Then it makes the call and reads the id again: outcome
+//! and state must be what the core decided.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::{Options, RedisStore, by_hand::name, case::Case, deployment::Wanted, 
 const SHARD: ShardId = ShardId(0);
 const SEEDS: u64 = 12;
 const STEPS: usize = 120;
-/// Length of the leases: never over within the test.
+/// Length of the leases; none ends within the test.
 const LEASE: Millis = Millis::from_secs(600);
 /// Differences of times that a script reads after the core.
 const SLACK_MS: u64 = 10_000;
@@ -40,7 +41,7 @@ struct World {
     start: Timestamp,
     random: StdRng,
     leased: Vec<(TimerId, Token)>,
-    /// Operations and verdicts that a script carried out.
+    /// Operations and settlements that a script executed.
     by_script: u32,
 }
 
@@ -48,8 +49,8 @@ fn id(number: u32) -> TimerId {
     TimerId::new(&format!("t{number}")).expect("an id")
 }
 
-/// A view in a form that does not depend on when and in which order it was made: times stand in whole hours
-/// since the test began.
+/// Converts a view into a form independent of when and in which order it was made: times become whole
+/// hours since the test began.
 fn shown(view: &TimerView, start: Timestamp) -> String {
     let mut view = view.clone();
     let round = |at: Timestamp| {

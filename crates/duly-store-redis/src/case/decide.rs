@@ -1,4 +1,4 @@
-//! What follows from a case: it goes to the core, and the effect into a draft.
+//! Decisions about a case: the core decides, and its effect becomes a draft.
 
 use duly_core::{
     Destination, Timer, Timestamp, Tombstone,
@@ -15,24 +15,25 @@ use crate::{
     token::Ticket,
 };
 
-/// What is to be done about a verdict.
+/// Decision about a settlement.
 #[derive(Debug)]
 pub(crate) enum Judged {
-    /// Nothing: this is the answer.
+    /// Nothing to write: this is the result.
     Answer(SettleOutcome),
-    /// Write this; if nothing has changed meanwhile, this is the answer.
+    /// Write this draft; if nothing has changed in between, this is the result.
     Write(Box<Draft>, SettleOutcome),
-    /// The lease is held: the script takes this one.
+    /// The lease is held, and a script takes this verdict.
     Held,
 }
 
-/// Lanes whose number does not depend on the namespace: of timers that follow its destination, and
-/// of those that are pulled. The scripts give every origin its own.
+/// Lanes whose number does not depend on the namespace: that of timers that follow its destination, and
+/// that of pulled timers. The scripts give every origin a number of its own.
 const FOLLOW: u8 = 0;
 const PULL: u8 = 1;
 
 impl Record {
-    /// A record of a timer in the lane of its destination; the number of an origin's lane the scripts work out.
+    /// Returns a record of a timer in the lane of its destination. The scripts work out the number of an
+    /// origin's lane.
     pub(crate) fn of(timer: Timer) -> Self {
         let lane = if timer.spec.destination.is_none() { FOLLOW } else { PULL };
         Self::new(timer, lane)
@@ -40,7 +41,7 @@ impl Record {
 }
 
 impl Case {
-    /// Decides what an operation on this id does. The case has been brought up to the clock.
+    /// Decides what an operation on this id does. The case must be up to date with the clock.
     pub(crate) fn decide(
         &self,
         operation: Operation,
@@ -70,7 +71,8 @@ impl Case {
         Ok(answer.check(bytes)?)
     }
 
-    /// The scripts check quotas with the write, and there is one clock.
+    /// Returns the context for the core. The scripts check quotas with the write, and there is one
+    /// clock.
     fn context(&self, random: u64) -> Context<'_> {
         Context {
             namespace: &self.control.name,
@@ -81,7 +83,7 @@ impl Case {
         }
     }
 
-    /// The draft of a decision that changes something.
+    /// Returns the draft of a decision that changes something.
     pub(crate) fn draft(&self, decision: &Decision) -> Option<Draft> {
         let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_read);
         let takes = decision.takes;
@@ -93,7 +95,7 @@ impl Case {
         })
     }
 
-    /// The draft of an effect. A payload that lies apart stays where it is or moves along, where it is kept.
+    /// Returns the draft of an effect. If the payload is kept and stored apart, it stays or moves along.
     fn draft_of(&self, effect: &Effect, keeps_payload: bool) -> Draft {
         let live = self.live.as_ref().map(|live| &live.record);
         let apart_of = |record: Option<&Record>| record.and_then(|record| record.apart.clone());
@@ -135,8 +137,8 @@ impl Case {
         }
     }
 
-    /// What is to be written because of the clock, if anything is: a lease past its end, a firing past
-    /// `expire_after`. A lease that ended is dealt with as of the moment when it ended.
+    /// Returns what must be written because of the clock, if anything: a lease past its end, or a firing
+    /// past `expire_after`. An ended lease counts as lost at the time when it ended.
     pub(crate) fn due(&self) -> Option<Draft> {
         let live = self.live.as_ref()?;
         let effect = match live.lease {
@@ -149,7 +151,7 @@ impl Case {
         Some(self.draft_of(&effect, true))
     }
 
-    /// Ends a lease without a verdict.
+    /// Returns the draft that ends a lease without a settlement.
     pub(crate) fn lose_lease(
         &self,
         live: &Live,
@@ -161,7 +163,7 @@ impl Case {
         Some(self.draft_of(&effect, true))
     }
 
-    /// What a verdict does. The case has been brought up to the clock.
+    /// Decides what a settlement does. The case must be up to date with the clock.
     pub(crate) fn judge(&self, ticket: &Ticket, verdict: &SettleVerdict) -> Judged {
         let held = self.live.as_ref().and_then(|live| Some((live, live.held(self.now)?)));
         let Some((live, held)) = held.filter(|(_, held)| held.nonce == ticket.nonce) else {
@@ -189,7 +191,7 @@ impl Case {
 }
 
 impl Live {
-    /// The lease as the core asks for it.
+    /// Returns the lease in the core's form.
     pub(crate) fn held(&self, now: Timestamp) -> Option<Held> {
         let lease = self.lease?;
         Some(Held {
@@ -202,7 +204,7 @@ impl Live {
     }
 }
 
-/// The totals of the namespace that an effect counts for.
+/// Returns the totals of the namespace that an effect counts for.
 fn counts_of(effect: &Effect) -> Vec<&'static str> {
     match effect {
         Effect::Put(Cause::Created | Cause::Replaced, _) => vec!["scheduled"],
@@ -215,7 +217,7 @@ fn counts_of(effect: &Effect) -> Vec<&'static str> {
     }
 }
 
-/// The origin that a record's own destination names.
+/// Returns the origin that a record's own destination names.
 pub(crate) fn origin_of(record: &Record) -> Option<String> {
     match &record.timer.spec.destination {
         Some(Destination::Http(http)) => Some(http.origin()),

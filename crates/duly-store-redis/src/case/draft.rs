@@ -1,4 +1,4 @@
-//! What is to be written about one id, and the arguments of `change.lua` that say so.
+//! A planned change of one id, and its arguments for `change.lua`.
 
 use crate::{
     keys::firing_key,
@@ -8,41 +8,41 @@ use crate::{
 
 use super::{Case, origin_of};
 
-/// A change of one id: what is left out stays as it is.
+/// A change of one id. Parts that are left out stay as they are.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) live: Option<New>,
-    /// The tombstone that is there goes.
+    /// `true`: the present tombstone is dropped.
     pub(crate) drop_tombstone: bool,
-    /// The timer leaves the tombstone of a cancelled one.
+    /// `true`: the timer leaves the tombstone of a cancelled one.
     pub(crate) cancelled: bool,
-    /// A new dead letter, and where its payload comes from.
+    /// A new dead letter, and the source of its payload.
     pub(crate) bury: Option<(Box<Record>, Payload)>,
-    /// The dead letter of the case goes; with its payload, or to the live timer.
+    /// `true`: the dead letter of the case is removed. Its payload goes with it, or to the live timer.
     pub(crate) take: bool,
-    /// Refused when the namespace has as many pending timers as it may.
+    /// `true`: refused when the namespace has as many pending timers as it may.
     pub(crate) one_more: bool,
-    /// Refused when the namespace has as many dead letters as it may.
+    /// `true`: refused when the namespace has as many dead letters as it may.
     pub(crate) one_letter: bool,
-    /// Refused when the namespace's rate of schedules is used up, of which the home may be to be asked.
+    /// Refused when `schedule_per_second` is used up; the coordinator shard may have to be asked.
     pub(crate) rate: Option<Pace>,
     pub(crate) counts: Vec<&'static str>,
 }
 
-/// What becomes of the live timer.
+/// New state of the live timer.
 #[derive(Debug)]
 pub(crate) enum New {
     Gone,
-    /// Nobody holds it.
+    /// The timer without a lease.
     Put(Box<Record>),
 }
 
-/// Where the payload of a new dead letter comes from, if it lies apart.
+/// Source of the payload of a new dead letter, if it is stored apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payload {
-    /// It is in the record, or packs itself apart.
+    /// The payload is in the record, or is stored apart with it.
     Inline,
-    /// The live timer's goes along.
+    /// The payload of the live timer moves to the dead letter.
     Moves,
 }
 
@@ -51,7 +51,7 @@ impl Draft {
         Self { live: Some(New::Put(Box::new(record))), ..Self::default() }
     }
 
-    /// Arguments of the script. `version` names a payload that is to lie apart.
+    /// Returns the arguments of the script. `version` names a payload that is to be stored apart.
     pub(crate) fn arguments(&self, case: &Case, version: [u8; 8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let mut say = |name: &str, value: &[u8]| {

@@ -57,7 +57,7 @@ fn own(store: &RedisStore) -> Coordinators {
     store.deployment.list.lock().own.clone()
 }
 
-/// What a shard has accepted.
+/// Returns the list that a shard has accepted.
 async fn accepted(store: &RedisStore, shard: u16) -> Coordinators {
     store
         .deployment
@@ -109,7 +109,7 @@ async fn a_list_needs_a_majority_of_the_list_before_it() {
     store.deployment.propose(&third).await.expect("it is offered");
     assert_eq!(own(&store), second, "no majority");
     assert_eq!(accepted(&store, 0).await, third.own);
-    // A node that finds it there does not use it either, until another of the three accepts it.
+    // A node that finds the list there does not use it either, until another of the three accepts it.
     store.deployment.use_list(third.clone()).await.expect("it is offered");
     assert_eq!(own(&store), second);
     let other = follows(&second, &[5, 6, 7]);

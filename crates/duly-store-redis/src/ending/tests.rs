@@ -1,6 +1,6 @@
-//! Every order of steps, on a real server: callers shut gates shard by shard, give up half way, are
-//! doubted while they go on, and what they sent arrives after that; so do changes of the namespace that
-//! its home took before it ended.
+//! Random orders of steps, on a real server. Callers take deletion locks shard by shard and stop half
+//! way. Other callers release those locks while their callers go on, and messages arrive after that. So
+//! do changes of the namespace that its coordinator shard took before it ended.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,27 +21,27 @@ mod emptied;
 const SHARDS: u16 = 4;
 const STEPS: usize = 120;
 
-/// What is on its way.
+/// A message that is under way.
 #[derive(Debug, Clone)]
 enum Message {
-    /// A caller that nobody waits for any more shuts a gate.
+    /// A caller that has stopped takes the lock of a shard.
     Shut(u16, String),
-    /// A gate is opened that was opened at home.
+    /// A lock is released that was released at the coordinator shard.
     Open(u16, String),
-    /// A shard hears of a version of the namespace.
+    /// A shard receives a version of the namespace.
     Take(u16, Box<Control>, Deals),
-    /// A shard hears of the end.
+    /// A shard receives the end.
     End(u16, String),
 }
 
-/// Somebody who deletes: the shards that it has shut and that were empty.
+/// A caller that deletes, with the shards that it has locked and that were empty.
 #[derive(Debug)]
 struct Caller {
     own: String,
     shut: BTreeSet<u16>,
 }
 
-/// A change that only the home has taken; nothing if there is no such namespace.
+/// Makes a change that only the coordinator shard has; `None` if there is no such namespace.
 async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<AtHome> {
     let old = store.deployment.control_of(home, &name()).await.expect("a look").1?;
     let next = Next {
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Somebody begins to delete.
+    /// A caller begins to delete.
     async fn begin(&mut self) {
         let own = format!("{:016x}", self.random.random::<u64>());
         match self.gate(self.home, "close", &own).await {
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// One of them shuts one more gate, or ends the namespace at its home.
+    /// One of the callers takes one more lock, or ends the namespace at its coordinator shard.
     async fn go_on(&mut self) {
         if self.callers.is_empty() || self.ended {
             return;
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// One of them dies; what it sent last may arrive yet.
+    /// One of the callers stops; its last message may still arrive.
     async fn give_up(&mut self) {
         if self.callers.is_empty() {
             return;
@@ -187,14 +187,14 @@ impl World {
         }
     }
 
-    /// Opens a gate at home, and then everywhere else.
+    /// Releases a lock at the coordinator shard, and then everywhere else.
     async fn open(&mut self, own: &str) {
         self.gate(self.home, "open", own).await;
         let others = (0..SHARDS).filter(|shard| *shard != self.home.0);
         self.messages.extend(others.map(|shard| Message::Open(shard, own.to_owned())));
     }
 
-    /// Somebody meets a gate and thinks that it has lasted too long.
+    /// A caller meets a lock and takes it for expired.
     async fn doubt(&mut self) {
         let shard = ShardId(self.random.random_range(0..SHARDS));
         if let Gate::Held(whose, _) = self.gate(shard, "look", "").await {
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// It opens the gate, or gets half way: at home it is opened, and here it will be.
+    /// Releases a lock, or does so at the coordinator shard and sends a message to this shard.
     async fn doubt_of(&mut self, shard: ShardId, whose: String) {
         if self.random.random_bool(0.5) {
             self.log.push(format!("{} is in doubt of {whose}", shard.0));
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// The home takes a change, and the other shards hear of it in their time.
+    /// The coordinator shard takes a change, and sends it to the other shards.
     async fn change(&mut self) {
         let Some(AtHome { control, deals }) = change_at_home(&self.store, self.home).await else {
             return;
@@ -245,9 +245,9 @@ impl World {
         }
     }
 
-    /// Nobody who deletes is left: whoever meets a gate opens it, or ends what has ended.
+    /// No caller that deletes is left: a caller that meets a lock releases it, or ends what has ended.
     async fn settle(&mut self) {
-        // The end may be lost on its way, and what is older may come after it.
+        // The end may be lost, and older messages may come after it.
         if self.random.random_bool(0.5) {
             self.messages.retain(|message| !matches!(message, Message::End(..)));
         }
@@ -306,7 +306,7 @@ async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
     store.put_namespace(name(), Put::IfAbsent(Box::default())).await.expect("it is made");
     let home = deployment.home(&name());
     let other = deployment.others(home).next().expect("one of three");
-    // A change of it is on its way while it ends, and the next one of this name is made.
+    // A change of the namespace is under way while it ends, and the next one of this name is made.
     let late = change_at_home(&store, home).await.expect("it is there");
     let old = &late.control;
     let end = [name().as_str(), &old.num, "", "", ""].map(bytes).to_vec();
@@ -315,7 +315,7 @@ async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
     let next = Next { settings, paused: false, resumes_at: None, origin: Origin::Explicit };
     let new = deployment.put_at_home(home, &name(), None, &next, Write::Plain).await;
     let new = new.expect("an answer").expect("it is made");
-    // Whoever tells a shard of that one gets no further than to the end of the old one.
+    // A shard that is to take the new one first ends the old one.
     deployment.end_recorded(other, &name(), &old.num).await.expect("it ends");
     let taken = deployment.take(other, old, &late.deals).await.expect("an answer");
     assert!(taken.is_some(), "it has heard of what came later");

@@ -1,4 +1,4 @@
-//! The table of tags is part of the storage format.
+//! Tests of the table of tags, which is part of the storage format.
 
 use super::*;
 

@@ -1,16 +1,16 @@
-//! The one place where it is decided that there is no namespace of a name.
+//! The only place that decides that there is no namespace of a name.
 //!
-//! A shard that does not have a namespace may never have heard of it, or may have lost it with all its
-//! data. So a script's answer "there is none" is only the beginning:
+//! A shard without a namespace may never have had it, or may have lost it with all its data. So the
+//! reply "there is none" of a script is only the beginning:
 //!
 //! 1. If the coordinator shard has the namespace, the shard takes it (again).
-//! 2. If it does not, all other shards are asked. One that holds the name under a number whose end is not
-//!    recorded shows that the coordinator shard has lost its record: the call is refused (`unavailable`)
-//!    until `duly namespace repair`, and nothing is made or removed.
-//! 3. A shard that does not answer leaves it open: the call is refused too.
+//! 2. If not, all other shards are asked. If one holds the name under a number whose end is not
+//!    recorded, the coordinator shard has lost its record. The call is refused (`unavailable`) until
+//!    `duly namespace repair`, and nothing is created or removed.
+//! 3. If a shard does not reply, the answer stays open, and the call is refused too.
 //!
-//! A schedule, claim or acknowledgement in a shard that has the namespace asks none of this. Within [`REST`]
-//! the other shards are not asked again, unless something is to be created.
+//! Schedule operations, claims and acks in a shard that has the namespace ask none of this. Within
+//! [`REST`] the other shards are not asked again, unless something is to be created.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -31,25 +31,26 @@ use crate::{
     script::Script,
 };
 
-/// How long other shards are not asked again for a name that its coordinator shard does not have.
+/// Time during which other shards are not asked again for a name that its coordinator shard does not
+/// have.
 const REST: Duration = Duration::from_secs(1);
-/// When a call for a namespace that wants repair may be tried again.
+/// Wait before a call for a namespace that needs repair may be tried again.
 const REPAIR_WAIT: Millis = Millis::from_secs(5);
 
-/// Why a shard does not have a namespace.
+/// Reason why a shard does not have a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absence {
     /// There is no such namespace.
     Nowhere,
-    /// There is, and the shard has taken it now.
+    /// There is one, and the shard has taken it now.
     Taken,
 }
 
-/// Names that their coordinator shards did not have: one look at a time for each.
+/// Names that their coordinator shards did not have: one concurrent check of each.
 #[derive(Debug, Default)]
 pub(crate) struct Absences(Mutex<HashMap<NamespaceName, Arc<Look>>>);
 
-/// When the other shards were last asked, and what came of it.
+/// Time and result of the last check of the other shards.
 type Look = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
 
 impl Absences {
@@ -62,7 +63,7 @@ impl Absences {
     }
 }
 
-/// What a shard has of a namespace.
+/// State of a namespace in one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) num: String,
@@ -72,19 +73,19 @@ pub(crate) struct Held {
     pub(crate) dead: u64,
 }
 
-/// What the coordinator shard has on record of a name.
+/// Records of a name in its coordinator shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Records {
     /// The number that has the name now.
     pub(crate) current: Option<String>,
     /// Number and version of an end that not every shard has confirmed.
     pub(crate) half_done: Option<(String, String)>,
-    /// The version of the recorded end of each number that was asked for.
+    /// Version of the end record of each number that was asked for.
     pub(crate) ended: Vec<Option<String>>,
 }
 
 impl Deployment {
-    /// Finds out why a shard does not have a namespace. The one answer "there is no such namespace" to a
+    /// Determines why a shard does not have a namespace. Every reply "there is no such namespace" to a
     /// caller comes from here.
     pub(crate) async fn absent(&self, shard: ShardId, name: &NamespaceName) -> Result<Absence> {
         let home = self.home(name);
@@ -109,7 +110,7 @@ impl Deployment {
         found.map(|()| Absence::Nowhere)
     }
 
-    /// The error of a call for a namespace that its coordinator shard does not have.
+    /// Returns the error of a call for a namespace that its coordinator shard does not have.
     pub(crate) async fn no_namespace(&self, name: &NamespaceName) -> Error {
         match self.absent(self.home(name), name).await {
             Ok(_) => Error::UnknownNamespace(name.to_string()),
@@ -117,8 +118,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the errors of those of these namespaces that are known to want repair and still do: nothing is
-    /// made in them, also not in shards that have them.
+    /// Returns the errors of those of these namespaces that are known to need repair and still do.
+    /// Nothing is created in them, not even in shards that have them.
     pub(crate) async fn unrepaired(
         &self,
         names: impl Iterator<Item = &NamespaceName>,
@@ -139,8 +140,8 @@ impl Deployment {
         errors
     }
 
-    /// Refuses a name whose record its coordinator shard does not have, unless no other shard holds it
-    /// either, but for what has ended on record.
+    /// Refuses a name that its coordinator shard does not have, if another shard holds it under a number
+    /// without an end record.
     pub(crate) async fn expect_nowhere(&self, name: &NamespaceName) -> Result<()> {
         let home = self.home(name);
         let answers = self.held_by(name, self.others(home)).await;
@@ -164,7 +165,7 @@ impl Deployment {
         silent.map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Asks shards what they have of a namespace; each answers for itself.
+    /// Asks shards for their state of a namespace. Each has a result of its own.
     pub(crate) async fn held_by(
         &self,
         name: &NamespaceName,
@@ -189,7 +190,7 @@ impl Deployment {
         }))
     }
 
-    /// Asks the coordinator shard of a name what it has on record of the name and these numbers.
+    /// Asks the coordinator shard of a name for its records of the name and these numbers.
     pub(crate) async fn records(&self, name: &NamespaceName, nums: &[&str]) -> Result<Records> {
         let mut arguments: Vec<Vec<u8>> = vec![name.as_str().into()];
         arguments.extend(nums.iter().map(|num| num.as_bytes().to_vec()));
@@ -204,15 +205,15 @@ impl Deployment {
 }
 
 impl Records {
-    /// Says whether one of the numbers that were asked for neither has the name now nor an end on record.
+    /// Returns `true` if one of the numbers neither has the name now nor an end record.
     pub(crate) fn is_any_unrecorded(&self, nums: &[&str]) -> bool {
         let mut pairs = nums.iter().zip(&self.ended);
         pairs.any(|(num, ended)| ended.is_none() && self.current.as_deref() != Some(*num))
     }
 }
 
-/// The refusal of a call for a namespace that shards hold under a number of which the coordinator shard
-/// knows nothing.
+/// Returns the refusal of a call for a namespace that shards hold under a number without any record in
+/// the coordinator shard.
 pub(crate) fn unrecorded(name: &NamespaceName) -> Error {
     Error::Unavailable {
         reason: format!(

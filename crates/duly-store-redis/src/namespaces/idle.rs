@@ -1,12 +1,12 @@
 //! The end of implicit namespaces that have been idle for a day.
 //!
-//! The coordinator shard of a namespace has it in its list `implicit`, and notes since when it is idle,
-//! together with a count of its uses: a timer that came and went between two passes is seen by the count. Every
-//! node makes passes. One whose lease calls waited for a namespace clears the note.
-//!
-//! The end itself is that of an empty namespace (`ending.rs`): gates are shut in all shards, and only then
-//! is looked whether each holds nothing, tombstones included. A schedule that comes before its shard's gate is
-//! seen; one that comes later waits at the gate, and then finds no namespace.
+//! 1. The coordinator shard of a namespace has it in its list `implicit`. It notes since when the
+//!    namespace is idle, together with a count of its uses. The count shows a timer that came and went
+//!    between two passes.
+//! 2. Every node makes passes. A node whose lease calls waited for a namespace clears the note.
+//! 3. The end itself is that of an empty namespace (`ending.rs`): all shards are locked, and only then
+//!    each is checked to hold nothing, tombstones included. A timer that is scheduled before its shard
+//!    is locked is seen. A later schedule call waits for the lock, and then finds no namespace.
 
 use std::collections::BTreeSet;
 
@@ -57,8 +57,8 @@ impl Deployment {
         Ok(IdlePage { removed, next })
     }
 
-    /// Returns a page of the implicit namespaces of a coordinator shard, and its last name unless it is the
-    /// end.
+    /// Returns a page of the implicit namespaces of a coordinator shard, and its last name unless it is
+    /// the last page.
     async fn implicit(
         &self,
         shard: ShardId,
@@ -71,8 +71,8 @@ impl Deployment {
         Ok((last, reply.rest(|reply| Ok((reply.name()?, reply.text()?)))?))
     }
 
-    /// Asks all shards what they hold under these numbers. Returns the uses of each that no shard holds anything
-    /// of.
+    /// Asks all shards what they hold under these numbers. Returns the uses of each number that no shard
+    /// holds anything of.
     async fn uses_if_vacant(&self, nums: &[&str]) -> Result<Vec<Option<u64>>> {
         let arguments: Vec<Vec<u8>> = nums.iter().map(|num| num.as_bytes().to_vec()).collect();
         let asked = (0..self.shards).map(|shard| {
@@ -90,7 +90,8 @@ impl Deployment {
         Ok(sums)
     }
 
-    /// Notes that a namespace is idle with so many uses, or that it is not. Returns since when it is.
+    /// Notes that a namespace is idle with this count of uses, or that it is not idle. Returns since
+    /// when it is.
     async fn note_idle(
         &self,
         home: ShardId,
@@ -104,7 +105,7 @@ impl Deployment {
         Ok((reply.time()?, reply.maybe_time()?))
     }
 
-    /// Ends an idle namespace, unless it is used again by now. Returns whether it did.
+    /// Ends an idle namespace, unless it is used again by now. Returns `true` if it did.
     async fn end_idle(&self, home: ShardId, name: &NamespaceName, num: &str) -> Result<bool> {
         let Some(control) = self.control_of(home, name).await?.1.filter(|found| found.num == num)
         else {
@@ -120,7 +121,7 @@ impl Deployment {
         if is_vacant && self.end_if(&control, "idle", &own).await? {
             return Ok(true);
         }
-        // A gate that stays is opened by the call that meets it.
+        // A lock that stays is released by the call that finds it expired.
         let _later = self.open_gates(&control, &own).await;
         shut.map(|_| false)
     }

@@ -1,12 +1,12 @@
-//! The background pass over namespaces that not all shards have alike.
+//! The background pass over namespaces that differ between shards.
 //!
-//! All shards have all namespaces, so digests over their names and numbers are equal when nothing is
-//! missing. Only where they differ are the names compared:
+//! All shards have all namespaces, so the digests over their names and numbers are equal if nothing is
+//! missing. Only if they differ are the names compared:
 //!
-//! 1. What a shard holds under a number whose end is recorded is removed there.
-//! 2. A shard that does not have what the coordinator shard has takes it.
-//! 3. What a shard holds under a number of which the coordinator shard knows nothing stays, and is counted:
-//!    an operator has it repaired (`repair.rs`).
+//! 1. A shard that holds a number whose end is recorded removes it.
+//! 2. A shard that does not have a namespace of the coordinator shard takes it.
+//! 3. A number of which the coordinator shard has no record stays, and is counted: an operator has it
+//!    repaired (`repair.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// Names of one page.
 const PAGE: usize = 1_000;
-/// Most namespaces that one pass looks at.
+/// Most namespaces that one pass handles.
 const UNEVEN_MAX: usize = 10_000;
 /// Most names in a line of the log.
 const LOGGED: usize = 10;
@@ -31,8 +31,8 @@ const LOGGED: usize = 10;
 type Holders = BTreeMap<String, Vec<ShardId>>;
 
 impl Deployment {
-    /// Compares all names of all shards, mends what can be mended, and remembers which namespaces want
-    /// repair.
+    /// Compares all names of all shards, mends what can be mended, and remembers the namespaces that
+    /// need repair.
     pub(crate) async fn reconcile(&self) -> Result<()> {
         let mut all: BTreeMap<NamespaceName, Holders> = BTreeMap::new();
         for shard in (0..self.shards).map(ShardId) {
@@ -66,7 +66,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Remembers which namespaces want repair; says so in the log when others do than before.
+    /// Remembers the namespaces that need repair, and logs if there are new ones.
     pub(crate) fn remember_lost(&self, lost: BTreeSet<NamespaceName>) {
         let before = std::mem::replace(&mut *self.to_repair.lock(), lost.clone());
         if lost.difference(&before).next().is_none() {
@@ -81,7 +81,7 @@ impl Deployment {
         );
     }
 
-    /// Mends a namespace that not all shards have alike. Returns whether it can do without repair.
+    /// Mends a namespace that differs between shards. Returns `true` if it needs no repair.
     async fn mend(&self, name: &NamespaceName, holders: &Holders) -> Result<bool> {
         let nums: Vec<&str> = holders.keys().map(String::as_str).collect();
         let records = self.records(name, &nums).await?;

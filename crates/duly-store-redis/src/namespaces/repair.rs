@@ -1,9 +1,10 @@
-//! Restoring the record of a namespace that its coordinator shard has lost, at an operator's command.
+//! Restores the record of a namespace that its coordinator shard has lost, at an operator's command.
 //!
-//! The settings are those of the shard with the latest version. If the shards hold the name under several
-//! numbers, as after a coordinator shard was rolled back, only one of them can be kept, and the operator
-//! names it. The timers under the others are given up: their end is recorded first, like that of any
-//! namespace, and they are removed after that.
+//! 1. The settings are those of the shard with the latest version.
+//! 2. If the shards hold the name under several numbers, as after a rollback of a coordinator shard,
+//!    only one of them can be kept, and the operator names it.
+//! 3. The timers under the other numbers are removed. Their end is recorded first, like that of any
+//!    namespace.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,7 +17,7 @@ use crate::{
     error::{after, damaged, unavailable},
 };
 
-/// What the shards hold under one number.
+/// Total of the shards under one number.
 #[derive(Debug)]
 struct Found {
     num: String,
@@ -72,7 +73,7 @@ impl Deployment {
         let home = self.home(name);
         let mut numbers: BTreeMap<String, Found> = BTreeMap::new();
         let mut above = 0;
-        // Limits are dealt anew, which stops deliveries until every shard has taken it. So all have to answer.
+        // New allocations stop deliveries until every shard has taken them. So all shards must reply.
         for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
             let Some(held) = answer? else { continue };
             above = above.max(held.ver);
@@ -134,8 +135,8 @@ impl Deployment {
         self.end_elsewhere(self.home(name), name, num, &ver).await
     }
 
-    /// Writes at the coordinator shard what another shard has, with a later version, and has all shards
-    /// take it.
+    /// Writes the namespace of another shard at the coordinator shard, with a later version, and has all
+    /// shards take it.
     async fn restore(&self, name: &NamespaceName, kept: &Found, above: u64) -> Result<()> {
         let changed = || unavailable("the namespace changed while it was repaired; repeat it");
         let lost = self.control_of(kept.latest.1, name).await?.1;
@@ -150,7 +151,7 @@ impl Deployment {
     }
 }
 
-/// The refusal of a repair that does not say which of the numbers is kept.
+/// Returns the refusal of a repair that does not name the number to keep.
 fn choice(keep: Option<&str>, found: &[Found]) -> Error {
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     let allowed = format!(

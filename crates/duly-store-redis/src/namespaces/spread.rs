@@ -1,4 +1,4 @@
-//! Bringing a namespace from its coordinator shard to all others.
+//! Copies a namespace from its coordinator shard to all others.
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Deployment {
-    /// Has every other shard take what the home has, and says there that they have. Answers what they
-    /// took: a newer version of the same where a shard had heard of this one already.
+    /// Has every other shard take the namespace of the coordinator shard, and notes there that they
+    /// have. Returns what they took: a newer version of it if a shard had seen this version before.
     pub(crate) async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
         for _ in 0..TRIES {
             let AtHome { control, deals } = &at_home;
@@ -25,7 +25,7 @@ impl Deployment {
                 Some(ahead) => after(self.put_again(home, control, ahead).await)?,
                 None => {
                     let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
-                    // Who does not hear that does it once more.
+                    // If this is lost, the change is spread once more.
                     let _done = self.ask(home, Script::Put, done).await;
                     None
                 }
@@ -38,9 +38,9 @@ impl Deployment {
         after(Err(unavailable("shards kept hearing of newer versions")))
     }
 
-    /// Has a shard take what the home has. What the shard holds under another number goes first, if the end
-    /// of that number is recorded; otherwise nothing is taken. Answers the version that the shard has heard
-    /// of instead, if that is none before this one.
+    /// Has a shard take the namespace of the coordinator shard. If the shard holds it under another
+    /// number, that goes first, provided that its end is recorded; otherwise nothing is taken. Returns
+    /// the version that the shard has seen instead, if it is not older than this one.
     pub(crate) async fn take(
         &self,
         shard: ShardId,
@@ -65,7 +65,7 @@ impl Deployment {
         Err(damaged("a namespace that ended does not go"))
     }
 
-    /// Checks whether all shards have taken a namespace as the home has it.
+    /// Returns `true` if all shards have the namespace as the coordinator shard has it.
     pub(super) async fn is_everywhere(&self, control: &Control) -> Result<bool> {
         let seen = (0..self.shards).map(|shard| self.control_of(ShardId(shard), &control.name));
         let seen = everywhere(seen).await?;
@@ -75,7 +75,7 @@ impl Deployment {
         Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(same)))
     }
 
-    /// Finishes a change of a namespace that somebody left half done, as its home tells it. Answers what
+    /// Finishes an unfinished change of a namespace, as its coordinator shard has noted it. Returns what
     /// all shards have now.
     pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<Option<AtHome>> {
         let mut parts = todo.split('\0');
@@ -97,7 +97,7 @@ impl Deployment {
     }
 }
 
-/// How a shard is told of a namespace: name, how, number, version.
+/// Returns the arguments that identify a namespace to a shard: name, mode, number, version.
 pub(crate) fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
     [control.name.as_str(), how, &control.num, &control.ver]
         .map(|text| text.as_bytes().to_vec())

@@ -1,4 +1,4 @@
-//! Grants, and the rate itself, on a real server.
+//! Tests of grants, and of the rate itself, on a real server.
 
 use duly_core::Settings;
 use duly_redis_testkit::server::{Server, tell};
@@ -48,7 +48,7 @@ async fn p10_schedules_go_on_after_a_clock_has_stepped_back() {
         store.deployment.router.seq(home),
         &format!("c:{}", control.expect("it is there").num),
     );
-    // As after an hour in which the clock was an hour ahead.
+    // The state after an hour in which the clock was an hour ahead.
     let ahead = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ahead = ahead.as_micros() + 3_600_000_000;
     assert_eq!(tell(server.port(), &format!("HSET {key} spoken {ahead}")), ":1");

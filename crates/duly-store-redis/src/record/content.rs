@@ -1,5 +1,5 @@
-//! The part of a record that only Rust reads: what the timer was asked to carry, as tagged fields,
-//! and the forms of destinations and retry policies, which settings use too.
+//! The content of a record, which only Rust reads: the timer's specification as tagged fields. Also the
+//! forms of destinations and retry policies, which settings use too.
 
 use bytes::Bytes;
 use duly_core::{
@@ -27,7 +27,7 @@ const RETRY: u8 = 7;
 const EXPIRE_AFTER: u8 = 8;
 const TRACE_PARENT: u8 = 9;
 
-/// Set in the byte of a payload's form: it is stored as an LZ4 block.
+/// Flag in the byte of a payload's form: it is stored as an LZ4 block.
 const COMPRESSED: u8 = 1 << 7;
 
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];

@@ -1,12 +1,12 @@
-//! The alphabet of the packed records: big-endian numbers, numbers of variable length, texts with
-//! their length in front.
+//! The encoding of values in packed records: big-endian numbers, numbers of variable length, and texts
+//! with their length in front.
 //!
-//! A number of variable length has seven bits in each byte, the lowest first; the high bit says
-//! that more follow.
+//! A number of variable length has seven bits in each byte, the lowest first; the high bit says that
+//! more follow.
 
 use duly_core::{Millis, Timestamp};
 
-/// Why bytes are not what this format writes.
+/// Error of bytes that this format does not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("it ends too early")]
@@ -38,7 +38,7 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Six bytes: every time that there is.
+    /// Appends a time: six bytes hold every valid one.
     pub(crate) fn time(&mut self, value: Timestamp) {
         self.0.extend_from_slice(&value.unix_ms().to_be_bytes()[2..]);
     }
@@ -60,7 +60,7 @@ impl Writer {
         self.bytes(text.as_bytes());
     }
 
-    /// A field: its tag, its length, and what `write` appends.
+    /// Appends a field: its tag, its length, and the bytes that `write` appends.
     pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
@@ -73,7 +73,7 @@ const fn low_bits(value: u64) -> u8 {
     (value & 0x7f) as u8
 }
 
-/// Takes values.
+/// Reads values from the front.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         utf8(self.rest()).map(str::to_owned)
     }
 
-    /// The next field; `None` at the end.
+    /// Returns the next field; `None` at the end.
     pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
         if self.0.is_empty() {
             return Ok(None);
@@ -170,7 +170,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
     str::from_utf8(bytes).map_err(|_| Unreadable::Impossible("text that is not UTF-8".to_owned()))
 }
 
-/// Enumerations are written as their place in the type's own list, from 1.
+/// Returns the code of an enumeration's value: its place in the type's own list, from 1.
 pub(crate) fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
     let place = all.iter().position(|known| known == value).unwrap_or(0);
     u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")

@@ -1,18 +1,18 @@
-//! A lease: a field of the hash `x:<num>`, there while somebody holds the timer.
+//! A lease: a field of the hash `x:<num>`, present while the timer is leased.
 //!
 //! ```text
-//! 0 nonce u64 | 8 since u48 | 14 until u48 | 20 claimable_at u48 | 26 who: C, or a run in hex
+//! 0 nonce u64 | 8 since u48 | 14 until u48 | 20 claimable_at u48 | 26 holder: C, or a member id in hex
 //! ```
 //!
-//! Times are Unix milliseconds. The end of a node's lease is 0: it lives as long as the node. The attempt is not in it: it is
-//! the one after those that the record counts.
+//! Times are Unix milliseconds. The end of a node's lease is 0: it lasts as long as the node. The number
+//! of the attempt is not stored: it is the one after those that the record counts.
 
 use duly_core::Timestamp;
 use duly_store::MemberId;
 
 use super::fields::{Reader, Result, Unreadable};
 
-/// Who holds a firing, and for how long.
+/// The lease of a firing: its holder and its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) nonce: u64,
@@ -21,17 +21,17 @@ pub(crate) struct Lease {
     pub(crate) holder: Holder,
 }
 
-/// Who holds it.
+/// Holder of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// A consumer, until then.
+    /// A consumer, until this time.
     Consumer(Timestamp),
-    /// A run of a node.
+    /// A node, by its member id.
     Node(MemberId),
 }
 
 impl Lease {
-    /// Reads a field that may be absent, and then is empty.
+    /// Reads a field; an empty one means that there is no lease.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>> {
         (!bytes.is_empty()).then(|| Self::unpack(bytes)).transpose()
     }
@@ -50,7 +50,7 @@ impl Lease {
         Ok(Self { nonce, since, claimable_at, holder })
     }
 
-    /// When it ends, if it does by itself.
+    /// Returns the end of the lease, if it has one of its own.
     pub(crate) const fn until(&self) -> Option<Timestamp> {
         match self.holder {
             Holder::Consumer(until) => Some(until),
@@ -58,13 +58,13 @@ impl Lease {
         }
     }
 
-    /// Whether it has ended by the clock.
+    /// Returns `true` if the lease has ended by the clock.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.until().is_some_and(|until| until <= now)
     }
 }
 
-/// A run as the scripts know it.
+/// Returns a member id as the scripts know it.
 pub(crate) fn run_name(run: MemberId) -> String {
     format!("{:016x}", run.0)
 }

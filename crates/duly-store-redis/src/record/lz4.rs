@@ -1,19 +1,19 @@
-//! Payloads as LZ4 blocks, where that is worth it: what a timer costs is its memory in Redis, and
-//! most payloads are JSON.
+//! Payloads as LZ4 blocks, if that saves enough: a timer costs its memory in Redis, and most payloads
+//! are JSON.
 //!
-//! The format of a block is that of <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>; how
-//! many bytes it stands for is kept beside it.
+//! The format of a block is that of <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>. The
+//! length before compression is kept beside it.
 
 use bytes::Bytes;
 use duly_core::payload::PAYLOAD_BYTES_HARD;
 
 use super::fields::{Result, Unreadable};
 
-/// Shorter payloads stay as they are: few of them become shorter by much.
+/// Shortest payload, in bytes, that is compressed: few shorter ones become much shorter.
 const FROM: usize = 256;
 
-/// The payload as a block; `None` unless that saves an eighth, about a size class of the
-/// allocator that Redis uses.
+/// Compresses a payload into a block. Returns `None` unless that saves an eighth, about a size class of
+/// the allocator that Redis uses.
 pub(super) fn compressed(payload: &[u8]) -> Option<Vec<u8>> {
     if payload.len() < FROM {
         return None;
@@ -22,7 +22,7 @@ pub(super) fn compressed(payload: &[u8]) -> Option<Vec<u8>> {
     (block.len() <= payload.len() / 8 * 7).then_some(block)
 }
 
-/// The payload of so many bytes that a block stands for.
+/// Decompresses a block into the payload of `bytes` bytes.
 pub(super) fn decompressed(block: &[u8], bytes: u64) -> Result<Bytes> {
     let wrong = |why: String| Unreadable::Impossible(format!("a payload of {bytes} bytes: {why}"));
     if bytes > PAYLOAD_BYTES_HARD {

@@ -1,4 +1,4 @@
-//! What is packed comes out again, whatever it is (P11).
+//! Tests that every record unpacks to what was packed (P11).
 
 use duly_core::{
     Destination, Millis, RetryPolicy, Schedule, Timestamp,
@@ -16,7 +16,7 @@ fn id() -> TimerId {
     TimerId::new("an id").unwrap()
 }
 
-/// A timer with as much on it as there can be.
+/// Returns a timer with every optional part.
 fn full() -> Timer {
     let mut schedule = Schedule::new(id(), When::At(Timestamp::MAX));
     schedule.spec.payload = Some(Payload { form: Form::Binary, bytes: vec![0, 255, b'\n'].into() });
@@ -83,7 +83,7 @@ fn p11_a_large_payload_lies_apart_and_belongs_to_its_record_alone() {
     assert_eq!(record.pack([9; 8]).payload, None, "it stays where it is");
 }
 
-/// Bytes that nothing makes shorter.
+/// Returns bytes that cannot be compressed.
 fn noise(count: usize) -> Vec<u8> {
     let numbers = (1_u32..).map(|i| i.wrapping_mul(0x9E37_79B9).rotate_left(i % 31) ^ i);
     numbers.flat_map(|number| number.to_be_bytes()).take(count).collect()

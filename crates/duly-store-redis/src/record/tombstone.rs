@@ -4,8 +4,8 @@
 //! 0 'F' finished or 'C' cancelled | 1 ended_at u48 | 7 bytes of the lease u8 | lease | core
 //! ```
 //!
-//! Scripts write it from the bytes of record and lease as they are; the attempt that ended a
-//! finished timer is worked out here, from the lease under which it was confirmed.
+//! Scripts write it from the bytes of record and lease. The attempt that ended a finished timer is not
+//! stored: it is computed here, from the lease under which it was acknowledged.
 
 use duly_core::{
     TimerId, Timestamp, Tombstone,
@@ -19,7 +19,7 @@ use super::{
     unpack_core,
 };
 
-/// The tombstone of a cancelled timer, from the core of its record.
+/// Returns the tombstone of a cancelled timer, from the core of its record.
 pub(crate) fn cancelled(core: &[u8], at: Timestamp) -> Vec<u8> {
     let mut w = Writer::default();
     w.u8(b'C');

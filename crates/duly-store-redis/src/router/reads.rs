@@ -1,4 +1,4 @@
-//! Reading keys of a shard without a script.
+//! Reads keys of a shard without a script.
 
 use duly_core::shard::ShardId;
 use duly_store::Result;
@@ -22,7 +22,7 @@ impl Router {
         Marker::read(values.map_err(|error| damaged(error.to_string()))?.unwrap_or_default())
     }
 
-    /// Whether a shard holds anything of a deployment.
+    /// Returns `true` if a shard holds any key of a deployment.
     pub(crate) async fn holds_anything(&self, shard: ShardId) -> Result<bool> {
         let keys =
             ["seq", "marker", "deployment", "nn"].map(|name| keys::key(self.seq(shard), name));
@@ -30,7 +30,7 @@ impl Router {
         Ok(found != [Value::Int(0)])
     }
 
-    /// Values of fields of hashes of a shard, each read by itself.
+    /// Reads fields of hashes of a shard, each with a command of its own.
     pub(crate) async fn fields(
         &self,
         shard: ShardId,
@@ -52,7 +52,7 @@ impl Router {
             .collect())
     }
 
-    /// Answers of commands that read keys of a shard.
+    /// Sends commands that read keys of a shard, and returns their replies.
     async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
         let taken = self.take(&owner, Errand::Once).await;
@@ -64,7 +64,7 @@ impl Router {
                 return Err(unavailable(format!("{owner}: {reason}")));
             }
         };
-        // The slot is on its way, or somewhere else: that a key is not here says nothing.
+        // The slot is moving, or has moved: a missing key proves nothing here.
         if let Some(error) = values.iter().find(|value| matches!(value, Value::ServerError(_))) {
             if self.address.cluster {
                 let _unknown = self.look_around().await;

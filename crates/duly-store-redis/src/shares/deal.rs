@@ -1,4 +1,4 @@
-//! Dealing the shares of a limit anew, after it was lowered.
+//! A new allocation of a limit between the shards, after the limit was lowered.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::{
 
 use super::{Kind, Quota, Report};
 
-/// At which versions the shares of a namespace's limits were dealt, as its home says.
+/// Versions that named the present allocations of a namespace's limits, as its coordinator shard has
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deals {
     pub(crate) pending: String,
@@ -25,14 +26,14 @@ pub(crate) struct Deals {
 }
 
 impl Deals {
-    /// How the other shards are told.
+    /// Returns the fields from which the other shards take them.
     pub(crate) fn fields(&self) -> Vec<Vec<u8>> {
         ["@deal_pending", &self.pending, "@deal_dead", &self.dead].map(|text| text.into()).to_vec()
     }
 }
 
 impl Deployment {
-    /// The deals of this version of a namespace.
+    /// Returns the allocations of this version of a namespace.
     pub(crate) async fn deals_of(&self, home: ShardId, control: &Control) -> Result<Deals> {
         for _ in 0..TRIES {
             let [pending, dead] = [Kind::Pending, Kind::Dead].map(|kind| async move {
@@ -51,7 +52,7 @@ impl Deployment {
         Err(unavailable("the namespace is being changed by another call"))
     }
 
-    /// Deals what a change has lowered. Should that fail, whoever is refused does it.
+    /// Allocates the limits that a change has lowered. If that fails, the next refused call does it.
     pub(crate) async fn deal_lowered(&self, AtHome { control, deals }: &AtHome) {
         for (kind, deal) in [(Kind::Pending, &deals.pending), (Kind::Dead, &deals.dead)] {
             if *deal != control.ver {
@@ -64,7 +65,8 @@ impl Deployment {
         }
     }
 
-    /// Deals a limit of `max`, as far as that was not done. Answers whether there is anything to deal.
+    /// Allocates a limit of `max`, as far as that is not done. Returns `true` if there is anything to
+    /// allocate.
     pub(super) async fn deal(
         &self,
         quota: &Quota,
@@ -112,8 +114,9 @@ impl Deployment {
         Ok(true)
     }
 
-    /// Whether the home has lost what it had settled: another shard was dealt something of it. The home is
-    /// asked once more, as it may have settled it since it was asked.
+    /// Returns `true` if the coordinator shard has lost what it had settled: another shard was allocated
+    /// quota of it. The coordinator shard is asked once more, as it may have settled it since its
+    /// report.
     async fn is_lost(
         &self,
         quota: &Quota,
@@ -129,7 +132,7 @@ impl Deployment {
             .is_some_and(|now| now.deal == at_home.deal && now.settled.is_none() && !now.is_dealt))
     }
 
-    /// Writes a deal; answers what is settled, or nothing when there is another deal by now.
+    /// Writes an allocation. Returns what is settled, or `None` if there is another allocation by now.
     pub(super) async fn written(
         &self,
         shard: ShardId,
@@ -150,8 +153,8 @@ impl Deployment {
     }
 }
 
-/// What the shards use, of those that have it counted: who has another version may still use more, and
-/// so may who has been dealt something. All have to be counted before anything is dealt.
+/// Returns the use of the shards whose use counts. A shard with another version may still use more, and
+/// so may one that has its new quota. All shards must be counted before anything is allocated.
 pub(super) fn counted<'a>(at_home: &Report, reports: impl Iterator<Item = &'a Report>) -> Vec<u64> {
     let is_counted = |report: &&Report| {
         !report.is_dealt && (&report.ver, &report.deal) == (&at_home.ver, &at_home.deal)
@@ -159,8 +162,8 @@ pub(super) fn counted<'a>(at_home: &Report, reports: impl Iterator<Item = &'a Re
     reports.filter(is_counted).map(|report| report.used).collect()
 }
 
-/// What each shard gets beyond its plain share of `max`, so that it has what it uses and a plain share
-/// of the rest; nothing when there is no rest.
+/// Returns what each shard gets beyond its even split of `max`: then it has its use, and its even split
+/// of the rest. Returns `None` if there is no rest.
 pub(super) fn portions(max: u64, used: &[u64]) -> Option<String> {
     let rest = max.checked_sub(used.iter().sum()).filter(|rest| *rest > 0)?;
     let shards = used.len() as u64;

@@ -1,23 +1,24 @@
-//! Which shards give, and who gets it. Pure.
+//! Plans a rebalance: which shards send quota, and which receive it. Pure.
 //!
-//! Whoever is short gets what it is short of, and as much beyond that as all have left over on
-//! average; givers keep that average, those with the most give first. So a shard that takes many at once
-//! calls in a few times, and what is left lies evenly again.
+//! 1. A short shard gets what it lacks, and in addition the average that all shards would have left.
+//! 2. A sender keeps that average if possible. Shards with the most unused quota send first.
+//! 3. So a shard that takes many timers at once needs only a few rebalances, and the rest stays evenly
+//!    spread.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::Report;
 
-/// What is to be moved.
+/// The transfers of a rebalance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// What others have given to the home, as far as it has not taken it: shard, total.
+    /// Transfers to the coordinator shard that it has not received yet: sending shard, total.
     pub(super) told_home: Vec<(u16, u64)>,
-    /// What the home has given to others, as far as they have not taken it.
+    /// Transfers of the coordinator shard that have not been received yet: receiving shard, total.
     pub(super) told_others: Vec<(u16, u64)>,
-    /// Who is to give to the home: shard, most.
+    /// New transfers to the coordinator shard: sending shard, most.
     pub(super) gifts: Vec<(u16, u64)>,
-    /// To whom the home is to give: shard, most.
+    /// New transfers of the coordinator shard: receiving shard, most.
     pub(super) onward: Vec<(u16, u64)>,
 }
 
@@ -30,7 +31,7 @@ impl Plan {
     }
 }
 
-/// What is to be moved, by the reports of shards that are all dealt, for those that want more.
+/// Plans transfers to the shards that want more, from the reports of shards that are all allocated.
 pub(super) fn plan(
     home: u16,
     shards: u16,
@@ -41,7 +42,7 @@ pub(super) fn plan(
     let Some(at_home) = reports.get(&home) else {
         return plan;
     };
-    // What is on its way counts as arrived.
+    // Transfers under way count as received.
     let mut coming: BTreeMap<u16, u64> = BTreeMap::new();
     let total = |of: Option<&u64>| of.copied().unwrap_or(0);
     for (shard, report) in reports.iter().filter(|(shard, _)| **shard != home) {
@@ -89,7 +90,7 @@ pub(super) fn plan(
             *unused -= gift;
             to_get -= gift;
             got += gift;
-            // What the home does not use it passes on; it gives nothing to itself.
+            // The coordinator shard passes on what it does not use; it sends nothing to itself.
             if *shard != home {
                 plan.gifts.push((*shard, gift));
             }

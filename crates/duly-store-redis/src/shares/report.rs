@@ -1,4 +1,4 @@
-//! What the shards say of a limit.
+//! Reports of the shards about a limit.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,31 +17,30 @@ use crate::{
 
 use super::{Quota, SHARDS_AT_ONCE};
 
-/// How long a shard may take to say what it has; without it the others have to do.
+/// Longest wait for the report of a shard; the rebalance goes on without it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// What one shard says.
+/// Report of one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) ver: String,
     pub(super) deal: String,
     pub(super) is_dealt: bool,
-    /// The whole limit; none when there is none.
+    /// The whole limit; `None`: there is no limit.
     pub(super) max: Option<u64>,
     pub(super) allowance: u64,
     pub(super) used: u64,
-    /// Whether something has ended by the clock that still counts.
+    /// `true`: something has ended by the clock and still counts as used.
     pub(super) owes: bool,
-    /// Totals of what was given to other shards in this deal, and taken from them.
+    /// Totals that were sent to other shards in this allocation, and received from them.
     pub(super) given: HashMap<u16, u64>,
     pub(super) taken: HashMap<u16, u64>,
-    /// What the home has settled that each shard gets in this deal.
+    /// The amounts that the coordinator shard has settled for all shards in this allocation.
     pub(super) settled: Option<String>,
 }
 
 impl Deployment {
-    /// Asks all shards; those that do not answer are left out, and none is said of one that does not
-    /// have the namespace.
+    /// Asks all shards. Shards that do not reply are left out; a shard without the namespace has `None`.
     pub(super) async fn reports(&self, quota: &Quota) -> Result<BTreeMap<u16, Option<Report>>> {
         let asked = stream::iter((0..self.shards).map(ShardId));
         let asked = asked.map(|shard| async move {

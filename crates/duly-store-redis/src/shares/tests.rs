@@ -1,5 +1,5 @@
-//! Every order of steps, on a real server: each script is called by hand, what it tells is delivered
-//! late, twice or never, and changes of the limit come in between, shard by shard.
+//! Random orders of steps, on a real server. Each script is called directly, and its messages are
+//! delivered late, twice or never. Changes of the limit come in between, shard by shard.
 
 use std::collections::BTreeSet;
 
@@ -22,18 +22,18 @@ use crate::{
 const SHARDS: u16 = 4;
 const STEPS: usize = 160;
 
-/// What is on its way to a shard.
+/// A message under way to a shard.
 #[derive(Debug, Clone)]
 enum Message {
-    /// Gifts of others, by their totals.
+    /// Transfers of other shards, by their totals.
     Gifts { shard: u16, deal: String, takes: Vec<(u16, u64)> },
-    /// What it gets of a deal.
+    /// The part of an allocation that the shard gets.
     Portion { shard: u16, deal: String, portion: String },
     /// A version of the namespace.
     Version { shard: u16, control: Box<Control>, deals: Deals },
 }
 
-/// Somebody who counts what all shards use, one after the other, to deal a limit anew.
+/// A caller that counts the use of all shards, one after the other, to allocate a limit again.
 #[derive(Debug, Default)]
 struct Dealer {
     heard: BTreeMap<u16, Report>,
@@ -49,7 +49,7 @@ struct World {
     /// The version that each shard has.
     versions: Vec<u64>,
     messages: Vec<Message>,
-    /// All that ever was on its way: it may come again.
+    /// Every message that was ever under way: it may arrive again.
     told: Vec<Message>,
     dealers: [Dealer; 2],
     live: BTreeSet<String>,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// As the quick way of a schedule does it: no call-in follows.
+    /// Schedules a timer as the fast path does, without a rebalance.
     async fn schedule(&mut self) {
         self.made += 1;
         let text = format!("t{}", self.made);
@@ -131,7 +131,7 @@ impl World {
             return;
         }
         self.live.insert(text);
-        // Until all shards have taken a change, some act by what was before.
+        // Until all shards have taken a change, some use the version before it.
         let (first, last) = (self.versions.iter().min(), self.versions.iter().max());
         let (first, last) = (*first.expect("shards"), *last.expect("shards"));
         let most = *self.limits.range(first..=last).map(|(_, max)| max).max().expect("limits");
@@ -153,7 +153,8 @@ impl World {
         self.messages.push(message);
     }
 
-    /// A shard gives to the home, or the home to a shard. What it tells is on its way.
+    /// A shard sends quota to the coordinator shard, or the coordinator shard to a shard. The total is
+    /// under way then.
     async fn give(&mut self) {
         let shard = self.any_shard();
         if shard == self.home {
@@ -173,14 +174,14 @@ impl World {
         }
     }
 
-    /// Everything arrives.
+    /// Delivers all messages.
     async fn deliver_all(&mut self) {
         for message in std::mem::take(&mut self.messages) {
             self.arrive(message).await;
         }
     }
 
-    /// Something arrives; or something that has come before, or that nobody waits for any more.
+    /// Delivers a message: one under way, or one that was under way before.
     async fn deliver(&mut self) {
         let message = if !self.told.is_empty() && self.random.random_bool(0.3) {
             self.told[self.random.random_range(0..self.told.len())].clone()
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// A dealer looks at one more shard, or deals when it has looked at all.
+    /// A caller counts one more shard, or allocates after it has counted all.
     async fn count(&mut self) {
         let place = self.random.random_range(0..self.dealers.len());
         let heard = &self.dealers[place].heard;
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// Somebody dies, and what it was about to tell is lost.
+    /// A caller stops, and its messages are lost.
     fn forget(&mut self) {
         let kept = |message: &Message| matches!(message, Message::Version { .. });
         self.messages.retain(kept);
@@ -251,7 +252,7 @@ impl World {
         self.log.push("all that was on its way is lost".to_owned());
     }
 
-    /// The home takes another limit; the other shards hear of it one by one.
+    /// The coordinator shard takes another limit; the other shards take it one by one.
     async fn change(&mut self) {
         let max = self.random.random_range(1..12);
         self.change_to(max).await;
@@ -289,7 +290,7 @@ impl World {
         }
     }
 
-    /// Everybody is well again: all that the limit allows can be used, and no more.
+    /// Without further faults: exactly the limit can be used, and no more.
     async fn settle(&mut self) {
         self.forget();
         let max = self.limits.values().next_back().copied().expect("a limit");
@@ -300,14 +301,14 @@ impl World {
             let (shard, schedule) = (shard(&self.store, &text), Box::new(timer(&text)));
             let operation = Operation::Schedule { schedule, if_exists: IfExists::default() };
             let command = Command { namespace: name(), operation, answer: Answer::Brief };
-            // As if a second had gone by.
+            // Clears the wait after a rebalance, as if a second had passed.
             self.deployment().call_ins.0.lock().clear();
             let outcome =
                 self.store.apply(shard, vec![command]).await.expect("an answer").remove(0);
             match outcome {
                 Outcome::Created(_) => {
                     self.live.insert(text);
-                    // A change that never came through is finished by whoever is refused.
+                    // A change that did not reach every shard is finished by the next refused call.
                     let (pending, most) = (self.live.len() as u64, self.limits.values().max());
                     assert!(Some(&pending) <= most, "{pending} pending: {:#?}", self.log);
                 }
@@ -319,7 +320,7 @@ impl World {
                         self.live.len(),
                         self.log
                     );
-                    // More were pending than the new limit allows.
+                    // More timers were pending than the new limit allows.
                     if self.live.len() as u64 > max {
                         self.cancel().await;
                     }
@@ -355,7 +356,7 @@ async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_a_share() {
     }
 }
 
-/// Two count at different times, and what both settle is dealt to some.
+/// Two callers count at different times, and the shards get what both settle.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_two_who_deal_at_once_deal_the_same() {
     let server = Server::start(&["--appendfsync", "everysec"]);

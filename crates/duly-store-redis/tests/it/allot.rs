@@ -1,4 +1,4 @@
-//! The script that shares limits out does what the reference does, step by step.
+//! The script that allocates lanes' limits against the reference, step by step.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One server that forgets its scripts, goes away, is set up badly, or has replicas or not.
+//! One server that loses its scripts, goes down, has unsafe settings, or has replicas or none.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn p2_waiting_for_wakeups_survives_a_server_that_comes_back() {
     let mut wakeups = store.wakeups(shard(&store, &id("a")));
     server.kill();
     server.start_again();
-    // The connection that is made anew wakes once, as it may have missed something.
+    // A new connection wakes once, as messages may have been lost.
     wakeups.changed().await.expect("the store is there");
     until("a due timer wakes", async || {
         wakeups.mark_unchanged();
@@ -159,10 +159,10 @@ async fn p3_a_claim_that_nobody_waits_for_is_handed_back_uncounted() {
     assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
     let mut taken_back = 0;
     for _ in 0..200 {
-        // Sent, and dropped before the answer is there.
+        // The claim is sent, and dropped before the reply arrives.
         let claim = store.claim(place, request(Owner::Consumer { lease: None }));
         if let Some(claimed) = claim.now_or_never() {
-            // The answer was faster than the look: then there is nothing to hand back.
+            // The reply came before the poll: then there is nothing to hand back.
             for firing in claimed.expect("a claim").firings {
                 let settled = settle(&store, &firing, SettleVerdict::Release).await;
                 assert_eq!(settled, Ok(SettleOutcome::Ok));
@@ -226,7 +226,7 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
         let commands = all.map(crate::calls::command).collect();
         store.apply(place, commands).await.expect("they are scheduled");
     }
-    // A node's lease has no end: one that nobody knows of would never be given up.
+    // A node's lease has no end: one that is known to no node would never be released.
     let (mut answered, mut cut, mut lost) = (std::collections::BTreeSet::new(), 0, 0);
     for round in 0..24 {
         let mut request = request(Owner::Node(MemberId(77)));
@@ -264,7 +264,7 @@ async fn what_is_sent_after_idle_connections_broke_is_not_in_doubt() {
     let store = open(&options(&url(&server), 1)).await;
     for round in 0..20 {
         tell(server.port(), "CLIENT KILL TYPE normal SKIPME yes");
-        // So long that a connection counts as idle.
+        // Long enough for a connection to count as idle.
         tokio::time::sleep(Duration::from_millis(120)).await;
         let outcome = schedule(&store, &format!("t{round}"), Millis::ZERO).await;
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! Looks through everything that a store keeps in Redis and says what does not fit together.
+//! An invariant check of everything that a store keeps in Redis.
 //!
 //! It knows the keys and the first bytes of a record, and nothing of the code that writes them.
 
@@ -8,7 +8,7 @@ use redis::{Commands, Connection};
 
 type Bytes = Vec<u8>;
 
-/// Everything of one shard, by the key without its prefix.
+/// All keys of one shard, without their prefix.
 struct Shard {
     hashes: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
     sets: BTreeMap<String, BTreeMap<Bytes, f64>>,
@@ -16,13 +16,13 @@ struct Shard {
     strings: BTreeMap<String, Bytes>,
 }
 
-/// What is wrong on a server; empty when everything fits.
+/// Returns the violations on a server; empty if there are none.
 pub(crate) fn audit(port: u16) -> Vec<String> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
     let mut connection = client.get_connection().expect("the server is there");
     let mut shards: BTreeMap<String, Shard> = BTreeMap::new();
     let keys: Vec<Bytes> = connection.keys("duly:*").expect("keys");
-    // What is no text is named after a claim, and goes by itself.
+    // A key that is not text has the nonce of a claim in its name, and expires by itself.
     for key in keys.into_iter().filter_map(|key| String::from_utf8(key).ok()) {
         let (prefix, name) = key.split_once("}:").expect("every key is of a shard");
         let shard = shards.entry(prefix.to_owned()).or_insert_with(|| Shard {
@@ -69,7 +69,7 @@ impl Shard {
         self.sets.get(name).cloned().unwrap_or_default()
     }
 
-    /// What is kept of namespaces that are not there, but for lanes that are still to be cleared away.
+    /// Returns the keys of namespaces that do not exist, except for lanes that are still to be swept.
     fn of_nobody(&self) -> Vec<String> {
         let known: BTreeSet<String> = self.hash("nn").values().map(|num| text(num)).collect();
         let clearing = self.set("exp");
@@ -124,7 +124,7 @@ impl Shard {
     }
 }
 
-/// Kinds of keys that end with the number of a namespace, or go on after it.
+/// Kinds of keys whose name has the number of a namespace behind the kind.
 const OF_NAMESPACES: &[&str] = &[
     "n", "c", "r", "x", "p", "b", "nl", "dead", "dx", "di", "s", "sl", "bx", "sd", "ix", "q", "d",
 ];
@@ -199,13 +199,13 @@ impl Space<'_> {
         self.look_at_tombstones(&live);
     }
 
-    /// Whether a set that is made for lists is there, and up to date.
+    /// Returns `true` if a set that is made for lists exists and is up to date.
     fn is_listed(&self, what: &str) -> bool {
         let state = self.shard.strings.get(&format!("ix:{}:{what}", self.num));
         state.is_some_and(|state| state == b"done")
     }
 
-    /// Ids by lane, and the heads of the lanes. Those of first attempts are kept in blocks.
+    /// Returns the ids by lane, and the heads of the lanes. First attempts are kept in blocks.
     fn look_at_lanes(
         &mut self,
         heads: &mut BTreeMap<Bytes, f64>,
@@ -235,7 +235,7 @@ impl Space<'_> {
         kept
     }
 
-    /// Whether every entry lies in the block where it is looked for.
+    /// Returns `true` if every entry lies in the block in which it is looked up.
     fn look_at_blocks(&mut self, name: &str, directory: &BTreeMap<Bytes, f64>) {
         let mut begins: Vec<(u64, &[u8], &str)> = directory
             .iter()

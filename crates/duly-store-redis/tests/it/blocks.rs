@@ -1,4 +1,4 @@
-//! Lanes of many blocks: order, counts, and what becomes of them when their namespace ends.
+//! Lanes of many blocks: order, counts, and their end with their namespace.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     server::{Server, list as keys, tell},
 };
 
-/// Many more than fit one block, in an order that is neither theirs nor the reverse.
+/// Number of timers: many more than fit one block. Their order is neither ascending nor descending.
 const COUNT: u64 = 5_000;
 
 fn place(i: u64) -> u64 {
@@ -49,7 +49,7 @@ async fn list(store: &RedisStore) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lanes_of_many_blocks_keep_their_order_and_counts() {
-    // All different, a few alike, and all at one moment.
+    // All due times different, a few alike, and all the same.
     for spread in [1, 40, COUNT] {
         let server = Server::start(&[]);
         let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
@@ -59,7 +59,7 @@ async fn lanes_of_many_blocks_keep_their_order_and_counts() {
         assert_eq!(list(&store).await, in_order);
         assert_eq!(audit(server.port()), Vec::<String>::new());
 
-        // Most of some blocks, and all of others, go.
+        // Most entries of some blocks, and all of others, are removed.
         let cancelled = |i: u64| !i.is_multiple_of(3) || (1_000..2_000).contains(&i);
         let cancels = (0..COUNT)
             .filter(|i| cancelled(*i))
@@ -132,7 +132,7 @@ async fn what_holds_more_than_a_few_is_never_looked_through_from_its_front() {
     assert_eq!(form("x"), "listpack");
     claim(40).await;
     assert_eq!(form("x"), "hashtable");
-    // Redis packs it again when it starts.
+    // Redis packs the hash again when it loads it.
     assert_eq!(tell(server.port(), "DEBUG RELOAD"), "+OK");
     assert_eq!(form("r"), "listpack");
     schedule(80, 81).await;

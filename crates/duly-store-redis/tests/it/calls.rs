@@ -1,4 +1,4 @@
-//! Short ways to call a store, for tests of their own.
+//! Helper functions that call a store, for tests.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use duly_store_redis::{Check, Options, RedisStore};
 
 use crate::server::{Server, list};
 
-/// How long a store may take for what it does by itself.
+/// Longest wait for something that a store does by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn name() -> NamespaceName {
@@ -28,7 +28,7 @@ pub(crate) fn id(text: &str) -> TimerId {
     TimerId::new(text).expect("an id that is allowed")
 }
 
-/// Options that allow a Cluster without replicas, as most tests have.
+/// Returns options that allow a Cluster without replicas, as most tests have.
 pub(crate) fn options(url: &str, shards: u16) -> Options {
     let mut options = Options::new(url);
     options.shards = shards;
@@ -43,7 +43,7 @@ pub(crate) async fn open(options: &Options) -> RedisStore {
     store
 }
 
-/// Opens a store that waits for replicas, of which there are none any more.
+/// Opens a store that waits for a replica, and stops the replica.
 pub(crate) async fn open_whose_replica_is_lost(server: &Server, options: &Options) -> RedisStore {
     let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
     let store = until("the replica follows", async || RedisStore::open(options).await.ok()).await;
@@ -69,20 +69,20 @@ pub(crate) fn command(operation: Operation) -> Command {
     Command { namespace: name(), operation, answer: Answer::Whole }
 }
 
-/// What the keys of a namespace's home begin with, when there is one namespace.
+/// Returns the prefix of the keys of the namespace's coordinator shard, if there is one namespace.
 pub(crate) fn home_keys(port: u16) -> String {
     let count = list(port, "KEYS duly:*:nums").remove(0);
     count.strip_suffix("nums").expect("it was asked for").to_owned()
 }
 
-/// Carries one operation out.
+/// Executes one operation.
 pub(crate) async fn apply(store: &RedisStore, operation: Operation) -> Result<Outcome> {
     let command = command(operation);
     let shard = command.shard(store.shards()).expect("it names an id");
     Ok(store.apply(shard, vec![command]).await?.remove(0))
 }
 
-/// Schedules a timer that is new or there already.
+/// Schedules a timer that is new or exists already.
 pub(crate) async fn schedule(store: &RedisStore, text: &str, after: Millis) -> Outcome {
     apply(store, schedule_op(text, after)).await.expect("the call is answered")
 }
@@ -97,7 +97,7 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
     }
 }
 
-/// Claims all that is due, in every shard.
+/// Claims everything that is due, in every shard.
 pub(crate) async fn claim_all(store: &RedisStore) -> Result<Vec<Firing>> {
     let mut firings = Vec::new();
     for shard in (0..store.shards()).map(ShardId) {
@@ -117,7 +117,7 @@ pub(crate) async fn settle(
     Ok(store.settle(firing.token.shard(), vec![settlement]).await?[0])
 }
 
-/// Tries until it holds.
+/// Repeats a check until it succeeds.
 pub(crate) async fn until<T>(what: &str, mut holds: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -129,7 +129,7 @@ pub(crate) async fn until<T>(what: &str, mut holds: impl AsyncFnMut() -> Option<
     }
 }
 
-/// What an error at the start says.
+/// Returns the message of an error at the start.
 pub(crate) async fn refused(options: &Options) -> String {
     RedisStore::open(options).await.expect_err("it is refused").to_string()
 }

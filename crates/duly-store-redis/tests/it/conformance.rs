@@ -11,7 +11,7 @@ mod single {
     duly_store::conformance_tests!(RedisHarness::new);
 }
 
-/// One Cluster for all cases, which is empty when each begins.
+/// One Cluster for all cases, empty at the beginning of each.
 #[test]
 fn the_suite_on_a_cluster() {
     let cluster = Arc::new(Mutex::new(Cluster::start(3, 0)));

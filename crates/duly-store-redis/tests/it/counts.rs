@@ -1,4 +1,4 @@
-//! Counts over all shards: as of now where they are asked for.
+//! Counts over all shards, which a request brings up to date.
 
 use duly_core::Millis;
 use duly_store::{Outcome, Store};
@@ -8,7 +8,7 @@ use crate::{
     server::Server,
 };
 
-/// Before, they were up to 10 s old.
+/// Without a request the counts may be 10 s old.
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_are_of_now_when_they_are_asked_for() {
     let server = Server::start(&[]);
@@ -20,7 +20,7 @@ async fn counts_are_of_now_when_they_are_asked_for() {
     }
     let due = schedule(&store, "due", Millis::ZERO).await;
     assert!(matches!(due, Outcome::Created(_)));
-    // Callers at the same time share a count.
+    // Concurrent callers share a count.
     let asked = futures::future::join_all((0..10).map(|_| store.recount()));
     asked.await;
     let health = store.health();

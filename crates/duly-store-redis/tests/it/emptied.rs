@@ -23,12 +23,13 @@ fn home() -> ShardId {
     duly_core::shard::shard_of(name().as_str(), "", SHARDS)
 }
 
-/// The place of the master that has a shard of [`SHARDS`]: masters have the slots in equal ranges.
+/// Returns the index of the master that has a shard of [`SHARDS`]: masters have the slots in equal
+/// ranges.
 fn master_of(cluster: &Cluster, shard: ShardId) -> usize {
     usize::from(shard.0) * cluster.masters.len() / usize::from(SHARDS)
 }
 
-/// The shards of a master, as far as their keys say.
+/// Returns the shards of a master.
 fn shards_of(cluster: &Cluster, place: usize) -> BTreeSet<u16> {
     (0..SHARDS).filter(|shard| master_of(cluster, ShardId(*shard)) == place).collect()
 }
@@ -48,7 +49,8 @@ fn names<T: std::fmt::Debug>(command: &str, what: &str, result: &Result<T, Error
     }
 }
 
-/// Every call that asks for the record of the namespace is refused, and names the repair command.
+/// Checks that every call that needs the record of the namespace is refused and names the repair
+/// command.
 async fn all_are_refused(store: &RedisStore, command: &str) {
     names(command, "put", &store.put_namespace(name(), Put::IfAbsent(Box::default())).await);
     names(command, "get", &store.get_namespace(name()).await);
@@ -70,7 +72,7 @@ async fn health(store: &RedisStore) -> (u64, Vec<String>) {
     (health.namespaces_to_repair, health.not_ready)
 }
 
-/// Schedules 300 timers that are due; returns those of other shards than these.
+/// Schedules 300 due timers. Returns those whose shards are not in `lost`.
 async fn schedule_all(store: &RedisStore, lost: &BTreeSet<u16>) -> BTreeSet<String> {
     let mut kept = BTreeSet::new();
     for i in 0..300 {
@@ -83,7 +85,7 @@ async fn schedule_all(store: &RedisStore, lost: &BTreeSet<u16>) -> BTreeSet<Stri
     kept
 }
 
-/// Returns how many timers the shards of other masters hold.
+/// Returns the number of timers that the shards of other masters hold.
 async fn held_elsewhere(store: &RedisStore, lost: &BTreeSet<u16>) -> u64 {
     let mut pending = 0;
     for place in (0..SHARDS).filter(|place| !lost.contains(place)) {
@@ -93,7 +95,7 @@ async fn held_elsewhere(store: &RedisStore, lost: &BTreeSet<u16>) -> u64 {
     pending
 }
 
-/// Has shards repaired, and returns an error for those that cannot be.
+/// Repairs shards. Panics if one cannot be repaired.
 async fn repair(store: &RedisStore, shards: impl IntoIterator<Item = u16>) {
     let deployment = store.deployment().expect("nodes share it");
     for shard in shards {
@@ -101,9 +103,9 @@ async fn repair(store: &RedisStore, shards: impl IntoIterator<Item = u16>) {
     }
 }
 
-/// The setup of the issue, once the master with the coordinator shard has lost its data.
+/// Checks that nothing else is lost, once the master with the coordinator shard has lost its data.
 async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &BTreeSet<String>) {
-    // The first schedule of any client.
+    // The first schedule operation of any client.
     let is_lost = |text: &String| lost.contains(&shard(store, &id(text)).0);
     let first = (0..).map(|i| format!("n{i}")).find(is_lost).expect("one of many");
     names("duly store repair", "schedule", &outcome(schedule(store, &first, LATER).await));
@@ -114,7 +116,7 @@ async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &B
     repair(store, [home().0]).await;
     all_are_refused(store, "duly namespace repair shop`").await;
     assert_eq!(health(store).await, (1, vec![]), "it is counted");
-    // Now that it is known, also where the shard has the namespace.
+    // Now that the loss is known, shards that have the namespace refuse too.
     for i in 0..20 {
         let refused = outcome(schedule(store, &format!("m{i}"), LATER).await);
         names("duly ", "schedule", &refused);
@@ -146,7 +148,7 @@ async fn lost_at_home(replicas: u32) {
     let lost = shards_of(&cluster, place);
     let kept = schedule_all(&store, &lost).await;
     assert!((100..270).contains(&kept.len()), "{} on other masters", kept.len());
-    // It is back before its replica, if it has one, asks for the votes to follow it.
+    // The master is back before its replica, if it has one, asks for votes to replace it.
     let master = &mut cluster.masters[place];
     master.kill();
     master.lose_data();
@@ -200,7 +202,7 @@ async fn a_shard_that_lost_its_data_takes_the_namespace_again() {
     let fired = claim_all(&store).await.expect("claims");
     let fired: BTreeSet<String> = fired.iter().map(|firing| firing.id.to_string()).collect();
     assert_eq!(fired, kept);
-    // The background pass has those take it that no call asked.
+    // The background pass brings the namespace to the shards that no call asked.
     let other = NamespaceName::new("other").expect("a name that is allowed");
     store.put_namespace(other.clone(), Put::IfAbsent(Box::default())).await.expect("it is made");
     assert_eq!(health(&store).await, (0, vec![]));
@@ -235,7 +237,7 @@ async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
     assert_eq!(deployment.repair(shard).await.expect("again"), Repaired::Nothing);
 }
 
-/// A store whose scripts run by a clock that is so many hours ahead.
+/// Opens a store whose scripts use a clock that is `hours` hours ahead.
 async fn ahead(cluster: &Cluster, hours: u64) -> RedisStore {
     let mut options: Options = options(&cluster.url(), SHARDS);
     options.clock = Some(format!(
@@ -246,14 +248,14 @@ async fn ahead(cluster: &Cluster, hours: u64) -> RedisStore {
     RedisStore::open(&options).await.expect("the store opens")
 }
 
-/// Numbers with an end on record at the coordinator shard.
+/// Returns the numbers that have an end record at the coordinator shard.
 fn ends(cluster: &Cluster) -> Vec<String> {
     let master = &cluster.masters[master_of(cluster, home())];
     let keys = list(master.port(), "KEYS duly:*:ends");
     keys.iter().flat_map(|key| list(master.port(), &format!("HKEYS {key}"))).collect()
 }
 
-/// Ends a namespace that has the same coordinator shard, so that what is too old goes there.
+/// Ends a namespace that has the same coordinator shard, which removes expired end records there.
 async fn end_another(store: &RedisStore, text: &str) {
     let other = NamespaceName::new(text).expect("a name that is allowed");
     let _one_master_is_away = store.delete_namespace(other, DeleteMode::Force).await;
@@ -280,7 +282,7 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     assert!(matches!(gone, Err(Error::InDoubt { .. })), "{gone:?}");
     let num = ends(&cluster);
     assert_eq!(num.len(), 1);
-    // 25 hours later the master is still away, and other namespaces end.
+    // 25 hours later the master is still down, and other namespaces end.
     end_another(&day_later, &others[0]).await;
     assert!(ends(&cluster).contains(&num[0]), "a shard has not confirmed it");
     cluster.masters[place].start_again();
@@ -300,7 +302,7 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
         "nothing wants repair"
     );
     assert_eq!(claim_all(&store).await.expect("claims"), []);
-    // For a day after that a shard that falls back is ended again.
+    // For a day after that, the end record stays for a shard that rolls back.
     until("every shard is known to have confirmed it", async || {
         day_later.look().await;
         let master = &cluster.masters[master_of(&cluster, home())];
@@ -312,7 +314,7 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     assert!(ends(&cluster).contains(&num[0]), "a day has not gone by since");
     end_another(&two_days_later, &others[2]).await;
     assert!(!ends(&cluster).contains(&num[0]), "now it has");
-    // Its name is free for another one, and nothing of it comes back.
+    // The name is free for another namespace, and nothing of the old one comes back.
     put(&store, settings()).await;
     assert_eq!(claim_all(&store).await.expect("claims"), []);
 }
@@ -322,8 +324,9 @@ async fn a_repair_of_several_numbers_keeps_the_one_that_is_named() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), SHARDS)).await;
     schedule_all(&store, &BTreeSet::new()).await;
-    // The coordinator shard loses all but its marker, and a build that takes this for a deletion makes the
-    // namespace anew there and in one other shard.
+    // The coordinator shard loses all but its marker. A build that takes this for a deletion then makes
+    // the
+    // namespace again there and in one other shard.
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
     let prefix = keys("duly:*:nums")[0].replace("nums", "");
     let old = keys(&format!("{prefix}n:*"))[0].replace(&format!("{prefix}n:"), "");

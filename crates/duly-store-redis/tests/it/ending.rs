@@ -1,5 +1,5 @@
-//! The end of a namespace that has to be empty, over several shards: no timer that was acknowledged goes
-//! with it.
+//! The end of a namespace on condition that it is empty, over several shards: no acknowledged timer is
+//! lost with it.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -32,8 +32,8 @@ async fn delete(store: &RedisStore) -> duly_store::Result<()> {
     store.delete_namespace(name(), DeleteMode::IfEmpty).await
 }
 
-/// Shuts the gate of some shards by hand for so many seconds, as somebody who dies then: the home's first.
-/// Answers how many were shut.
+/// Takes the deletion lock of some shards by hand for `seconds`, like a caller that stops then: the
+/// coordinator shard first. Returns the number of locked shards.
 fn shut(server: &Server, seconds: i64, most: usize) -> usize {
     let home = home_keys(server.port());
     let mut keys = list(server.port(), "KEYS duly:*:n:*");
@@ -61,7 +61,7 @@ async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
     for round in 0..60 {
         put(&store, Settings::default()).await;
         let over = AtomicBool::new(false);
-        // Each has one timer at a time, so now and then there is none.
+        // Each caller has one timer at a time, so now and then the namespace is empty.
         let callers = (0..3).map(|caller| {
             let (store, over) = (&store, &over);
             async move {
@@ -109,9 +109,9 @@ async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_whose_caller_died_is_opened() {
     let (server, store) = store(8).await;
-    // A gate that lasts an hour was shut before the clock stepped back.
+    // The lock of an hour was taken before the clock stepped back.
     for (most, over) in [(8, -1), (3, 3_600), (1, -1)] {
-        // It lasts a while yet: whoever schedules is told to come again.
+        // The lock has not expired: a schedule operation is refused, to be repeated.
         assert_eq!(shut(&server, 5, most), most);
         if most == 8 {
             let outcome = schedule(&store, "early", LATER).await;
@@ -121,7 +121,7 @@ async fn a_gate_whose_caller_died_is_opened() {
         for key in list(server.port(), "KEYS duly:*:n:*") {
             tell(server.port(), &format!("HDEL {key} gate"));
         }
-        // And it is over.
+        // The lock has expired.
         shut(&server, over, most);
         for i in 0..100 {
             let outcome = schedule(&store, &format!("{most}-{i}"), LATER).await;
@@ -131,7 +131,7 @@ async fn a_gate_whose_caller_died_is_opened() {
         let kept = delete(&store).await;
         assert!(matches!(kept, Err(Error::NamespaceNotEmpty { pending, .. }) if pending >= 100));
     }
-    // A namespace that was being deleted by somebody who died can be deleted.
+    // A namespace whose deletion was left unfinished can be deleted.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     put(&store, Settings::default()).await;
     shut(&server, -1, 5);
@@ -144,7 +144,7 @@ async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
     let (server, store) = store(8).await;
     shut(&server, -1, 8);
     let home = home_keys(server.port());
-    // Its home has ended it on record, and no other shard has heard of that.
+    // The coordinator shard has recorded the end, and no other shard knows of it.
     let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
     let (_, num) = settings.split_once(":n:").expect("a number");
     assert_eq!(tell(server.port(), &format!("HSET {home}ends {num} \"9\\x00shop\"")), ":1");

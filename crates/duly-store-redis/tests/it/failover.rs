@@ -1,4 +1,4 @@
-//! A Cluster whose masters die and whose slots move.
+//! A Cluster whose masters fail and whose slots move.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     server::{Server, tell},
 };
 
-/// Schedules until it is acknowledged.
+/// Schedules until the call succeeds.
 async fn acknowledged(store: &duly_store_redis::RedisStore, text: &str) {
     until("a schedule is acknowledged", async || {
         let outcome = schedule(store, text, Millis::ZERO).await;
@@ -34,7 +34,7 @@ async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
     let mut wanted = options(&cluster.url(), 64);
     (wanted.min_replicas, wanted.replication_timeout) = (1, Duration::from_secs(2));
     let store = open(&wanted).await;
-    // One that waits for nobody: the replica that takes over has none of its own.
+    // A store that waits for no replica: the promoted replica has none of its own.
     wanted.min_replicas = 0;
     let lenient = open(&wanted).await;
     let mut expected = BTreeSet::new();
@@ -44,7 +44,7 @@ async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
         expected.insert(text);
     }
     cluster.masters[1].kill();
-    // While the replica takes over, what is acknowledged is stored; the rest is sent again.
+    // While the replica takes over, acknowledged timers are stored; the others are sent again.
     let store = lenient;
     for i in 200..300 {
         let text = format!("t{i}");
@@ -58,7 +58,7 @@ async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
         found.insert(firing.id.to_string());
         assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     }
-    // What an attempt had claimed before another shard failed comes again when its lease ends.
+    // Firings of a claim that failed because of another shard come again when their lease ends.
     let missing: Vec<_> = expected.difference(&found).collect();
     for text in missing {
         let view = store.get(shard(&store, &id(text)), name(), id(text), u64::MAX).await;
@@ -67,7 +67,7 @@ async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
     assert!(found.is_subset(&expected));
 }
 
-/// The server of a Cluster that has a slot.
+/// Returns the server of a Cluster that has a slot.
 fn owner_of(cluster: &Cluster, slot: u16) -> &Server {
     let counted = |server: &&Server| {
         let from = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
@@ -76,14 +76,14 @@ fn owner_of(cluster: &Cluster, slot: u16) -> &Server {
     cluster.masters.iter().find(counted).expect("somebody has it")
 }
 
-/// Keys of a slot, as many as there are.
+/// Returns all keys of a slot.
 fn keys_in(server: &Server, slot: u16) -> Vec<String> {
     let count = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
     let count = count.strip_prefix(':').expect("a number");
     crate::server::list(server.port(), &format!("CLUSTER GETKEYSINSLOT {slot} {count}"))
 }
 
-/// A slot on its way from one master to another, key by key.
+/// A slot that moves from one master to another, key by key.
 struct Move<'a> {
     slot: u16,
     from: &'a Server,
@@ -133,8 +133,9 @@ async fn shards_that_move_to_another_master_are_found_there() {
     for key in keys_in(moving.from, moving.slot) {
         moving.take(&key);
     }
-    // The slot is on its way, and for all that a client knows only some of its keys are there yet: a
-    // script that ran there would not see the rest. So nobody is asked before it is there for good.
+    // The slot is moving, and only some of its keys may be at the new server. A script there would not
+    // see
+    // the rest. So the client does not ask that server before the slot has moved completely.
     assert!(tell(moving.from.port(), "GET duly:{17q}:seq").starts_with("-ASK"));
     let outcome = schedule(&store, "b", Millis::ZERO).await;
     assert!(
@@ -142,7 +143,7 @@ async fn shards_that_move_to_another_master_are_found_there() {
         "{outcome:?}"
     );
     moving.end();
-    // Now it is there for good: the old master says MOVED.
+    // The slot has moved completely: the old master replies MOVED.
     assert!(tell(moving.from.port(), "GET duly:{17q}:seq").starts_with("-MOVED"));
     assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
     let firings = claim_all(&store).await.expect("a claim");
@@ -177,7 +178,7 @@ async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
     }
     apply(&store, operation).await.expect("it is answered");
     let moving = Move::of_the_only_shard(&cluster);
-    // Otherwise every call of the shard is sent elsewhere, and none comes as far as the payload.
+    // Without this key every call of the shard is redirected before it reads the payload.
     tell(moving.from.port(), "INCR duly:{17q}:seq");
     moving.begin();
     let (first, rest): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! A server that is far away, and replicas that confirm late: what stands in whose way.
+//! A distant server, and replicas that confirm late: calls must not block each other.
 
 use std::{
     sync::atomic::Ordering,
@@ -45,13 +45,13 @@ async fn calls_that_find_an_idle_connection_far_away_ask_once_for_all() {
     wanted.connections = 1;
     let store = open(&wanted).await;
     way.takes(200);
-    // Longer than a connection may be idle until it is asked whether it is there.
+    // Longer than the idle time after which a connection is checked.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = way.seen.pings.load(Ordering::SeqCst);
     let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
     join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO))).await;
     let asked = way.seen.pings.load(Ordering::SeqCst) - before;
-    // One for the calls, and one for the look whether the server is there, at most.
+    // At most one PING for the calls, and one for the poll of the server.
     assert!((1..=2).contains(&asked), "20 calls asked {asked} times");
 }
 
@@ -62,7 +62,7 @@ async fn calls_that_find_a_connection_dead_wait_for_one_time_out() {
     let mut wanted = options(&way.url(), 1);
     (wanted.connections, wanted.answer_within) = (1, Duration::from_secs(1));
     let store = open(&wanted).await;
-    // What enters now never leaves, nor what comes after it on the same connection.
+    // Data sent from now on never arrives, and blocks later data on the same connection.
     way.takes(3_600_000);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = way.seen.pings.load(Ordering::SeqCst);
@@ -141,7 +141,7 @@ async fn a_connection_that_nobody_waits_for_any_more_is_made_to_the_end() {
     until("its end is noticed", async || (!joins(&store, 1).await).then_some(())).await;
     server.start_again();
     way.takes(100);
-    // Less than a connection takes: four ways there and back.
+    // Less than a connect takes: four transfers of 100 ms and more.
     let patience = Duration::from_millis(450);
     let heard = until("a beat is heard", async || {
         let answer = tokio::time::timeout(patience, joins(&store, 2)).await;

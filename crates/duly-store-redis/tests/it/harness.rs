@@ -1,13 +1,13 @@
-//! The store on a real server, as the conformance suite wants it.
+//! The harness of the conformance suite for the store on a real server.
 //!
-//! Three things stand between the suite and the store, none of which changes what it answers:
+//! Three things are between the suite and the store. None of them changes what the store returns:
 //!
-//! * scripts ask a key for the time instead of the server's clock, and [`Harness::advance`] writes
+//! * Scripts read the time from a key instead of the server's clock, and [`Harness::advance`] writes
 //!   that key. The wall clock alone cannot step: leases and retries of this store run by it, as its
-//!   documentation says, so the suite is told that the harness cannot do it;
-//! * `health` is looked at afresh, as it may otherwise be a second old;
-//! * the suite uses the numbers of nodes' runs again, which a shared store never grants anything
-//!   once they are released: each life of a low number is a run of its own.
+//!   documentation says. So the harness tells the suite that it cannot do that.
+//! * `health` polls first, as it may otherwise be a second old.
+//! * The suite reuses numbers of member ids, which a shared store refuses for ever once they are
+//!   released. So each life of a low number gets a member id of its own.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,15 +35,15 @@ use crate::{
     server::{Server, tell},
 };
 
-/// Servers that a store can be on.
+/// Servers that a store can use.
 pub(crate) trait Servers: Send {
-    /// The URL of the store.
+    /// Returns the URL of the store.
     fn url(&self) -> String;
 
-    /// Port of the server that has shard 0.
+    /// Returns the port of the server that has shard 0.
     fn port(&self) -> u16;
 
-    /// Ends them all and starts them again.
+    /// Ends all servers and starts them again.
     fn restart(&mut self, how: Restart);
 }
 
@@ -88,19 +88,19 @@ impl Servers for Cluster {
     }
 }
 
-/// What scripts use for a clock in tests.
+/// Text of the clock of the scripts in tests.
 const CLOCK: &str = "local function clock()\n  return tonumber(redis.call('GET', \
                      string.sub(KEYS[1], 1, -4) .. 'test-clock'))\nend";
 
-/// The key that the clock reads: shard 0 is the only one.
+/// Key that the clock reads; shard 0 is the only one.
 const CLOCK_KEY: &str = "duly:{17q}:test-clock";
 
 static RUNS: AtomicU64 = AtomicU64::new(1 << 32);
 
-/// Runs from here on are what they are: the cases about nodes that share a store use each once.
+/// Member ids from here on are not mapped: the cases about nodes that share a store use each once.
 const USED_ONCE: u64 = 0xA0;
 
-/// A store of one shard on a server of its own.
+/// A harness with a store of one shard.
 pub(crate) struct RedisHarness {
     runtime: Option<Runtime>,
     servers: Arc<Mutex<dyn Servers>>,
@@ -109,12 +109,12 @@ pub(crate) struct RedisHarness {
 }
 
 impl RedisHarness {
-    /// On a server of its own.
+    /// Makes a harness on a server of its own.
     pub(crate) fn new() -> Self {
         Self::on(Arc::new(Mutex::new(Server::start(&[]))))
     }
 
-    /// On servers that hold nothing yet.
+    /// Makes a harness on servers that hold nothing yet.
     pub(crate) fn on(servers: Arc<Mutex<dyn Servers>>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -144,7 +144,7 @@ fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
     options.allow = vec![duly_store_redis::Check::NoReplicas];
     options.clock = Some(CLOCK.to_owned());
     let handle = runtime.handle().clone();
-    // The suite calls from a runtime of its own, in which nobody may wait for another.
+    // The suite calls from a runtime of its own, where a blocking wait is not allowed.
     let store = std::thread::spawn(move || handle.block_on(RedisStore::open(&options)))
         .join()
         .expect("opening does not panic")
@@ -181,8 +181,8 @@ impl Harness for RedisHarness {
         None
     }
 
-    /// The server is killed and comes back; whoever takes the shard over then releases the runs
-    /// that are no more, as a node does.
+    /// Kills the server and starts it again. Then releases the member ids of before, as a node does that
+    /// takes the shard over.
     fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>> {
         let runs: Vec<u64> = self.store.lock().runs.lock().values().copied().collect();
         {
@@ -207,7 +207,7 @@ impl Harness for RedisHarness {
 pub(crate) struct Seen {
     store: Arc<RedisStore>,
     runtime: tokio::runtime::Handle,
-    /// The run that a number stands for now.
+    /// The member id that a number stands for now.
     runs: Mutex<HashMap<u64, u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Idle implicit namespaces over several shards, some of them away.
+//! Idle implicit namespaces over several shards, also while some are down.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 const SHARDS: u16 = 16;
 const LATER: Millis = Millis::from_secs(30 * 86_400);
 
-/// A node whose scripts use the time of so many hours later.
+/// Opens a store whose scripts use the time `hours` hours later.
 async fn store_at(cluster: &Cluster, hours: u64) -> RedisStore {
     let mut options = options(&cluster.url(), SHARDS);
     options.clock = Some(format!(
@@ -26,7 +26,7 @@ async fn store_at(cluster: &Cluster, hours: u64) -> RedisStore {
     RedisStore::open(&options).await.expect("the store opens")
 }
 
-/// One whole pass; returns what was removed.
+/// Makes one whole pass. Returns the removed namespaces.
 async fn pass(store: &RedisStore) -> Result<Vec<String>, Error> {
     let (mut from, mut removed) = (None, Vec::new());
     loop {
@@ -51,7 +51,7 @@ async fn p3_an_idle_namespace_stays_while_a_shard_is_away() {
     make(&today).await;
     assert_eq!(pass(&today).await, Ok(vec![]), "idle from now on");
 
-    // The shard that is away holds a timer, which no other shard knows.
+    // The shard that is down holds a timer of which no other shard knows.
     let home = duly_core::shard::shard_of(name().as_str(), "", SHARDS);
     let master_of = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
     let away = (0..3).find(|master| *master != master_of(home.0)).expect("three masters");
@@ -89,7 +89,7 @@ async fn p3_idle_removal_over_shards_loses_no_timer() {
     for round in 0..40 {
         make(&today).await;
         assert_eq!(pass(&today).await, Ok(vec![]));
-        // A pass and the first timer of a day, begun in the same moment or a little apart.
+        // A pass and the first timer of a day, started at the same time or a little apart.
         let text = format!("t{round}");
         let pause = std::time::Duration::from_micros(200 * (round % 20));
         let (gone, outcome) = tokio::join!(pass(&tomorrow), async {

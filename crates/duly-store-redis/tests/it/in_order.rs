@@ -1,8 +1,8 @@
-//! A harness whose calls are made item by item.
+//! A harness that executes calls item by item.
 //!
-//! Operations on different ids of one call may be carried out in any order, and a store may look at
-//! the clock for each or once. So that a comparison with the reference does not hang on either,
-//! both are given their items one by one.
+//! A store may execute operations on different ids of one call in any order, and read the clock once or
+//! for each. A comparison with the reference must not depend on either, so both get their items one by
+//! one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use duly_store::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-/// A harness in front of another.
+/// A harness that wraps another one.
 pub(crate) struct InOrder<H>(pub(crate) H);
 
 impl<H: Harness> Harness for InOrder<H> {
@@ -38,7 +38,7 @@ impl<H: Harness> Harness for InOrder<H> {
     }
 }
 
-/// A store that is asked for one thing at a time.
+/// A store that gets one item at a time.
 #[derive(Debug)]
 struct ItemByItem(Arc<dyn Store>);
 
@@ -64,7 +64,7 @@ impl StandIn for ItemByItem {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         async move {
-            // A value that is not allowed refuses the whole call before anything is done.
+            // An invalid value refuses the whole call before anything is done.
             duly_store::settle::check(&settlements)?;
             let mut outcomes = Vec::new();
             for settlement in settlements {

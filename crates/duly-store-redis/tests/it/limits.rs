@@ -1,4 +1,4 @@
-//! Limits over shards: never exceeded, and refused below only for a moment, whatever ids there are.
+//! Limits over shards: never exceeded, and refused below the limit only for a moment, with any ids.
 
 use std::time::{Duration, Instant};
 
@@ -41,13 +41,13 @@ fn at_most(pending: u64) -> Settings {
 async fn store(settings: Settings) -> (Server, RedisStore) {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), SHARDS)).await;
-    // A namespace that is new: one that is changed is dealt anew.
+    // A new namespace: a changed one gets a new allocation.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     put(&store, settings).await;
     (server, store)
 }
 
-/// Whether a schedule made a timer; otherwise the limit that refused it.
+/// Returns `Ok` if a schedule operation made a timer, otherwise the limit that refused it.
 async fn made(store: &RedisStore, text: &str) -> Result<(), Limit> {
     match schedule(store, text, LATER).await {
         Outcome::Created(_) => Ok(()),
@@ -70,7 +70,7 @@ async fn pending(store: &RedisStore) -> u64 {
     pending
 }
 
-/// How many scripts the server has run.
+/// Returns the number of scripts that the server has executed.
 fn scripts(server: &Server) -> u64 {
     let stats = tell(server.port(), "INFO commandstats");
     let calls =
@@ -78,7 +78,7 @@ fn scripts(server: &Server) -> u64 {
     calls.and_then(|calls| calls.parse().ok()).expect("a count of calls")
 }
 
-/// Ids of one shard.
+/// Returns ids of one shard.
 fn ids_of(store: &RedisStore, place: u16) -> impl Iterator<Item = String> + use<> {
     let shards = store.shards();
     (0_u32..)
@@ -96,13 +96,13 @@ async fn p10_exactly_as_many_are_pending_as_allowed() {
     for i in 50..60 {
         let before = scripts(&server);
         assert_eq!(made(&store, &format!("t{i}")).await, Err(Limit::MaxPending), "timer {i}");
-        // All are looked at once a second, not for each.
+        // All shards are polled once a second, not for each refusal.
         let calls = scripts(&server) - before;
         dear += u64::from(calls > 60);
     }
     assert!(dear <= 1 + begin.elapsed().as_secs(), "{dear} looks at all shards");
     cancel(&store, "t7").await;
-    // A call-in that found nothing is not repeated within a second.
+    // A rebalance that found nothing is not repeated within a second.
     until("there is room again", async || made(&store, "t50").await.ok()).await;
     assert_eq!(made(&store, "t51").await, Err(Limit::MaxPending));
     assert_eq!(pending(&store).await, 50);
@@ -122,7 +122,7 @@ async fn p10_a_batch_into_one_shard_has_the_whole_limit() {
         matches!(outcome, Outcome::Refused(Refusal::QuotaExceeded { quota: Limit::MaxPending, .. }))
     };
     assert_eq!((count, outcomes.iter().filter(refused).count()), (500, 10));
-    // One call-in looks at every shard; each brings some to spare.
+    // One rebalance polls every shard; each obtains more than one timer needs.
     let calls = scripts(&server) - before;
 
     assert!(calls < 10_000, "{calls} scripts");
@@ -143,7 +143,7 @@ async fn p10_what_the_clock_has_ended_in_other_shards_makes_room() {
         assert!(matches!(outcome, Ok(Outcome::Created(_))), "{outcome:?}");
     }
     assert_eq!(made(&store, "early").await, Err(Limit::MaxPending));
-    // Nobody claims anything, so nobody has cleared them away.
+    // No claim has swept them.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     for i in 0..20 {
         assert_eq!(made(&store, &format!("u{i}")).await, Ok(()), "timer {i}");
@@ -163,7 +163,7 @@ async fn p10_two_nodes_together_stay_below_the_limit() {
                 let text = format!("r{round}-{i}");
                 match schedule(store, &text, LATER).await {
                     Outcome::Created(_) => Some(text),
-                    // Also when others have taken what was called in, again and again.
+                    // Also when other calls have taken the rebalanced quota again and again.
                     Outcome::Refused(Refusal::QuotaExceeded {
                         quota: Limit::MaxPending, ..
                     }) => None,
@@ -193,13 +193,13 @@ async fn p10_two_nodes_together_stay_below_the_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_changed_limit_holds_over_all_shards() {
     let (_server, store) = store(at_most(50)).await;
-    // All of them in one shard, which then has the shares of the others.
+    // All timers go to one shard, which then has the quotas of the others.
     let place = shard(&store, &id("a")).0;
     let ids: Vec<String> = ids_of(&store, place).take(40).collect();
     for text in &ids {
         assert_eq!(made(&store, text).await, Ok(()));
     }
-    // A change that leaves the limit as it is gives nobody a share twice.
+    // A change that leaves the limit as it is gives no shard its quota twice.
     store.set_activity(name(), Activity::Paused).await.expect("it is paused");
     store.set_activity(name(), Activity::Running).await.expect("it runs");
     let fill = async |prefix: &str| {
@@ -236,7 +236,7 @@ async fn p10_a_namespace_that_ends_takes_its_shares_along() {
     let (server, store) = store(at_most(30)).await;
     for _ in 0..3 {
         let store = &store;
-        // Gifts are on their way while it ends.
+        // Transfers are under way while the namespace ends.
         let work = stream::iter(0..60).map(|i| async move {
             schedule(store, &format!("t{i}"), LATER).await;
         });
@@ -276,12 +276,12 @@ async fn p10_a_rate_is_kept_whatever_the_ids_are() {
                 }
             }
         }
-        // A second's worth at once, and what came by meanwhile.
+        // A second's worth at once, and what the rate added in the meantime.
         let most = 10 + begin.elapsed().as_millis().div_ceil(100);
         assert!((10..=most).contains(&count), "{ids}: {count} of at most {most}");
         tokio::time::sleep(Duration::from_millis(1_100)).await;
     }
-    // The same again takes nothing of it.
+    // The same call again takes nothing of the rate.
     for _ in 0..30 {
         assert!(matches!(schedule(&store, "s0", LATER).await, Outcome::Existing(_)));
     }
@@ -350,7 +350,7 @@ async fn p10_nothing_is_claimed_where_a_lower_max_dead_is_not_dealt_yet() {
     let (server, store) = store(limited(|limits| limits.max_dead = 1_000)).await;
     let place = shard(&store, &id("a"));
     assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
-    // As a change leaves it whose caller died before it dealt.
+    // The state after a change whose caller stopped before the allocation.
     let keys = crate::server::list(server.port(), "KEYS duly:*:n:*");
     for key in &keys {
         assert_eq!(tell(server.port(), &format!("HSET {key} m_dead - deal_dead 1")), ":0");
@@ -376,7 +376,7 @@ async fn p10_dead_letters_of_one_shard_have_the_whole_limit() {
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
     }
     let bury_one = async || {
-        // Whoever looks what is ready calls room in.
+        // A poll of the ready lanes starts a rebalance.
         store.ready(place, None, 100).await.expect("an answer");
         let mut wanted = request(Owner::Consumer { lease: None });
         wanted.total_max = 1;
@@ -404,13 +404,13 @@ async fn p10_dead_letters_of_one_shard_have_the_whole_limit() {
 async fn p10_shards_that_do_not_answer_keep_only_what_they_have() {
     let mut cluster = Cluster::start(3, 0);
     for master in &cluster.masters {
-        // The others go on without one of them.
+        // The other masters continue without one of them.
         let said = tell(master.port(), "CONFIG SET cluster-require-full-coverage no");
         assert_eq!(said, "+OK");
     }
     let store = open(&options(&cluster.url(), SHARDS)).await;
     put(&store, at_most(300)).await;
-    // A master goes that has not the home of the namespace.
+    // A master fails that does not have the coordinator shard of the namespace.
     let home = shard_of(name().as_str(), "", SHARDS).0;
     let is_lost = |place: u16| place * 3 / SHARDS == (home * 3 / SHARDS + 1) % 3;
     let gone = usize::from((home * 3 / SHARDS + 1) % 3);

@@ -1,4 +1,4 @@
-//! Lists of what is leased and what has ended, which are made when somebody asks.
+//! Lists of leased and ended timers, whose sets are made on demand.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::{
     server::Server,
 };
 
-/// Several times what one script puts into a set for lists.
+/// Number of timers, several times what one script puts into a set for lists.
 const COUNT: usize = 1_000;
 
 async fn list(store: &RedisStore, state: ListState) -> BTreeSet<String> {
@@ -57,7 +57,8 @@ async fn acknowledge(store: &RedisStore, firings: &[Firing]) {
     store.settle(own, settlements.collect()).await.expect("it is settled");
 }
 
-/// Lets the sets for lists be out of date, as they are when nobody lists anything for a minute.
+/// Removes the state of the sets for lists, as if there had been no list for a minute. Returns the
+/// number of sets.
 fn lapse(port: u16) -> usize {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
     let mut connection = client.get_connection().expect("the server is there");
@@ -95,7 +96,7 @@ async fn lists_of_what_is_leased_and_of_what_has_ended_lack_nothing() {
     assert_eq!(list(&store, finished).await, ids(&ended));
     assert_eq!(audit(server.port()), Vec::<String>::new());
 
-    // Nobody has listed anything for a minute: all goes on, and the sets are made anew.
+    // There was no list for a minute: the calls work on, and the sets are made again.
     assert_eq!(lapse(server.port()), 2);
     ended.extend(held.split_off(250));
     acknowledge(&store, &ended[320..]).await;

@@ -1,5 +1,6 @@
-//! A home that has lost its last changes, as an asynchronous failover may: what it gives next is told from
-//! what the other shards have taken, and the same call again brings all shards to one state.
+//! A coordinator shard that has lost its last changes, as an asynchronous failover may cause. Its next
+//! change is distinguished from the one that the other shards have taken, and repeating the call brings
+//! all shards to one state.
 
 use duly_core::{
     Millis, NamespaceName, Settings,
@@ -34,7 +35,7 @@ fn limited(max: u64) -> Settings {
     settings
 }
 
-/// The key of what the home has fixed for the namespace, and its version.
+/// Returns the key of the namespace's settings in its coordinator shard, and its version.
 fn settings_at_home(server: &Server) -> (String, u64) {
     let home = home_keys(server.port());
     let key = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
@@ -42,7 +43,7 @@ fn settings_at_home(server: &Server) -> (String, u64) {
     (key, ver.parse().expect("a version"))
 }
 
-/// How many of so many new timers are made.
+/// Returns how many of `count` new timers are made.
 async fn made(store: &RedisStore, text: &str, count: usize) -> usize {
     let mut made = 0;
     for i in 0..count {
@@ -67,13 +68,13 @@ async fn p4_a_change_after_one_that_its_home_lost_reaches_every_shard() {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
     store.set_activity(name(), Activity::Paused).await.expect("it is paused");
-    // The home has it running again, and is told something else.
+    // The coordinator shard has the namespace running again, and gets another change.
     lose();
     put(&store, limited(100)).await;
     assert!(!store.get_namespace(name()).await.expect("a look").expect("it is there").paused);
     assert_eq!(claim_all(&store).await.expect("claims").len(), 40, "no shard is paused");
     assert_eq!(made(&store, "x", 80).await, 60, "of 100 with 40 under way");
-    // Nothing else is told, but the same once more: the home says that it is so already.
+    // It gets the same change again, and its state already has it.
     store.set_activity(name(), Activity::Paused).await.expect("it is paused");
     lose();
     store.set_activity(name(), Activity::Running).await.expect("it runs");
@@ -93,7 +94,7 @@ async fn p4_no_two_namespaces_have_one_number() {
     for i in 0..40 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
-    // All that the home has ever written of namespaces is lost.
+    // Everything that the coordinator shard has ever written of namespaces is lost.
     let mut keys = list(server.port(), &format!("KEYS {}*", home_keys(server.port())));
     keys.retain(|key| !["marker", "deployment", "members"].iter().any(|kept| key.ends_with(kept)));
     tell(server.port(), &format!("DEL {}", keys.join(" ")));
@@ -104,7 +105,7 @@ async fn p4_no_two_namespaces_have_one_number() {
         request.lanes[0].lane.namespace = other.clone();
         assert_eq!(store.claim(place, request).await.expect("claims").firings, [], "{place:?}");
     }
-    // It is not made once more while other shards hold it, and they keep what they hold.
+    // The namespace is not made again while other shards hold it, and they keep what they hold.
     let refused = store.put_namespace(name(), put.clone()).await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
     store.repair_namespace(name(), None).await.expect("it is restored");
@@ -114,7 +115,7 @@ async fn p4_no_two_namespaces_have_one_number() {
     }
     let elsewhere = (0..40).filter(|i| shard(&store, &id(&format!("t{i}"))) != home).count();
     assert_eq!(left.len(), elsewhere, "what the home held is lost, and nothing else");
-    // Made once more after it has ended, it is another one.
+    // Made again after it has ended, it is another namespace.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     store.put_namespace(name(), put).await.expect("it is made");
     assert_eq!(claim_all(&store).await.expect("claims"), []);
@@ -140,7 +141,7 @@ async fn p4_a_delete_that_did_not_reach_every_shard_is_finished_by_the_next() {
     for i in 0..40 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
-    // As the home has it when whoever deletes dies then.
+    // The state of the coordinator shard if the caller of a deletion stops then.
     let (key, ver) = settings_at_home(&server);
     let home = home_keys(server.port());
     let num = key.split_once(":n:").expect("a number").1;
@@ -169,7 +170,7 @@ async fn a_namespace_that_ended_leaves_nothing() {
         store.delete_namespace(name(), mode).await.expect("it goes");
         assert_eq!(audit(server.port()), Vec::<String>::new());
     }
-    // Its versions go a day later, with the end of another one.
+    // The versions of the name go a day later, with the end of another namespace.
     let known = |key: &String| tell(server.port(), &format!("HEXISTS {key} shop")) == ":1";
     let versions =
         || list(server.port(), "KEYS duly:*:vers").iter().filter(|key| known(key)).count();
@@ -177,7 +178,7 @@ async fn a_namespace_that_ended_leaves_nothing() {
     for key in list(server.port(), "KEYS duly:*:over") {
         assert_eq!(tell(server.port(), &format!("ZADD {key} 1 shop")), ":0");
     }
-    // Not that of a name that has just ended once more, in shards that had not heard of it again.
+    // The version of a name stays if it has just ended once more, in shards that did not have it again.
     put(&store, Settings::default()).await;
     let home = home_keys(server.port());
     for key in list(server.port(), "KEYS duly:*:nn").iter().filter(|key| !key.starts_with(&home)) {

@@ -22,12 +22,12 @@ fn nodes(store: &RedisStore) -> &dyn Deployment {
     Store::deployment(store).expect("nodes share it")
 }
 
-/// The markers on a server.
+/// Returns the keys of the markers on a server.
 fn markers(port: u16) -> Vec<String> {
     list(port, "KEYS duly:*:marker")
 }
 
-/// Makes the database one of a build that knew no markers.
+/// Turns the database into one of a build without markers.
 pub(crate) fn make_older(port: u16) {
     for marker in markers(port) {
         assert_eq!(tell(port, &format!("DEL {marker}")), ":1");
@@ -44,7 +44,7 @@ async fn fill(store: &RedisStore, count: usize) {
     }
 }
 
-/// How many of the timers of [`fill`] are there; errors count as not there.
+/// Returns how many of the timers of [`fill`] can be read.
 async fn there(store: &RedisStore, count: usize) -> usize {
     let mut found = 0;
     for i in 0..count {
@@ -196,7 +196,7 @@ async fn p1_a_database_that_is_emptied_takes_no_calls_from_its_nodes() {
     assert!(!health.not_ready.is_empty(), "no shard takes calls");
     assert_eq!(tell(port, "DBSIZE"), ":0", "nothing was created");
 
-    // Another deployment moves in: the nodes of the first have nothing to do with it.
+    // Another deployment takes the database: the nodes of the first one do not use it.
     let mut other = options(&server.url(), 3);
     other.deployment = Some("other".to_owned());
     let other = open(&other).await;
@@ -231,7 +231,7 @@ async fn p1_one_emptied_master_takes_nothing_with_it_and_is_repaired() {
             health.unavailable_shards.iter().map(|(shard, _)| shard.0).collect();
         assert_eq!(unavailable, emptied);
         assert_eq!(health.warnings.len(), 1, "one for all: {:?}", health.warnings);
-        // A second node that starts now finds the deployment, and finds the same.
+        // A second node that starts now finds the same deployment.
         let second = RedisStore::open(&options(&cluster.url(), 12)).await.expect("it opens");
         let mut more = 0;
         for i in 0..60 {
@@ -271,12 +271,12 @@ async fn p1_one_emptied_master_takes_nothing_with_it_and_is_repaired() {
     assert!(claim_all(&store).await.expect("a claim").is_empty());
 }
 
-/// A refusal because the namespace's record was in an emptied shard.
+/// Returns `true` for a refusal because the namespace's record was in an emptied shard.
 fn is_unavailable_namespace(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(Error::Unavailable { .. }))
 }
 
-/// The key of a shard's marker.
+/// Returns the key of a shard's marker.
 fn marker_key(shard: u16, shards: u16) -> String {
     const TAGS: [&str; 12] =
         ["17q", "22n", "1e", "18q", "ow", "do", "8d", "15h", "1dz", "7d", "26", "11p"];
@@ -301,7 +301,7 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         let marker = markers(port).remove(0);
         let progress: u64 =
             tell(port, &format!("HGET {marker} progress")).parse().expect("a count");
-        // Within the bound: what a failover may lose.
+        // Within the bound, which a failover may lose.
         tell(port, &format!("HSET {marker} progress {}", progress - 3_000));
         nodes(&store).note_progress(shards.clone()).await.expect("noted");
         store.look().await;
@@ -320,7 +320,7 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         }
         let (held, fault) = health.unavailable_shards[0];
         assert_eq!((health.unavailable_shards.len(), fault), (1, ShardFault::RolledBack));
-        // Another node hears of it too, one that runs and one that starts.
+        // Other nodes detect it too, one that runs and one that starts.
         let other = RedisStore::open(&wanted).await.expect("it opens");
         assert_eq!(
             other.get(held, name(), id("t0"), u64::MAX).await,
@@ -353,7 +353,7 @@ async fn p3_what_a_node_had_leased_before_a_rollback_is_due_again() {
         assert_eq!(claimed.firings.len(), 1);
         nodes(&store).note_progress(vec![ShardId(0)]).await.expect("noted");
         assert_eq!(claim_all(&store).await.expect("a claim"), []);
-        // The settlement of it is among what is gone.
+        // The rollback loses the settlement of this firing.
         let marker = markers(port).remove(0);
         tell(port, &format!("HINCRBY {marker} progress -60000"));
         nodes(&store).note_progress(vec![ShardId(0)]).await.expect("noted");

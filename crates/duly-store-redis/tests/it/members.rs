@@ -1,4 +1,4 @@
-//! Heartbeats at the coordination shards of real servers.
+//! Heartbeats at the coordinator shards of real servers.
 
 use duly_core::shard::ShardId;
 use duly_store::{
@@ -38,7 +38,7 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
     let (store, other) =
         (open(&options(&server.url(), 8)).await, open(&options(&server.url(), 8)).await);
     assert_eq!(nodes(&store).coordinators(), Coordinators { version: 1, shards: vec![ShardId(0)] });
-    // As another node does when slots have moved: the only voter has accepted it.
+    // The change of another node after slots have moved: the only voter has accepted it.
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:3 prev 1:0")), ":0");
     for store in [&store, &other] {
         let heard = nodes(store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await;
@@ -48,7 +48,7 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
         })
         .await;
         assert_eq!(nodes(store).coordinators().shards, [ShardId(3)]);
-        // That shard has it too: the first of them told it.
+        // That shard has the list too: the first node has sent it there.
         until("shard 3 has the list", async || {
             let heard = nodes(store).heartbeat(ShardId(3), heartbeat(1, 2, 2)).await;
             matches!(heard, Ok(HeartbeatReply::Members { .. })).then_some(())

@@ -1,5 +1,5 @@
-//! The store and the reference under the same random operations; and everything in Redis fits
-//! together at the end.
+//! The store and the reference under the same random operations, with an invariant check of the keys in
+//! Redis at the end.
 
 use std::sync::Arc;
 

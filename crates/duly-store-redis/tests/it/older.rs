@@ -1,4 +1,4 @@
-//! The upgrade from nodes of format 4, which keep members in shard 0 and know no markers.
+//! The upgrade from nodes of format 4, which keep members in shard 0 and have no markers.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -17,7 +17,7 @@ use crate::{
     server::{Server, tell},
 };
 
-/// The script by which a node of format 4 says that it is alive.
+/// The heartbeat script of a node of format 4.
 const HEARTBEAT: &str = include_str!("../golden/format-4-heartbeat.lua");
 
 /// A node of format 4.
@@ -42,7 +42,7 @@ impl OldNode {
     }
 }
 
-/// A heartbeat of a node of this build.
+/// Sends a heartbeat of a node of this build.
 async fn heard(store: &RedisStore, run: u64) -> HeartbeatReply {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let nodes = Store::deployment(store).expect("nodes share it");
@@ -72,7 +72,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
         node.heartbeat("joining").await.expect("it joins");
     }
     let store = open(&options(&server.url(), 4)).await;
-    // While an old node beats, no new one is a member, however long that is.
+    // While an old node sends heartbeats, no new one is a member, for any length of time.
     for _ in 0..20 {
         let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
             panic!("an old node acts")
@@ -84,7 +84,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
     assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "4", "they may start again");
-    // One that says nothing any more was evicted, and the others stay.
+    // The node without heartbeats was evicted, and the others stay.
     let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
         panic!("an old node acts")
     };
@@ -96,7 +96,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
         matches!(heard(&store, 10).await, HeartbeatReply::Members { .. }).then_some(())
     })
     .await;
-    // From now on none of them comes back, whatever it tries.
+    // From now on every call of an old node fails.
     for node in [&mut leaves, &mut dies, &mut is_cut_off] {
         for presence in ["joining", "here", "leaving"] {
             node.heartbeat(presence).await.expect_err("it never acts again");

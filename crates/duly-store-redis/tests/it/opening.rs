@@ -1,5 +1,5 @@
-//! Why a store does not open, class by class, on real servers: servers that may come back by
-//! themselves are tried again (`Retry::After`), everything else is for a person (`Retry::Never`).
+//! Errors of opening a store, class by class, on real servers. An error of servers that may come back by
+//! themselves is retried (`Retry::After`); all others need an operator (`Retry::Never`).
 
 use std::{fs, time::Duration};
 
@@ -26,7 +26,7 @@ fn ends(error: &OpenError) {
     assert_eq!(error.retry(), Retry::Never, "{error:?}");
 }
 
-/// A server of a Cluster, which knows no other and has these settings besides.
+/// Starts a server of a Cluster of its own, with additional settings.
 fn member(more: &[&str]) -> Server {
     let bus = free_port().to_string();
     Server::start(&[&["--cluster-enabled", "yes", "--cluster-port", &bus], more].concat())
@@ -57,7 +57,7 @@ async fn servers_that_are_away_are_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_waited_for() {
-    // A millisecond for each key that is loaded.
+    // Loading takes a millisecond for each key.
     let slow = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
     let mut server = Server::start(&slow);
     let fill = "for i = 1, 3000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end";
@@ -105,7 +105,7 @@ async fn a_master_without_enough_replicas_is_waited_for() {
     waits(&error);
     assert!(error.to_string().contains("it is a replica"), "{error}");
     drop(replica);
-    // A server that refuses changes by itself for want of replicas is not ready for a new deployment.
+    // A server that refuses changes because it lacks replicas is not ready for a new deployment.
     let server = Server::start(&["--min-replicas-to-write", "1"]);
     let error = fails(&options(&server.url(), 1)).await;
     waits(&error);
@@ -150,7 +150,7 @@ async fn p1_masters_without_replicas_are_refused_unless_allowed_by_name() {
     wanted.allow = Vec::new();
     wanted.min_replicas = 1;
     waits(&fails(&wanted).await);
-    // One server has no failover of its own.
+    // A single server has no failover of its own.
     let alone = Server::start(&[]);
     RedisStore::open(&Options::new(alone.url())).await.expect("nothing is to be allowed");
 }
@@ -168,7 +168,7 @@ async fn wrong_credentials_and_lacking_rights_end_the_start() {
         }
     }
     let open = Server::start(&[]);
-    // The first may not load scripts, the second may not write the keys.
+    // The first user may not load scripts, the second may not write the keys.
     for rights in ["~* +ping", "~other:* +@all"] {
         let set = tell(open.port(), &format!("ACL SETUSER weak reset on >secret {rights}"));
         assert_eq!(set, "+OK");
@@ -194,7 +194,7 @@ async fn a_failure_for_good_counts_more_than_one_that_may_pass() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_errors_end_the_start() {
-    // As the binary does; a second time changes nothing.
+    // The program does the same; a second time changes nothing.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name);

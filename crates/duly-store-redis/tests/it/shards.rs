@@ -1,4 +1,4 @@
-//! Several shards: what belongs where, namespaces that all of them have, limits over all.
+//! Several shards: the place of each timer, namespaces that all of them have, limits over all.
 
 use duly_core::{
     Millis, Settings, State,
@@ -191,12 +191,12 @@ async fn a_namespace_that_was_left_half_written_is_finished() {
     };
     forget();
     assert_eq!(everywhere(), 1);
-    // The same call again is right.
+    // Repeating the call finishes the change.
     let put = Put::IfAbsent(Box::default());
     let (_, new) = store.put_namespace(name(), put).await.expect("an answer");
     assert!(!new);
     assert_eq!(everywhere(), 8);
-    // And without it somebody finds what is to be done.
+    // Without it, a poll finds the unfinished change.
     forget();
     let note = format!("ZADD {home}todo 0 \"put\\x00shop\"");
     assert_eq!(tell(server.port(), &note), ":1");
@@ -212,7 +212,7 @@ async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
     let home = home_keys(server.port());
-    // As if its home had ended it on record, and no other shard had heard of it.
+    // The coordinator shard has recorded the end, and no other shard knows of it.
     let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
     let (_, num) = settings.split_once(":n:").expect("a number");
     assert_eq!(tell(server.port(), &format!("HSET {home}ends {num} \"9\\x00shop\"")), ":1");
@@ -246,7 +246,7 @@ async fn p10_a_raised_limit_reaches_the_shards_that_can_be_reached() {
     store.put_namespace(name(), at_most(3_000)).await.expect("it is made");
     let home = shard_of(name().as_str(), "", SHARDS).0;
     let master = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
-    // Those that are away are told before the last one.
+    // The shards that are down come before the last shard.
     let away = usize::from(master(home) == 0);
     let near = SHARDS - 1 - u16::from(home == SHARDS - 1);
     cluster.masters[away].kill();
@@ -259,7 +259,7 @@ async fn p10_a_raised_limit_reaches_the_shards_that_can_be_reached() {
             assert_eq!(limit, "30000", "{key}");
         }
     }
-    // A share of the higher limit, where others cannot be asked for theirs.
+    // The quota of the higher limit can be used, although no other shard can be asked.
     let ids = (0..).map(|i| format!("x{i}")).filter(|text| shard(&store, &id(text)).0 == near);
     for text in ids.take(100) {
         let outcome = schedule(&store, &text, Millis::from_secs(3_600)).await;

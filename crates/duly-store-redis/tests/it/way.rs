@@ -1,4 +1,4 @@
-//! A way to a server that takes a time in each direction, and breaks when it is told to.
+//! A proxy in front of a server, which delays each direction and breaks connections on command.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A way to a server.
+/// A proxy in front of a server.
 pub(crate) struct Way {
     port: u16,
     pub(crate) seen: Arc<Seen>,
@@ -20,9 +20,9 @@ pub(crate) struct Way {
 
 pub(crate) struct Seen {
     takes_ms: AtomicU64,
-    /// How many bytes of answers come through yet, until a connection breaks.
+    /// Bytes of replies that still pass until a connection breaks.
     passes: AtomicUsize,
-    /// `PING`s that came by.
+    /// Number of `PING`s that passed.
     pub(crate) pings: AtomicUsize,
 }
 
@@ -33,7 +33,7 @@ enum Direction {
 }
 
 impl Way {
-    /// Takes no time and loses nothing yet.
+    /// Starts a proxy without delay or loss.
     pub(crate) fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -58,7 +58,7 @@ impl Way {
         self.seen.takes_ms.store(ms, Ordering::SeqCst);
     }
 
-    /// Breaks a connection once, after so many bytes of answers: what the server was asked is done.
+    /// Breaks a connection once, after this many bytes of replies: the server has executed the requests.
     pub(crate) fn breaks_after(&self, bytes: usize) {
         self.seen.passes.store(bytes, Ordering::SeqCst);
     }
@@ -82,7 +82,7 @@ impl Seen {
     }
 }
 
-/// Carries bytes in one direction, in order, until one side ends.
+/// Forwards bytes in one direction, in order, until one side ends.
 fn carry(mut from: TcpStream, mut to: TcpStream, direction: Direction, seen: Arc<Seen>) {
     to.set_nodelay(true).expect("a socket");
     let (enter, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();

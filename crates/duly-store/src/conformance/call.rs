@@ -1,4 +1,4 @@
-//! What holds for a call as a whole: its size, its shard, how much its answer shows (P10).
+//! Rules for a whole call: its size, its shard, and the part of timers that its result shows (P10).
 
 use duly_core::{Millis, State, destination::LaneKey, schedule::IfExists, shard::ShardId};
 

@@ -1,6 +1,6 @@
-//! Stores that are broken on purpose: the suite has to go red for each, and name the case.
+//! Canaries: stores that are broken on purpose. The suite must fail for each of them, in the expected case.
 //!
-//! Each [`Fault`] breaks one promise of a store that is otherwise the reference.
+//! Each [`Fault`] breaks one promise of a store that is otherwise the reference store.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ mod broken;
 
 use broken::Broken;
 
-/// What is wrong with the store.
+/// The fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// None at all.
+    /// No fault.
     None,
-    /// Claims one millisecond before the due time.
+    /// Grants a claim one millisecond before the due time.
     FiresEarly,
-    /// Says `cancelled` and does nothing.
+    /// Returns `cancelled` and does nothing.
     CancelLies,
-    /// Says `changed` and keeps the old time.
+    /// Returns `changed` and keeps the old time.
     ChangeLies,
-    /// Takes the verdict of a token whose lease is lost.
+    /// Accepts the verdict of a token whose lease is lost.
     StaleSettle,
-    /// Gives each attempt a delivery id of its own.
+    /// Gives each attempt another delivery id.
     DeliveryIdPerAttempt,
-    /// Fires a replaced timer as well as the new one.
+    /// Fires a replaced timer in addition to the new one.
     Resurrects,
     /// Loses a firing whose attempt failed.
     LosesRetries,
@@ -42,7 +42,7 @@ pub(super) enum Fault {
     OtherLanes,
     /// Delivers payloads without their last byte.
     CutsPayloads,
-    /// Comes up empty.
+    /// Is empty after a restart.
     Forgets,
 }
 

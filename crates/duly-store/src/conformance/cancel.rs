@@ -1,4 +1,4 @@
-//! Cancelling: one definite answer, and no claim after `cancelled` (P4).
+//! Cancels: one definite result, and no claim after `cancelled` (P4).
 
 use duly_core::{
     Millis, Settings, State,

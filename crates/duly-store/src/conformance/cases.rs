@@ -1,16 +1,14 @@
-//! The list of cases: the one place that names them.
+//! The list of cases: the only code that names them.
 //!
-//! [`conformance_cases!`](crate::conformance_cases) hands the list to another macro, so that the
-//! table for [`cases`] and the `#[test]` functions of
-//! [`conformance_tests!`](crate::conformance_tests) cannot differ.
+//! [`conformance_cases!`](crate::conformance_cases) passes the list to another macro. So the table for
+//! [`cases`] and the `#[test]` functions of [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
     Case, call, cancel, claim, dead, deployment, durable, fire, forecast, idle, import, intact,
     lease, limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
-/// Calls the macro `$with` (of this crate) with `$pass` in braces and then every topic with its
-/// cases.
+/// Calls the macro `$with` (of this crate) with `$pass` in braces, followed by every topic with its cases.
 #[macro_export]
 macro_rules! conformance_cases {
     ($with:ident, $($pass:tt)*) => {
@@ -245,8 +243,8 @@ macro_rules! conformance_cases {
     };
 }
 
-/// Makes one `#[test]` per case; `$make` is a function or closure that makes a fresh
-/// [`Harness`](crate::conformance::Harness). A case that the harness cannot run is named on
+/// Creates one `#[test]` per case. `$make` is a function or closure that returns a fresh
+/// [`Harness`](crate::conformance::Harness). If the harness cannot run a case, its name is printed to
 /// standard error.
 #[macro_export]
 macro_rules! conformance_tests {
@@ -255,7 +253,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// One `#[test]` per case; called by [`conformance_tests!`](crate::conformance_tests).
+/// Creates the `#[test]` functions; called by [`conformance_tests!`](crate::conformance_tests).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_test_functions {
@@ -269,7 +267,7 @@ macro_rules! conformance_test_functions {
     };
 }
 
-/// The table of cases; called by [`cases`].
+/// Creates the table of cases; called by [`cases`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_table {
@@ -284,7 +282,7 @@ macro_rules! conformance_table {
     };
 }
 
-/// Every case of the suite, topic by topic.
+/// Returns every case of the suite, topic by topic.
 pub fn cases() -> Vec<Case> {
     crate::conformance_cases! { conformance_table, }
 }

@@ -1,4 +1,4 @@
-//! Claiming: never early (P2), in order, only what was named and no more than was asked (P9, P10).
+//! Claims: never early (P2), in order, and no other or more firings than requested (P9, P10).
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(super) async fn p12_what_was_due_before_it_was_made_is_late_from_then_on(
     assert_eq!(ids(&firings), ["changed", "past"]);
     let since = [firings[0].claimable_since, firings[1].claimable_since];
     assert_eq!(since, [changed_at, made_at]);
-    // A retry became claimable at its own time.
+    // A retry becomes claimable at its own time.
     scene.settled(&firings[1], retry_in(secs(5))).await;
     let next = scene.at(secs(5));
     scene.advance(secs(9)).await;
@@ -156,7 +156,7 @@ pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ra
     Ran::Whole
 }
 
-/// A store need not say what else there is, but what it says holds.
+/// A store need not say what else is claimable, but what it says must be true.
 pub(super) async fn p9_what_a_claim_says_of_the_rest_of_the_shard_holds(
     harness: &dyn Harness,
 ) -> Ran {
@@ -217,7 +217,7 @@ pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn 
     let scene = Scene::new(harness).await;
     for (i, text) in ["t0", "t1", "t2", "t3", "t4"].into_iter().enumerate() {
         let mut asked = timer(text, scene.at(ms(i as u64)));
-        // Those that say where they go and those that follow their namespace wait apart.
+        // Timers with their own destination and timers without one are kept apart.
         asked.spec.destination = (i % 2 == 0).then_some(Destination::Pull);
         scene.create(asked).await;
     }

@@ -1,11 +1,11 @@
-//! A clock that stands still until it is moved.
+//! A clock that moves only by calls.
 
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{Millis, Timestamp, env::Clock};
 use parking_lot::Mutex;
 
-/// Wall clock and boot clock in the hands of a test. Clones are the same clock.
+/// Wall clock and boot clock, controlled by a test. Clones share the same clock.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<Hands>>);
 
@@ -16,10 +16,10 @@ struct Hands {
 }
 
 impl ManualClock {
-    /// Where [`ManualClock::default`] starts: 2030-03-17T17:46:40.000Z.
+    /// The wall clock of [`ManualClock::default`]: 2030-03-17T17:46:40.000Z.
     pub const START: Timestamp = Timestamp::saturating_from_unix_ms(1_900_000_000_000);
 
-    /// A clock at `wall`, an hour after boot.
+    /// Creates a clock at `wall`, one hour after boot.
     pub fn new(wall: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(Hands {
             wall: Duration::from_millis(wall.unix_ms()),
@@ -27,26 +27,26 @@ impl ManualClock {
         })))
     }
 
-    /// Moves both hands forward.
+    /// Moves both clocks forward.
     pub fn advance(&self, by: Millis) {
         let mut hands = self.0.lock();
         hands.wall += by.to_std();
         hands.boot += by.to_std();
     }
 
-    /// Steps the wall clock alone.
+    /// Steps only the wall clock.
     pub fn step_wall(&self, by_ms: i64) {
         let mut hands = self.0.lock();
         let by = Duration::from_millis(by_ms.unsigned_abs());
         hands.wall = if by_ms < 0 { hands.wall.saturating_sub(by) } else { hands.wall + by };
     }
 
-    /// Sets the wall clock alone.
+    /// Sets only the wall clock.
     pub fn set_wall(&self, wall: Timestamp) {
         self.0.lock().wall = Duration::from_millis(wall.unix_ms());
     }
 
-    /// Sets the boot clock alone, as a reboot does.
+    /// Sets only the boot clock, as a reboot does.
     pub fn set_boot(&self, boot: Duration) {
         self.0.lock().boot = boot;
     }

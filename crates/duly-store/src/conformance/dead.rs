@@ -73,7 +73,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
     let kept = scene.view("due").await;
     assert_eq!(kept.timer().and_then(|timer| timer.spec.payload.clone()), Some(text("precious")));
 
-    // The limit of dead letters holds, and what does not fit stays what it is.
+    // The limit of dead letters applies, and a timer beyond it stays as it is.
     let refusal = refused(
         scene.apply(Operation::DeadLetter { id: id("due since"), if_due_by: scene.now() }).await,
     );

@@ -1,4 +1,4 @@
-//! Nodes that share a store: who is a member, who holds leases, what is told to all.
+//! Nodes that share a store: members, holders of leases, announcements.
 
 use duly_core::{Millis, destination::LaneKey};
 use tokio::time::timeout;
@@ -12,15 +12,15 @@ use crate::{
     deployment::{Allotment, Ask, Heartbeat, HeartbeatReply, Interest, Member, Presence},
 };
 
-/// Runs of these cases: no other case uses them, as a run is never used again.
+/// Member ids of these cases. No other case uses them, because a member id is never reused.
 const A: MemberId = MemberId(0xA1);
 const B: MemberId = MemberId(0xB2);
 const C: MemberId = MemberId(0xC4);
 
-/// A message takes no longer.
+/// Time in which every message arrives.
 const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// A heartbeat at the first coordination shard, which calls itself by the last digits of the run.
+/// Sends a heartbeat to the first coordination shard; its name is the last digits of the member id.
 fn beat_of(
     deployment: &dyn Deployment,
     run: MemberId,
@@ -46,7 +46,7 @@ async fn say(deployment: &dyn Deployment, beat: Heartbeat) -> HeartbeatReply {
     deployment.heartbeat(coordinator, beat).await.expect("a heartbeat is heard")
 }
 
-/// A heartbeat that names others dead.
+/// Sends a heartbeat that reports others dead.
 async fn accuse(
     deployment: &dyn Deployment,
     run: MemberId,
@@ -76,7 +76,7 @@ fn members<const N: usize>(members: [Member; N], evicted: &[MemberId]) -> Heartb
     HeartbeatReply::Members { members: members.to_vec(), evicted: evicted.to_vec() }
 }
 
-/// A waits for something.
+/// Returns the namespaces for which calls wait: A waits for one.
 fn waits(run: MemberId) -> Interest {
     let mut waits = Interest::default();
     if run == A {
@@ -153,7 +153,7 @@ pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Ha
         panic!("A is a member")
     };
     assert_eq!(evicted, [B, C]);
-    // B is named again: so its eviction is a recent one.
+    // B is named again, so its eviction is recent again.
     accuse(deployment, A, 3, &[(B, None)]).await;
     harness.advance(Millis::from_secs(55)).await;
     let HeartbeatReply::Members { evicted, .. } = heartbeat(deployment, A, 4, Here).await else {

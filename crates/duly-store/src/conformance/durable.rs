@@ -1,4 +1,4 @@
-//! What was answered is there after a restart, in order or by kill -9 (P1).
+//! Changes that were returned as done exist after a restart, orderly or by kill -9 (P1).
 
 use duly_core::{
     Millis, Settings, State,
@@ -20,7 +20,7 @@ use crate::{
     namespaces::{Activity, DeleteMode},
 };
 
-/// Restarts, or leaves the case.
+/// Restarts the store, or ends the case.
 macro_rules! restart {
     ($scene:expr, $how:expr) => {
         if !$scene.restart($how).await {
@@ -39,7 +39,7 @@ pub(super) async fn p1_timers_in_every_state_are_there_after_a_kill(harness: &dy
     for state in State::ALL {
         before.push(scene.view(state.as_str()).await);
     }
-    // The bytes are an estimate, which may be made anew.
+    // The bytes are an estimate, which may be computed again.
     let counts = async || crate::Stats { pending_bytes: 0, ..scene.stats().await };
     let stats = counts().await;
     for how in [Restart::Kill, Restart::Clean, Restart::Kill] {

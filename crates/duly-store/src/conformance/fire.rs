@@ -1,4 +1,4 @@
-//! Firing on demand: due now, or the next attempt now.
+//! Fire: a timer is due now, or its next attempt is.
 
 use duly_core::State;
 

@@ -1,4 +1,4 @@
-//! Forecasts: every pending timer is counted once, where it can be claimed next.
+//! Forecasts: every pending timer is counted once, at the time from which it can be claimed.
 
 use duly_core::{Millis, State, schedule::IfExists};
 
@@ -12,7 +12,7 @@ use crate::{
     query::ListState,
 };
 
-/// Goes on to the beginning of a bucket of this length.
+/// Advances to the start of a bucket of this length.
 async fn align(scene: &Scene<'_>, bucket: Millis) {
     let past_ms = scene.now().unix_ms() % bucket.ms();
     scene.advance(Millis::from_ms(bucket.ms() - past_ms)).await;
@@ -52,7 +52,7 @@ pub(super) async fn t28_a_forecast_counts_every_pending_timer_where_it_is_claima
     Ran::Whole
 }
 
-/// Compares a forecast with what lists find.
+/// Compares a forecast with the results of lists.
 async fn listed(scene: &Scene<'_>, bucket: Millis, count: usize, when: &str) {
     let forecast = scene.forecast(bucket, count).await;
     let (now, mut expected) = (scene.now(), forecast.clone());

@@ -1,4 +1,5 @@
-//! Implicit namespaces that have been idle for a day go; nothing that is scheduled goes with them.
+//! Implicit namespaces that have been idle for a day are removed; scheduled timers are never removed with
+//! them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,14 +14,14 @@ use crate::{
     namespaces::{Activity, IDLE_AFTER, Put, Secrets},
 };
 
-/// Makes a namespace as a first schedule does. Tombstones are kept for an hour.
+/// Creates a namespace as a first schedule does. Tombstones are kept for an hour.
 async fn make(store: &dyn Store, text: &str) {
     let settings = Settings { retention: secs(3_600), ..settings() };
     let put = Put::IfAbsent(Box::new(settings));
     assert!(store.put_namespace(name(text), put).await.expect("it is made").1);
 }
 
-/// One whole pass; returns what was removed.
+/// Runs one whole pass; returns the removed namespaces.
 async fn pass(store: &dyn Store, waited: &[&str]) -> Vec<String> {
     let waited: Arc<BTreeSet<NamespaceName>> =
         Arc::new(waited.iter().map(|text| name(text)).collect());
@@ -72,7 +73,7 @@ pub(super) async fn p3_p6_a_namespace_that_holds_anything_is_not_idle(
     make(&*store, "shop").await;
     let scene = Scene { harness, namespace: name("shop") };
     assert!(pass(&*store, &[]).await.is_empty());
-    // A pending timer, its tombstone, and a timer that nothing is left of, since the pass before.
+    // A pending timer, its tombstone, and a timer without any remains since the previous pass.
     scene.create_in("a", secs(3 * 86_400)).await;
     harness.advance(IDLE_AFTER).await;
     assert!(pass(&*store, &[]).await.is_empty(), "a pending timer");
@@ -110,7 +111,7 @@ pub(super) async fn p1_a_schedule_at_the_moment_of_a_removal_is_not_lost(
     match outcome {
         Outcome::Created(_) => assert!(removed.is_empty(), "it went with a timer in it"),
         Outcome::Refused(Refusal::UnknownNamespace(_)) => {
-            // The caller hears of it, and makes the namespace once more.
+            // The caller gets this refusal, and creates the namespace again.
             assert_eq!(removed, ["shop"]);
             make(&*store, "shop").await;
             assert!(matches!(scene.apply(schedule).await, Outcome::Created(_)));

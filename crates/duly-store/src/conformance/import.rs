@@ -1,5 +1,5 @@
-//! Timers and dead letters of another store: they keep what they are (P7), and come once however
-//! often the call is repeated.
+//! Imports of timers and dead letters of another store. They stay unchanged (P7), and repeated calls import
+//! them once.
 
 use duly_core::{
     Incarnation, Millis, Schedule, State, Timer, Timestamp,
@@ -14,7 +14,7 @@ use crate::{Operation, Outcome, SettleVerdict, TimerView, command::DeadLetterId}
 
 const INCARNATION: Incarnation = Incarnation(0x5eed_0000_0000_0001);
 
-/// A timer as another store had it: changed once, tried twice, to be tried again.
+/// Returns a timer as another store had it: changed once, attempted twice, waiting for a retry.
 fn tried(scene: &Scene<'_>, name: &str, again_in: Millis) -> Timer {
     let long_ago = Timestamp::saturating_from_unix_ms(scene.now().unix_ms() - 100_000);
     let mut schedule: Schedule = timer(name, duly_core::schedule::When::At(long_ago));
@@ -31,7 +31,7 @@ fn tried(scene: &Scene<'_>, name: &str, again_in: Millis) -> Timer {
     timer
 }
 
-/// One that waits for its first attempt.
+/// Returns a timer that waits for its first attempt.
 fn waiting(scene: &Scene<'_>, name: &str, after: Millis) -> Timer {
     let schedule = timer(name, scene.at(after));
     Timer::new(schedule, scene.now(), INCARNATION).expect("a time that is allowed")
@@ -162,7 +162,8 @@ pub(super) async fn p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead, stats.scheduled), (1, 1, 1));
 
-    // Nor does the firing live again beside its letter, whatever died under the id since.
+    // The firing does not become live beside its dead letter, even if another timer of the id was
+    // dead-lettered since.
     let mut again = letter.clone();
     again.dead_letter = None;
     assert_eq!(existing(scene.apply(import(&again)).await), view, "it was given up");
@@ -231,7 +232,7 @@ pub(super) async fn p1_imported_timers_and_letters_survive(harness: &dyn Harness
         }
         assert_eq!(scene.stats().await, stats, "{how:?}");
     }
-    // The letter of the id that another timer has is there too, by its delivery id.
+    // The dead letter of an id that another timer has is imported too, by its delivery id.
     let delivery = timers[3].delivery_id(scene.namespace.as_str());
     assert!(matches!(scene.purge(DeadLetterId::Delivery(delivery)).await, Outcome::Purged));
     assert_eq!(scene.view("a").await, before[3]);

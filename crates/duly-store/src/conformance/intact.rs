@@ -1,4 +1,4 @@
-//! Byte for byte: what comes out is what went in (P11).
+//! Byte for byte: the store returns exactly what it was given (P11).
 
 use bytes::Bytes;
 use duly_core::{

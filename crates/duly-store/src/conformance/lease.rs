@@ -1,4 +1,4 @@
-//! Leases that end without a verdict: the firing is due again and the attempt counts (P3, P8).
+//! Leases that end without a verdict: the firing is due again, and the attempt counts (P3, P8).
 
 use duly_core::{Millis, RetryPolicy, Settings, State, timer::AttemptOutcome};
 

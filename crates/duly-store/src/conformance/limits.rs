@@ -1,4 +1,4 @@
-//! Limits: past one, the item is refused with what to do; nothing accepted is lost (P10).
+//! Limits: an item past a limit is refused with the remedy, and no accepted item is lost (P10).
 
 use duly_core::{
     Millis, Settings, State, Timestamp,
@@ -41,7 +41,7 @@ pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(harness: &dyn
     assert_eq!((view.revision(), view.attempts()), (Some(1), 0), "nothing changed");
     let patch = Patch { payload: Change::Set(text("y".repeat(100))), ..Patch::default() };
     assert_eq!(scene.patch("a", patch).await.revision(), Some(2));
-    // What a change leaves as it is, is not checked again.
+    // Values that a change leaves unchanged are not checked again.
     scene.put(limited(|limits| limits.max_payload_bytes = 10)).await;
     let patch = Patch { when: Some(When::After(secs(90))), ..Patch::default() };
     assert_eq!(scene.patch("a", patch).await.revision(), Some(3));
@@ -87,7 +87,7 @@ pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Ha
         panic!("it says how long to wait: {refusal:?}");
     };
     assert!(wait > Millis::ZERO && wait <= Millis::from_ms(250), "{wait}");
-    // The same again, and what is no schedule, takes nothing.
+    // A repetition of the request, and an operation that is no schedule, use no quota.
     let again = scene.apply(make("a")).await;
     assert!(matches!(again, Outcome::Existing(_)), "{again:?}");
     scene.apply(cancel_op("b")).await;
@@ -97,7 +97,7 @@ pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Ha
     assert!(matches!(outcome, Outcome::Created(_)), "after the wait there is room: {outcome:?}");
     let replace = schedule_op(timer("a", scene.at(secs(700))), IfExists::Replace);
     assert_eq!(code(scene.apply(replace.clone()).await), "resource_exhausted");
-    // A changed limit holds at once.
+    // A changed limit takes effect at once.
     scene.put(settings()).await;
     assert!(matches!(scene.apply(replace).await, Outcome::Replaced(_)));
     assert!(matches!(scene.apply(make("f")).await, Outcome::Created(_)));
@@ -117,7 +117,7 @@ pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) 
             assert_eq!(invalid.field, field);
             let allowed = "at most 1m40s from now (limits.namespace.max_delay of namespace ";
             assert!(invalid.allowed.starts_with(allowed), "{invalid}");
-            // As it was given: a delay is no time.
+            // The error shows the value as it was given: a delay is not converted to a time.
             let seen = match when {
                 When::At(due_at) => Some(format!("\"{due_at}\"")),
                 When::After(_) => Some("\"1m41s\"".to_owned()),

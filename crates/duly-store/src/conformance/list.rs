@@ -1,4 +1,4 @@
-//! Lists: in order, filtered, and paged so that an unchanged timer comes exactly once.
+//! Lists: sorted, filtered, and paged so that an unchanged timer is returned exactly once.
 
 use duly_core::{
     Millis, State,

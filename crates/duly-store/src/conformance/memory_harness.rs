@@ -1,4 +1,4 @@
-//! The reference store as a harness: for the suite itself, and as the oracle of
+//! A harness of the reference store: for the suite itself, and for the comparison in
 //! [`super::model::compare`].
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use futures::{FutureExt, future::BoxFuture};
 use super::{Harness, ManualClock, NAMESPACES_MAX, Restart};
 use crate::{Store, memory::MemoryStore};
 
-/// A [`MemoryStore`] on a [`ManualClock`]. A restart ends the leases of nodes, as opening a durable
-/// store does, and keeps the maps: so the cases about restarts can be tried on the reference.
+/// A [`MemoryStore`] on a [`ManualClock`]. A restart ends the leases of nodes, as opening a durable store
+/// does, and keeps the maps. So the cases about restarts can run on the reference store.
 #[derive(Debug)]
 pub struct MemoryHarness {
     clock: ManualClock,
@@ -18,25 +18,25 @@ pub struct MemoryHarness {
 }
 
 impl MemoryHarness {
-    /// An empty store on a clock of its own.
+    /// Creates an empty store with its own clock.
     pub fn new(random_seed: u64) -> Self {
         Self::with_clock(ManualClock::default(), random_seed)
     }
 
-    /// An empty store on a clock that is shared with others.
+    /// Creates an empty store on a clock that others may share.
     pub fn with_clock(clock: ManualClock, random_seed: u64) -> Self {
         let store = MemoryStore::new(Arc::new(clock.clone()), random_seed);
         Self { clock, store: Arc::new(store.with_namespaces_max(NAMESPACES_MAX)) }
     }
 
-    /// One whose store nodes share: runs that were released claim nothing any more.
+    /// Creates a store that nodes share: members that were released can no longer claim.
     pub fn shared(clock: ManualClock, random_seed: u64) -> Self {
         let store = MemoryStore::new(Arc::new(clock.clone()), random_seed);
         let store = store.with_namespaces_max(NAMESPACES_MAX).shared_by_nodes();
         Self { clock, store: Arc::new(store) }
     }
 
-    /// Its clock.
+    /// Returns its clock.
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }

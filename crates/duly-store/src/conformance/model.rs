@@ -1,14 +1,16 @@
-//! A store and the reference under the same random operations.
+//! Compares a store with the reference store under the same random operations.
 //!
-//! [`generate`] makes operations from a seed, [`apply_to`] carries one out on a harness and answers
-//! what was seen in a *normal form*, and [`compare`] does both stores step by step and stops at the
-//! first difference. The normal form leaves out what two right stores may do differently (tokens,
-//! incarnations, the text of reasons, the moment at which a lease end was noticed) and replaces
-//! each delivery id by a number in order of first sight, so equal numbers mean that the ids are as
-//! stable in one store as in the other (P7).
+//! 1. [`generate`] creates operations from a seed.
+//! 2. [`apply_to`] runs one of them on a harness and returns the result in a *normal form*.
+//! 3. [`compare`] does that for both stores step by step, and stops at the first difference.
 //!
-//! Every step moves the clock by a few milliseconds, and due times of different commands differ in
-//! them; so first attempts have one order, and a claim may cut it anywhere.
+//! The normal form leaves out all that may differ between two correct stores: tokens, incarnations, the text
+//! of reasons, and the time at which the end of a lease was noticed. It replaces each delivery id by a
+//! number in the order in which the ids were first seen. Equal numbers mean that the ids are as stable in
+//! one store as in the other (P7).
+//!
+//! Every step moves the clock by a few milliseconds, and the due times of different commands differ by
+//! milliseconds. So first attempts have one order, and a claim may end anywhere in it.
 
 use duly_core::Millis;
 
@@ -27,26 +29,26 @@ pub use known::Known;
 pub use op::{Claiming, Comes, Op, Request, Timing};
 pub use run::apply_to;
 
-/// What shakes the stores besides the operations.
+/// Disturbances of the stores besides the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturb {
-    /// Nothing.
+    /// No disturbance.
     Nothing,
-    /// The wall clock steps, in both directions.
+    /// Steps of the wall clock, in both directions.
     ClockSteps,
-    /// The subject is closed or killed and opened again.
+    /// Orderly restarts and kills of the subject.
     Restarts,
 }
 
-/// How often everything is compared, and not only the outcome of the step.
+/// Number of steps between comparisons of everything; other steps compare only their results.
 const LOOK_EVERY: usize = 8;
 
-/// Drives `reference` and `subject` through `steps` operations from `seed`. Both are fresh, each
-/// has a clock of its own, and the clocks start at the same moment. When the subject restarts, the
-/// reference ends the leases of nodes, as opening a store does.
+/// Runs `steps` operations from `seed` on `reference` and `subject`. Both must be fresh. Each has its own
+/// clock, and the clocks start at the same time. If the subject restarts, the reference ends the leases of
+/// nodes, as opening a store does.
 ///
 /// # Errors
-/// At the first difference: the step, the operation, and what each of the two answered.
+/// At the first difference: the step, the operation, and the results of both.
 pub async fn compare(
     reference: &dyn Harness,
     subject: &dyn Harness,
@@ -86,7 +88,8 @@ pub async fn compare(
     Ok(())
 }
 
-/// [`compare`] with a fresh reference on a clock that starts where [`super::ManualClock`] does.
+/// Runs [`compare`] with a fresh reference store, on a clock that starts at the time of
+/// [`super::ManualClock`].
 ///
 /// # Errors
 /// At the first difference, as [`compare`].
@@ -99,7 +102,7 @@ pub async fn compare_with_memory(
     compare(&MemoryHarness::new(seed), subject, seed, steps, disturb).await
 }
 
-/// What the opening of a store does, on one that stays open.
+/// Applies the effect of opening a store to a reference store that stays open.
 async fn reopen(reference: &dyn Harness) -> Vec<String> {
     reference.advance(op::STEP).await;
     for node in 0..op::NODES {
@@ -125,7 +128,7 @@ async fn tick(harness: &dyn Harness) {
     harness.advance(op::STEP).await;
 }
 
-/// Carries out a restart.
+/// Restarts the store.
 async fn restart(harness: &dyn Harness, how: Restart) -> Vec<String> {
     match harness.restart(how).await {
         Some(()) => vec!["restarted".to_owned()],
@@ -133,7 +136,7 @@ async fn restart(harness: &dyn Harness, how: Restart) -> Vec<String> {
     }
 }
 
-/// Moves a harness's clocks on.
+/// Moves a harness's clocks forward.
 async fn advance(harness: &dyn Harness, by: Millis) -> Vec<String> {
     harness.advance(by).await;
     Vec::new()

@@ -1,4 +1,4 @@
-//! Namespaces: settings, pause, end.
+//! Namespaces: settings, pause, deletion.
 
 use duly_core::{Millis, Settings, namespace::SigningSecret, schedule::IfExists};
 
@@ -106,7 +106,7 @@ pub(super) async fn p10_one_namespace_more_than_there_may_be_is_refused(
         assert_eq!(refused, Err(too_many(NAMESPACES_MAX)));
     }
     assert_eq!(store.get_namespace(name("more")).await, Ok(None), "nothing was made");
-    // What is there can be changed, and makes room when it ends.
+    // An existing namespace can be changed, and its deletion allows another one.
     let put = replace(Settings { weight: 7, ..settings() }, Secrets::Set);
     let (_, new) = store.put_namespace(numbered(0), put).await.expect("it is changed");
     assert!(!new);
@@ -210,7 +210,7 @@ pub(super) async fn p6_settings_reach_what_is_pending(harness: &dyn Harness) -> 
 pub(super) async fn p2_something_claimable_wakes_the_waiting(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut wakeups = scene.store().wakeups(SHARD);
-    // Longer than any lost signal may cost; nothing waits this long unless the signal is lost.
+    // Longer than a lost signal may take; the test waits this long only if the signal is lost.
     let patience = std::time::Duration::from_secs(1);
     wakeups.mark_unchanged();
     scene.create_in("a", Millis::ZERO).await;

@@ -1,7 +1,7 @@
-//! Calls under way at the same time: whoever wins, the answers agree with each other (T3).
+//! Concurrent calls: their results agree with each other, in any order (T3).
 //!
-//! The calls of a case are polled together, so a store with threads of its own interleaves them as
-//! it likes. Every round uses a timer of its own, due at the time of the race.
+//! The calls of a case are polled together, so a store with its own threads may interleave them. Every round
+//! uses a new timer, which is due at the time of the race.
 
 use duly_core::{
     Millis, State,

@@ -1,4 +1,4 @@
-//! Changing a pending timer: no claim for the old time after the answer (P5).
+//! Changes of a pending timer: no claim for the old time after the call returns (P5).
 
 use duly_core::{
     Millis, State,

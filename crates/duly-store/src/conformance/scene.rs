@@ -1,7 +1,7 @@
-//! The vocabulary of the cases: one namespace on one harness, and short ways to act in it.
+//! Helpers for the cases: a namespace on a harness, and short calls to use it.
 //!
-//! The suite works on shard 0; a harness sets its store up with one shard. Everything here panics
-//! when a call fails as a whole: no case expects that without saying so.
+//! The suite uses shard 0, and a harness opens its store with one shard. Every helper panics if a call fails
+//! as a whole.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use crate::{
     query::ListState,
 };
 
-/// The shard that the suite works on.
+/// The shard that the suite uses.
 pub(super) const SHARD: ShardId = ShardId(0);
-/// The node that claims where a node does.
+/// The node that claims, in cases with a node.
 pub(super) const NODE: MemberId = MemberId(7);
 
 /// One namespace on one harness.
@@ -37,7 +37,7 @@ pub(super) struct Scene<'a> {
     pub(super) namespace: NamespaceName,
 }
 
-/// Settings of a scene that says nothing: pull, waits of 1 s, 10 s and 100 s, leases of 30 s.
+/// Default settings of a scene: pull, waits of 1 s, 10 s and 100 s, leases of 30 s.
 pub(super) fn settings() -> Settings {
     Settings {
         retry: RetryPolicy::Delays(vec![secs(1), secs(10), secs(100)]),
@@ -106,7 +106,7 @@ pub(super) fn ids(firings: &[Firing]) -> Vec<&str> {
     firings.iter().map(|firing| firing.id.as_str()).collect()
 }
 
-/// The refusal of an outcome that has to be one.
+/// Returns the refusal of an outcome; panics if it is none.
 pub(super) fn refused(outcome: Outcome) -> Refusal {
     match outcome {
         Outcome::Refused(refusal) => refusal,
@@ -114,7 +114,7 @@ pub(super) fn refused(outcome: Outcome) -> Refusal {
     }
 }
 
-/// The code of a refusal, as it stands in the contract.
+/// Returns the code of a refusal, by its name in the API.
 pub(super) fn code(outcome: Outcome) -> &'static str {
     refused(outcome).code().as_str()
 }
@@ -130,7 +130,7 @@ impl<'a> Scene<'a> {
         scene
     }
 
-    /// Another namespace on the same harness.
+    /// Creates another namespace on the same harness.
     pub(super) async fn other(&self, text: &str, settings: Settings) -> Scene<'a> {
         let other = Scene { harness: self.harness, namespace: name(text) };
         other.put(settings).await;
@@ -152,7 +152,7 @@ impl<'a> Scene<'a> {
         self.harness.now()
     }
 
-    /// This long after now, as a due time.
+    /// Returns the due time this long after now.
     pub(super) fn at(&self, after: Millis) -> When {
         When::At(self.now().saturating_add(after))
     }
@@ -177,7 +177,7 @@ impl<'a> Scene<'a> {
         outcomes.remove(0)
     }
 
-    /// Schedules a timer that has to be a new one.
+    /// Schedules a timer, which must be new.
     pub(super) async fn create(&self, schedule: Schedule) -> Arc<TimerView> {
         match self.apply(schedule_op(schedule, IfExists::Fail)).await {
             Outcome::Created(view) => view,
@@ -185,12 +185,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Schedules a new timer that is due this long from now.
+    /// Schedules a new timer that is due this long after now.
     pub(super) async fn create_in(&self, text: &str, after: Millis) -> Arc<TimerView> {
         self.create(timer(text, self.at(after))).await
     }
 
-    /// Applies a patch that has to be taken.
+    /// Applies a patch, which must be accepted.
     pub(super) async fn patch(&self, text: &str, patch: Patch) -> Arc<TimerView> {
         match self.apply(patch_op(text, patch)).await {
             Outcome::Changed(view) => view,
@@ -202,7 +202,7 @@ impl<'a> Scene<'a> {
         Lane { namespace: self.namespace.clone(), key }
     }
 
-    /// A consumer's request for everything in these lanes.
+    /// Returns a consumer's request for everything in these lanes.
     pub(super) fn request(&self, keys: Vec<LaneKey>) -> ClaimRequest {
         let lanes = keys.into_iter().map(|key| LaneClaim {
             lane: self.lane(key),
@@ -234,14 +234,14 @@ impl<'a> Scene<'a> {
         self.claim_as(request).await.firings
     }
 
-    /// Claims the only firing that there has to be.
+    /// Claims one firing, which must be the only one.
     pub(super) async fn claim_one(&self) -> Firing {
         let mut firings = self.claim().await;
         assert_eq!(firings.len(), 1, "exactly one firing is claimable: {:?}", ids(&firings));
         firings.remove(0)
     }
 
-    /// Lanes that have something claimable.
+    /// Returns the lanes that have something claimable.
     pub(super) async fn ready(&self, after: Option<ReadyCursor>, limit: usize) -> Ready {
         let ready = self.store().ready(SHARD, after, limit).await;
         ready.expect("it is told what is ready")
@@ -269,7 +269,7 @@ impl<'a> Scene<'a> {
         self.settle_all(vec![(firing.token.clone(), verdict)]).await[0]
     }
 
-    /// Gives a verdict that has to be taken.
+    /// Settles with a verdict, which must be accepted.
     pub(super) async fn settled(&self, firing: &Firing, verdict: SettleVerdict) {
         assert_eq!(self.settle(firing, verdict).await, SettleOutcome::Ok, "{}", firing.id);
     }
@@ -279,7 +279,7 @@ impl<'a> Scene<'a> {
         view.expect("a timer can be read")
     }
 
-    /// The view of a timer that has to be there.
+    /// Returns the view of a timer, which must exist.
     pub(super) async fn view(&self, text: &str) -> TimerView {
         let view = self.get(text).await;
         view.unwrap_or_else(|| panic!("there is no timer {text}"))
@@ -305,7 +305,7 @@ impl<'a> Scene<'a> {
         ListRequest::new(self.namespace.clone(), state)
     }
 
-    /// Every page of a list, one after the other.
+    /// Returns the timers of all pages of a list.
     pub(super) async fn list_whole(&self, mut request: ListRequest) -> Vec<TimerView> {
         let mut found = Vec::new();
         for _ in 0..10_000 {
@@ -330,8 +330,8 @@ impl<'a> Scene<'a> {
         found.iter().map(|view| view.id().to_string()).collect()
     }
 
-    /// Makes a timer in this state; nothing else may be claimable. Answers the request that made
-    /// it and the lease that was used, if one was.
+    /// Brings a timer to this state; nothing else may be claimable. Returns the request that created it, and
+    /// its firing if it was claimed.
     pub(super) async fn bring(&self, text: &str, state: State) -> (Schedule, Option<Firing>) {
         let after = match state {
             State::Scheduled | State::Cancelled => secs(3_600),
@@ -368,7 +368,7 @@ impl<'a> Scene<'a> {
         self.apply(Operation::Purge { letter }).await
     }
 
-    /// Whether the store was closed and opened again.
+    /// Restarts the store; returns `true` if the harness can.
     pub(super) async fn restart(&self, how: super::Restart) -> bool {
         self.harness.restart(how).await.is_some()
     }

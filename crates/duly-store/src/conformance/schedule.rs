@@ -1,5 +1,5 @@
-//! Scheduling: the table of what a POST of an existing id gets, row by row (P6), and what a new
-//! timer looks like.
+//! Schedules: the table of results of a POST with an existing id, row by row (P6), and the fields of a new
+//! timer.
 
 use duly_core::{
     State, TimerSpec,
@@ -14,7 +14,7 @@ use crate::{Answer, Command, Outcome, Refusal};
 
 const COLUMNS: [&str; 4] = ["same", "fail", "keep", "replace"];
 
-/// What a POST got, in the words of the table.
+/// Returns the result of a POST, in the words of the table.
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Created(_) => "created",
@@ -24,7 +24,7 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// One row: brings a timer to `state` in a namespace per column, and posts its id again.
+/// Checks one row: brings a timer to `state` in one namespace per column, and posts its id again.
 async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
     let scene = Scene::new(harness).await;
     for (column, expected) in COLUMNS.into_iter().zip(expected) {

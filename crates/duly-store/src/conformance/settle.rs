@@ -1,4 +1,4 @@
-//! Settling: only the holder of the lease, and the same verdict twice is no harm (P3, P8).
+//! Settlements: only the holder of the lease can settle, and a repeated verdict does no harm (P3, P8).
 
 use duly_core::{
     Millis, State,
@@ -15,7 +15,7 @@ fn extend(lease: Millis) -> SettleVerdict {
     SettleVerdict::Extend { lease }
 }
 
-/// One of every verdict that ends a lease, and the state it leads to.
+/// Returns one of every verdict that ends a lease, with the state that it leads to.
 fn verdicts() -> [(SettleVerdict, State); 4] {
     [
         (SettleVerdict::Ack, State::Finished),

@@ -1,4 +1,4 @@
-//! A store of several shards, each a reference store: for tests of what is above a store.
+//! A store of several shards, each a reference store, for tests of the layers above a store.
 
 use std::{
     sync::{
@@ -27,26 +27,26 @@ use crate::{
 /// The only shard of a reference store.
 const ONLY: ShardId = ShardId(0);
 
-/// A store of several reference stores. Its looks, claims and settlements take time, as those to another
-/// machine do, and shards fail on demand.
+/// A store of several reference stores. Its reads of ready lanes, claims and settlements take time, as in a
+/// store on another machine. Shards fail on demand.
 #[derive(Debug)]
 pub struct SeveralShards {
     shards: Vec<MemoryStore>,
     takes: Duration,
-    /// Shards that fail, a bit each.
+    /// One bit for each shard that fails.
     failing: AtomicU64,
 }
 
 impl SeveralShards {
-    /// Creates a store of this many shards, at most 64, whose looks, claims and settlements each take this
-    /// long.
+    /// Creates a store of this many shards, at most 64. Its reads of ready lanes, claims and settlements
+    /// each take `takes`.
     pub fn new(clock: &ManualClock, shards: u16, takes: Duration) -> Self {
         let one =
             |seed| MemoryStore::new(Arc::new(clock.clone()), u64::from(seed) + 1).shared_by_nodes();
         Self { shards: (0..shards).map(one).collect(), takes, failing: AtomicU64::default() }
     }
 
-    /// Has calls to these shards fail, and to no others.
+    /// Makes calls to these shards fail, and to no others.
     pub fn fail(&self, shards: &[ShardId]) {
         let bits = shards.iter().fold(0, |bits, shard| bits | 1 << shard.0);
         self.failing.store(bits, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl SeveralShards {
         self.of(ONLY)
     }
 
-    /// Refuses a call to a shard that fails.
+    /// Refuses a call to a shard that is set to fail.
     fn check(&self, shard: ShardId) -> Result<()> {
         if self.failing.load(Ordering::Relaxed) >> shard.0 & 1 == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Stores that do what another one does but for the few calls that a test changes.
+//! Stores that forward every call to another store, except the few that a test changes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 
-/// A store in front of another: what it does not say itself, the other one does.
+/// A store in front of another store. It forwards every call that it does not implement itself.
 #[rustfmt::skip]
 pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
-    /// The other one.
+    /// Returns the store behind it.
     fn behind(&self) -> &dyn Store;
 
     /// See [`Store::apply`].

@@ -1,4 +1,4 @@
-//! Counts: equal to a full scan at any time, never negative, monotonic where they are totals.
+//! Counts: equal to a full scan at any time, never negative, and monotonic if they are totals.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     query::ListState,
 };
 
-/// Compares the counts with what lists find.
+/// Compares the counts with the results of lists.
 async fn scanned(scene: &Scene<'_>, when: &str) -> Stats {
     let stats = scene.stats().await;
     let mut counts: BTreeMap<State, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The suite on the reference, and the suite's own list.
+//! Runs the suite on the reference store, and checks the list of cases.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

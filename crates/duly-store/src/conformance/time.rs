@@ -1,4 +1,4 @@
-//! Any time that can be asked for (P12), and clocks that step (T24).
+//! All allowed times (P12), and steps of the clocks (T24).
 
 use duly_core::{
     Millis, State, Timestamp,

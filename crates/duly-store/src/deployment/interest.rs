@@ -1,9 +1,9 @@
-//! Which namespaces calls wait for at a node, in a few bytes.
+//! The namespaces for which calls wait at a node, in a few bytes.
 
 use duly_core::NamespaceName;
 
-/// A set of namespaces in 256 bytes that may hold more than was put in, and never less: one bit for
-/// each of 2,048 classes of names (a Bloom filter of one hash).
+/// A set of namespaces in 256 bytes. It may contain more namespaces than were inserted, never fewer: one bit
+/// for each of 2,048 hash values (a Bloom filter with one hash).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Empty, or [`Interest::BYTES`] long.
@@ -13,37 +13,37 @@ pub struct Interest {
 impl Interest {
     const BYTES: usize = 256;
 
-    /// Puts a namespace in.
+    /// Inserts a namespace.
     pub fn insert(&mut self, namespace: &NamespaceName) {
         let (byte, bit) = Self::place(namespace);
         self.bits.resize(Self::BYTES, 0);
         self.bits[byte] |= bit;
     }
 
-    /// Whether the namespace may be in it.
+    /// Returns `true` if the set may contain the namespace.
     pub fn contains(&self, namespace: &NamespaceName) -> bool {
         let (byte, bit) = Self::place(namespace);
         self.bits.get(byte).is_some_and(|held| held & bit != 0)
     }
 
-    /// Whether it holds nothing.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }
 
-    /// As text: hexadecimal digits, none when it holds nothing.
+    /// Returns the text form: hexadecimal digits, or nothing if the set is empty.
     pub fn to_text(&self) -> String {
         self.bits.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// From text; what is no such text holds nothing.
+    /// Parses the text form. Any other text gives an empty set.
     pub fn from_text(text: &str) -> Self {
         let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
         let bits: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
         Self { bits: bits.filter(|bits| bits.len() == Self::BYTES).unwrap_or_default() }
     }
 
-    /// Every node has to place a name alike: FNV-1a, 64 bits.
+    /// Returns byte and bit of a name. All nodes must compute the same: FNV-1a, 64 bits.
     fn place(namespace: &NamespaceName) -> (usize, u8) {
         let hash = namespace.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

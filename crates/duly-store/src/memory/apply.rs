@@ -1,4 +1,4 @@
-//! Operations: what is known goes to the core, and its effect into the maps.
+//! Operations: passes the known data to the core, and writes its effect into the maps.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Space {
         Ok(Outcome::of(decision, &self.name, now.wall))
     }
 
-    /// The dead letter that an operation names, or that of the firing that it brings.
+    /// Returns the dead letter that an operation names, or that of the firing that it imports.
     fn letter_of(&self, operation: &Operation) -> Option<DeliveryId> {
         match operation {
             Operation::Import { timer } => Some(timer.delivery_id(self.name.as_str())),
@@ -68,7 +68,7 @@ impl Space {
         Context { namespace: &self.name, settings: &self.settings, usage, now: now.both(), random }
     }
 
-    /// Takes an effect into the maps and the totals.
+    /// Writes an effect into the maps and the totals.
     pub(super) fn write(&mut self, effect: Effect) {
         match effect {
             Effect::Put(cause, timer) => {

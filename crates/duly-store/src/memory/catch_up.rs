@@ -1,7 +1,7 @@
-//! Catching up with the clock: ended leases, expired firings, outlived tombstones.
+//! Catching up with the clock: ended leases, expired firings, old tombstones.
 //!
-//! Runs at the start of every call. A lease that ended is dealt with as of the moment when it ended, however
-//! late the call comes, so the order of the retries does not depend on that.
+//! It runs at the start of every call. A lease that ended is processed as of its end, even if the call comes
+//! later, so the order of the retries does not depend on the call.
 
 use duly_core::{
     TimerId, Timestamp,
@@ -35,12 +35,12 @@ impl Space {
         self.bound_tombstones();
     }
 
-    /// The owners of leases.
+    /// Returns the owners of leases.
     pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
         self.live.values().filter_map(|live| live.lease.map(|lease| lease.owner))
     }
 
-    /// Ids of the firings under a lease that `which` picks.
+    /// Returns the ids of the leased firings for which `which` returns `true`.
     pub(super) fn leased(&self, which: impl Fn(&Lease) -> bool) -> Vec<TimerId> {
         let held = self.live.iter().filter(|(_, live)| live.lease.as_ref().is_some_and(&which));
         held.map(|(id, _)| id.clone()).collect()

@@ -1,4 +1,4 @@
-//! Claiming, and what there is to claim.
+//! Claims, and the lanes that are ready for a claim.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,8 @@ use crate::{
 };
 
 impl State {
-    /// A page ends between namespaces: its cursor is the name of the last.
+    /// Returns a page of ready lanes. A page ends between namespaces: its cursor is the name of the last
+    /// one.
     pub(super) fn ready(&self, after: Option<&ReadyCursor>, limit: usize, now: Now) -> Ready {
         let mut ready = Ready { next_due_in: self.next_due_in(now), ..Ready::default() };
         let granting = self.spaces.values().filter(|space| space.grants());
@@ -91,14 +92,14 @@ impl State {
         Ok(claimed)
     }
 
-    /// How long until something becomes claimable in a lane that is not so yet.
+    /// Returns the time until something more becomes claimable in a lane.
     fn next_in_lane(&self, lane: &Lane, now: Now) -> Option<Millis> {
         let space = self.spaces.get(&lane.namespace)?;
         let own = space.live.values().filter(|live| space.lane_of(&live.timer) == lane.key);
         own.filter_map(|live| live.claimable_in(now)).min()
     }
 
-    /// How long until something becomes claimable that is not so yet.
+    /// Returns the time until something more becomes claimable.
     fn next_due_in(&self, now: Now) -> Option<Duration> {
         let live = self.spaces.values().flat_map(|space| space.live.values());
         let moments = live.filter_map(|live| match live.lease {
@@ -133,7 +134,8 @@ impl Space {
         lanes.collect()
     }
 
-    /// Ids to claim from a lane: first attempts in due order, then retries in order of their time.
+    /// Returns the ids to claim from a lane: first attempts in order of their due times, then retries in
+    /// order of their times.
     fn claim_order(
         &self,
         key: &LaneKey,
@@ -194,14 +196,14 @@ impl Space {
     }
 }
 
-/// At most `max` timers in order of the time from which they could be claimed.
+/// Returns at most `max` timers, in order of the time from which they can be claimed.
 fn in_order(mut timers: Vec<&Timer>, max: usize) -> Vec<&Timer> {
     timers.sort_by_key(|timer| (timer.claimable_at(), timer.id.clone()));
     timers.truncate(max);
     timers
 }
 
-/// A token: which store, which grant.
+/// Creates a token from the ids of the store and the grant.
 fn token(shard: ShardId, store_id: u64, nonce: u64) -> Token {
     let mut own = [0; 16];
     own[..8].copy_from_slice(&store_id.to_be_bytes());

@@ -1,15 +1,15 @@
 //! The three clocks of a store.
 //!
-//! * *wall*: decides what is due, and stands in every answer. It can step in both directions.
+//! * *wall*: decides which timers are due, and is shown in results. It can step in both directions.
 //! * *boot*: measures leases. It never steps.
-//! * *steady*: wall at open plus boot time since then. The time of the next attempt is written in
-//!   it and compared with it, so a step of the wall clock moves no retry.
+//! * *steady*: wall at open plus boot time since then. The time of the next attempt is stored in it and
+//!   compared with it, so a step of the wall clock moves no retry.
 
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{Timestamp, env::Clock, operate};
 
-/// Where a store takes its time from.
+/// The source of time of a store.
 #[derive(Debug)]
 pub(super) struct Clocks {
     clock: Arc<dyn Clock>,
@@ -23,7 +23,7 @@ struct Origin {
     boot: Duration,
 }
 
-/// One moment, by every clock.
+/// One moment, by all clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     /// The wall clock, rounded down.
@@ -53,12 +53,12 @@ impl Clocks {
 }
 
 impl Now {
-    /// The clocks that the core asks for.
+    /// Returns the clocks that the core needs.
     pub(super) const fn both(&self) -> operate::Now {
         operate::Now { wall: self.wall, steady: self.steady }
     }
 
-    /// The steady clock at another moment of the boot clock.
+    /// Returns the steady clock at another moment of the boot clock.
     pub(super) fn steady_at(&self, boot: Duration) -> Timestamp {
         self.origin.steady_at(boot)
     }

@@ -7,7 +7,7 @@ use crate::{
     deployment::{Heartbeat, HeartbeatReply, Member, Presence},
 };
 
-/// A coordination shard. Evictions are recent for ever: it is for tests, which are short.
+/// A coordination shard. For tests, which are short: evictions stay recent for ever.
 #[derive(Debug, Clone, Default)]
 pub struct Coordinator {
     list: u64,
@@ -16,22 +16,22 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A shard without members, of this version of the list.
+    /// Creates a shard without members, with this version of the list.
     pub fn new(list: u64) -> Self {
         Self { list, ..Self::default() }
     }
 
-    /// From now on refuses heartbeats by any other version of the list.
+    /// Changes the version of the list: heartbeats with any other version are refused from now on.
     pub fn accept_list(&mut self, list: u64) {
         self.list = list;
     }
 
-    /// Forgets its members and keeps its evictions, as a failover may.
+    /// Removes its members and keeps its evictions, as a failover may do.
     pub fn forget_members(&mut self) {
         self.members.clear();
     }
 
-    /// Takes a heartbeat.
+    /// Applies a heartbeat.
     pub fn heartbeat(&mut self, beat: Heartbeat) -> HeartbeatReply {
         if beat.list != self.list {
             return HeartbeatReply::Superseded;

@@ -1,10 +1,10 @@
-//! Which lane a timer belongs to.
+//! The lane of a timer.
 //!
-//! A timer with a destination of its own belongs to that destination's lane; one without follows
-//! the namespace's destination as it is at the time of the claim. The first
-//! [`ORIGINS_MAX`] origins that timers name get lanes of their own and keep them while the
-//! namespace lives; timers to later ones share the overflow lane. The namespace's own destination
-//! never overflows.
+//! 1. A timer with its own destination belongs to the lane of that destination.
+//! 2. A timer without one belongs to the lane of the namespace's destination at the time of the claim.
+//! 3. The first [`ORIGINS_MAX`] origins of timers get lanes of their own, and keep them while the namespace
+//!    exists. Timers to later origins share the overflow lane.
+//! 4. The namespace's own destination never overflows.
 
 use duly_core::{Destination, Timer, destination::LaneKey};
 
@@ -15,7 +15,7 @@ use super::{
 use crate::claim::ORIGINS_MAX;
 
 impl Space {
-    /// Gives the origin that a timer names a lane, while there are lanes left.
+    /// Gives a lane to the origin of a timer's destination, while there are lanes left.
     pub(super) fn learn_origin(&mut self, destination: Option<&Destination>) {
         if let Some(destination @ Destination::Http(_)) = destination
             && self.origins.len() < ORIGINS_MAX
@@ -24,7 +24,7 @@ impl Space {
         }
     }
 
-    /// The lane of a timer now.
+    /// Returns the present lane of a timer.
     pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
         match &timer.spec.destination {
             None => self.settings.destination.lane_key(),
@@ -36,17 +36,17 @@ impl Space {
         }
     }
 
-    /// Whether claims are granted here at all.
+    /// Returns `true` if the namespace grants claims.
     pub(super) fn grants(&self) -> bool {
         !self.paused && !self.is_dead_full()
     }
 
-    /// Whether it has as many dead letters as it may have.
+    /// Returns `true` if the namespace has reached its limit of dead letters.
     pub(super) fn is_dead_full(&self) -> bool {
         self.dead.len() as u64 >= self.settings.limits.max_dead
     }
 
-    /// Claimable timers of a lane.
+    /// Returns the claimable timers of a lane.
     pub(super) fn claimable<'a>(
         &'a self,
         key: &'a LaneKey,

@@ -1,4 +1,4 @@
-//! A memory store that several nodes of one process share: for tests of nodes.
+//! A memory store that several nodes of one process share, for tests of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ use crate::{
     deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, part_of},
 };
 
-/// Announcements that are kept for a listener that is behind.
+/// Number of announcements that are kept for a slow receiver.
 const ANNOUNCEMENTS: usize = 1_024;
 
-/// What each run has of a lane, and what it wants.
+/// The grant and the request of each member for a lane.
 type Parts = BTreeMap<MemberId, (u32, u32)>;
 
-/// Who shares the store.
+/// The members that share the store, and the quotas of lanes.
 #[derive(Debug)]
 pub(super) struct Members {
     list: Mutex<Coordinators>,
     coordinators: Mutex<BTreeMap<ShardId, Coordinator>>,
-    /// Runs that were released: they claim nothing any more.
+    /// Members that were released: they can no longer claim.
     released: Mutex<BTreeSet<MemberId>>,
     announced: broadcast::Sender<Announcement>,
-    /// What runs have of lanes, and what they want.
+    /// The grants and requests of all members, by lane.
     allotted: Mutex<BTreeMap<Lane, Parts>>,
 }
 
@@ -79,22 +79,22 @@ impl Members {
 }
 
 impl MemoryStore {
-    /// The same store, for several nodes of this process, with one coordination shard.
+    /// Shares the store between several nodes of this process, with one coordination shard.
     #[must_use]
     pub fn shared_by_nodes(self) -> Self {
         self.coordinated_by(&[ShardId(0)])
     }
 
-    /// The same store, for several nodes of this process, with these coordination shards. They are
-    /// apart from its timers, which are all in shard 0.
+    /// Shares the store between several nodes of this process, with these coordination shards. They are
+    /// independent of the store's timers, which are all in shard 0.
     #[must_use]
     pub fn coordinated_by(mut self, coordinators: &[ShardId]) -> Self {
         self.members = Some(Members::new(coordinators));
         self
     }
 
-    /// Changes the list of coordination shards. Shards of the list before it refuse that one from now
-    /// on.
+    /// Changes the list of coordination shards. From now on the shards refuse heartbeats with the previous
+    /// list.
     ///
     /// # Errors
     /// `Unavailable` if the store belongs to one node.
@@ -112,7 +112,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Has a coordination shard forget its members, as a failover may.
+    /// Removes the members of a coordination shard, as a failover may do.
     ///
     /// # Errors
     /// `Unavailable` if the store belongs to one node.
@@ -176,7 +176,7 @@ impl Deployment for MemoryStore {
 
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
         async move {
-            // Nobody may be listening.
+            // There may be no receiver.
             let _unheard = self.members()?.announced.send((shard, namespace));
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Namespaces: settings, pause, end.
+//! Namespaces: settings, pause, deletion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Lists and counts, each by a look at everything.
+//! Lists and counts. Each examines every timer.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     query::{LaneStats, ListState, Position},
 };
 
-/// Bytes that a pending timer takes besides its id, payload and headers: an estimate.
+/// Estimated bytes of a pending timer besides its id, payload and headers.
 const RECORD_BYTES: u64 = 128;
 
 impl Space {
@@ -142,8 +142,8 @@ impl State {
     }
 }
 
-/// Returns `true` for a view that passes the filters of a list. Not [`ListRequest::admits`]: this store
-/// is what the others are compared with.
+/// Returns `true` if a view passes the filters of a list. It does not use [`ListRequest::admits`], because
+/// the other stores are compared with this one.
 fn matches(view: &TimerView, request: &ListRequest) -> bool {
     let due_at = view.due_at();
     let prefix = request.id_prefix.as_deref().unwrap_or("");

@@ -15,7 +15,8 @@ use super::{
 use crate::{Result, SettleOutcome, SettleVerdict, Settlement, Token, settle::check};
 
 impl State {
-    /// An extension of a length that is not allowed refuses the call before anything is done.
+    /// Applies verdicts. An extension of a length that is not allowed refuses the call before anything is
+    /// done.
     pub(super) fn settle(
         &mut self,
         shard: ShardId,

@@ -1,8 +1,8 @@
 //! One namespace: its live timers, the tombstones of ended ones, its dead letters.
 //!
-//! An id is in at most one of `live` and `tombstones`; dead letters are kept by delivery id, so several
-//! may carry one id while another timer lives under it. Which of them ended first is told by a
-//! running number, not by the clock, which can step.
+//! 1. An id is in at most one of `live` and `tombstones`.
+//! 2. Dead letters are kept by delivery id. So several may have one id, beside a live timer with this id.
+//! 3. A running number gives the order in which timers ended. The clock cannot, because it can step.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use duly_core::{
 use super::clock::Now;
 use crate::{Owner, TimerView, query::Totals};
 
-/// A namespace and everything in it.
+/// A namespace and its data.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) name: NamespaceName,
@@ -28,18 +28,18 @@ pub(super) struct Space {
     pub(super) resumes_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
-    /// Whether nothing but [`Put::IfAbsent`](crate::namespaces::Put::IfAbsent) has written its settings.
+    /// `true`: only [`Put::IfAbsent`](crate::namespaces::Put::IfAbsent) has written its settings.
     pub(super) implicit: bool,
-    /// Since when it is idle, by the boot clock, as far as a pass has seen.
+    /// The start of its idle time by the boot clock, as seen by background passes.
     pub(super) idle_since: Option<Duration>,
     pub(super) live: BTreeMap<TimerId, Live>,
     pub(super) tombstones: BTreeMap<TimerId, Numbered<Tombstone>>,
     pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,
-    /// Origins that timers have named, up to the number that get lanes of their own.
+    /// Origins of timers, up to the number that get lanes of their own.
     pub(super) origins: BTreeSet<LaneKey>,
     pub(super) totals: Totals,
     pub(super) ended_next: u64,
-    /// What was taken of `schedule_per_second`.
+    /// The use of `schedule_per_second`.
     pub(super) schedules: Gcra,
 }
 
@@ -50,23 +50,23 @@ pub(super) struct Live {
     pub(super) lease: Option<Lease>,
 }
 
-/// Who holds a firing, and for how long.
+/// The lease of a firing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease {
     pub(super) nonce: u64,
     pub(super) attempt: u32,
     pub(super) owner: Owner,
-    /// When it was claimed, by the wall clock.
+    /// The time of the claim, by the wall clock.
     pub(super) claimed_at: Timestamp,
-    /// When it was claimed, by the boot clock.
+    /// The time of the claim, by the boot clock.
     pub(super) claimed_boot: Duration,
-    /// When it ends, by the boot clock.
+    /// Its end, by the boot clock.
     pub(super) ends_boot: Duration,
-    /// When it ends, by the wall clock at the time when that was decided.
+    /// Its end by the wall clock, as computed when the lease was granted or extended.
     pub(super) leased_until: Option<Timestamp>,
 }
 
-/// Something that ended, with its place in the order of endings.
+/// A timer that ended, with its number in the order of ends.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     pub(super) number: u64,
@@ -74,7 +74,7 @@ pub(super) struct Numbered<T> {
 }
 
 impl Lease {
-    /// The lease as the core asks for it.
+    /// Returns the lease as the core needs it.
     pub(super) fn held(&self, now: Now) -> Held {
         Held {
             nonce: self.nonce,
@@ -85,7 +85,8 @@ impl Lease {
         }
     }
 
-    /// A node's lease lives as long as the node; a consumer's ends by the clock.
+    /// Returns `true` if it has ended by the clock. Only the lease of a consumer can: that of a node lasts
+    /// as long as the node.
     pub(super) const fn is_over(&self, now: Now) -> bool {
         match self.owner {
             Owner::Node(_) => false,
@@ -99,13 +100,14 @@ impl Live {
         if self.lease.is_some() { State::InFlight } else { self.timer.unleased_state(now.wall) }
     }
 
-    /// Whether a claim could take it (P2): due by the wall clock, and a retry's wait is over.
+    /// Returns `true` if a claim may grant it (P2): it is due by the wall clock, and the wait of a retry is
+    /// over.
     pub(super) fn is_claimable(&self, now: Now) -> bool {
         let waited = self.timer.next_attempt_at.is_none_or(|at| at <= now.steady);
         self.lease.is_none() && self.timer.due_at <= now.wall && waited
     }
 
-    /// How long until a claim could take it; `None` while it is leased or when one could already.
+    /// Returns the time until a claim may grant it; `None` while it is leased or if it is claimable now.
     pub(super) fn claimable_in(&self, now: Now) -> Option<Millis> {
         if self.lease.is_some() || self.is_claimable(now) {
             return None;
@@ -117,8 +119,8 @@ impl Live {
 }
 
 impl Space {
-    /// The timer under this id: the live one, else its tombstone, else its latest dead letter. Whatever
-    /// makes an id live again drops its tombstone, so a tombstone is later than every dead letter beside it.
+    /// Returns the timer with this id: the live one, else its tombstone, else its latest dead letter. A new
+    /// live timer removes the tombstone of its id, so a tombstone is later than every dead letter of its id.
     pub(super) fn view(&self, id: &TimerId, now: Now) -> Option<TimerView> {
         if let Some(live) = self.live.get(id) {
             return Some(self.view_live(live, now));
@@ -142,13 +144,13 @@ impl Space {
         TimerView::whole(self.name.clone(), State::Dead, timer.clone())
     }
 
-    /// The latest dead letter of a timer.
+    /// Returns the latest dead letter of a timer.
     pub(super) fn latest_letter(&self, id: &TimerId) -> Option<DeliveryId> {
         let letters = self.dead.iter().filter(|(_, letter)| letter.value.id == *id);
         letters.max_by_key(|(_, letter)| letter.number).map(|(delivery_id, _)| *delivery_id)
     }
 
-    /// Drops the tombstones that ended first while there are too many.
+    /// Removes the tombstones that ended first while there are too many.
     pub(super) fn bound_tombstones(&mut self) {
         while self.tombstones.len() as u64 > self.settings.limits.max_retained {
             let oldest = self.tombstones.iter().min_by_key(|(_, tombstone)| tombstone.number);

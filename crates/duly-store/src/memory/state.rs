@@ -1,4 +1,4 @@
-//! Everything the store holds: namespaces, the tokens it handed out, and its random source.
+//! The data of the store: namespaces, issued tokens, and the random source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use duly_core::{NamespaceName, TimerId, settle::LeaseLoss};
 use super::{clock::Now, space::Space};
 use crate::{Command, Error, MemberId, Outcome, Owner, Refusal, Result, random::SplitMix64};
 
-/// The whole state.
+/// The state of the store.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) spaces: BTreeMap<NamespaceName, Space>,
-    /// Every token ever handed out, by its nonce. Never shrinks: an oracle has time and room.
+    /// Every issued token, by its nonce. Never shrinks, because this store is for tests.
     pub(super) grants: BTreeMap<u64, Grant>,
     pub(super) random: SplitMix64,
-    /// Tells tokens of this store from those of another.
+    /// Distinguishes tokens of this store from those of other stores.
     pub(super) store_id: u64,
-    /// Number of the next namespace, so that one made again is not mistaken for the old one.
+    /// Number of the next namespace: a namespace that is created again has another number.
     pub(super) space_next: u64,
 }
 
-/// Which timer a token was for.
+/// The timer that a token was issued for.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub(super) namespace: NamespaceName,
@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// Brings every namespace up to the present.
+    /// Catches up with the clock in every namespace.
     pub(super) fn catch_up(&mut self, now: Now) {
         for space in self.spaces.values_mut() {
             space.catch_up(now);
@@ -74,7 +74,7 @@ impl State {
         runs.into_iter().collect()
     }
 
-    /// Ends the leases of every owner that `gone` says is gone; returns how many.
+    /// Ends the leases of every owner for which `gone` returns `true`; returns their number.
     pub(super) fn release(
         &mut self,
         gone: impl Fn(Owner) -> bool,

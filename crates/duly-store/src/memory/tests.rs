@@ -1,4 +1,4 @@
-//! What only the reference promises; all else it does is in the conformance suite.
+//! Tests of the reference store alone. The conformance suite tests the rest.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! One page over all shards, in the order of a single list.
 //!
-//! Every shard answers a page from the same place on; they are merged up to the place that the
-//! slowest shard has reached, so that the next page never has to go back.
+//! Every shard returns a page from the same position on. The pages are merged up to the position that the
+//! slowest shard has reached, so the next page never has to go back.
 
 use crate::{Page, query::Position};
 
-/// Merges a page of each shard to one of at most `limit` timers.
+/// Merges one page of each shard into one page of at most `limit` timers.
 pub(super) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     if let [_] = pages[..] {
         return pages.swap_remove(0);

@@ -1,4 +1,4 @@
-//! Measures a real server beside the machine's own floor.
+//! `duly-measure`: measures a real server beside the baseline of the machine.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Loads a real server, kills and stops it again and again, and exits with 1 when a promise was
-//! broken.
+//! `duly-torture`: loads a real server, kills and stops it repeatedly, and exits with 1 if a
+//! promise was broken.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! What came out of the server: when each timer arrived and was acknowledged, and what came wrong.
+//! Arrivals of timers: receive time and acknowledgement of each, and wrong deliveries.
 //!
-//! Timers are known by a number, which is their id. Receivers note arrivals from many threads
-//! without a lock; [`Arrivals::verify`] is asked at the end, and there is no figure unless every
-//! timer came exactly once and none before its time.
+//! A timer has a number, which is its id. Receivers note arrivals from many threads without a lock.
+//! [`Arrivals::verify`] is called at the end. There is no figure unless every timer arrived exactly
+//! once and none before its due time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use duly_load::receiver::Hear;
 
 use crate::clock::now_us;
 
-/// Due time of a timer that is not scheduled yet: if it came, it came early.
+/// Due time of a timer that is not scheduled yet: if it arrives, it is early.
 const NEVER: u64 = u64::MAX / 1_000;
 
-/// The arrivals of timers 0 to n, due at known times.
+/// Arrivals of timers 0 to n with known due times.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// Unix ms; [`NEVER`] for one that is not scheduled yet.
+    /// Due times in Unix ms; [`NEVER`] for a timer that is not scheduled yet.
     dues_ms: Vec<AtomicU64>,
-    /// Unix µs; 0 for one that has not come.
+    /// Receive times in Unix µs; 0 for a timer that has not arrived.
     out_us: Vec<AtomicU64>,
     out: AtomicUsize,
-    /// When the newest of the distinct ones came.
+    /// Receive time of the last timer that arrived for the first time.
     last_out_us: AtomicU64,
     again: AtomicUsize,
     unknown: AtomicUsize,
@@ -33,14 +33,14 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// None yet, of as many timers as there are due times (Unix ms).
+    /// Creates arrivals for as many timers as there are due times (Unix ms).
     pub(super) fn of(dues_ms: &[u64]) -> Self {
         let arrivals = Self::expecting(dues_ms.len());
         arrivals.set_dues(0, dues_ms);
         arrivals
     }
 
-    /// None yet, of so many timers whose due times will be set.
+    /// Creates arrivals for `count` timers whose due times are set later.
     pub(super) fn expecting(count: usize) -> Self {
         Self {
             out_us: (0..count).map(|_| AtomicU64::new(0)).collect(),
@@ -54,14 +54,14 @@ impl Arrivals {
         }
     }
 
-    /// The timers from this number on are due at these times (Unix ms).
+    /// Sets the due times (Unix ms) of the timers from number `first` on.
     pub(super) fn set_dues(&self, first: usize, dues_ms: &[u64]) {
         for (place, due_ms) in self.dues_ms[first..].iter().zip(dues_ms) {
             place.store(*due_ms, Ordering::Relaxed);
         }
     }
 
-    /// A timer of this id came. Answers its number the first time.
+    /// Notes the arrival of a timer. Returns its number the first time.
     pub(super) fn note(&self, id: &[u8], received_us: u64) -> Option<usize> {
         let number = std::str::from_utf8(id).ok().and_then(|id| id.parse::<usize>().ok());
         let place = number.and_then(|number| Some((number, self.out_us.get(number)?)));
@@ -78,7 +78,7 @@ impl Arrivals {
         Some(number)
     }
 
-    /// Notes what a receiver hears.
+    /// Returns the callback for a receiver.
     pub(super) fn hear(self: &Arc<Self>) -> Hear {
         let arrivals = Arc::clone(self);
         Arc::new(move |id, received_us| {
@@ -86,54 +86,54 @@ impl Arrivals {
         })
     }
 
-    /// So many were confirmed to the server, and it said so, just now.
+    /// Notes that the server has just reported `count` further acknowledgements.
     pub(super) fn note_acknowledged(&self, count: usize) {
         self.last_acknowledged_us.fetch_max(now_us(), Ordering::Relaxed);
         self.acknowledged.fetch_add(count, Ordering::Release);
     }
 
-    /// How many are expected.
+    /// Returns the number of expected timers.
     pub(super) const fn expected(&self) -> usize {
         self.out_us.len()
     }
 
-    /// How many of them have come.
+    /// Returns the number of timers that have arrived.
     pub(super) fn out(&self) -> usize {
         self.out.load(Ordering::Acquire)
     }
 
-    /// Whether all have come.
+    /// Returns `true` if all timers have arrived.
     pub(super) fn all_out(&self) -> bool {
         self.out() >= self.expected()
     }
 
-    /// How many were acknowledged.
+    /// Returns the number of acknowledged timers.
     pub(super) fn acknowledged(&self) -> usize {
         self.acknowledged.load(Ordering::Acquire)
     }
 
-    /// Whether all were acknowledged.
+    /// Returns `true` if all timers are acknowledged.
     pub(super) fn all_acknowledged(&self) -> bool {
         self.acknowledged() >= self.expected()
     }
 
-    /// When the last one came (Unix µs).
+    /// Returns the receive time of the last timer (Unix µs).
     pub(super) fn last_out_us(&self) -> u64 {
         self.last_out_us.load(Ordering::Relaxed)
     }
 
-    /// When the last one was acknowledged (Unix µs).
+    /// Returns the time of the last acknowledgement (Unix µs).
     pub(super) fn last_acknowledged_us(&self) -> u64 {
         self.last_acknowledged_us.load(Ordering::Relaxed)
     }
 
-    /// When each came (Unix µs), by its number; 0 for one that did not.
+    /// Returns the receive times (Unix µs) by number; 0 for a timer that has not arrived.
     pub(super) fn times_us(&self) -> Vec<u64> {
         self.out_us.iter().map(|at| at.load(Ordering::Relaxed)).collect()
     }
 
-    /// When each of a range of numbers was due and how much later it came (both in µs, the first
-    /// since 1970). One that has not come is left out.
+    /// Returns due time (Unix µs) and lateness (µs) of a range of timers, without those that have
+    /// not arrived.
     pub(super) fn lateness_us(&self, numbers: Range<usize>) -> Vec<(u64, u64)> {
         let places = self.dues_ms[numbers.clone()].iter().zip(&self.out_us[numbers]);
         places
@@ -145,7 +145,7 @@ impl Arrivals {
             .collect()
     }
 
-    /// Complains unless every one came exactly once, and none early.
+    /// Returns an error unless every timer arrived exactly once, and none early.
     pub(super) fn verify(&self) -> Result<()> {
         let again = self.again.load(Ordering::Relaxed);
         let unknown = self.unknown.load(Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! The pull consumer: leases a batch, notes it, acknowledges it, and so on over one connection.
+//! Consumer for measurements: leases a batch, notes it, acknowledges it, and repeats this over one
+//! connection.
 //!
-//! The lease request is made once; answers are read without making a tree of them. A settlement
-//! that is not answered with `ok` ends the run.
+//! The lease request is built once, and responses are parsed without a JSON tree. A settlement with
+//! another result than `ok` ends the run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use crate::api;
 use crate::clock::now_us;
 use crate::wire::{Connection, request};
 
-/// How a consumer leases.
+/// Parameters of lease calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// Most firings of a call.
+    /// Most firings per call.
     pub(super) max: usize,
-    /// How long a call waits for a firing.
+    /// Longest wait of a call, in milliseconds.
     pub(super) wait_ms: u32,
 }
 
@@ -34,21 +35,21 @@ pub(super) struct Consumer {
     bytes: Exchanged,
 }
 
-/// Bytes of the calls of a consumer, for the floor.
+/// Bytes of the calls of a consumer, for the baseline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Exchanged {
-    /// Of a request to lease.
+    /// Bytes of a lease request.
     pub(super) lease_request: usize,
-    /// Of the longest answer to it.
+    /// Bytes of the longest lease response.
     pub(super) lease_answer: usize,
-    /// Of the longest request to settle.
+    /// Bytes of the longest settle request.
     pub(super) settle_request: usize,
-    /// Of the longest answer to it.
+    /// Bytes of the longest settle response.
     pub(super) settle_answer: usize,
 }
 
 impl Exchanged {
-    /// Both, by the longer.
+    /// Returns the larger value of each field.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             lease_request: self.lease_request.max(other.lease_request),
@@ -60,7 +61,7 @@ impl Exchanged {
 }
 
 impl Consumer {
-    /// Of this namespace.
+    /// Creates a consumer of this namespace.
     pub(super) fn new(address: SocketAddr, namespace: &str, manner: Manner) -> Self {
         let mut consumer = Self {
             address,
@@ -73,12 +74,12 @@ impl Consumer {
         consumer
     }
 
-    /// Opens the connection before it matters.
+    /// Opens the connection, before the measured time.
     pub(super) async fn open(&mut self) -> Result<()> {
         Ok(self.connection.open().await?)
     }
 
-    /// Goes on with another namespace.
+    /// Switches to another namespace.
     pub(super) fn turn_to(&mut self, namespace: &str, manner: Manner) {
         let Manner { max, wait_ms } = manner;
         let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":"{wait_ms}ms"}}"#);
@@ -87,12 +88,12 @@ impl Consumer {
         self.settle_path = api::path(namespace, "/settle");
     }
 
-    /// What was exchanged so far.
+    /// Returns the bytes of the calls so far.
     pub(super) const fn exchanged(&self) -> Exchanged {
         self.bytes
     }
 
-    /// Leases once, and acknowledges what came. Answers how many came.
+    /// Leases once and acknowledges the firings. Returns their number.
     pub(super) async fn take(&mut self, arrivals: &Arrivals) -> Result<usize> {
         let exchange = self.connection.exchange(&self.lease);
         let response = tokio::time::timeout(PATIENCE, exchange).await??;
@@ -130,7 +131,7 @@ impl Consumer {
     }
 }
 
-/// Leases over so many connections until everything has come and was acknowledged.
+/// Leases over `connections` connections until every timer has arrived and was acknowledged.
 pub(super) async fn take_all(
     address: SocketAddr,
     namespace: &'static str,
@@ -157,7 +158,7 @@ pub(super) async fn take_all(
     Ok(bytes)
 }
 
-/// The answer to a lease, as far as it is looked at.
+/// The used fields of a lease response.
 #[derive(Deserialize)]
 struct Leased<'a> {
     #[serde(borrow)]

@@ -1,9 +1,9 @@
-//! Debouncing: the same ids replaced over and over, each time with a later due time.
+//! Debouncing: the same ids are replaced repeatedly, each time with a different due time.
 //!
-//! The requests are made before the clock runs: two for each batch of ids, with different due
-//! times, sent in turn, so that each replaces and none is the request that is there already.
-//! Every result must say that it replaced; at the end the revision of an id of each batch must be
-//! the number of times that it was sent.
+//! 1. Requests are built before the measured time: two for each batch of ids, with different due
+//!    times. They are sent in turn, so each one replaces and none repeats the previous request.
+//! 2. Every result must say that it replaced a timer.
+//! 3. At the end, the revision of one id of each batch must match the number of requests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,16 +21,16 @@ use crate::clock::now_ms;
 use crate::process::Options as ServerOptions;
 use crate::wire::{Connection, request};
 
-/// What `debounce` takes.
+/// Options of `debounce`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Ids that are replaced.
+    /// Number of ids that are replaced.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     pub ids: u32,
-    /// Operations of a batch.
+    /// Operations per batch.
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
     pub batch: u32,
-    /// Connections at once, each with ids of its own.
+    /// Number of connections, each with its own ids.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=1_000))]
     pub connections: u32,
     /// Seconds of each round.
@@ -38,10 +38,10 @@ pub struct Options {
     pub seconds: u32,
 }
 
-/// Due times of the two requests: a month ahead, so that nothing fires.
+/// Delays of the two requests: a month, so that nothing fires.
 const DUE_IN_MS: [u64; 2] = [30 * 86_400_000, 31 * 86_400_000];
 
-/// What is sent for one batch of ids.
+/// Requests for one batch of ids.
 struct Batch {
     first_id: usize,
     ids: usize,
@@ -50,7 +50,7 @@ struct Batch {
     sent: usize,
 }
 
-/// What one connection did.
+/// Result of one connection.
 #[derive(Default)]
 struct Done {
     replaced: u64,
@@ -60,7 +60,7 @@ struct Done {
     answer_bytes: usize,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,
@@ -125,7 +125,7 @@ pub(super) async fn round(
     Ok(())
 }
 
-/// The request that replaces these ids.
+/// Returns the request that replaces these ids.
 fn replace(address: SocketAddr, ids: std::ops::Range<usize>, due_ms: u64) -> Vec<u8> {
     let operations: Vec<String> = ids
         .map(|id| {
@@ -169,7 +169,7 @@ async fn replace_until(
     }
 }
 
-/// Complains unless the server has done what was answered.
+/// Returns an error unless the state of the server matches its responses.
 async fn verify(address: SocketAddr, options: &Options, sent: &[(usize, usize)]) -> Result<()> {
     let mut connection = Connection::new(address);
     let stats = must(&mut connection, "GET", "/stats", &().into()).await?;

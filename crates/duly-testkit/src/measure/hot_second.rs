@@ -1,8 +1,8 @@
-//! A hot second: many timers due at one instant, pulled in batches or delivered as webhooks.
+//! Hot second: many timers due at one instant, leased in batches or delivered as webhooks.
 //!
-//! Seconds count from the due time until the last one is out, and until the server has said that
-//! the last one is acknowledged. Each must come exactly once and none early. The memory of the
-//! server is watched from shortly before the due time on.
+//! Seconds count from the due time until the last timer is received, and until the server has
+//! reported the last acknowledgement. Each timer must arrive exactly once and none early. The
+//! memory of the server is watched from shortly before the due time.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,44 +27,45 @@ use crate::wire::Connection;
 
 /// The namespace.
 const NAMESPACE: &str = "measured";
-/// How long before the due time consumers wait and the memory is watched.
+/// Time before the due time at which consumers start to wait and the memory is watched.
 const BEFORE: Duration = Duration::from_millis(300);
-/// How long a lease call waits.
+/// Longest wait of a lease call.
 const WAIT_MS: u32 = 1_000;
-/// How often the server is asked how much it has seen confirmed: seldom while much is under way.
+/// Poll interval for the server's count of acknowledgements. It is long while many firings are in
+/// flight.
 const ASK_SELDOM: Duration = Duration::from_millis(250);
-/// The same when everything is out.
+/// Poll interval when every timer has been received.
 const ASK_OFTEN: Duration = Duration::from_millis(10);
 
-/// What `hot-second` takes.
+/// Options of `hot-second`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Timers due at one instant.
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=100_000_000))]
     pub timers: u32,
-    /// How they are delivered.
+    /// Delivery method.
     #[arg(long, value_enum, default_value_t = Kind::Pull)]
     pub kind: Kind,
     /// Connections that lease and settle (pull).
     #[arg(long, default_value_t = 8, value_parser = value_parser!(u32).range(1..=1_000))]
     pub connections: u32,
-    /// Most firings of a lease call (pull).
+    /// Most firings per lease call (pull).
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
     pub batch: u32,
-    /// Deliveries under way at once (webhook).
+    /// Deliveries in flight at once (webhook).
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..=1_000))]
     pub in_flight: u32,
-    /// Seconds from the first schedule to the due time; 5 and one for each 70,000 timers unless
-    /// given.
+    /// Seconds from the first schedule call to the due time. Default: 5, and one for each 70,000
+    /// timers.
     #[arg(long, value_name = "SECONDS")]
     pub lead: Option<u32>,
-    /// Writes what was out, acknowledged and resident by the tenth of a second, as CSV; of the
-    /// last round.
+    /// Writes the received, acknowledged and resident figures per tenth of a second to this file,
+    /// as CSV; of the last round.
     #[arg(long, value_name = "FILE")]
     pub series: Option<PathBuf>,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,
@@ -133,7 +134,7 @@ fn namespace(options: &Options, receiver: Option<&Receiver>) -> Value {
     }
 }
 
-/// Waits until everything is out and acknowledged. Answers what was exchanged, for the floor.
+/// Waits until every timer is received and acknowledged. Returns the exchanges, for the baseline.
 async fn deliver(
     options: &Options,
     server: &Server,
@@ -157,7 +158,7 @@ async fn deliver(
     }
 }
 
-/// Asks the server how much it has seen confirmed until that is everything.
+/// Polls the server's count of delivered timers until it is complete.
 pub(super) async fn confirmed(server: &Server, namespace: &str, arrivals: &Arrivals) -> Result<()> {
     let mut connection = Connection::new(server.address());
     while !arrivals.all_acknowledged() {
@@ -172,13 +173,13 @@ pub(super) async fn confirmed(server: &Server, namespace: &str, arrivals: &Arriv
     Ok(())
 }
 
-/// Waits until so long before a time.
+/// Waits until `before` before the due time.
 pub(super) async fn wait_until(due_ms: u64, before: Duration) {
     let until = Duration::from_millis(due_ms.saturating_sub(now_ms())).saturating_sub(before);
     tokio::time::sleep(until).await;
 }
 
-/// Complains unless the server says the same as the receivers.
+/// Returns an error unless the server's counts match those of the receivers.
 pub(super) async fn ensure_all_delivered(address: SocketAddr, timers: u32) -> Result<()> {
     let stats = must(&mut Connection::new(address), "GET", "/stats", &().into()).await?;
     ensure!(
@@ -188,7 +189,7 @@ pub(super) async fn ensure_all_delivered(address: SocketAddr, timers: u32) -> Re
     Ok(())
 }
 
-/// When parts of it were out, all of it, and all of it acknowledged.
+/// Adds the times until a part of the timers, and all of them, were received and acknowledged.
 fn report_times(arrivals: &Arrivals, due_ms: u64, table: &mut Table) {
     let mut times_us = arrivals.times_us();
     times_us.sort_unstable();
@@ -208,13 +209,14 @@ fn report_times(arrivals: &Arrivals, due_ms: u64, table: &mut Table) {
     table.add("acknowledged per second", "/s", timers / acknowledged_s);
 }
 
-/// The value that so many thousandths of the sorted ones do not exceed; the first for 0.
+/// Returns the smallest value that covers this many thousandths of the sorted values; the first for
+/// 0.
 fn at_share(sorted: &[u64], thousandths: usize) -> u64 {
     let place = (sorted.len() * thousandths).div_ceil(1_000).saturating_sub(1);
     sorted.get(place).copied().unwrap_or(0)
 }
 
-/// Memory of the server beside what it had before.
+/// Adds the memory of the server, and its growth.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub(super) fn report_memory(empty: u64, before: u64, peak: u64, table: &mut Table) {
     table.add("resident, server without timers", "MiB", empty as f64 / MIB);

@@ -1,5 +1,5 @@
-//! A quiet lane beside others: how late its firings are while another lane has a million timers
-//! behind a dead receiver, or is served a million at full speed.
+//! Isolation: lateness of quiet lanes while another lane has a million timers behind a dead
+//! receiver, or serves a million at full speed.
 //!
 //! ```text
 //!   stretch:   idle          beside refused     beside silent      beside webhook …
@@ -7,12 +7,15 @@
 //!   other:     nothing       1 M due at once    1 M due at once    1 M due at once    a new namespace
 //! ```
 //!
-//! All stretches are of one run on one server. There are two quiet lanes, one pulled and one of
-//! webhooks, each with a receiver on a thread of its own. The timers of both are spread evenly at
-//! random over the stretch, which begins when what is beside them is due; scheduling happens
-//! before and is not looked at. Every firing must come exactly once and none early, the quiet ones and
-//! the others. How late a sleeping thread wakes up in the same stretch is the floor: it says how
-//! much of a lateness is the machine's, which the load generator shares.
+//! 1. All parts (`Stretch`) belong to one run on one server.
+//! 2. There are two quiet lanes, one leased and one with webhooks. Each has a receiver on its own
+//!    thread.
+//! 3. The due times of both are random, evenly spread over the part. The part begins when the
+//!    timers of the other lane are due.
+//! 4. Scheduling happens before the part and is not measured.
+//! 5. Every firing, quiet or other, must arrive exactly once and none early.
+//! 6. The baseline is the wake-up lateness of a sleeping thread in the same part. It shows how much
+//!    of the lateness comes from the machine, which the load generator shares.
 
 mod beside;
 mod plot;
@@ -41,24 +44,24 @@ use quiet::Lane;
 use series::{Source, Stretch};
 use waking::Waking;
 
-/// How long before its due times an idle stretch is scheduled.
+/// Delay of the due times of an idle part, in milliseconds.
 const IDLE_LEAD_MS: u64 = 3_000;
-/// How long a stretch is at least.
+/// Shortest part, in microseconds.
 const SHORTEST_US: u64 = 1_000_000;
-/// What is due at one instant is taken over in a moment; a stretch is looked at without this first
-/// part of it too, so that what lasts is told apart from what happens once.
+/// Length of the surge at the start of a part, when timers due at one instant become claimable.
+/// Figures are also reported without it, to separate lasting effects from this one.
 const SURGE_US: u64 = 1_000_000;
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(20);
-/// Looks in which nothing may come over a quiet lane although it is due: a minute's. Looks are
-/// counted, not time, so that a machine that slept for a while is no reason to give up.
+/// Most polls without an arrival on a quiet lane with due timers: those of a minute. Polls are
+/// counted, not time, so a machine that slept for a while does not end the run.
 const STANDSTILL_LOOKS: u32 = 3_000;
 
-/// What `isolation` takes.
+/// Options of `isolation`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// What goes on beside the quiet lanes, a stretch each, in this order; `idle` comes first by
-    /// itself.
+    /// Loads beside the quiet lanes, one part each, in this order. A part `idle` always comes
+    /// first.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Beside::Refused, Beside::Silent, Beside::Webhook])]
     pub beside: Vec<Beside>,
     /// Timers of the other lane, due at one instant.
@@ -67,23 +70,23 @@ pub struct Options {
     /// Firings per second of each quiet lane.
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=10_000))]
     pub rate: u32,
-    /// Seconds of each stretch. One beside a lane that is served ends with that, after a second at
-    /// least.
+    /// Seconds of each part. A part beside a lane that is served ends when that lane is done, but
+    /// not before one second.
     #[arg(long, default_value_t = 30, value_parser = value_parser!(u32).range(1..=3_600))]
     pub seconds: u32,
-    /// Seconds from the first schedule of another lane to the due time; 5 and one for each 70,000
-    /// timers unless given.
+    /// Seconds from the first schedule call of another lane to the due time. Default: 5, and one
+    /// for each 70,000 timers.
     #[arg(long, value_name = "SECONDS")]
     pub lead: Option<u32>,
-    /// Draws the lateness over time, stretches marked, as SVG; of the last round.
+    /// Draws the lateness over time, with the parts marked, as SVG; of the last round.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Writes every firing's lateness as CSV; of the last round.
+    /// Writes the lateness of every firing as CSV; of the last round.
     #[arg(long, value_name = "FILE")]
     pub series: Option<PathBuf>,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,
@@ -120,7 +123,8 @@ pub(super) async fn round(
         .map(|lane| Source { name: lane.name(), late_us: lane.arrivals().lateness_us(0..capacity) })
         .chain(std::iter::once(Source { name: "wake-up", late_us: woken }))
         .collect();
-    // First whoever waits for the server, so that nobody complains of its end.
+    // The lanes end first: they have calls in flight, which would report the end of the server as
+    // an error.
     drop(lanes);
     server.kill()?;
     report(&stretches, &sources, table)?;
@@ -133,7 +137,7 @@ pub(super) async fn round(
     Ok(())
 }
 
-/// What a stretch is called.
+/// Returns the name of a part.
 const fn name(beside: Option<Beside>) -> &'static str {
     match beside {
         None => "idle",
@@ -148,7 +152,7 @@ fn title(options: &Options) -> String {
     )
 }
 
-/// Prepares and runs one stretch; answers when it was.
+/// Prepares and runs one part; returns its times.
 async fn stretch(
     server: &Server,
     options: &Options,
@@ -204,7 +208,7 @@ async fn stretch(
     })
 }
 
-/// Waits until so many have come over a lane in all.
+/// Waits until `wanted` timers have arrived on a lane in all.
 async fn wait_for(lane: &Lane, wanted: usize, end_ms: u64, stretch: &str) -> Result<()> {
     let (mut last, mut looks) = (0, 0);
     loop {
@@ -225,7 +229,7 @@ async fn wait_for(lane: &Lane, wanted: usize, end_ms: u64, stretch: &str) -> Res
     }
 }
 
-/// Percentiles of each stretch, and what they are beside those of the idle one.
+/// Adds the percentiles of each part, and their ratios to those of the idle part.
 fn report(stretches: &[Stretch], sources: &[Source], table: &mut Table) -> Result<()> {
     for source in sources {
         let mut idle = None;
@@ -258,7 +262,7 @@ fn report(stretches: &[Stretch], sources: &[Source], table: &mut Table) -> Resul
     Ok(())
 }
 
-/// What percentiles are beside those of the idle stretch.
+/// Adds the ratios of percentiles to those of the idle part.
 fn report_beside(name: &str, late: Percentiles, idle: Percentiles, table: &mut Table) {
     table.add(&format!("{name}: p50 to idle"), "x", ratio(late.p50_us, idle.p50_us));
     table.add(&format!("{name}: p99 to idle"), "x", ratio(late.p99_us, idle.p99_us));
@@ -274,12 +278,12 @@ fn ratio(value_us: u64, idle_us: u64) -> f64 {
     value_us as f64 / idle_us.max(1) as f64
 }
 
-/// A connection to the server, for calls that are no part of what is measured.
+/// Creates a connection for calls that are not measured.
 fn connect(server: &Server) -> Connection {
     Connection::new(server.address())
 }
 
-/// What several threads note into.
+/// Arrivals that several threads note.
 type Noted = Arc<super::arrivals::Arrivals>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How late firings arrive: receive time − due time, by the wall clock of the machine.
+//! Lateness of firings: receive time − due time, by the wall clock of the machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::clock::{now_ms, now_us};
 use crate::process::Options;
 use crate::wire::{Connection, request};
 
-/// Consumers that wait at once.
+/// Number of waiting consumers.
 const CONSUMERS: usize = 4;
 
-/// How long after the last due time everything must have come.
+/// Time after the last due time within which every firing must arrive.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// (received, Unix µs; due, Unix ms) of every delivery.
 type Arrivals = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     options: &Options,
     rate: u32,
@@ -56,7 +56,7 @@ pub(super) async fn round(
     };
     must(&mut connection, "PUT", "", &json!({ "destination": destination })).await?;
     let count = usize::try_from(u64::from(rate) * u64::from(seconds))?;
-    // Room to schedule all of them before the first is due.
+    // Enough time to schedule all timers before the first is due.
     let lead_ms = 2_000 + u64::try_from(count / 20)?;
     let span_ms = u64::from(seconds) * 1_000;
     let mut rng = SmallRng::seed_from_u64(1);
@@ -102,7 +102,7 @@ fn report(arrivals: &[(u64, u64)], count: usize, table: &mut Table) {
     table.add("delivered more than once", "", (arrivals.len() - count) as f64);
 }
 
-/// Leases with a long wait; what came is acked over another connection meanwhile.
+/// Leases with a long wait, and acknowledges the firings over another connection meanwhile.
 async fn consume(address: SocketAddr, arrivals: Arrivals) -> Result<()> {
     let (sender, mut receiver) = mpsc::channel::<Vec<Value>>(1_000);
     let acker = tokio::spawn(async move {

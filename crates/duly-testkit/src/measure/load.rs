@@ -1,7 +1,7 @@
-//! Fills the server: numbered timers in batches, over a few connections.
+//! Filling of the server: numbered timers in batches, over a few connections.
 //!
-//! The number is the id, so that each can be recognised when it comes out. Every result of every
-//! batch is looked at; the answers are read without making a tree of them.
+//! The number of a timer is its id, so each timer is recognised when it arrives. Every result of
+//! every batch is checked. Responses are parsed without a JSON tree.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -23,15 +23,17 @@ use crate::wire::Connection;
 /// Callers that fill at once, with batches.
 const FILLERS: usize = 4;
 
-/// Timers of a batch.
+/// Timers per batch.
 pub(super) const BATCH: usize = 1_000;
 
-/// What is known of the time in which timers are scheduled: they must not be due before.
+/// Shortest time before the due time at which scheduling begins, in milliseconds. No timer may be
+/// due during scheduling.
 const LEAST_LEAD_MS: u64 = 5_000;
-/// So many a second at least are scheduled.
+/// Assumed timers scheduled per second, at least.
 const LEAST_PER_SECOND: u64 = 70_000;
 
-/// How long before the due time scheduling begins, unless a number of seconds was given.
+/// Returns the time before the due time at which scheduling begins, in milliseconds; `given_s`
+/// seconds if given.
 pub(super) fn lead_ms(timers: usize, given_s: Option<u32>) -> u64 {
     given_s.map_or_else(
         || LEAST_LEAD_MS + u64::try_from(timers).unwrap_or(u64::MAX) * 1_000 / LEAST_PER_SECOND,
@@ -39,7 +41,7 @@ pub(super) fn lead_ms(timers: usize, given_s: Option<u32>) -> u64 {
     )
 }
 
-/// Complains if a due time came before everything was scheduled.
+/// Returns an error if a due time came before all timers were scheduled.
 pub(super) fn ensure_still_ahead(due_ms: u64, lead_ms: u64) -> Result<()> {
     ensure!(
         now_ms() < due_ms,
@@ -49,20 +51,20 @@ pub(super) fn ensure_still_ahead(due_ms: u64, lead_ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// The answer to a batch, as far as it is looked at.
+/// The used fields of a batch response.
 #[derive(Deserialize)]
 pub(super) struct Answer {
     pub(super) results: Vec<Outcome>,
 }
 
-/// One result of it.
+/// One result of a batch.
 #[derive(Deserialize)]
 pub(super) struct Outcome {
     timer: Option<Made>,
     error: Option<Value>,
 }
 
-/// A timer that was made or was there.
+/// A new or existing timer.
 #[derive(Deserialize)]
 struct Made {
     #[serde(default)]
@@ -72,18 +74,18 @@ struct Made {
 }
 
 impl Outcome {
-    /// Whether it was made, and not there before.
+    /// Returns `true` if a new timer was created.
     fn is_new(&self) -> bool {
         self.timer.as_ref().is_some_and(|made| !made.existing && !made.replaced)
     }
 
-    /// Whether it took the place of another.
+    /// Returns `true` if the timer replaced another one.
     pub(super) fn is_replaced(&self) -> bool {
         self.timer.as_ref().is_some_and(|made| made.replaced)
     }
 }
 
-/// Schedules timers with these numbers in a namespace, due at these times.
+/// Schedules timers with these numbers in a namespace, with these due times.
 pub(super) async fn batch(
     connection: &mut Connection,
     namespace: &str,
@@ -106,7 +108,7 @@ pub(super) async fn batch(
     Ok(())
 }
 
-/// The body of a batch of schedules.
+/// Returns the body of a batch of schedule calls.
 pub(super) fn body(timers: impl Iterator<Item = (usize, u64)>) -> String {
     let mut body = String::with_capacity(BATCH * 210);
     body.push_str(r#"{"operations":["#);
@@ -149,8 +151,8 @@ pub(super) async fn fill(
     .await
 }
 
-/// Does so many pieces of work, with as many connections as callers, each piece on the next free
-/// one; a piece answers how much of `total` it was.
+/// Does `pieces` pieces of work over `callers` connections, each piece on the next free one. A
+/// piece returns its share of `total`.
 pub(super) async fn spread<F>(
     address: SocketAddr,
     callers: usize,

@@ -1,4 +1,4 @@
-//! What pending timers cost in memory and on disk, and how long they take to open again.
+//! Memory and disk of pending timers, and the time to start again with them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,10 +16,10 @@ const FILLERS: u64 = 4;
 
 /// Calls while the allocator settles.
 const SETTLE_CALLS: u32 = 30;
-/// Time between them.
+/// Time between these calls.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
 pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) -> Result<()> {
     let mut server = start(options).await?;
@@ -30,7 +30,8 @@ pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) ->
     let fillers: Vec<_> = (0..FILLERS)
         .map(|filler| {
             tokio::spawn(async move {
-                // Spread over thirty days, each filler's out of order with the others'.
+                // Spread over thirty days, and the due times of each filler mixed with those of the
+                // others.
                 let dues_ms: Vec<u64> = (0..u64::from(pending))
                     .filter(|n| n % FILLERS == filler)
                     .map(|n| first_ms + n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 2_592_000_000)
@@ -74,8 +75,8 @@ pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) ->
     Ok(())
 }
 
-/// Resident bytes once the allocator has given back what it keeps for a moment. It does so when it
-/// is used, so a little work goes on meanwhile.
+/// Returns the resident bytes after the allocator has returned its short-lived memory. It does so
+/// only when it is used, so this function makes a few calls meanwhile.
 async fn settled_bytes(server: &Server) -> Result<u64> {
     let mut connection = Connection::new(server.address());
     for _ in 0..SETTLE_CALLS {
@@ -85,7 +86,7 @@ async fn settled_bytes(server: &Server) -> Result<u64> {
     usage::resident_bytes(server.pid())
 }
 
-/// Blocks in use by all files below.
+/// Returns the bytes of the blocks that all files below a folder use.
 fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir)? {

@@ -1,9 +1,10 @@
 //! Many namespaces with a few timers each, all due within one second.
 //!
-//! By `webhook` each namespace has a lane of its own to one local receiver, and the order is the
-//! server's: this is what the fairness is about. A lease call is of one namespace, so by `pull`
-//! a few consumers go round the namespaces, leasing and acknowledging in each what is due: the
-//! order is theirs, and what is measured is how fast the server answers two calls a namespace.
+//! * With `webhook`, each namespace has its own lane to one local receiver, and the server
+//!   determines the order. The fairness figures are about this order.
+//! * With `pull`, a lease call is about one namespace. A few consumers go round the namespaces and
+//!   lease and acknowledge the due firings of each. The consumers determine the order, and the
+//!   figures show how fast the server handles two calls per namespace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,40 +28,41 @@ use super::{Kind, Table, load, must_in, start};
 use crate::clock::{now_ms, seconds_since};
 use crate::process::{Options as ServerOptions, Server};
 
-/// Timers are due within so long.
+/// Range of the due times, in milliseconds.
 const SPAN_MS: u64 = 1_000;
-/// So many namespaces a second at least are made and filled.
+/// Assumed namespaces created and filled per second, at least.
 const LEAST_PER_SECOND: u64 = 5_000;
-/// Callers that make and fill them: a call is of one namespace, and so many share a commit.
+/// Callers that create and fill namespaces. A call is about one namespace, and this number of calls
+/// can share a commit.
 const CALLERS: usize = 64;
-/// How long before the first due time the memory is watched.
+/// Time before the first due time at which the memory is watched.
 const BEFORE: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// Connections of the floor beside webhooks.
+/// Connections of the baseline beside webhooks.
 const FLOOR_CONNECTIONS: usize = 100;
 
-/// What `namespaces` takes.
+/// Options of `namespaces`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Namespaces.
+    /// Number of namespaces.
     #[arg(long, default_value_t = 100_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     pub namespaces: u32,
-    /// Timers due in each.
+    /// Timers of each namespace.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=1_000))]
     pub each: u32,
-    /// How they are delivered.
+    /// Delivery method.
     #[arg(long, value_enum, default_value_t = Kind::Webhook)]
     pub kind: Kind,
     /// Connections that lease and settle (pull).
     #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_000))]
     pub connections: u32,
-    /// Seconds from the first schedule to the first due time; 5, one for each 70,000 timers and one
-    /// for each 5,000 namespaces unless given.
+    /// Seconds from the first schedule call to the first due time. Default: 5, one for each 70,000
+    /// timers, and one for each 5,000 namespaces.
     #[arg(long, value_name = "SECONDS")]
     pub lead: Option<u32>,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,
@@ -139,7 +141,7 @@ fn name(place: usize) -> String {
     format!("n{place}")
 }
 
-/// Makes every namespace, with a webhook destination.
+/// Creates every namespace, with a webhook destination.
 async fn make(server: &Server, namespaces: usize, url: String) -> Result<()> {
     let body = json!({ "destination": { "http": { "url": url } } });
     load::spread(
@@ -159,7 +161,7 @@ async fn make(server: &Server, namespaces: usize, url: String) -> Result<()> {
     .await
 }
 
-/// Schedules the timers of every namespace, a call each.
+/// Schedules the timers of every namespace, with one call each.
 async fn fill(server: &Server, namespaces: usize, each: usize, dues_ms: Arc<[u64]>) -> Result<()> {
     let total = namespaces * each;
     load::spread(
@@ -181,14 +183,15 @@ async fn fill(server: &Server, namespaces: usize, each: usize, dues_ms: Arc<[u64
     .await
 }
 
-/// Waits until everything is out.
+/// Waits until every timer has arrived.
 async fn arrived(arrivals: &Arrivals) {
     while !arrivals.all_out() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 
-/// Goes round the namespaces over some connections until everything is out and acknowledged.
+/// Leases from the namespaces in turn, over several connections, until every timer is received and
+/// acknowledged.
 async fn take_all(
     server: &Server,
     options: &Options,
@@ -209,7 +212,7 @@ async fn take_all(
             while !arrivals.all_out() {
                 let place = turn.fetch_add(1, Ordering::Relaxed) % left.len();
                 if left[place].load(Ordering::Relaxed) == 0 {
-                    // Others may have leases under way: they get the thread.
+                    // Other consumers may have lease calls in progress: let them run.
                     tokio::task::yield_now().await;
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! The floor of a subject: as many bytes, back and forth, over plain sockets of this machine.
+//! Baseline of a subject: exchanges with as many bytes over plain sockets of this machine.
 //!
-//! No HTTP, no JSON and no store: the far side, on a thread of its own, reads so many bytes and
-//! writes so many.
+//! There is no HTTP, no JSON and no store. The other side, on its own thread, reads the bytes of a
+//! request and writes the bytes of a response.
 
 use std::io;
 use std::time::Instant;
@@ -15,17 +15,17 @@ use duly_load::receiver;
 
 use super::consumer::Exchanged;
 
-/// A call and its answer.
+/// A call and its response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     /// Bytes of the request.
     pub(super) request: usize,
-    /// Bytes of the answer.
+    /// Bytes of the response.
     pub(super) answer: usize,
 }
 
 impl Exchange {
-    /// What a consumer does with one batch.
+    /// Returns the exchanges of a consumer for one batch.
     pub(super) fn of_consumer(bytes: Exchanged) -> Vec<Self> {
         vec![
             Self { request: bytes.lease_request, answer: bytes.lease_answer },
@@ -33,14 +33,14 @@ impl Exchange {
         ]
     }
 
-    /// A webhook.
+    /// Returns the exchange of a webhook.
     pub(super) fn of_delivery(delivery_bytes: usize) -> Vec<Self> {
         vec![Self { request: delivery_bytes, answer: receiver::ANSWER.len() }]
     }
 }
 
-/// How long it takes to make these exchanges, one after another, so many `times` in all, spread
-/// over the connections.
+/// Returns the seconds for `times` rounds of these exchanges, one after another, spread over the
+/// connections.
 pub(super) async fn seconds(
     exchanges: Vec<Exchange>,
     times: usize,

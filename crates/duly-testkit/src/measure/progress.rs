@@ -1,12 +1,12 @@
-//! Says on standard error how far long work is, a few times a minute.
+//! Progress of long work, printed on standard error a few times a minute.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long nothing is said.
+/// Shortest time between two lines.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Work of a known size that takes its time; told of by several threads.
+/// Work of a known size; several threads may report its progress.
 #[derive(Debug)]
 pub(super) struct Progress {
     what: &'static str,
@@ -15,14 +15,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of `total` items; `what` is done to them ("scheduled").
+    /// Creates the progress of `total` items; `what` names the work ("scheduled").
     pub(super) fn new(what: &'static str, total: usize) -> Self {
         Self { what, total, said_at: Mutex::new(Instant::now()) }
     }
 
-    /// So many are done.
+    /// Prints that `done` items are done, unless the last line is too recent.
     pub(super) fn at(&self, done: usize) {
-        // One that speaks is enough: the others go on.
+        // If another thread prints at the same time, this one continues.
         let Ok(mut said_at) = self.said_at.try_lock() else { return };
         if said_at.elapsed() >= QUIET {
             *said_at = Instant::now();
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-/// Says that a part begins.
+/// Prints that a part of the work begins.
 pub(super) fn part(what: &str) {
     eprintln!("  {what}");
 }

@@ -1,4 +1,4 @@
-//! Pull without a hot second: timers that are due already are leased and acknowledged in batches.
+//! Leasing of a backlog: timers that are due already are leased and acknowledged in batches.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use super::{Table, load, start, usage};
 use crate::clock::{now_ms, seconds_since};
 use crate::process::Options as ServerOptions;
 
-/// Timers are due over so long before they are scheduled.
+/// Range of the due times before the time of scheduling, in milliseconds.
 const SPAN_MS: u64 = 3_600_000;
 
-/// What `pull` takes.
+/// Options of `pull`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Timers.
+    /// Number of timers.
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=100_000_000))]
     pub timers: u32,
     /// Connections that lease and settle.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=1_000))]
     pub connections: u32,
-    /// Most firings of a lease call.
+    /// Most firings per lease call.
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
     pub batch: u32,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Durable single schedules over HTTP in a closed loop.
+//! Durable single schedule calls over HTTP in a closed loop.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::clock::now_ms;
 use crate::process::Options;
 use crate::wire::{Connection, request};
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     options: &Options,
     connections: u32,
@@ -21,7 +21,7 @@ pub(super) async fn round(
     let mut server = start(options).await?;
     let address = server.address();
     let due_ms = now_ms() + 30 * 86_400_000;
-    // Without an id every request makes a timer of its own, so the bytes never change.
+    // Without an id every request creates a new timer, so the bytes of the request never change.
     let body = format!(r#"{{"due_at":{due_ms},"payload_text":"{PAYLOAD}"}}"#);
     let bytes = request(address, "POST", &api::path("measured", "/timers"), body.as_bytes());
     usage::forget_peak(server.pid());

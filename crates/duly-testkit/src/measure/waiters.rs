@@ -1,8 +1,8 @@
-//! Many lease calls that wait at once: what they cost the server in memory, and how late the one
-//! is that a timer wakes.
+//! Many waiting lease calls: their memory in the server, and the lateness of the call that gets a
+//! firing.
 //!
-//! Each caller leases, acknowledges what it gets and calls again, so that as many wait all the
-//! time. That all of them wait is known from the server's own gauge.
+//! Each caller leases, acknowledges its firing and calls again, so the number of waiting calls
+//! stays the same. The server's own gauge shows that all of them wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,36 +25,36 @@ use crate::clock::now_ms;
 use crate::process::{Options as ServerOptions, Server, settings};
 use crate::wire::Connection;
 
-/// The server's bounds on connections and waiting calls, out of the way.
+/// The server's limits on connections and waiting calls, set so high that they do not matter.
 const SETTINGS: &[(&str, &str)] =
     &[("DULY_SERVER__CONNECTIONS_MAX", "1000000"), ("DULY_DELIVERY__PULL_WAITERS_MAX", "750000")];
-/// The server's gauge of calls that wait.
+/// The server's gauge of waiting calls.
 const GAUGE: &str = "duly_lease_waiters";
-/// How long a call waits: the longest that is allowed.
+/// Longest wait of a call in milliseconds: the longest that the server allows.
 const WAIT_MS: u32 = 60_000;
-/// How long before its due time the first timer is scheduled.
+/// Time before its due time at which the first timer is scheduled, in milliseconds.
 const LEAD_MS: u64 = 3_000;
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What `waiters` takes.
+/// Options of `waiters`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Lease calls that wait at once, each over a connection of its own.
+    /// Waiting lease calls, each on its own connection.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub waiting: u32,
-    /// Namespaces that they are spread over.
+    /// Namespaces over which the calls are spread.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=100_000))]
     pub namespaces: u32,
     /// Firings per second, over all namespaces.
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
     pub rate: u32,
-    /// Seconds of firing.
+    /// Seconds of firings.
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u32).range(1..=3_600))]
     pub seconds: u32,
 }
 
-/// One round on a fresh server.
+/// Runs one round on a fresh server.
 pub(super) async fn round(
     server: &ServerOptions,
     options: &Options,
@@ -146,10 +146,10 @@ fn name(place: usize) -> String {
     format!("w{place}")
 }
 
-/// Waits until as many lease calls wait as there should.
+/// Waits until `wanted` lease calls wait.
 ///
-/// Calls that begin and end at once can leave the gauge a little behind; one more call that gives
-/// up at once has the server count again.
+/// Short calls can leave the gauge a little behind. So this function makes one more short lease
+/// call per poll, which makes the server count again.
 async fn all_wait(
     server: &Server,
     wanted: u32,
@@ -177,7 +177,7 @@ async fn all_wait(
     }
 }
 
-/// The sum of a gauge in the text format of Prometheus.
+/// Returns the sum of a gauge in the text format of Prometheus.
 fn gauge(text: &str, name: &str) -> Option<f64> {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -186,12 +186,13 @@ fn gauge(text: &str, name: &str) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// Schedules everything: evenly at random over the seconds, a namespace after the other.
+/// Schedules all timers, one namespace after the other. Their due times are random, evenly spread
+/// over the seconds.
 async fn fire(server: &Server, options: &Options, arrivals: &Arrivals) -> Result<()> {
     let span_ms = u64::from(options.seconds) * 1_000;
     let namespaces = usize::try_from(options.namespaces)?;
     let count = arrivals.expected();
-    // Each namespace takes a call of its own.
+    // Each namespace needs its own call.
     let lead_ms = LEAD_MS + u64::from(options.namespaces);
     let first_ms = now_ms() + lead_ms;
     let mut rng = SmallRng::seed_from_u64(1);
@@ -199,7 +200,7 @@ async fn fire(server: &Server, options: &Options, arrivals: &Arrivals) -> Result
     arrivals.set_dues(0, &dues_ms);
     let mut connection = Connection::new(server.address());
     for place in 0..namespaces {
-        // As even as can be: the first ones have one more.
+        // The namespaces share the timers as evenly as possible.
         let (from, to) = (count * place / namespaces, count * (place + 1) / namespaces);
         for from in (from..to).step_by(load::BATCH) {
             let numbers = from..to.min(from + load::BATCH);

@@ -1,7 +1,6 @@
-//! Looks at a run while it goes on: how much is out and acknowledged, and the server's memory.
+//! Observation of a run: the received and acknowledged timers, and the server's memory.
 //!
-//! [`Watch`] samples on a thread of its own; [`no_progress`] gives a run up in which nothing
-//! happens any more.
+//! [`Watch`] samples on its own thread; [`no_progress`] ends a run that has stalled.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,20 +19,20 @@ use crate::clock::{now_us, seconds_since};
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Looks in which nothing may happen: a minute's. Looks are counted, not time, so that a machine
-/// or a process that slept for a while is no reason to give up.
+/// Most polls without progress: those of a minute. Polls are counted, not time, so a machine or a
+/// process that slept for a while does not end the run.
 const STANDSTILL_LOOKS: u32 = 600;
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// Since the due time; negative before.
+    /// Seconds since the due time; negative before it.
     pub(super) seconds: f64,
-    /// Timers out so far.
+    /// Timers received so far.
     pub(super) out: usize,
     /// Timers acknowledged so far.
     pub(super) acknowledged: usize,
-    /// Memory of the server.
+    /// Resident memory of the server, in bytes.
     pub(super) resident_bytes: u64,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins, for timers due at `due_ms`.
+    /// Starts to sample, for timers due at `due_ms`.
     pub(super) fn start(pid: u32, arrivals: Arc<Arrivals>, due_ms: u64) -> Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new().name("watch".to_owned()).spawn(move || {
@@ -66,14 +65,14 @@ impl Watch {
         Ok(Self { stop, thread: thread.context("no thread for watching")? })
     }
 
-    /// Ends; answers what was seen.
+    /// Stops the thread and returns the samples.
     pub(super) fn stop(self) -> Result<Vec<Point>> {
         drop(self.stop);
         self.thread.join().map_err(|_| anyhow!("the watching thread panicked"))?
     }
 }
 
-/// Writes the samples as a table of comma-separated values.
+/// Writes the samples as CSV.
 pub(super) fn write_csv(path: &Path, points: &[Point]) -> Result<()> {
     std::fs::write(path, csv(points)).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -89,8 +88,8 @@ fn csv(points: &[Point]) -> String {
     text
 }
 
-/// Ends, with the error to give up with, when for a minute nothing came out and nothing was
-/// acknowledged. It is asked when the first due time is not far.
+/// Returns an error when no timer was received or acknowledged for a minute. Call it only shortly
+/// before the first due time.
 pub(super) async fn no_progress(arrivals: &Arrivals) -> anyhow::Error {
     let mut last = (0, 0);
     let mut looks = 0;

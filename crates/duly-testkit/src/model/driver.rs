@@ -1,8 +1,10 @@
-//! A seeded life for the model server, written down as a history.
+//! Seeded run of the model server, recorded as a history.
 //!
-//! Time is a number. A call is sent, takes effect a little later, and is answered a little later
-//! still; other calls come in between. A crash drops what has not taken effect, loses the answers
-//! that were under way, and lets some webhooks arrive late.
+//! 1. Time is a number.
+//! 2. A call is sent, takes effect a little later, and returns a little later still. Other calls
+//!    come in between.
+//! 3. A crash drops calls that have not taken effect, loses the responses in flight, and lets some
+//!    webhooks arrive late.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ const DRAIN_US: u64 = 20_000_000;
 const PULL_LEASE_US: u64 = 400_000;
 const PUSH_LEASE_US: u64 = 5_000_000;
 
-/// Something that will happen.
+/// A future event.
 #[derive(Debug, Clone)]
 enum Event {
     Effect(Operation),
@@ -44,7 +46,7 @@ struct Driver {
     last_mark: u64,
 }
 
-/// Runs one life and answers its history.
+/// Simulates one run and returns its history.
 pub fn run(seed: u64, bug: Option<Bug>) -> History {
     let mut driver = Driver {
         rng: SmallRng::seed_from_u64(seed),
@@ -59,7 +61,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> History {
     driver.history
 }
 
-/// Even timers are pulled, odd ones pushed.
+/// Returns `true` for odd timers, which use webhooks. Even timers are leased.
 const fn is_push(key: u32) -> bool {
     key % 2 == 1
 }
@@ -330,7 +332,7 @@ impl Driver {
         });
     }
 
-    /// Everything under way, with whether it had taken effect.
+    /// Takes all calls in flight, each with `true` if it has taken effect.
     fn abandoned(&mut self) -> Vec<(Event, bool)> {
         std::mem::take(&mut self.queue)
             .into_values()
@@ -341,7 +343,7 @@ impl Driver {
             .collect()
     }
 
-    /// What remains of something under way when its server dies.
+    /// Records a call in flight when its server is killed.
     fn in_doubt(&mut self, event: Event, effected: bool, ended_us: u64) {
         match event {
             Event::Effect(mut operation) | Event::Answered(mut operation) => {

@@ -1,14 +1,14 @@
-//! The smallest server that keeps the contract, as far as the judge looks at it.
+//! Smallest server that keeps the API's promises, as far as the checker tests them.
 //!
-//! One map and a time that is handed in. Every call is atomic at that time. The planted [`Bug`]
-//! strikes a fixed share of the timers, chosen by their mark.
+//! It has one map, and the time is a parameter. Every call is atomic at that time. The planted
+//! [`Bug`] affects a fixed share of the timers, chosen by their marks.
 
 use std::collections::BTreeMap;
 
 use super::Bug;
 use crate::history::{Answer, Due, EndState, SettleAnswer, SettleVerdict};
 
-/// A claim that was granted.
+/// A granted claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     pub(super) key: u32,
@@ -50,7 +50,7 @@ impl Timer {
     }
 }
 
-/// Attempts after which a firing is given up.
+/// Attempts after which a firing becomes a dead letter.
 const ATTEMPTS_MAX: u32 = 5;
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Server {
         Self { bug, timers: BTreeMap::new(), next_token: 1, next_incarnation: 0 }
     }
 
-    /// The timer, with a lease that is over taken away.
+    /// Returns the timer, after the end of an expired lease.
     fn at(&mut self, key: u32, now_us: u64) -> Option<&mut Timer> {
         let timer = self.timers.get_mut(&key)?;
         if let State::InFlight { until_us, .. } = timer.state
@@ -283,7 +283,7 @@ impl Server {
         SettleAnswer::Ok
     }
 
-    /// Dies and opens again: push leases are released, pull leases run on.
+    /// Simulates a crash and a restart: webhook claims are released, leases continue.
     pub(super) fn crash(&mut self, now_us: u64, is_push: impl Fn(u32) -> bool) {
         if self.bug == Some(Bug::Lost) {
             self.timers.retain(|_, timer| !timer.is_struck());
@@ -300,7 +300,7 @@ impl Server {
                 timer.due_ms = old;
             }
             if bug == Some(Bug::CancelUndone) && timer.state == State::Cancelled {
-                // Far away, so that only the read at the end can tell.
+                // Far in the future, so that only the read at the end detects it.
                 timer.due_ms += 1_000_000_000;
                 timer.state = State::Waiting;
             }
@@ -324,7 +324,8 @@ impl Server {
     }
 }
 
-/// After a failed attempt: again from `not_before_us`, or a dead letter.
+/// Handles a failed attempt: the timer may be claimed again from `not_before_us`, or becomes a dead
+/// letter.
 fn give_back(timer: &mut Timer, not_before_us: u64) {
     timer.not_before_us = not_before_us;
     timer.state = if timer.attempts >= ATTEMPTS_MAX { State::Dead } else { State::Waiting };

@@ -3,8 +3,8 @@ use crate::checker::{Count, check};
 
 const SEEDS: std::ops::Range<u64> = 0..6;
 
-/// Every seed with the bug; the judge must name it, and in all runs together nothing but it and
-/// what follows from it.
+/// Runs every seed with the bug. The checker must find the bug, and over all runs nothing but the
+/// bug and its consequences.
 #[track_caller]
 fn canary(bug: Bug, expected: Count, also: &[Count]) {
     let mut found = 0;

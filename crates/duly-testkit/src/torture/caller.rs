@@ -1,5 +1,5 @@
-//! Somebody who calls the nodes: connections to each of them, and the choice between them, made as a
-//! load balancer makes it: any node, but for a while not one that has just failed to answer.
+//! Caller of the nodes: it has connections to each node and chooses one per call, as a load
+//! balancer does. It avoids a node for a while after an error or a 503.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use rand::rngs::SmallRng;
 
 use crate::wire::{Connection, Error, Network, Response};
 
-/// How long a node that failed to answer is passed over.
+/// Time for which a node is avoided after a failure.
 const SHUNNED_FOR: Duration = Duration::from_secs(1);
 
-/// Where a node is called.
+/// Address of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     pub(super) network: Arc<dyn Network>,
@@ -26,7 +26,7 @@ impl Endpoint {
     }
 }
 
-/// One node as a caller sees it.
+/// Connection to one node, and its state.
 struct Line {
     connection: Connection,
     shunned_until: Option<Instant>,
@@ -45,7 +45,7 @@ impl Caller {
         Self { lines: nodes.iter().map(line).collect(), patience, rng }
     }
 
-    /// One call, given up after the patience of the run.
+    /// Makes one call, with the time-out of the run.
     pub(super) async fn call(
         &mut self,
         method: &str,
@@ -60,7 +60,7 @@ impl Caller {
         result
     }
 
-    /// Any node that is not shunned; any at all when all are.
+    /// Returns any node that is not avoided, or any node if all are.
     fn choose(&mut self, now: Instant) -> usize {
         let is_shunned = |line: &Line| line.shunned_until.is_some_and(|until| now < until);
         let good: Vec<usize> =

@@ -1,6 +1,10 @@
-//! Pull consumers: most ack, some hand back, give up, extend, let a lease lapse, or settle with a
-//! token that is no longer (or never was) theirs. Each stands still now and then for longer than
-//! its leases. While the run drains, all ack.
+//! Consumers of the torture test.
+//!
+//! 1. Most firings get an ack.
+//! 2. Others are retried, dead-lettered or extended, or their lease expires.
+//! 3. Some settlements have a token whose lease is lost, or a made-up token.
+//! 4. Now and then a consumer stops for longer than its leases.
+//! 5. While the run drains, every firing gets an ack.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +21,7 @@ use crate::api;
 use crate::clock::now_us;
 use crate::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
 
-/// Settlements that wait for their time, at most; past it they are forgotten (a lease lapses).
+/// Most settlements that wait for their time. Further ones are dropped, so their leases expire.
 const LATER_MAX: usize = 2_000;
 
 /// Starts all consumers.
@@ -75,12 +79,12 @@ impl Consumer {
         }
     }
 
-    /// Where it stands still.
+    /// Waits while this consumer is stopped.
     async fn pass(&self) {
         self.world.worker_gates[self.number].pass().await;
     }
 
-    /// Leases, writes down what came, and says what to settle at once.
+    /// Leases, records the firings, and returns the settlements to send at once.
     async fn lease(&mut self) -> Vec<Planned> {
         let lease_ms = self.rng.random_range(1_000..3_000);
         let wait_ms = if self.rng.random_bool(0.5) { 0 } else { 200 };
@@ -90,7 +94,7 @@ impl Consumer {
         let path = api::path(self.name, "/lease");
         let lease_sent_us = now_us();
         let result = self.caller.call("POST", &path, &body.to_string().into_bytes()).await;
-        // Stopped here, it has its leases in its socket and does not know of them.
+        // If the consumer is stopped here, its leases are in its socket and it does not know them.
         self.pass().await;
         let received_us = now_us();
         let firings = match &result {
@@ -227,7 +231,7 @@ impl Consumer {
     }
 }
 
-/// A token that was never handed out: the text of one, with its letters moved around.
+/// Returns a made-up token: the text of a real one in reverse.
 fn spoilt(token: &str) -> String {
     token.chars().rev().collect()
 }

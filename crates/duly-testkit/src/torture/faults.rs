@@ -1,5 +1,5 @@
-//! Kills the server with -9 at random moments, also while it starts or stands still, and starts it
-//! again; has it stand still (SIGSTOP) for longer than a lease.
+//! Faults of one server: kills with -9 at random moments, also during a start or a stop, each
+//! followed by a restart; and stops (SIGSTOP) that are longer than a lease.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::clock::now_us;
 use crate::history::{Crash, Stop, Who};
 use crate::process::{Options, Server};
 
-/// How often it looks whether the server ended by itself.
+/// Time between two checks whether the server ended by itself.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Of so many stops one ends with a kill.
+/// Share of the stops that end with a kill.
 const KILLED_STILL: f64 = 0.15;
 
-/// What to do to the server, and how often.
+/// Kinds of faults and their frequency.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) kills_per_minute: f64,
@@ -30,16 +30,16 @@ pub(super) struct Plan {
     pub(super) patience: Duration,
 }
 
-/// Why the load ended.
+/// Reason for the end of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Its time was over, or the history is full.
+    /// Its time is over, or the history is full.
     InTime,
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C.
     Interrupted,
 }
 
-/// Kills and stops until the load is over; answers the living server.
+/// Kills and stops the server until the load is over; returns the running server.
 pub(super) async fn run(
     world: &World,
     options: &Options,
@@ -64,8 +64,8 @@ pub(super) async fn run(
     }
 }
 
-/// Stops the server for a while; says whether it is to be killed where it stands. Callers are not
-/// told: they wait for answers, or give up.
+/// Stops the server for a while; returns `true` if it is to be killed while it is stopped. Callers
+/// get no notice: they wait for responses, or time out.
 async fn stand_still(world: &World, server: &Server, rng: &mut SmallRng) -> Result<bool> {
     let from_us = now_us();
     server.freeze()?;
@@ -78,7 +78,8 @@ async fn stand_still(world: &World, server: &Server, rng: &mut SmallRng) -> Resu
     Ok(kill)
 }
 
-/// Kills the server, perhaps the next ones while they start, and answers one that is ready.
+/// Kills the server, perhaps also the next processes while they start, and returns one that is
+/// ready.
 async fn kill(
     world: &World,
     options: &Options,
@@ -108,7 +109,8 @@ async fn kill(
     Ok(server)
 }
 
-/// Waits until `until`; ends sooner with a reason, or an error when the server died by itself.
+/// Waits until `until`. It returns earlier with a reason for the end of the load, or with an error
+/// if the server ended by itself.
 async fn watch(
     world: &World,
     server: &mut Server,
@@ -133,7 +135,7 @@ async fn watch(
     }
 }
 
-/// Becomes true at the first Ctrl-C, also when that comes while the server is being restarted.
+/// Returns a receiver that becomes `true` at the first Ctrl-C, also during a restart of the server.
 pub(super) fn interrupted() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {

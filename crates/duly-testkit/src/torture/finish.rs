@@ -1,4 +1,5 @@
-//! The end of a run: wait until nothing is left to do, compare counters with lists, read every id.
+//! End of a run: waits until no timer is pending soon, compares counters with lists, and reads
+//! every id back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,31 +15,31 @@ use crate::api;
 use crate::clock::{now_ms, now_us};
 use crate::history::{End, EndState};
 
-/// Looks in a row that may find no less to do: a breaker waits a minute at most. Looks, not time:
-/// the run itself may be stopped meanwhile.
+/// Most polls in a row without fewer pending timers: a breaker waits a minute at most. Polls are
+/// counted, not time, because the run itself may be stopped meanwhile.
 const IDLE_LOOKS_MAX: u32 = 1_000;
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Reads at once.
+/// Concurrent readers.
 const READERS: u64 = 8;
 
-/// The counters of `stats` that a full list must confirm.
+/// Counters of `stats` that a full list must confirm.
 const COUNTERS: [&str; 5] = ["scheduled", "due", "in_flight", "retrying", "dead"];
 
-/// What the end of the run showed, apart from the history.
+/// Results of the end of the run, apart from the history.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    /// Nothing was left to do, or the time for it was over.
+    /// `true`: the wait for the end of all due timers is over, with or without success.
     pub(super) drained: bool,
-    /// Anything that must not be and is in no history.
+    /// Broken expectations that no history contains.
     pub(super) complaints: Vec<String>,
-    /// What could not be done on this machine, and why.
+    /// Faults that this machine cannot do, with the reasons.
     pub(super) skipped: Vec<String>,
 }
 
-/// Drains, compares and reads back.
+/// Drains, compares counters and reads back.
 pub(super) async fn finish(world: &Arc<World>) -> Result<Finished> {
     let mut finished = Finished { drained: true, ..Finished::default() };
     let mut caller = world.caller(400);
@@ -60,7 +61,7 @@ async fn stats(caller: &mut Caller, namespace: &str) -> Result<Value> {
     Ok(response.json())
 }
 
-/// Waits until nothing is due, in flight, retrying, or due soon.
+/// Waits until no timer is due, in flight, retrying, or due soon.
 async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
     let mut least = u64::MAX;
     let mut idle_looks = 0;
@@ -93,7 +94,7 @@ async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
     }
 }
 
-/// Compares the counters with what a full list gives.
+/// Compares the counters with a full list.
 async fn counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>> {
     let stats = stats(caller, namespace).await?;
     let mut listed = [0_u64; COUNTERS.len()];
@@ -127,7 +128,7 @@ async fn counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>
     }))
 }
 
-/// Reads every id that was ever named.
+/// Reads every id in the history.
 async fn read_back(world: &Arc<World>) -> Result<()> {
     let keys = Arc::new(world.recorder.keys());
     let next = Arc::new(AtomicUsize::new(0));

@@ -1,10 +1,10 @@
-//! Standing still, as after SIGSTOP, of those who live in this process: the webhook receiver and
-//! the pull consumers.
+//! Simulated stops, as after SIGSTOP, of tasks in this process: the webhook receiver and the
+//! consumers.
 //!
-//! What the server sees is the same as of a stopped process: sockets stay open, the kernel accepts
-//! and buffers, and nothing is answered until everything is at once. Whoever may stand still passes
-//! its gate between any two of its steps. (The server itself is another process and gets the real
-//! signal; see [`super::faults`].)
+//! To the server they look like a stopped process: sockets stay open, the kernel accepts and
+//! buffers, and all replies come at once after the stop. A task that can be stopped passes its gate
+//! between any two of its steps. The server is another process and gets the real signal; see
+//! [`super::faults`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::world::{Phase, World};
 use crate::clock::now_us;
 use crate::history::{Stop, Who};
 
-/// How long somebody stands still, in milliseconds: mostly longer than a lease (1 to 3 s) and than
-/// the server waits for a webhook (3 s).
+/// Duration of a stop in milliseconds: mostly longer than a lease (1 to 3 s) and than the server's
+/// time-out for webhooks (3 s).
 const STILL_MS: std::ops::Range<u64> = 1_500..6_000;
 
-/// Of so many stops in here one is the receiver's.
+/// Share of these stops that stop the receiver.
 const RECEIVER_OF: f64 = 0.4;
 
-/// Where somebody may have to wait.
+/// A gate that a task waits at while it is stopped.
 #[derive(Debug)]
 pub(super) struct Gate(watch::Sender<bool>);
 
@@ -35,7 +35,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Waits until it is open.
+    /// Waits until the gate is open.
     pub(super) async fn pass(&self) {
         if !*self.0.borrow() {
             self.0.subscribe().wait_for(|open| *open).await.ok();
@@ -47,26 +47,26 @@ impl Gate {
     }
 }
 
-/// How long the next one stands still.
+/// Returns a random duration of a stop.
 pub(super) fn still(rng: &mut SmallRng) -> Duration {
     Duration::from_millis(rng.random_range(STILL_MS))
 }
 
-/// The time until the next of things that happen so often on average, at random.
+/// Returns the random time until the next event of a kind with this average frequency.
 pub(super) fn until_next(rng: &mut SmallRng, per_minute: f64) -> Duration {
     let mean_s = 60.0 / per_minute.max(1e-6);
     Duration::from_secs_f64((-(1.0 - rng.random::<f64>()).ln() * mean_s).min(1e6))
 }
 
-/// How often it is looked whether this process runs.
+/// Time between two checks that this process runs.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// So long without a pulse, this process stood still.
+/// Time without a check after which this process counts as stopped.
 const SILENCE: Duration = Duration::from_millis(700);
 
-/// Notices when this process itself stood still, and with it the receivers: what the server gave up
-/// then is explained by it. On a thread of its own, so that busy tasks are no silence; it ends when
-/// the world does.
+/// Detects stops of this process itself, and so of the receivers, and records them: they explain
+/// webhooks that timed out. The checks have their own thread, so busy tasks do not count as a stop.
+/// The thread ends with the world.
 pub(super) fn watch_own_pulse(world: &Arc<World>) {
     let world = Arc::downgrade(world);
     std::thread::spawn(move || {
@@ -82,13 +82,13 @@ pub(super) fn watch_own_pulse(world: &Arc<World>) {
     });
 }
 
-/// The stop between two pulses, if there was one.
+/// Returns the stop between two checks, if there was one.
 fn silence(last_us: u64, now_us: u64) -> Option<Stop> {
     let silent = Duration::from_micros(now_us.saturating_sub(last_us)) >= SILENCE;
     silent.then_some(Stop { who: Who::Run, from_us: last_us, to_us: now_us })
 }
 
-/// Has the receiver or a consumer stand still, so often on average, until the load ends.
+/// Stops the receiver or a consumer at random, with this average frequency, until the load ends.
 pub(super) async fn stop_and_go(world: Arc<World>, stops_per_minute: f64) {
     let mut rng = world.rng(998);
     loop {

@@ -1,7 +1,8 @@
-//! Callers: they schedule, change, cancel and fire, and write down what they were told.
+//! Callers of the torture test: they schedule, change, cancel and fire timers, and record the
+//! results.
 //!
-//! A schedule or change whose outcome is unknown is often repeated with the same request, as the
-//! contract advises; it then counts as one operation that lasted from the first try to the last.
+//! A schedule call with an unknown outcome is often retried with the same request, as the API
+//! advises. It then counts as one operation from the first attempt to the last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use crate::api::{self, IfExists};
 use crate::clock::{now_ms, now_us};
 use crate::history::{Action, Answer, Operation};
 
-/// Callers at once.
+/// Number of callers.
 pub(super) const WRITERS: u32 = 4;
 
-/// Tries for one request whose outcome is unknown.
+/// Most attempts of one request with an unknown outcome.
 const TRIES_MAX: u32 = 3;
 
 struct Writer {
@@ -30,7 +31,7 @@ struct Writer {
     caller: Caller,
 }
 
-/// One thing to ask.
+/// One operation to send.
 struct Ask {
     namespace: usize,
     id: Option<String>,
@@ -38,7 +39,7 @@ struct Ask {
     if_exists: IfExists,
 }
 
-/// Asks `per_second` things until the load ends.
+/// Sends `per_second` operations per second until the load ends.
 pub(super) async fn write(world: Arc<World>, number: u32, per_second: f64) {
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / per_second.max(0.1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -49,7 +50,7 @@ pub(super) async fn write(world: Arc<World>, number: u32, per_second: f64) {
     };
     while world.phase() == Phase::Load && !world.recorder.is_full() {
         ticks.tick().await;
-        // Now and then somebody does not know that the server is down.
+        // Now and then a caller ignores that the server is down.
         if !world.is_up() && !writer.rng.random_bool(0.02) {
             world.wait_up().await;
         }
@@ -63,7 +64,7 @@ impl Writer {
             Kind::Batch => {
                 let count = self.rng.random_range(2..20);
                 self.batch(count).await;
-                // A batch counts as what is in it.
+                // A batch counts as many operations as it contains.
                 for _ in 1..count {
                     ticks.tick().await;
                 }
@@ -119,7 +120,7 @@ impl Writer {
             Action::Fire | Action::Redrive => ("POST", of_id("/fire"), Value::Null),
         };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        // Without an id the same request would make another timer.
+        // Without an id the same request would create another timer.
         let may_repeat = matches!(ask.action, Action::Schedule { .. })
             && ask.id.is_some()
             && ask.if_exists == IfExists::Fail
@@ -140,7 +141,7 @@ impl Writer {
                 continue;
             }
             if doubt && matches!(answer, Answer::Refused | Answer::Unchanged) {
-                // The first try may have done it, and then another caller changed it.
+                // The first attempt may have succeeded, and then another caller changed the timer.
                 answer = Answer::InDoubt;
             }
             let id = result
@@ -209,7 +210,7 @@ impl Writer {
     }
 }
 
-/// Sends dead letters again, a few at a time.
+/// Redrives dead letters, a few at a time.
 pub(super) async fn redrive(world: Arc<World>) {
     let mut caller = world.caller(901);
     let mut rng = world.rng(900);

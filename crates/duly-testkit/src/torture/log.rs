@@ -1,44 +1,43 @@
-//! One line for each run, and their sum: how long the server has been tortured in all.
+//! Log of torture runs: one line per run, and the total over all runs.
 //!
-//! A line is words of `name=value`, so that it can be read by a person, by `grep` and by
-//! [`Total::add`]. Lines are only ever appended; a line that is none is counted, not skipped over
-//! in silence.
+//! A line consists of `name=value` words, so people, `grep` and [`Total::add`] can read it. Lines
+//! are only appended. An unreadable line is counted, not silently skipped.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What a run comes to.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Where its random choices started.
+    /// Seed of its random choices.
     pub seed: u64,
     /// Seconds under load.
     pub seconds: u64,
-    /// Times the server was killed with -9.
+    /// Kills of the server with -9.
     pub kills: u64,
-    /// Times somebody stood still: the server, the webhook receiver or a consumer.
+    /// Stops of the server, the webhook receiver or a consumer.
     pub stops: u64,
-    /// Steps of the clock; those that were made beside the run, in process.
+    /// Steps of the clock that another process made during the run.
     pub clock_steps: u64,
-    /// Callers' operations.
+    /// Operations of callers.
     pub operations: u64,
-    /// Firings that reached a receiver or a consumer.
+    /// Deliveries to receivers and consumers.
     pub firings: u64,
-    /// Its end.
+    /// End of the run.
     pub verdict: End,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum End {
-    /// Nothing to object to.
+    /// No findings.
     Clean,
-    /// Nothing to object to so far: it was broken off before the end that shows a loss.
+    /// No findings so far: the run ended early, so a loss would not be visible.
     #[default]
     CleanSoFar,
-    /// What was found was counted and not judged, as something may be lost there.
+    /// Findings were counted but not judged, because the setup allows losses.
     Counted,
     /// A promise was broken.
     Failed,
@@ -70,12 +69,13 @@ impl fmt::Display for Line {
 }
 
 impl Line {
-    /// Of a run that could not go on, as when the server ended by itself.
+    /// Returns the line of a run that could not continue, for example because the server ended by
+    /// itself.
     pub fn broken_off(seed: u64) -> Self {
         Self { seed, verdict: End::Failed, ..Self::default() }
     }
 
-    /// Reads a line back; `None` where it is none, or not whole.
+    /// Parses a line; `None` if it is not a complete line of a run.
     pub fn parse(text: &str) -> Option<Self> {
         let words = text.strip_prefix("torture ")?;
         let value = |name: &str| {
@@ -95,14 +95,14 @@ impl Line {
         })
     }
 
-    /// Appends it to a file, which is made where there is none.
+    /// Appends the line to a file; creates the file if it is missing.
     pub fn append(&self, file: &Path) -> io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(file)?;
         file.write_all(format!("{self}\n").as_bytes())
     }
 }
 
-/// What the lines of a file come to.
+/// Total over the lines of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Total {
     runs: u64,
@@ -115,7 +115,7 @@ pub struct Total {
 }
 
 impl Total {
-    /// Of all lines of a text.
+    /// Returns the total over all lines of a text.
     pub fn of(text: &str) -> Self {
         let mut total = Self::default();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -127,7 +127,7 @@ impl Total {
         total
     }
 
-    /// Adds one more.
+    /// Adds one more run.
     pub fn add(&mut self, line: &Line) {
         self.runs += 1;
         self.of.seconds += line.seconds;
@@ -144,7 +144,7 @@ impl Total {
         }
     }
 
-    /// Whether there is a run, and nothing to object to in any.
+    /// Returns `true` if there is at least one run, and none with a failure or an unreadable line.
     pub const fn is_clean(&self) -> bool {
         self.runs > 0 && self.failed == 0 && self.unreadable == 0
     }

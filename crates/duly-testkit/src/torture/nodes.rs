@@ -1,5 +1,5 @@
-//! Three nodes on a Redis Cluster under load, and everything that can happen to machines and the
-//! network between them, one fault after the other.
+//! Torture test of three nodes on a Redis Cluster: load, and faults of machines and networks, one
+//! after the other.
 //!
 //! ```text
 //!   load, probes, consumers ──► n1 n2 n3 ──webhooks──► receivers
@@ -9,16 +9,16 @@
 //!            └────────► world::World (recorder) ◄───────────┘
 //! ```
 //!
-//! Every host is a network namespace of its own, in a [`place`] that the kernel takes away with the
-//! run. Load, consumers, receivers and the judge are those of the run with one server; callers
-//! choose a node for each call. What is different for the judge:
+//! Every host is its own network namespace, inside a sandbox ([`place`]) that the kernel removes at
+//! the end of the run. Load, consumers, receivers and the checker are those of the run with one
+//! server; callers choose a node for each call. Three rules differ for the checker:
 //!
-//! * a call in doubt may take effect at any later time, as one of many nodes may hold it: no crash is
-//!   in the history;
-//! * what a fault takes away with a master's data is not judged, and everything else is;
-//! * the time from a fault until all is well, and as long again as it lasted (packets that nobody
-//!   took are sent again later), counts as a stop of the server: it excuses webhooks that come twice,
-//!   and nothing else.
+//! 1. A call in doubt may take effect at any later time, because any of the nodes may hold it. So
+//!    the history contains no crash.
+//! 2. Shards whose data a fault removed with a master are not judged. All others are.
+//! 3. Each fault counts as a stop of the server, from its start until all is well, plus the
+//!    duration of the fault (unacknowledged packets are sent again later). This excuses repeated
+//!    webhooks and nothing else.
 
 mod far;
 mod fault;
@@ -66,20 +66,21 @@ use stage::Stage;
 /// Nodes of the deployment.
 const NODES: u8 = 3;
 
-/// How long a call may take: a caller has other nodes to ask.
+/// Longest time of a call. It is short, because a caller can use another node.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Callers' operations per second, unless the options say otherwise.
+/// Default operations of callers per second.
 const RATE: u32 = 100;
 
-/// Quiet before the first fault, and where it is drawn: until as many firings are due as later.
+/// Time without faults before the first fault; longer if it is drawn. By its end as many firings
+/// are due as later.
 const WARM_UP: Duration = Duration::from_secs(4);
 const WARM_UP_DRAWN: Duration = Duration::from_secs(12);
 
-/// Quiet after each fault.
+/// Time without faults after each fault.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Runs in a place of its own, judges and reports; keeps the evidence of a failure.
+/// Runs in a sandbox, checks and reports; keeps the evidence of a failure.
 pub(super) async fn run(options: &Options) -> Result<Report> {
     let Some(evidence) = place::evidence() else {
         return Err(place::enter());
@@ -104,7 +105,7 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
     }
 }
 
-/// Copies the logs to where they outlive the place.
+/// Copies the logs to a folder that outlives the sandbox.
 fn keep(folder: &Path, evidence: &Path) -> Result<PathBuf> {
     let kept = tempfile::Builder::new().prefix("duly-torture-").tempdir_in(evidence)?.keep();
     for entry in std::fs::read_dir(folder)? {
@@ -116,7 +117,7 @@ fn keep(folder: &Path, evidence: &Path) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Starts servers and nodes.
+/// Starts the Redis servers and the nodes.
 async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>) -> Result<Stage> {
     network::build()?;
     let min_replicas = options.min_replicas;
@@ -171,7 +172,7 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     let lasting = Duration::from_secs_f64(options.minutes * 60.0);
     let (events, how) = torment(&mut stage, options, lasting, &mut finished).await?;
     let loaded = began.elapsed();
-    // From here on nobody asks for anything new.
+    // From here on no caller sends new requests.
     phase.send_replace(Phase::Drain);
     for worker in workers {
         worker.await?;
@@ -205,7 +206,7 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     if unjudged > 0 {
         println!("{unjudged} ids of {} shards that were lost are not judged", stage.lost.len());
     }
-    // Without replicas nothing takes the place of a master, so nothing may be lost by that.
+    // Without replicas there is no failover, so a failover can lose nothing.
     let fails_over = options.min_replicas == 0 && options.replicas > 0;
     let judged = if fails_over { Judged::OnlyCounted } else { Judged::Strictly };
     let verdict = checker::check(&history);
@@ -219,7 +220,7 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     Ok((report, history))
 }
 
-/// Does one fault after the other until the time is over.
+/// Injects one fault after the other until the time is over.
 async fn torment(
     stage: &mut Stage,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The dice: which operation, on which id, due when. Pure, from a generator that is handed in.
+//! Random choices of operation, id and due time. Pure: the generator is a parameter.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -7,15 +7,15 @@ use super::world::NAMESPACES;
 use crate::api::IfExists;
 use crate::history::{Action, Due};
 
-/// Longest time ahead, in milliseconds, of a timer that is to fire before the run ends.
+/// Longest delay, in milliseconds, of a timer that is to fire before the run ends.
 pub(super) const HORIZON_MS: u64 = 15_000;
 
-/// Kinds of callers' operations, with how many of 100 there are.
+/// Kinds of operations of callers. `kind` chooses them with fixed shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One with a new id.
+    /// A schedule call with a new id.
     New,
-    /// One with a known id.
+    /// A schedule call with a known id.
     Again(IfExists),
     Reschedule,
     Cancel,
@@ -36,13 +36,14 @@ pub(super) fn kind(rng: &mut SmallRng) -> Kind {
     }
 }
 
-/// Number of a namespace; the one with the rude receiver gets few, as it delivers few.
+/// Chooses the number of a namespace. The one with the rude receiver is rare, because it delivers
+/// few firings.
 pub(super) fn namespace(rng: &mut SmallRng) -> usize {
     let last = NAMESPACES.len() - 1;
     if rng.random_bool(0.06) { last } else { rng.random_range(0..last) }
 }
 
-/// In the past, now, within a second, soon, or long after the run.
+/// Chooses a due time: in the past, now, within a second, soon, or long after the run.
 pub(super) fn due(rng: &mut SmallRng, now_ms: u64) -> Due {
     let ahead_ms = match rng.random_range(0..100) {
         0..5 => return Due::At(now_ms - rng.random_range(0..60_000)),
@@ -59,7 +60,7 @@ pub(super) fn reschedule(rng: &mut SmallRng, now_ms: u64, mark: impl Fn() -> u64
     Action::Reschedule { mark: (both < 4).then(mark), due: (both > 1).then(|| due(rng, now_ms)) }
 }
 
-/// An id of the caller's own, of every kind that the contract allows; `None`: the server makes it.
+/// Chooses an id of any kind that the API allows; `None`: the server creates the id.
 pub(super) fn id(rng: &mut SmallRng, number: u64) -> Option<String> {
     Some(match rng.random_range(0..20) {
         0 => return None,

@@ -1,9 +1,13 @@
-//! The webhook receivers: confirm, fail, give up, dawdle, hang up, lie and disappear, by the seed.
+//! Webhook receivers of the torture test: they confirm, fail, end deliveries for good, delay, close
+//! connections, send invalid responses and disappear, as the seed decides.
 //!
-//! There are three, each an origin of its own and so lanes of its own: a *moody* one that decides
-//! anew for each delivery, a *rude* one that has the same bad habit for seconds with everybody, and
-//! a *well-behaved* one, whose lane must not notice the other two. While the run drains all of them
-//! confirm everything.
+//! There are three, each with its own origin and so its own lanes:
+//!
+//! 1. The *moody* one decides separately for each delivery.
+//! 2. The *rude* one has the same bad behaviour (`Habit`) for seconds, on every connection.
+//! 3. The *well-behaved* one always confirms. The other two must not affect its lane.
+//!
+//! While the run drains, all of them confirm everything.
 
 mod manner;
 mod raw;
@@ -22,16 +26,16 @@ use crate::history::{Delivery, Via};
 use manner::{Habit, Manner};
 use raw::{After, Request};
 
-/// How soon a change of habit is noticed by what waits for something else.
+/// Longest time until a change of the habit is noticed during another wait.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Connections that wait to be taken.
+/// Most connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How a receiver behaves.
+/// Behaviour of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nature {
-    /// Decides anew for each delivery, and stands still now and then.
+    /// Decides separately for each delivery, and is stopped now and then.
     Moody,
     /// Has one habit at a time.
     Rude,
@@ -39,17 +43,17 @@ pub(super) enum Nature {
     Well,
 }
 
-/// A receiver that listens.
+/// A listening receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
     listener: TcpListener,
-    /// Keeps the port while nobody listens: a connection is refused then.
+    /// Keeps the port while no socket listens: connections are refused then.
     reserved: TcpSocket,
     address: SocketAddr,
     mind: Mind,
 }
 
-/// What decides.
+/// Decides the behaviour of a receiver.
 #[derive(Debug, Clone, Copy)]
 struct Mind {
     nature: Nature,
@@ -93,7 +97,7 @@ impl Receiver {
         self.address
     }
 
-    /// Takes deliveries until the task is aborted.
+    /// Accepts deliveries until the task is aborted.
     pub(super) async fn serve(self, world: Arc<World>) {
         let Self { listener, reserved: _kept, address, mind } = self;
         let mut listener = Some(listener);
@@ -117,7 +121,7 @@ impl Receiver {
     }
 }
 
-/// A socket that is bound, and that another one may be bound beside.
+/// Returns a bound socket whose address a second socket can share.
 fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseport(true)?;
@@ -125,7 +129,7 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// One connection, until either side has enough of it.
+/// Serves one connection until either side closes it.
 async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
     let mut buffer = Vec::new();
     while !has_enough(&world, mind, &mut stream).await {
@@ -135,7 +139,7 @@ async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
         if mind.nature == Nature::Moody {
             world.receiver_gate.pass().await;
         }
-        // The habit may have begun while it waited for the request.
+        // The habit may have begun during the wait for the request.
         if has_enough(&world, mind, &mut stream).await {
             return;
         }
@@ -147,13 +151,13 @@ async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
     }
 }
 
-/// Whether the habit is one that takes no delivery; it has then done to the connection what it
-/// does, except closing it.
+/// Returns `true` if the present habit accepts no delivery. The connection has then been treated as
+/// the habit says, except for its close.
 async fn has_enough(world: &World, mind: Mind, stream: &mut TcpStream) -> bool {
     match mind.habit(world) {
         Some(Habit::Deaf) => mind.outlast(world, Habit::Deaf).await,
         Some(Habit::Slams) => {
-            // If it cannot be told to reset, it closes.
+            // If the reset option cannot be set, the connection is closed normally.
             stream.set_zero_linger().ok();
         }
         Some(Habit::Dead) => {}
@@ -162,7 +166,7 @@ async fn has_enough(world: &World, mind: Mind, stream: &mut TcpStream) -> bool {
     true
 }
 
-/// Writes the delivery down and says how it is answered.
+/// Records the delivery and returns the reply to it.
 fn receive(world: &World, mind: Mind, request: &Request) -> Manner {
     let received_us = now_us();
     let namespace = request.path.trim_start_matches('/');

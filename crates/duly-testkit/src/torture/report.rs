@@ -1,4 +1,4 @@
-//! What a torture run prints: a line now and then, and the report.
+//! Output of a torture run: progress lines, and the report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,32 +13,31 @@ use super::{Options, Store};
 use crate::checker::{self, Percentiles, Verdict};
 use crate::history::{Answer, History, SettleAnswer, Via, Who};
 
-/// Time between two lines of progress.
+/// Time between two progress lines.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How late the lane of the well-behaved receiver may be for one timer in a hundred, apart from
-/// kills and stops: others' bad receivers are none of its business. Wide, because the machine may
-/// be busy with other things.
+/// Highest p99 lateness on the lane of the well-behaved receiver, apart from kills and stops: other
+/// receivers' faults must not affect it. The limit is high, because the machine may be busy.
 const WELL_LATE_MAX: Duration = Duration::from_secs(5);
 
-/// How long a run took.
+/// Duration of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Took {
-    /// Until no more was asked for.
+    /// Duration of the load.
     pub(super) loaded: Duration,
-    /// With the drain and the reads.
+    /// Duration with drain and reads.
     pub(super) all: Duration,
 }
 
-/// Whether what the judge finds is held against the server.
+/// Tells whether findings of the checker count as failures of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
     Strictly,
-    /// It was promised that something may be lost: the counts say how much.
+    /// The setup allows losses: the findings are only counted.
     OnlyCounted,
 }
 
-/// The end of a run.
+/// Report of a run.
 #[derive(Debug)]
 pub struct Report {
     command: String,
@@ -48,14 +47,14 @@ pub struct Report {
     drained: bool,
     operations: BTreeMap<(&'static str, &'static str), usize>,
     judged: Judged,
-    /// What else there is to tell, a line each.
+    /// Further lines.
     told: Vec<String>,
     skipped: Vec<String>,
-    /// What the judge says.
+    /// Verdict of the checker.
     pub verdict: Verdict,
-    /// Anything else that must not be.
+    /// Broken expectations outside the history.
     pub complaints: Vec<String>,
-    /// Where the evidence is.
+    /// Folder of the evidence.
     pub kept: Option<PathBuf>,
 }
 
@@ -132,27 +131,27 @@ impl Report {
         }
     }
 
-    /// Adds lines about the faults of a run, and how many processes were killed and stopped by them:
-    /// its history has no kills, and counts each fault as a stop.
+    /// Adds lines about the faults of a run, and the numbers of processes that the faults killed
+    /// and stopped. The history of such a run has no kills, and counts each fault as a stop.
     pub(super) fn tell(&mut self, lines: Vec<String>, kills: usize, stops: usize) {
         self.told.extend(lines);
         self.line.kills = kills as u64;
         self.line.stops = stops as u64;
     }
 
-    /// The run in one line.
+    /// Returns the line of the run for the log.
     pub const fn line(&self) -> Line {
         self.line
     }
 
-    /// Whether nothing happened that must not.
+    /// Returns `true` if no promise was broken.
     pub fn is_clean(&self) -> bool {
         let is_right = self.verdict.is_clean() || self.judged == Judged::OnlyCounted;
         is_right && self.complaints.is_empty()
     }
 }
 
-/// What repeats a run.
+/// Returns the command that repeats a run.
 fn command(options: &Options) -> String {
     let Options { minutes, seed, stops_per_minute, .. } = options;
     let mut command = format!("cargo xtask torture --minutes {minutes} --seed {seed}");
@@ -184,7 +183,7 @@ fn command(options: &Options) -> String {
     command
 }
 
-/// How long the run itself stood still: nobody was tortured then.
+/// Returns the total duration of stops of the run itself: there was no load meanwhile.
 fn own_stops(history: &History) -> Duration {
     let own = history.stops.iter().filter(|stop| stop.who == Who::Run);
     Duration::from_micros(own.map(|stop| stop.to_us.saturating_sub(stop.from_us)).sum())

@@ -1,4 +1,5 @@
-//! What every task of a torture run knows: the server's address, who is up, what is recorded.
+//! State that all tasks of a torture run share: the nodes, the phase, the state of the server, the
+//! recorder.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,20 +19,20 @@ use super::receiver::Nature;
 use crate::api;
 use crate::history::Recorder;
 
-/// Ids that later operations pick from.
+/// Most ids kept for later operations.
 const RECENT_MAX: usize = 3_000;
 
-/// How long any call may take before it is in doubt, unless the run says otherwise.
+/// Default time after which a call is in doubt.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What the run is doing.
+/// Phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Everything at once.
+    /// Load and faults.
     Load,
-    /// No new operations, no more kills and stops; every receiver confirms.
+    /// No new operations, no faults; every receiver confirms.
     Drain,
-    /// Everybody goes home.
+    /// All tasks end.
     Done,
 }
 
@@ -39,7 +40,7 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespace {
     pub(super) name: &'static str,
-    /// Where its webhooks go; `None`: it is leased by consumers.
+    /// Receiver of its webhooks; `None`: consumers lease its firings.
     pub(super) receiver: Option<Nature>,
 }
 
@@ -53,31 +54,31 @@ pub(super) const NAMESPACES: [Namespace; 6] = [
     Namespace { name: "hook-rude", receiver: Some(Nature::Rude) },
 ];
 
-/// The one whose receiver does nothing wrong.
+/// Namespace of the well-behaved receiver.
 pub(super) const WELL: &str = "hook-well";
 
-/// Consumers of each namespace that is leased.
+/// Consumers of each leased namespace.
 pub(super) const CONSUMERS_EACH: usize = 2;
 
-/// Consumers in all.
+/// Number of consumers.
 const CONSUMERS: usize = 2 * CONSUMERS_EACH;
 
-/// Longest that the server waits for the webhook receiver.
+/// The server's time-out for the webhook receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) recorder: Recorder,
-    /// The nodes; each answers every call.
+    /// The nodes; each accepts every call.
     pub(super) nodes: Vec<Endpoint>,
-    /// How long any call may take before it is in doubt.
+    /// Time after which a call is in doubt.
     pub(super) patience: Duration,
     seed: u64,
     marks: AtomicU64,
     recent: Mutex<VecDeque<(usize, String)>>,
-    /// Where the moody receiver stands still.
+    /// Gate at which the moody receiver is stopped.
     pub(super) receiver_gate: Gate,
-    /// Where each consumer does.
+    /// Gates at which consumers are stopped.
     pub(super) worker_gates: [Gate; CONSUMERS],
     phase: watch::Receiver<Phase>,
     up: watch::Sender<bool>,
@@ -99,12 +100,12 @@ impl World {
         }
     }
 
-    /// Somebody who calls the nodes, with connections of its own; `task` as for [`Self::rng`].
+    /// Returns a caller with its own connections; `task` as for [`Self::rng`].
     pub(super) fn caller(&self, task: u64) -> Caller {
         Caller::new(&self.nodes, self.patience, self.rng(task))
     }
 
-    /// A generator for one task, from the seed and the task's own number.
+    /// Returns the generator of one task, from the seed and the task's number.
     pub(super) fn rng(&self, task: u64) -> SmallRng {
         SmallRng::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ task)
     }
@@ -113,7 +114,7 @@ impl World {
         *self.phase.borrow()
     }
 
-    /// Waits so long, or until the load ends; says whether it has.
+    /// Waits for `wait` or until the load ends; returns `true` if it has ended.
     pub(super) async fn load_ends_within(&self, wait: Duration) -> bool {
         let mut phase = self.phase.clone();
         let ended = phase.wait_for(|phase| *phase != Phase::Load);
@@ -132,7 +133,7 @@ impl World {
         recent.push_back((namespace, id));
     }
 
-    /// A known id, new ones more often than old ones; `x` and `y` from 0 to 1.
+    /// Returns a known id, recent ones more often than old ones; `x` and `y` are from 0 to 1.
     pub(super) fn recall(&self, x: f64, y: f64) -> Option<(usize, String)> {
         let recent = self.recent.lock();
         #[expect(
@@ -153,7 +154,7 @@ impl World {
         *self.up.borrow()
     }
 
-    /// Waits until the server is up again or the run is over.
+    /// Waits until the server is up or the run is over.
     pub(super) async fn wait_up(&self) {
         let mut up = self.up.subscribe();
         let mut phase = self.phase.clone();
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// Makes the namespaces; `address` says where a receiver listens.
+    /// Creates the namespaces; `address` returns the address of a receiver.
     pub(super) async fn put_namespaces(
         &self,
         address: impl Fn(Nature) -> SocketAddr,
@@ -198,7 +199,7 @@ impl World {
     }
 }
 
-/// Whether the server takes calls.
+/// Tells whether the server accepts calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Up {
     Yes,

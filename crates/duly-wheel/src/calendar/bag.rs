@@ -1,23 +1,25 @@
 //! The unsorted entries of one bucket.
 //!
-//! A bag is a stack of blocks: full ones of [`BLOCK_ENTRIES`], and an open one at the end that
-//! grows in small steps. Growing never copies more than one block, and spreading a bag gives its
-//! memory back block by block.
+//! A bag is a stack of blocks: full ones of [`BLOCK_ENTRIES`], and an open one at the end that grows in
+//! small steps. Growing never copies more than one block. Spreading a bag returns its memory block by
+//! block.
 //!
-//! Invariants: every sealed block is full; `span` is exact for the whole bag; the span kept with a
-//! sealed block covers that block and all below it. So taking blocks off the end leaves an exact
-//! span without looking at any entry.
+//! Invariants:
+//!
+//! 1. Every sealed block is full.
+//! 2. `span` is exact for the whole bag.
+//! 3. The span kept with a sealed block covers that block and all below it. So taking blocks off the end
+//!    leaves an exact span without a scan of entries.
 
 use std::mem;
 
-/// Entries in a full block: small enough that moving one is a short piece of work, big enough that
-/// its header does not count.
+/// Entries in a full block: few enough that one moves quickly, enough that its header does not count.
 pub(super) const BLOCK_ENTRIES: usize = 512;
 
-/// Capacity with which the first block of a bag starts.
+/// Initial capacity of the first block of a bag.
 const FIRST_CAPACITY: usize = 2;
 
-/// A value and the offset of its due time within the era; bytes, so that no alignment is added.
+/// A value and the offset of its due time within the era, as bytes so that no alignment is added.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<T> {
     low: [u8; 4],
@@ -33,13 +35,13 @@ impl<T: Copy> Entry<T> {
         u32::from_ne_bytes(self.low)
     }
 
-    /// As it leaves the calendar.
+    /// Returns the entry as (due in ms, value).
     fn timed(&self, era_start_ms: u64) -> (u64, T) {
         (era_start_ms + u64::from(self.low()), self.value)
     }
 }
 
-/// Smallest and largest offset of some entries; `min > max` when there are none.
+/// Smallest and largest offset of a set of entries; `min > max` if the set is empty.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) min: u32,
@@ -69,7 +71,7 @@ impl Span {
 
 struct Sealed<T> {
     entries: Vec<Entry<T>>,
-    /// Of this block and all below it.
+    /// Span of this block and all below it.
     span: Span,
 }
 
@@ -94,12 +96,12 @@ impl<T: Copy> Bag<T> {
         self.open.is_empty() && self.sealed.is_empty()
     }
 
-    /// Offset of the earliest entry.
+    /// Returns the offset of the earliest entry.
     pub(super) fn min_low(&self) -> Option<u32> {
         (!self.is_empty()).then_some(self.span.min)
     }
 
-    /// True when all entries are due at the same millisecond, so that any order is due order.
+    /// Returns `true` if all entries are due at the same millisecond, so that any order is due order.
     pub(super) fn is_one_instant(&self) -> bool {
         self.span.min >= self.span.max
     }
@@ -116,8 +118,8 @@ impl<T: Copy> Bag<T> {
         self.span.cover(entry.low());
     }
 
-    /// By how many entries the open block grows: by half, and a fresh one starts in proportion to
-    /// the bag, so that slack stays a fraction of the whole.
+    /// Returns the number of entries by which the open block grows: by half. A new block starts in
+    /// proportion to the bag, so that unused capacity stays a fraction of the whole.
     fn growth(&self) -> usize {
         let wanted = match self.open.len() {
             0 => self.len() / 8,
@@ -126,7 +128,7 @@ impl<T: Copy> Bag<T> {
         wanted.max(FIRST_CAPACITY).min(BLOCK_ENTRIES - self.open.len())
     }
 
-    /// Adds a block as it was taken from another bag; a full one is adopted without a copy.
+    /// Adds a block that was taken from another bag. A full block is adopted without a copy.
     pub(super) fn push_block(&mut self, entries: Vec<Entry<T>>) {
         if entries.len() != BLOCK_ENTRIES {
             entries.into_iter().for_each(|entry| self.push(entry));
@@ -138,8 +140,8 @@ impl<T: Copy> Bag<T> {
         self.span = self.span.with(own);
     }
 
-    /// Takes the last block, at most [`BLOCK_ENTRIES`] entries; empty when the bag is. An empty bag
-    /// holds no memory.
+    /// Removes and returns the last block, at most [`BLOCK_ENTRIES`] entries; an empty one if the bag is
+    /// empty. An empty bag holds no memory.
     pub(super) fn pop_block(&mut self) -> Vec<Entry<T>> {
         let block = match mem::take(&mut self.open) {
             open if open.is_empty() => self.sealed.pop().map(|block| block.entries),
@@ -153,7 +155,7 @@ impl<T: Copy> Bag<T> {
         block.unwrap_or_default()
     }
 
-    /// Moves up to `room` entries to the end of `out`. Only for a bag of one instant.
+    /// Moves up to `room` entries to the end of `out`. The bag must be of one instant.
     pub(super) fn pop_any(&mut self, room: usize, era_start_ms: u64, out: &mut Vec<(u64, T)>) {
         debug_assert!(self.is_one_instant());
         let span = self.span;
@@ -173,8 +175,8 @@ impl<T: Copy> Bag<T> {
         }
     }
 
-    /// Moves the earliest `room` entries at or before `latest_low` to the end of `out`, sorted.
-    /// Looks at every entry: only for a bag of less than one block.
+    /// Moves the earliest `room` entries at or before `latest_low` to the end of `out`, sorted. Visits
+    /// every entry, so it is only for a bag of less than one block.
     pub(super) fn pop_sorted(
         &mut self,
         latest_low: u32,

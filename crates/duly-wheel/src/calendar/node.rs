@@ -1,4 +1,4 @@
-//! A bucket of the calendar, and how it becomes finer ones.
+//! A bucket of the calendar, which is spread into finer buckets when its time comes near.
 //!
 //! ```text
 //!             ┌───────────┐  spread begins   ┌──────────────┐  bag empty   ┌──────────┐
@@ -9,32 +9,36 @@
 //!                  └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Invariants: children exist only while one of them is filled. Inserts go to the children where
-//! there are any, else to the bag; only a whole block from the parent may still join the bag of a
-//! node that has children, which then is being spread again. Before anything is popped from the
-//! children, the bag beside them holds nothing that is due, so the first child holds the earliest
-//! due entry. A node of one millisecond is never spread: its entries are all of one instant.
+//! Invariants:
+//!
+//! 1. Children exist only while at least one of them is filled.
+//! 2. An insert goes to the children if there are any, else to the bag.
+//! 3. Only a whole block from the parent may still join the bag of a node that has children. The node is
+//!    then being spread again.
+//! 4. Before anything is popped from the children, the bag beside them holds nothing that is due. So the
+//!    first child holds the earliest due entry.
+//! 5. A node of one millisecond is never spread: all its entries have one due time.
 
 use super::bag::{Bag, Entry, Span};
 use super::slots::{SLOTS, Slots};
 
-/// A bag up to this size is searched and sorted on the spot instead of being spread.
+/// Most entries of a bag that is searched and sorted in place instead of being spread.
 pub(super) const SMALL_ENTRIES: usize = 256;
 
-/// How coarse a node is; it spans 256 to the power of the level milliseconds.
+/// Level of a node, which spans 256 to the power of the level milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Level(u32);
 
 impl Level {
-    /// The coarsest: 2^32 ms.
+    /// The coarsest level: 2^32 ms.
     pub(super) const ERA: Self = Self(4);
 
-    /// For nodes of 1 ms, 256 ms, 65 s, 4.7 h and 49.7 days: how long before its start a node may
-    /// be spread. Long enough to spread millions of entries in small pieces, short enough that
-    /// only a handful of nodes are cut up at any time.
+    /// Milliseconds before its start from which a node may be spread, for nodes of 1 ms, 256 ms, 65 s,
+    /// 4.7 h and 49.7 days. Long enough to spread millions of entries in small pieces, short enough that
+    /// only a handful of nodes are spread at any time.
     const AHEAD_MS: [u64; 5] = [0, 1_000, 10_000, 600_000, 3_600_000];
 
-    /// Nodes that start later than this are not spread yet.
+    /// Returns the latest start, in ms, of a node of this level that may be spread already.
     pub(super) fn horizon_ms(self, from_ms: u64) -> u64 {
         from_ms.saturating_add(Self::AHEAD_MS[self.0 as usize])
     }
@@ -47,7 +51,7 @@ impl Level {
         self.child().0 * SLOTS.trailing_zeros()
     }
 
-    /// Which child of a node of this level an offset belongs to.
+    /// Returns the child of a node of this level that an offset belongs to.
     fn slot_of(self, low: u32) -> u8 {
         (low >> self.child_bits()) as u8
     }
@@ -57,12 +61,12 @@ impl Level {
     }
 }
 
-/// What one call of `pop_due` wants from an era.
+/// Arguments of one call of `pop_due` to an era.
 pub(super) struct Pop<'a, T> {
     pub(super) era_start_ms: u64,
-    /// Offset of the latest entry wanted.
+    /// Offset of the latest entry that is due.
     pub(super) latest_low: u32,
-    /// Length of `out` at which to stop.
+    /// Length of `out` at which the call stops.
     pub(super) full_len: usize,
     pub(super) out: &'a mut Vec<(u64, T)>,
 }
@@ -84,20 +88,20 @@ impl<T> Default for Node<T> {
     }
 }
 
-/// The methods without a level are those of an era; the others name the level of the node.
+/// The methods without a level are those of an era. The others take the level of the node.
 impl<T: Copy> Node<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.bag.is_empty() && self.children.is_none()
     }
 
-    /// Offset of the earliest entry.
+    /// Returns the offset of the earliest entry.
     pub(super) fn min_low(&self) -> Option<u32> {
         let children = self.children.as_ref();
         let below = children.and_then(|children| children.first()?.min_low());
         [self.bag.min_low(), below].into_iter().flatten().min()
     }
 
-    /// True when an entry is at or before `latest_low`.
+    /// Returns `true` if an entry is at or before `latest_low`.
     pub(super) fn has_due(&self, latest_low: u32) -> bool {
         self.min_low().is_some_and(|low| low <= latest_low)
     }
@@ -158,7 +162,7 @@ impl<T: Copy> Node<T> {
         }
     }
 
-    /// True when the bag has to go to the children before it can be popped in order.
+    /// Returns `true` if the bag must go to the children before it can be popped in order.
     fn wants_spreading(&self) -> bool {
         if self.children.is_some() {
             return !self.bag.is_empty();
@@ -166,8 +170,8 @@ impl<T: Copy> Node<T> {
         self.bag.len() > SMALL_ENTRIES && !self.bag.is_one_instant()
     }
 
-    /// Moves one block of the bag to the children; returns the number of entries moved. A block
-    /// that belongs to one child goes there in one piece.
+    /// Moves one block of the bag to the children. Returns the number of entries moved. A block that
+    /// belongs to one child goes there in one piece.
     fn spread_block(&mut self, level: Level) -> usize {
         debug_assert!(!level.is_millisecond());
         let block = self.bag.pop_block();
@@ -185,8 +189,8 @@ impl<T: Copy> Node<T> {
         moved
     }
 
-    /// Spreads what `Calendar::prepare` describes in this era, which starts at `start_ms`; takes
-    /// the entries moved off `budget` and returns true when it did not suffice.
+    /// Spreads the nodes of this era, which starts at `start_ms`, as `Calendar::prepare` describes.
+    /// Subtracts the entries moved from `budget`. Returns `true` if the budget did not suffice.
     pub(super) fn prepare(&mut self, start_ms: u64, from_ms: u64, budget: &mut usize) -> bool {
         self.prepare_at(Level::ERA, start_ms, from_ms, budget)
     }
@@ -226,7 +230,7 @@ impl<T: Copy> Node<T> {
         false
     }
 
-    /// Heap bytes below this node.
+    /// Returns the heap bytes below this node.
     pub(super) fn heap_bytes(&self) -> usize {
         let children = self.children.as_ref().map_or(0, |children| {
             size_of::<Slots<Self>>()

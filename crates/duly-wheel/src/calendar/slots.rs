@@ -1,6 +1,6 @@
-//! The 256 children of a spread node, with a bitmap so that empty ones are skipped without a look.
+//! The 256 children of a spread node, with a bitmap to skip empty ones.
 //!
-//! Invariant: a bit is set exactly where a slot is filled.
+//! Invariant: a bit is set exactly if its slot is filled.
 
 /// Children of a node: one for each value of a byte.
 pub(super) const SLOTS: usize = 256;
@@ -38,7 +38,7 @@ impl<N: Default> Slots<N> {
         self.slots[usize::from(index)].as_deref()
     }
 
-    /// The first filled slot at or after `from`.
+    /// Returns the first filled slot at or after `from`, with its child.
     pub(super) fn first_mut(&mut self, from: u8) -> Option<(u8, &mut N)> {
         let index = self.first_index(from)?;
         let node = self.slots[usize::from(index)].as_deref_mut()?;

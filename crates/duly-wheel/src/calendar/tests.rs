@@ -1,5 +1,5 @@
-//! Edges by table, dense buckets, the bag alone, and (in `model`) random histories against a plain
-//! model.
+//! Tests of edge cases by table, dense buckets, the bag alone, and random histories against a plain
+//! model (`model`).
 
 mod bag;
 mod model;
@@ -9,7 +9,7 @@ use super::Calendar;
 /// 2200-01-01T00:00:00Z.
 const YEAR_2200_MS: u64 = 7_258_118_400_000;
 
-/// Somewhere in the middle of an era, as real due times are.
+/// A time in the middle of an era, like real due times.
 const NOW_MS: u64 = 1_790_000_000_000;
 
 const SECOND_MS: u64 = 1_000;
@@ -23,7 +23,7 @@ fn calendar_of(dues_ms: &[u64]) -> Calendar<usize> {
     calendar
 }
 
-/// All due times popped at `now_ms`, in calls of `limit`.
+/// Returns all due times popped at `now_ms`, in calls of `limit`.
 fn drain<T: Copy>(calendar: &mut Calendar<T>, now_ms: u64, limit: usize) -> Vec<u64> {
     let mut out = Vec::new();
     while calendar.pop_due(now_ms, limit, &mut out) {}
@@ -149,7 +149,7 @@ fn a_jump_of_decades_pops_in_order_and_cuts_up_only_what_it_pops() {
 
 #[test]
 fn inserts_before_into_and_behind_a_bucket_that_is_being_consumed() {
-    // 20 000 in one second: spread when it becomes current.
+    // 20 000 in one second: the bucket is spread when it becomes current.
     let dues_ms: Vec<u64> = (0..20_000).map(|i| NOW_MS + i % SECOND_MS).collect();
     let mut calendar = calendar_of(&dues_ms);
     let now_ms = NOW_MS + SECOND_MS;
@@ -174,7 +174,7 @@ fn inserts_before_into_and_behind_a_bucket_that_is_being_consumed() {
 fn a_bucket_that_is_half_spread_stays_exact() {
     let dues_ms: Vec<u64> = (0..30_000).rev().map(|i| NOW_MS + i * 60_000).collect();
     let mut calendar = calendar_of(&dues_ms);
-    // The latest inserted, and so the earliest due, are spread first.
+    // The entries inserted last are the earliest due, and are spread first.
     assert!(calendar.prepare(NOW_MS, 5_000));
     assert_eq!(calendar.next_due(), Some(NOW_MS));
     let mut out = Vec::new();
@@ -231,7 +231,7 @@ fn a_million_in_one_millisecond() {
     for value in 0..ENTRIES {
         calendar.insert(NOW_MS, value);
     }
-    // Others in the same era, so that the bucket has to be spread around the hot millisecond.
+    // Other entries of the same era, so that the bucket is spread around the hot millisecond.
     calendar.insert(NOW_MS - 1, ENTRIES);
     calendar.insert(NOW_MS + 1, ENTRIES + 1);
     calendar.insert(NOW_MS + DAY_MS, ENTRIES + 2);

@@ -1,27 +1,27 @@
-//! Asking before what cannot be undone.
+//! Confirmation of commands that cannot be undone.
 //!
-//! Only people are asked: at a terminal, unless `--yes` says so beforehand. A script has said in
-//! full what it wants, and nobody would answer there.
+//! A command asks only at a terminal, and only without `--yes`. A script is not asked: its command line
+//! is explicit, and there is no person to reply.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
 use crate::{Outcome, failure::Failure, output::text};
 
-/// Whether to ask.
+/// The option that skips the confirmation.
 #[derive(clap::Args)]
 pub(crate) struct Confirm {
-    /// Do not ask before it is done; nobody is asked but at a terminal
+    /// Do not ask for confirmation; a command asks only at a terminal
     #[arg(long, short)]
     yes: bool,
 }
 
 impl Confirm {
-    /// Whether somebody has to be asked.
+    /// Returns `true` if the command must ask for confirmation.
     pub(crate) fn is_needed(&self) -> bool {
         !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks, and fails unless the answer is yes. Call it where it [`is_needed`](Self::is_needed).
+    /// Asks a question, and fails unless the reply is yes. Call it if [`is_needed`](Self::is_needed).
     pub(crate) fn ask(question: &str) -> Outcome {
         ask(question, &mut io::stdin().lock(), &mut io::stderr())
     }

@@ -1,11 +1,11 @@
-//! Which timers: the filters of a list, and paging through it.
+//! Filters and pages of a list of timers.
 
 use duly_api::{State, View};
 use duly_core::Timestamp;
 
 use super::values;
 
-/// Conditions of which all are met.
+/// Conditions; a timer must meet all of them.
 #[derive(clap::Args)]
 pub(crate) struct Conditions {
     /// Due at or after this time
@@ -14,37 +14,37 @@ pub(crate) struct Conditions {
     /// Due before this time
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) due_to: Option<Timestamp>,
-    /// The id begins with this
+    /// The id begins with this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) id_prefix: Option<String>,
-    /// It has this tag
+    /// The timer has this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
 }
 
-/// Which timers of a namespace, and which page of them.
+/// A selection of timers of a namespace, and a page of it.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
     #[command(flatten)]
     conditions: Conditions,
-    /// At most this many on a page
+    /// Most timers per page
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = values::within::<1, 1000>)]
     limit: u16,
-    /// Go on where the page before ended
+    /// Continue at this cursor, which the previous page printed
     #[arg(long)]
     cursor: Option<String>,
-    /// Every page, one after the other; with --cursor from there on
+    /// All pages, one after the other; with --cursor from there on
     #[arg(long)]
     pub(crate) all: bool,
 }
 
 impl Filter {
-    /// The first page to ask for.
+    /// Returns the cursor of the first page.
     pub(crate) fn cursor(&self) -> Option<String> {
         self.cursor.clone()
     }
 
-    /// The parameters of a page of the list.
+    /// Returns the query parameters of a page.
     pub(crate) fn query(
         &self,
         state: Option<State>,

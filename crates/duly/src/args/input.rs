@@ -1,4 +1,4 @@
-//! Files that a command reads: named, or `-` for stdin.
+//! Input files of commands: a path, or `-` for stdin.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::failure::Failure;
 
-/// Opens a file, or stdin; `what` is what is expected in it.
+/// Opens a file, or stdin. `what` names the expected content in errors.
 pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
@@ -23,19 +23,19 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Fail
     Ok(Box::new(file))
 }
 
-/// The whole text of a file, or of stdin.
+/// Reads the whole text of a file, or of stdin.
 pub(crate) fn text(path: &Path, what: &str) -> Result<String, Failure> {
     let mut text = String::new();
     open(path, what)?.read_to_string(&mut text).map_err(|error| unreadable(path, what, &error))?;
     Ok(text)
 }
 
-/// What to call a file.
+/// Returns the display name of a file.
 pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() }
 }
 
-/// The refusal for a file that cannot be read.
+/// Returns the failure for a file that cannot be read.
 pub(crate) fn unreadable(path: &Path, what: &str, error: &io::Error) -> Failure {
     let name = name(path);
     Failure::new(format_args!(

@@ -1,4 +1,4 @@
-//! The namespace or timer that a command is about.
+//! The arguments that name a namespace or a timer.
 
 use duly_core::{NamespaceName, TimerId};
 use reqwest::Method;
@@ -25,7 +25,7 @@ pub(crate) struct NamedTimer {
 }
 
 impl NamedTimer {
-    /// A call about it.
+    /// Returns a call about the timer.
     pub(crate) fn call<'a>(&self, method: Method, session: &'a Session) -> Call<'a> {
         let below = ["timers", self.id.as_str()];
         session.http.namespace(method, &self.named.namespace, &below)

@@ -1,4 +1,4 @@
-//! Where to: `--url` with what belongs to it, or `--pull`; and the fallback of a namespace.
+//! The destination of a firing: `--url` with its options, or `--pull`; and the fallback of a namespace.
 
 use duly_api::{Destination, Duration, Fallback, HttpDestination};
 use duly_core::Millis;
@@ -6,7 +6,7 @@ use duly_core::Millis;
 use super::{receiver_header, timer::headers, values};
 use crate::failure::Failure;
 
-/// The methods of a delivery.
+/// The methods of a webhook.
 const METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 /// The destination of a firing.
@@ -15,17 +15,17 @@ pub(crate) struct Place {
     /// Deliver to this webhook
     #[arg(long, value_name = "URL", conflicts_with = "pull")]
     url: Option<String>,
-    /// Deliver with this method (POST unless given)
+    /// HTTP method of the webhook (default POST)
     #[arg(long, value_name = "METHOD", requires = "url", ignore_case = true, value_parser = METHODS)]
     url_method: Option<String>,
-    /// A header of every delivery to the webhook, as name:value, or
-    /// name:@FILE with the value in a file; repeat it for more
+    /// A header of each delivery to the webhook, as name:value, or name:@FILE with the value in a file;
+    /// repeat it for more
     #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = values::unchecked, requires = "url")]
     url_headers: Vec<values::Unchecked>,
-    /// Time for one delivery, 100ms to 10m (30s unless given)
+    /// Time limit of one delivery, 100ms to 10m (default 30s)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "url")]
     url_timeout: Option<Millis>,
-    /// Let consumers lease it
+    /// Let consumers lease the firing
     #[arg(long)]
     pull: bool,
 }
@@ -34,29 +34,30 @@ pub(crate) struct Place {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Fallback: a second receiver, for when the webhook stays away")]
 pub(crate) struct FallbackArgs {
-    /// Deliver to this webhook when the first receiver does not take it
+    /// Deliver to this webhook when the first receiver fails
     #[arg(long, value_name = "URL")]
     fallback_url: Option<String>,
-    /// Deliver to it with this method (POST unless given)
+    /// HTTP method of the fallback (default POST)
     #[arg(long, value_name = "METHOD", requires = "fallback_url", ignore_case = true, value_parser = METHODS)]
     fallback_method: Option<String>,
-    /// A header of every delivery to it, as name:value, or
-    /// name:@FILE with the value in a file; repeat it for more
+    /// A header of each delivery to the fallback, as name:value, or name:@FILE with the value in a file;
+    /// repeat it for more
     #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = values::unchecked, requires = "fallback_url")]
     fallback_headers: Vec<values::Unchecked>,
-    /// Time for one delivery to it, 100ms to 10m (30s unless given)
+    /// Time limit of one delivery to the fallback, 100ms to 10m (default 30s)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_timeout: Option<Millis>,
-    /// It gets a firing after this many failed attempts (5 unless given)
+    /// Use the fallback for a firing after this many failed attempts (default 5)
     #[arg(long, value_name = "N", requires = "fallback_url", value_parser = values::whole::<u32>)]
     fallback_after_attempts: Option<u32>,
-    /// It gets every firing of a receiver left alone for this long, up to 1d (1m unless given)
+    /// Use the fallback for all firings of a receiver whose breaker is open for this long, up to 1d
+    /// (default 1m)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_after_open: Option<Millis>,
 }
 
 impl Place {
-    /// Returns the destination, where one is given.
+    /// Returns the destination, if one is given.
     pub(crate) fn destination(self) -> Result<Option<Destination>, Failure> {
         let headers = receiver_header::checked("--url-header", self.url_headers)?;
         Ok(match self.url {
@@ -67,7 +68,7 @@ impl Place {
 }
 
 impl FallbackArgs {
-    /// Returns the fallback, where one is given.
+    /// Returns the fallback, if one is given.
     pub(crate) fn fallback(self) -> Result<Option<Fallback>, Failure> {
         let headers = receiver_header::checked("--fallback-header", self.fallback_headers)?;
         Ok(self.fallback_url.map(|url| Fallback {

@@ -1,7 +1,7 @@
-//! Headers of deliveries to a receiver, which may be credentials.
+//! Headers of deliveries to a receiver, which may contain credentials.
 //!
-//! Other users of the machine can read what is typed, so a value can stand in a file: `name:@FILE`. clap shows what
-//! a parser refuses, so anything is taken first and checked afterwards.
+//! Other users of the machine can read a command line, so a value can be read from a file: `name:@FILE`.
+//! clap prints values that a parser refuses, so any text is accepted first and checked afterwards.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Headers whose values are secrets for certain.
+/// Headers whose values are always secret.
 const SECRETS: [&str; 2] = ["authorization", "cookie"];
 
-/// Names and values of the headers of this option.
+/// Returns the names and values of the headers of this option.
 pub(crate) fn checked(
     option: &str,
     headers: Vec<Unchecked>,

@@ -1,15 +1,15 @@
-//! How often and when a failed firing is tried again, as timers and namespaces take it.
+//! The retry policy of failed firings, as an argument of timers and namespaces.
 
 use duly_api::{self as api, Duration};
 use duly_core::Millis;
 
 use super::values;
 
-/// A retry policy; what is left out has its default.
+/// A retry policy; an absent option has its default.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Retry policy")]
 pub(crate) struct Retry {
-    /// Give up after this many attempts
+    /// Dead-letter the firing after this many attempts
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     max_attempts: Option<u32>,
     /// Wait before the second attempt
@@ -18,13 +18,13 @@ pub(crate) struct Retry {
     /// Longest wait before an attempt
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     max_backoff: Option<Millis>,
-    /// How much longer each wait is than the one before
+    /// Factor by which each wait is longer than the one before
     #[arg(long, value_name = "FACTOR", value_parser = values::decimal)]
     multiplier: Option<f64>,
-    /// How much each wait varies, as a part of it, 0 to 1
+    /// Random part of each wait, as a fraction of it, 0 to 1
     #[arg(long, value_name = "PART", value_parser = values::decimal)]
     jitter: Option<f64>,
-    /// The waits themselves, such as 10s,1m,10m; instead of the others
+    /// The waits themselves, such as 10s,1m,10m, instead of the options above
     #[arg(
         long,
         value_name = "DURATIONS",
@@ -36,7 +36,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Returns the policy, where any of it is given.
+    /// Returns the policy, if any option of it is given.
     pub(crate) fn policy(self) -> Option<api::Retry> {
         let policy = api::Retry {
             max_attempts: self.max_attempts,

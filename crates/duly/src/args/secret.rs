@@ -1,6 +1,7 @@
-//! Signing secrets: read from files, from stdin and from the environment. What is typed can be read by other
-//! users of the machine, and a secret with one wrong character is a secret still, so a refusal does not show
-//! it.
+//! Signing secrets: read from files, from stdin and from the environment.
+//!
+//! They are not read from the command line, which other users of the machine can read. A secret with one
+//! wrong character is still a secret, so a refusal does not print it.
 
 use std::{env, path::Path};
 
@@ -10,7 +11,7 @@ use duly_core::namespace::{SIGNING_SECRETS_MAX, SigningSecret};
 use super::input;
 use crate::{failure::Failure, output::text};
 
-/// The secrets of the first of these variables that is there and says something, checked.
+/// Returns the secrets of the first of these variables that is set and not empty, checked.
 pub(crate) fn from_env(variables: &[&str]) -> Result<Vec<SigningSecret>, Failure> {
     let values = variables.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
     let mut said = values.filter(|(_, value)| !value.is_empty());
@@ -23,7 +24,7 @@ pub(crate) fn from_env(variables: &[&str]) -> Result<Vec<SigningSecret>, Failure
     })
 }
 
-/// The secrets of a file, one a line; `-` is stdin.
+/// Returns the secrets of a file, one per line; `-` is stdin.
 pub(crate) fn from_file(path: &Path) -> Result<Vec<SigningSecret>, Failure> {
     let text = input::text(path, "secrets")?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -41,7 +42,7 @@ pub(crate) fn from_file(path: &Path) -> Result<Vec<SigningSecret>, Failure> {
     Ok(secrets)
 }
 
-/// The secrets as a request has them.
+/// Returns the secrets in the form of a request.
 pub(crate) fn revealed(secrets: &[SigningSecret]) -> SigningSecrets {
     SigningSecrets { secrets: secrets.iter().map(|secret| secret.reveal().to_owned()).collect() }
 }

@@ -1,6 +1,6 @@
-//! The server that a command talks to: `--server`, or where that names none the environment.
+//! The server that a command calls: the one of `--server`, else of the environment.
 //!
-//! What is refused is shown without user name and password.
+//! A refused address is printed without user name and password.
 
 use std::env;
 
@@ -9,13 +9,14 @@ use reqwest::Url;
 use super::values::{self, Unchecked};
 use crate::failure::Failure;
 
-/// Names the server.
+/// The variable with the server's address.
 const VARIABLE: &str = "DULY_SERVER";
-/// Where a server listens that was told nothing.
+/// The address of a server with the default configuration.
 const DEFAULT: &str = "http://127.0.0.1:3859";
 
 impl Unchecked {
-    /// The server, if it is one. A password on a command line can be read by other users of the machine.
+    /// Returns the checked address. A password in it is refused: other users of the machine can read a
+    /// command line.
     pub(crate) fn url(&self) -> Result<Url, Failure> {
         let url = values::server_url(&self.0).map_err(|why| {
             let typed = shown(&self.0);
@@ -31,7 +32,7 @@ impl Unchecked {
     }
 }
 
-/// What was typed, quoted, without user name and password.
+/// Returns the typed text, quoted, without user name and password.
 fn shown(text: &str) -> String {
     let masked = match text.rsplit_once('@') {
         Some((before, host)) => {
@@ -43,7 +44,7 @@ fn shown(text: &str) -> String {
     duly_core::invalid::shorten(&masked)
 }
 
-/// The server that the environment names, or the one of this machine.
+/// Returns the server of the environment variable, or else the default one on this machine.
 pub(crate) fn from_env() -> Result<Url, Failure> {
     let named = env::var_os(VARIABLE);
     let named = named.as_deref().map_or_else(|| DEFAULT.into(), |text| text.to_string_lossy());

@@ -1,4 +1,4 @@
-//! The fields of a timer that `schedule` and `reschedule` take.
+//! The fields of a timer that `schedule` and `reschedule` accept.
 
 use std::{
     io::Read as _,
@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use super::{input, place::Place, values};
 use crate::failure::Failure;
 
-/// When, what and where to. A command that needs a time says so with a group over [`TimerArgs::WHEN`].
+/// Due time, payload and destination of a timer. A command that needs a time adds a group over
+/// [`TimerArgs::WHEN`].
 #[derive(clap::Args)]
 pub(crate) struct TimerArgs {
     /// Due this long from now: 250ms, 30m, 2h30m, 7d
@@ -49,17 +50,17 @@ struct PayloadArgs {
     /// The payload as plain text (text/plain; charset=utf-8)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     payload_text: Option<String>,
-    /// The payload as the bytes of a file, `-` for stdin (application/octet-stream, unless a
-    /// header content-type says otherwise)
+    /// The payload as the bytes of a file, `-` for stdin (application/octet-stream, unless there is a
+    /// header content-type)
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
 }
 
 impl TimerArgs {
-    /// The arguments that say when.
+    /// The arguments that set the due time.
     pub(crate) const WHEN: [&str; 2] = ["delay", "at"];
 
-    /// Returns a schedule with what is given; reads the files that are named.
+    /// Returns a schedule with the given fields; reads the named files.
     pub(crate) fn read(self) -> Result<Schedule, Failure> {
         let PayloadArgs { payload, payload_text, payload_file } = self.payload;
         Ok(Schedule {
@@ -76,12 +77,14 @@ impl TimerArgs {
     }
 }
 
-/// Headers in the order in which they were typed. A name typed twice is sent twice, for the server to refuse.
+/// Returns the headers in the order in which they were typed. A repeated name is sent twice, so that the
+/// server refuses it.
 pub(super) fn headers(pairs: Vec<(String, String)>) -> Vec<Header> {
     pairs.into_iter().map(|(name, value)| Header { name, value }).collect()
 }
 
-/// The bytes of a file or of stdin, refused past what any namespace allows.
+/// Returns the bytes of a file or of stdin. A payload that is larger than any namespace allows is
+/// refused.
 fn read(path: &Path) -> Result<Bytes, Failure> {
     let mut bytes = Vec::new();
     input::open(path, "payload")?

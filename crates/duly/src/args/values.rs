@@ -1,4 +1,4 @@
-//! Single values: text from the command line to checked values, with the checks of `duly-core`.
+//! Value parsers: convert text of the command line to checked values, with the checks of `duly-core`.
 //!
 //! Each function is a clap value parser: its error completes "invalid value … for …: ".
 
@@ -10,31 +10,31 @@ use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Url;
 use serde_json::value::RawValue;
 
-/// The part of a refusal that says what is allowed; clap shows the value itself.
+/// Returns the part of a refusal that names the allowed values; clap prints the value itself.
 fn allowed(invalid: Invalid) -> String {
     format!("it must be {}", invalid.allowed)
 }
 
-/// A text that is checked later: clap shows what a parser refuses, and this may hold a secret.
+/// A text that is checked later: clap prints values that a parser refuses, and this one may be a secret.
 #[derive(Clone)]
 pub(crate) struct Unchecked(pub(super) String);
 
-/// Takes any text.
+/// Accepts any text.
 pub(crate) fn unchecked(text: &str) -> Result<Unchecked, Infallible> {
     Ok(Unchecked(text.to_owned()))
 }
 
-/// A namespace's name.
+/// Parses the name of a namespace.
 pub(crate) fn namespace(text: &str) -> Result<NamespaceName, String> {
     NamespaceName::new(text).map_err(allowed)
 }
 
-/// A timer's id.
+/// Parses a timer's id.
 pub(crate) fn timer_id(text: &str) -> Result<TimerId, String> {
     TimerId::new(text).map_err(allowed)
 }
 
-/// A duration: `2h30m`, or 0.
+/// Parses a duration: `2h30m`, or 0.
 pub(crate) fn duration(text: &str) -> Result<Millis, String> {
     match text.parse::<i128>() {
         Ok(number) => Millis::from_bare_integer(number),
@@ -43,7 +43,7 @@ pub(crate) fn duration(text: &str) -> Result<Millis, String> {
     .map_err(allowed)
 }
 
-/// A time: RFC 3339, or integer Unix milliseconds.
+/// Parses a time: RFC 3339, or Unix milliseconds as an integer.
 pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     match text.parse::<i128>() {
         Ok(number) => Timestamp::from_bare_integer(number),
@@ -52,26 +52,26 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     .map_err(allowed)
 }
 
-/// A whole number; what is allowed beyond that the server says, which knows its namespace.
+/// Parses a whole number. The server checks its limits, which depend on the namespace.
 pub(crate) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let number = text.parse().ok().and_then(|number: u64| N::try_from(number).ok());
     let most = u64::MAX >> (64 - 8 * size_of::<N>().min(8));
     number.ok_or_else(|| format!("it must be a whole number from 0 to {most}"))
 }
 
-/// A whole number within bounds.
+/// Parses a whole number within bounds.
 pub(crate) fn within<const FROM: u16, const TO: u16>(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (FROM..=TO).contains(number));
     number.ok_or_else(|| format!("it must be a whole number from {FROM} to {TO}"))
 }
 
-/// A number that may have a fraction.
+/// Parses a number that may have a fraction.
 pub(crate) fn decimal(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| "it must be a number such as 2 or 0.5".to_owned())
 }
 
-/// One of these values by its name; help shows each with its meaning.
+/// Returns a parser of a fixed set of values by name; the help shows the meaning of each.
 pub(crate) fn named<T: Copy + Send + Sync + 'static>(
     values: &[(T, &'static str)],
     name: fn(T) -> &'static str,
@@ -94,14 +94,14 @@ pub(crate) const STATES: [(State, &str); 7] = [
     (State::Dead, "Given up"),
 ];
 
-/// A JSON value, kept as its exact text.
+/// Parses a JSON value and keeps its exact text.
 pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(text).map_err(|error| {
         format!("it must be JSON ({error}); in a shell, put it into single quotes")
     })
 }
 
-/// `name:value`.
+/// Parses `name:value`.
 pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => {
@@ -111,7 +111,7 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The address of a server.
+/// Parses the address of a server.
 pub(crate) fn server_url(text: &str) -> Result<Url, String> {
     let refuse = || {
         "it must be an address such as \"http://127.0.0.1:3859\", in --server or in DULY_SERVER"
@@ -121,7 +121,7 @@ pub(crate) fn server_url(text: &str) -> Result<Url, String> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(refuse()) }
 }
 
-/// An address to listen on.
+/// Parses an address to listen on.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "it must be an IP address with a port, such as 127.0.0.1:3859 or [::1]:3859".to_owned()

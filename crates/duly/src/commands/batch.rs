@@ -1,7 +1,7 @@
 //! `duly batch`: many operations, line by line, from a file or stdin.
 //!
-//! The server answers while it is sent, so neither side holds more than what is under way, whatever
-//! the length.
+//! The server responds while the request is still being sent. So neither side holds more than the
+//! operations under way, however long the input is.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -29,23 +29,23 @@ use crate::{
 ///   {"reschedule": {"id": "order:1", "due_at": "2100-01-01T00:00:00Z"}}
 ///   {"fire": {"id": "order:1"}}
 ///
-/// with the fields of the HTTP interface. There is no limit to their number. One id's operations run
-/// in order, a line that is refused refuses only itself, and refused lines are shown with their
-/// number. With --output json every line is answered with one line. Exit code 1 if any was refused.
+/// with the fields of the HTTP interface. Their number is not limited. The operations on one id run
+/// in order. A refused line refuses only itself; refused lines are printed with their number. With
+/// --output json there is one line of output for every line of input. Exit code 1 if any was refused.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Where the operations are, `-` for stdin
+    /// The file with the operations, `-` for stdin
     #[arg(long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// With --output json: answer only lines that are refused, and a summary at the end
+    /// With --output json: print only refused lines, and a summary at the end
     #[arg(long)]
     errors_only: bool,
 }
 
-/// A line of the reply: the result of a line, or the last one.
+/// A line of the response: the result of a line, or the last line.
 #[derive(Deserialize)]
 struct Line {
     line: Option<u64>,
@@ -54,7 +54,7 @@ struct Line {
     last: Option<LastLine>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
     let source = input::open(&args.file, "operations")?;
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let call = session.http.namespace(Method::POST, &args.named.namespace, &["batch"]);
     let call = call.query(&[("results", results.to_owned())]);
     let mut answer = call.lines(source).await?;
-    // Those of the summary, if there is one.
+    // The counts come from the summary, if there is one.
     let (mut lines, mut accepted, mut refused) = (0, 0, 0);
     let mut has_summary = false;
     while let Some(text) = answer.next().await? {

@@ -1,8 +1,7 @@
-//! `duly bench`: puts a server under load and says what it does, for anybody to see the figures again.
+//! `duly bench`: measures a server under load, in a way that anybody can repeat.
 //!
-//! What is measured and how stands in `duly-load`; here are the options, the progress, Ctrl-C and the
-//! output. The first Ctrl-C ends the run with the figures so far and cleans up, a second one ends at
-//! once.
+//! `duly-load` measures. This module has the options, the progress, Ctrl-C and the output. The first
+//! Ctrl-C ends the run with the figures so far and cleans up; a second one ends at once.
 
 use std::{path::PathBuf, sync::Mutex};
 
@@ -20,22 +19,22 @@ use crate::{
     output::{Printer, progress::Progress},
 };
 
-/// Exit code of a run that was told to stop twice.
+/// Exit code of a run that was stopped by a second Ctrl-C.
 const STOPPED_AT_ONCE: i32 = 1;
 
-/// Measure a server under load, beside the baselines of the machine
+/// Measure a server under load, and the baselines of the machine
 ///
-/// Without --server one is started for the run (DULY_SERVER is not looked at), with its data in a
-/// folder of its own that is removed afterwards. Works in namespaces of its own with a random name and
-/// deletes them in the end. Every timer is counted: exit code 1 if one was lost, early, or came twice;
-/// of mixed and recovery the whole history is judged. An option that a subject does not use is refused.
-/// Ctrl-C ends the run with the figures so far.
+/// Without --server a server is started for the run (DULY_SERVER is ignored). Its data is in a folder of
+/// its own, which is removed afterwards. The run uses namespaces of its own with random names, and
+/// deletes them at the end. Every timer is counted: exit code 1 if one was lost, early, or delivered
+/// twice. For mixed and recovery the whole history of calls is checked. An option that a subject does
+/// not use is refused. Ctrl-C ends the run with the figures so far.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is measured
+    /// The subject of the measurement
     #[arg(value_parser = values::named(&SUBJECTS, Subject::name))]
     subject: Subject,
-    /// How the server is spoken to
+    /// Protocol to use
     #[arg(
         long,
         value_name = "HOW",
@@ -43,45 +42,46 @@ pub(crate) struct Args {
         value_parser = values::named(&TRANSPORTS, TransportKind::name)
     )]
     transport: TransportKind,
-    /// Timers a second, sent at fixed times whatever the server does; without it as fast as the calls
-    /// under way allow (lateness, mixed, recovery: 2000; isolation: 200, in the quiet namespace)
+    /// Timers per second, sent at fixed times, however fast the server responds. Without it: as fast as
+    /// the calls under way allow (lateness, mixed, recovery: 2000; isolation: 200, in the quiet
+    /// namespace)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Timers in all where rate and seconds do not say it, or besides those; 1000000, for debounce
-    /// 10000 ids, for recovery 100000 that rest
+    /// Timers in all, if rate and seconds do not set their number, or in addition to those; default
+    /// 1000000; for debounce 10000 ids, for recovery 100000 timers that are not due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     timers: Option<u32>,
-    /// How long is measured, or over how long timers are due; 10
+    /// Time of the measurement, or time over which timers are due; default 10
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// Bytes of each payload; at least 16 for mixed and recovery
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=65536))]
     payload_bytes: u32,
-    /// Timers of a call; 1000, or with a rate as many as make 100 calls a second
+    /// Timers per call; default 1000, or with a rate as many as make 100 calls per second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: Option<u32>,
-    /// Calls under way at once; 8
+    /// Calls under way at once; default 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     in_flight: Option<u32>,
-    /// How consumers get firings (lateness); lease
+    /// Method by which consumers get firings (lateness); default lease
     #[arg(long, value_name = "HOW", value_parser = values::named(&PULLS, Pull::name))]
     pull: Option<Pull>,
-    /// Namespaces (namespaces); 1000
+    /// Number of namespaces (namespaces); default 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     namespaces: Option<u32>,
-    /// Timers of each of them (namespaces); 10
+    /// Timers of each of them (namespaces); default 10
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     each: Option<u32>,
-    /// Draw the distribution of times and the timers of each second, as SVG
+    /// Plot the distribution of times and the timers of each second, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Where the data of a server of its own is: decides which disk is measured
+    /// Data directory of a server that is started for the run: selects the disk that is measured
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Do not measure the baselines of the machine first
     #[arg(long)]
     no_baselines: bool,
-    /// The server may be put under load although it is not on this machine
+    /// Allow load on a server that is not on this machine
     #[arg(long)]
     i_own_this_server: bool,
 }
@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args, server: Option<Url>, printer: Printer) -> Outcome {
     let options = args.options(server)?;
     runtime(Builder::new_multi_thread())?.block_on(measure(&args, &options, printer))
@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args, server: Option<Url>, printer: Printer) -> Outcome 
 
 async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {
     let (stopper, stop) = Stop::new();
-    // Held until the end: a run whose stopper is gone is never told to stop.
+    // Kept until the end: without its task the run cannot be stopped.
     let stopping = tokio::spawn(stop_when_told(stopper));
     let progress = Mutex::new(Progress::new(printer));
     let show = |done, total, words: &str| {
@@ -171,7 +171,7 @@ async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {
     judged(&report)
 }
 
-/// A run that was stopped by hand is no failure; one that broke off or found something is.
+/// Returns a failure if the run broke off or found a broken promise. Ctrl-C is no failure.
 fn judged(report: &Report) -> Outcome {
     if !report.broken.is_empty() {
         let what = report.broken.join("; ");
@@ -206,7 +206,7 @@ fn own_binary() -> Result<PathBuf, Failure> {
 }
 
 async fn stop_when_told(stopper: Stopper) {
-    // Without signals a run goes to its end, which is no harm.
+    // If signals are not available, the run continues to its end.
     if tokio::signal::ctrl_c().await.is_ok() {
         stopper.stop();
         if tokio::signal::ctrl_c().await.is_ok() {

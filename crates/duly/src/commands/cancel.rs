@@ -1,5 +1,4 @@
-//! `duly cancel`: ends timers before they are delivered: one by its id, with a definite answer, or
-//! all that fit a filter.
+//! `duly cancel`: cancels timers: one by its id, with a definite result, or all that match a filter.
 
 mod bulk;
 
@@ -15,11 +14,11 @@ use crate::{
     output::text,
 };
 
-/// Cancel a timer, or all that fit a filter
+/// Cancel a timer, or all that match a filter
 ///
-/// After it is answered with success, the timer is never delivered. Without an id, every pending
-/// timer is cancelled that fits all the conditions given; `--dry-run` counts them first, and at a
-/// terminal you are asked. What is being delivered is left alone and counted.
+/// When the command succeeds, the timer is never delivered. Without an id, every pending timer that
+/// meets all given conditions is cancelled. `--dry-run` counts them first, and at a terminal you are
+/// asked for confirmation. Timers that are being delivered are skipped and counted.
 #[derive(clap::Args)]
 #[command(
     override_usage = "duly cancel [OPTIONS] <NAMESPACE> <ID>\n       duly cancel [OPTIONS] <NAMESPACE> <--tag <TAG>|--id-prefix <TEXT>|--due-from <TIME>|--due-to <TIME>|--state <STATE>|--all>"
@@ -43,7 +42,7 @@ pub(crate) struct Args {
     confirm: Confirm,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
         return bulk::run(&args.named.namespace, &args.filter, &args.confirm, session).await;

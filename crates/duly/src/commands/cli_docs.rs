@@ -8,7 +8,7 @@ use crate::{Outcome, cli, output::Printer};
 
 const OPENING: &str = include_str!("cli_docs/opening.md");
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(printer: Printer) -> Outcome {
     let mut command = cli::shown().term_width(100);
     let mut page = OPENING.to_owned();
@@ -16,7 +16,8 @@ pub(crate) fn run(printer: Printer) -> Outcome {
     printer.line(&page)
 }
 
-/// The help of a command and of those below it. What every command takes is shown at the first alone.
+/// Writes the help of a command and of its subcommands. Global options are shown for the first command
+/// only.
 fn section(page: &mut String, command: &mut Command, name: &str) {
     let help = command.render_long_help().to_string();
     let lines: Vec<_> = help.trim().lines().map(str::trim_end).collect();

@@ -1,4 +1,4 @@
-//! `duly cluster`: the nodes of the deployment, and what all of them hold.
+//! `duly cluster`: the nodes of the deployment, and the counts of all of them.
 
 use duly_api::{ClusterInfo, Node};
 use reqwest::Method;
@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// Show the nodes of the deployment, as the server that answers sees them
+/// Show the nodes of the deployment, as the called server sees them
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
     let answer = session.http.service(Method::GET, &["cluster"]).send().await?;
     let printer = session.printer;

@@ -1,4 +1,4 @@
-//! `duly completions`: what a shell needs to complete commands, options and their values.
+//! `duly completions`: prints a script by which a shell completes commands, options and their values.
 
 use clap_complete::Shell;
 use serde_json::json;
@@ -19,9 +19,9 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    // Into memory first: a pipe that nobody reads would end the generator with a panic.
+    // Generated in memory first: on a closed pipe the generator would panic.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cli::shown(), "duly", &mut script);
     let script = String::from_utf8_lossy(&script);

@@ -1,5 +1,4 @@
-//! `duly config`: checks and shows what `serve` would be configured with, and prints the file that
-//! has everything in it.
+//! `duly config`: checks and shows the configuration of `serve`, and prints a file with every key.
 
 use std::path::PathBuf;
 
@@ -22,31 +21,31 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say whether a server would take a configuration, or all that is wrong with it
+    /// Check a configuration for a server, and report all mistakes in it
     ///
-    /// Reads the file and the variables DULY_SECTION__KEY of the environment, takes the flags of
-    /// `duly serve`, and looks at the files that the configuration names. Nothing is started or
-    /// changed. Exit code 1 if anything is wrong.
+    /// Reads the file and the variables DULY_SECTION__KEY of the environment, takes the flags of `duly
+    /// serve`, and checks the files that the configuration names. Nothing is started or changed. Exit
+    /// code 1 if anything is wrong.
     Check(Places),
-    /// Show every key with its value and where it comes from
+    /// Show every key with its value and its origin
     Show(Places),
     /// Print a file with every key, its meaning, bounds and default, all commented out
     Example,
 }
 
-/// The places that a configuration comes from, besides the environment.
+/// The sources of a configuration, besides the environment.
 #[derive(clap::Args)]
 struct Places {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// As of `duly serve`
+    /// Like that of `duly serve`
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// As of `duly serve`
+    /// Like that of `duly serve`
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// As of `duly serve`
+    /// Like that of `duly serve`
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 }
@@ -57,7 +56,7 @@ impl Places {
     }
 }
 
-/// The configuration that this file, these flags of `duly serve` and the environment make.
+/// Returns the source of a configuration: this file, these flags of `duly serve` and the environment.
 pub(super) fn source(
     file: Option<PathBuf>,
     data: Option<String>,
@@ -75,7 +74,7 @@ pub(super) fn source(
     Source { file, flags: flags.collect(), ..Source::from_env() }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     match args.action {
         Action::Check(places) => {
@@ -101,7 +100,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     }
 }
 
-/// Says how much of a right configuration comes from where: what was forgotten is seen there.
+/// Prints the number of values from each source, so that a forgotten file or variable is noticed.
 fn verdict(source: &Source, config: &Config, printer: Printer) -> Outcome {
     let count = |is_of: fn(&Origin) -> bool| {
         config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
@@ -130,7 +129,7 @@ fn verdict(source: &Source, config: &Config, printer: Printer) -> Outcome {
     })
 }
 
-/// Every key with its value and where it comes from, for programs.
+/// Returns every key with its value and its origin, as JSON.
 fn keys(config: &Config) -> impl Iterator<Item = Value> {
     config.effective().map(|(key, effective)| {
         let origin = match &effective.origin {

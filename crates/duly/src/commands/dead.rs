@@ -1,4 +1,4 @@
-//! `duly dead`: looks after dead letters.
+//! `duly dead`: lists, redrives and purges dead letters.
 
 pub(crate) mod overdue;
 
@@ -17,7 +17,7 @@ use crate::{
     output::{text, timers},
 };
 
-/// List, redrive or purge dead letters: firings that were given up
+/// List, redrive or purge dead letters: firings whose attempts have ended without an ack
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -33,20 +33,20 @@ enum Action {
         #[command(flatten)]
         filter: Filter,
     },
-    /// Send dead letters again, with a fresh budget of attempts
+    /// Deliver dead letters again, with a fresh number of attempts
     Redrive {
         #[command(flatten)]
         named: Named,
         #[command(flatten)]
         which: Which,
-        /// Wait this long first
+        /// Wait this long before the delivery
         #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         delay: Option<Millis>,
-        /// Space them: at most this many a second
+        /// Redrive at most this many per second
         #[arg(long, value_name = "N", value_parser = values::decimal)]
         per_second: Option<f64>,
     },
-    /// Drop dead letters for good
+    /// Remove dead letters for good
     Purge {
         #[command(flatten)]
         named: Named,
@@ -72,7 +72,7 @@ struct Which {
     all: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
         Action::List { named, filter } => {
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
 }
 
-/// Redrives or purges, call by call; prints what was done, and fails where a letter that was named was refused.
+/// Redrives or purges, call by call. Prints the count, and fails if a named dead letter was refused.
 async fn deal(
     session: &Session,
     namespace: &NamespaceName,
@@ -136,7 +136,8 @@ async fn deal(
 }
 
 impl Which {
-    /// Returns a request about these; a purge has the fields of a redrive that this sets.
+    /// Returns a request about these dead letters. A purge has the same fields as a redrive, for those
+    /// set here.
     fn request(self) -> RedriveRequest {
         let named = |names: Vec<_>| (!names.is_empty()).then_some(DeadLetterNames { names });
         RedriveRequest {

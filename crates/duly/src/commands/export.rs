@@ -29,12 +29,12 @@ use crate::{
 
 /// Write timers and dead letters as lines of JSON, for `duly import` at another server
 ///
-/// Delivery ids, attempts and history travel, so receivers know at the other server what they have had
-/// already. Lease tokens, ended timers and signing secrets do not. The file holds payloads and the
-/// credentials in the headers of destinations: keep it as safe as those. It is there when it is whole,
-/// and its lines say how many there must be.
+/// Delivery ids, attempts and history are exported, so receivers recognise repeated deliveries of the
+/// other server. Lease tokens, ended timers and signing secrets are not exported. The file contains
+/// payloads and the credentials in the headers of destinations: keep it as safe as those. The file
+/// appears only when it is complete, and it contains the counts of its timers and dead letters.
 ///
-/// To move without firing anything twice, stop whatever schedules and cancels, and use --drain.
+/// To move without firing anything twice, stop the programs that schedule and cancel, and use --drain.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The namespaces
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Pause each namespace first and wait until nothing of it is in flight; it stays paused
     #[arg(long)]
     drain: bool,
-    /// Wait no longer than this for what is in flight
+    /// Longest wait for firings in flight
     #[arg(
         long,
         value_name = "DURATION",
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     drain_timeout: Millis,
 }
 
-/// A page of the server's answer.
+/// A page of the server's response.
 #[derive(Deserialize)]
 struct Page {
     namespace: Option<Box<RawValue>>,
@@ -72,7 +72,7 @@ struct Page {
     cursor: Option<String>,
 }
 
-/// What was written of a namespace.
+/// The counts of an exported namespace.
 #[derive(Serialize)]
 struct Exported {
     #[serde(flatten)]
@@ -80,14 +80,14 @@ struct Exported {
     paused: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let names = if args.all { all(session).await? } else { args.namespaces.clone() };
     let mut target = Target::open(&args.to)?;
     let mut progress = Progress::new(session.printer);
     let written = tokio::select! {
         written = write_all(&args, &names, session, &mut target, &mut progress) => written,
-        // An end by the signal itself would leave secrets behind in an unfinished file.
+        // If the signal itself ended the process, secrets would stay behind in an unfinished file.
         _ = tokio::signal::ctrl_c() => Err(Failure::coded(
             "interrupted",
             "interrupted: nothing was exported, and what is paused stays so",
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         return told(&args, &exported, session);
     }
     if !session.printer.is_json() && !session.printer.is_quiet() {
-        // Stdout has the lines themselves.
+        // Stdout has the exported lines.
         for one in &exported {
             writeln!(io::stderr(), "{}", one.sentence()).ok();
         }
@@ -178,7 +178,7 @@ async fn write(
     Ok(Exported { end, paused: is_resting })
 }
 
-/// Whether the namespace is at rest; says what that means if it is not.
+/// Returns `true` if the namespace is paused without a time to resume; otherwise warns.
 fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<bool, Failure> {
     let opening: Opening = serde_json::from_str(raw.get())
         .map_err(|error| Failure::new(format_args!("the server's answer has no name: {error}")))?;
@@ -197,7 +197,7 @@ fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<
     Ok(is_resting)
 }
 
-/// Says what there is and what comes next.
+/// Prints the counts and the next steps.
 fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
     let file = text::preview(&args.to.display().to_string(), usize::MAX);
     let document = json!({ "file": file, "namespaces": exported });

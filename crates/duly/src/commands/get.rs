@@ -15,14 +15,14 @@ pub(crate) async fn run(timer: NamedTimer, session: &Session) -> Outcome {
     show(session.printer, &timer.call(Method::GET, session).send().await?)
 }
 
-/// Makes it due now.
+/// Makes the timer due now.
 pub(crate) async fn fire(timer: NamedTimer, session: &Session) -> Outcome {
     let below = ["timers", timer.id.as_str(), "fire"];
     let call = session.http.namespace(Method::POST, &timer.named.namespace, &below);
     show(session.printer, &call.send().await?)
 }
 
-/// Prints an answer that is one object, whatever its fields.
+/// Prints a response that is one object with any fields.
 pub(crate) fn show(printer: Printer, answer: &Answer) -> Outcome {
     printer.document(&answer.text, || {
         let fields: Fields = answer.parse()?;

@@ -1,4 +1,4 @@
-//! `duly health`: whether a server can work, and why not.
+//! `duly health`: reports if a server is ready, and the reasons if it is not.
 
 use std::time::{Duration, Instant};
 
@@ -15,23 +15,23 @@ use crate::{
     output::{terminal::Tone, text},
 };
 
-/// Time between two questions.
+/// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Most bytes of an answer.
+/// Largest response in bytes.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-/// Say whether the server can work, and why not; exit code 1 if it cannot
+/// Check that the server is ready, and show why not; exit code 1 if it is not
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Wait up to this long until it can
+    /// Wait up to this long until the server is ready
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     wait: Option<Millis>,
-    /// Ask only whether the process lives, as an orchestrator does that would restart it
+    /// Check only that the process is alive, like an orchestrator that would restart it
     #[arg(long)]
     alive: bool,
 }
 
-/// What a server says of whether it can work.
+/// The readiness of a server, as it reports it.
 #[derive(Deserialize)]
 pub(super) struct Readiness {
     status: String,
@@ -49,7 +49,7 @@ struct Progress {
     bytes_total: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let until = Instant::now() + args.wait.unwrap_or_default().to_std();
     let asked = loop {
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }
 
-/// Asks one of the two paths.
+/// Requests one of the two paths.
 pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
     let call = session.http.root(Method::GET, &[path]).at_most(RESPONSE_BYTES_MAX);
     let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
@@ -80,12 +80,12 @@ pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readin
 }
 
 impl Readiness {
-    /// Whether the answer is yes.
+    /// Returns `true` if the server is ready, or alive.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.status.as_str(), "ready" | "alive")
     }
 
-    /// Why not, in sentences.
+    /// Returns the reasons why the server is not ready, as sentences.
     pub(super) fn why(&self) -> Vec<String> {
         let progress = self.progress.as_ref().map(|progress| {
             let Progress { what, bytes_done, bytes_total } = progress;

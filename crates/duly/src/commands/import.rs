@@ -1,7 +1,7 @@
-//! `duly import`: brings the namespaces of an export to this server.
+//! `duly import`: imports the namespaces of an export into this server.
 //!
-//! Timers are sent some at a time, and one that is there already is no error: an import that was cut
-//! off is repeated from the beginning.
+//! Timers are sent in batches. A timer that already exists is no error: an import that was interrupted
+//! is repeated from the beginning.
 
 mod batch;
 mod counts;
@@ -33,24 +33,25 @@ use crate::{
     output::{progress::Progress, terminal::Tone, text},
 };
 
-/// Take timers and dead letters that `duly export` wrote, as they were
+/// Import timers and dead letters that `duly export` wrote
 ///
-/// They keep delivery ids, attempts and history. One that is here already, in whatever state, stays as
-/// it is: an import that was cut off can be repeated, and what was cancelled here does not come back.
-/// Lines that are refused are shown with their number, and the others go on. Exit code 1 if any was.
+/// They keep their delivery ids, attempts and history. A timer that already exists here, in any state,
+/// stays as it is. So an interrupted import can be repeated, and a timer that was cancelled here does
+/// not come back. Refused lines are printed with their number, and the import continues. Exit code 1 if
+/// any was refused.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file of `duly export`, `-` for stdin
     file: PathBuf,
-    /// The namespace that the file must hold; it keeps its name, since delivery ids depend on it
+    /// The only namespace that the file may contain; it keeps its name, since delivery ids depend on it
     #[arg(long, value_name = "NAME", value_parser = values::namespace)]
     namespace: Option<NamespaceName>,
-    /// Make namespaces that are not here, with the settings of the file
+    /// Create namespaces that do not exist here, with the settings of the file
     #[arg(long)]
     create_namespaces: bool,
 }
 
-/// An import under way.
+/// The state of a running import.
 struct Import<'a> {
     args: &'a Args,
     session: &'a Session,
@@ -59,11 +60,11 @@ struct Import<'a> {
     batch: Batch,
     counts: Counts,
     progress: Progress,
-    /// What to do by hand afterwards.
+    /// Steps for the operator to do by hand afterwards.
     notes: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let source = input::open(&args.file, "timers")?;
     let total = fs::metadata(&args.file).ok().filter(|_| args.file != Path::new("-"));
@@ -100,7 +101,7 @@ impl Import<'_> {
         }
     }
 
-    /// Deals with a line.
+    /// Processes a line.
     async fn take(&mut self, number: u64, text: Text) -> Outcome {
         let line = match &text {
             Text::TooLong => Err("it is longer than any timer can be".to_owned()),
@@ -134,7 +135,7 @@ impl Import<'_> {
         }
     }
 
-    /// A namespace begins.
+    /// Begins a namespace.
     async fn open(&mut self, number: u64, raw: &str) -> Outcome {
         let read = serde_json::from_str::<Opening>(raw).map_err(|error| error.to_string());
         let read = read.and_then(|opening| {
@@ -164,7 +165,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Refuses a file that holds another namespace than was asked for.
+    /// Refuses a file that contains another namespace than `--namespace`.
     fn may_be(&self, name: &NamespaceName) -> Outcome {
         match self.args.namespace.as_ref().filter(|wanted| *wanted != name) {
             None => Ok(()),
@@ -194,7 +195,7 @@ impl Import<'_> {
         if self.batch.is_full() { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends what was read.
+    /// Sends the timers that were read.
     async fn flush(&mut self) -> Outcome {
         let Some(namespace) = self.section.as_ref().and_then(Section::target) else {
             return Ok(());
@@ -213,7 +214,7 @@ impl Import<'_> {
         faults.iter().try_for_each(|fault| self.failed(fault))
     }
 
-    /// The file goes on with something else, or not at all.
+    /// Ends the current namespace without its end line.
     async fn close(&mut self, number: u64) -> Outcome {
         self.flush().await?;
         match self.section.take() {
@@ -222,7 +223,7 @@ impl Import<'_> {
         }
     }
 
-    /// Shows what is wrong with a line.
+    /// Prints the fault of a line.
     fn failed(&mut self, fault: &Fault) -> Outcome {
         self.counts.failed += 1;
         self.progress.clear();
@@ -235,7 +236,7 @@ impl Import<'_> {
         printer.line(&printer.screen().paint(Tone::Bad, &line))
     }
 
-    /// Says what it came to.
+    /// Prints the summary.
     fn told(&self) -> Outcome {
         let printer = self.session.printer;
         let counts = self.counts;
@@ -260,7 +261,7 @@ impl Import<'_> {
     }
 }
 
-/// The parser says where in its text something is, which is always line 1.
+/// Removes the line number of a JSON error, which is always 1.
 fn without_line(message: &str) -> String {
     message.replacen(" at line 1 column ", " at column ", 1)
 }

@@ -1,4 +1,4 @@
-//! `duly lease`: takes due firings of the pull lane.
+//! `duly lease`: leases due firings of the pull lane.
 
 use duly_api::{Duration, LeaseRequest, LeaseResponse};
 use duly_core::Millis;
@@ -14,29 +14,29 @@ use crate::{
 
 /// Lease due firings whose destination is pull
 ///
-/// They belong to you until the lease ends; say what became of them with `duly settle`.
+/// Until the lease ends no other consumer gets them; settle them with `duly settle`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// At most this many
+    /// Most firings to lease
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
     max: u16,
     /// Wait up to this long for the first one, at most 60s
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     wait: Option<Millis>,
-    /// How long they belong to you, 1s to 12h; without it what the namespace says
+    /// Length of the lease, 1s to 12h; default is the namespace's setting
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
-    /// At most this many bytes of payload
+    /// Most bytes of payload
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_bytes: Option<u64>,
-    /// Confirm what was received, after it is printed
+    /// Acknowledge the firings after they are printed
     #[arg(long)]
     ack: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let request = LeaseRequest {
         namespace: String::new(),
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let reply = call.send().await?;
     let LeaseResponse { firings, paused } = reply.parse()?;
     let printer = session.printer;
-    // Printed before it is confirmed: what nobody read is leased again.
+    // Printed before it is acknowledged: a firing that could not be printed is leased again.
     if printer.is_ndjson() {
         printer.json_list("firings", reply.items("firings")?)?;
     } else {

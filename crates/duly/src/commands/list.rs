@@ -12,22 +12,22 @@ use crate::{
     output::{Printer, progress::Progress, table::Table, text, timers, when},
 };
 
-/// List timers in the order in which they are due
+/// List timers in the order of their due times
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Only those in this state; without it all that are pending
+    /// Only timers in this state; default all pending ones
     #[arg(long, value_parser = values::named(&values::STATES, State::as_str))]
     state: Option<State>,
     #[command(flatten)]
     filter: Filter,
 }
 
-/// How a page is shown to people.
+/// Formats a page as a table.
 pub(crate) type Show = fn(&[Timer], Timestamp) -> Table;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let show = match args.state {
         Some(State::Dead) => timers::dead,
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     pages(session, &args.named.namespace, args.state, &args.filter, show).await
 }
 
-/// Prints the page that was asked for, or all of them, one after the other.
+/// Prints the requested page, or all pages one after the other.
 pub(crate) async fn pages(
     session: &Session,
     namespace: &NamespaceName,
@@ -56,7 +56,7 @@ pub(crate) async fn pages(
     }
     loop {
         let call = session.http.namespace(Method::GET, namespace, &["timers"]);
-        // A table shows no payloads, so none are asked for.
+        // A table shows no payloads, so none are requested.
         let view = (!printer.is_json()).then_some(View::Summary);
         let reply = call.query(&filter.query(state, cursor.as_deref(), view)).send().await?;
         let page: ListResponse = reply.parse()?;
@@ -91,7 +91,7 @@ pub(crate) async fn pages(
     }
 }
 
-/// Says that there is more.
+/// Prints that there is a next page.
 fn more(printer: Printer, cursor: &str, so_far: Option<String>) -> Outcome {
     if printer.is_ndjson() {
         return printer.json(&json!({ "cursor": cursor }).to_string());
@@ -106,7 +106,7 @@ fn more(printer: Printer, cursor: &str, so_far: Option<String>) -> Outcome {
     printer.line(&format!("more: --cursor {cursor}, or --all for all of them"))
 }
 
-/// Says how far a search is.
+/// Returns the progress of a search as text.
 fn looked_at(examined: u64, up_to: Option<&Time>) -> String {
     let timers = text::count(examined, "timer");
     match up_to {

@@ -14,16 +14,16 @@ use crate::{
 
 /// Write the manual pages, one for each command
 ///
-/// Into a directory that `man` looks into: ~/.local/share/man/man1 for yourself,
-/// /usr/local/share/man/man1 for everybody. Then: man duly, man duly-schedule.
+/// Use a directory in which `man` searches: ~/.local/share/man/man1 for yourself,
+/// /usr/local/share/man/man1 for all users. Then: man duly, man duly-schedule.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The directory; made if it is not there
+    /// The directory; created if it does not exist
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 }
 
-/// What stands at the end of each page.
+/// The end of each page.
 const CLOSING: &[u8] = br#".SH "EXIT STATUS"
 .TP
 0
@@ -46,7 +46,7 @@ NO_COLOR
 Set to anything, it forbids colours.
 "#;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let cannot = |what: &PathBuf, error: std::io::Error| {
         let what = what.display();
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     })
 }
 
-/// File and text of the page of a command, and of those below it.
+/// Collects the file name and text of a command's page, and of its subcommands' pages.
 fn collect(pages: &mut Vec<(String, String)>, command: &Command) -> Outcome {
     let page = Man::new(command.clone()).source(concat!("duly ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
@@ -81,7 +81,7 @@ fn collect(pages: &mut Vec<(String, String)>, command: &Command) -> Outcome {
     inner.try_for_each(|inner| collect(pages, inner))
 }
 
-/// Other characters as escapes: not every `man` knows how a page is encoded.
+/// Escapes characters that are not ASCII: not every `man` knows the encoding of a page.
 fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

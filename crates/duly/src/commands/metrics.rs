@@ -1,4 +1,4 @@
-//! `duly metrics`: what a server measures, for a look without Prometheus.
+//! `duly metrics`: the metrics of a server, without Prometheus.
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -12,12 +12,12 @@ use crate::{
     },
 };
 
-/// Show what the server measures
+/// Show the metrics of the server
 ///
-/// The text for Prometheus is at /metrics of the server; the names are described there.
+/// The text for Prometheus is at /metrics of the server; the metrics are described there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only names in which this occurs
+    /// Only metrics whose name contains this
     #[arg(value_name = "TEXT")]
     name: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Sample<'a> {
     pub(super) value: &'a str,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let answer = session.http.root(Method::GET, &["metrics"]).send().await?;
     let wanted = args.name.as_deref().unwrap_or("");
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 }
 
 impl<'a> Sample<'a> {
-    /// A line of the text format of Prometheus; none for comments and what cannot be read.
+    /// Parses a line of the Prometheus text format; none for comments and lines that cannot be read.
     pub(super) fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -67,7 +67,7 @@ impl<'a> Sample<'a> {
             Some(rest) => labels(rest)?,
             None => (Vec::new(), rest),
         };
-        // A time may stand behind the value.
+        // A timestamp may follow the value.
         let value = rest.split_whitespace().next()?;
         Some(Self { name, labels, value })
     }
@@ -76,14 +76,14 @@ impl<'a> Sample<'a> {
         let labels = self.labels.iter();
         let labels: Map<_, _> =
             labels.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-        // What is no number in JSON, such as +Inf, stays text.
+        // A value that is no JSON number, such as +Inf, stays text.
         let value = serde_json::from_str::<serde_json::Number>(self.value);
         let value = value.map_or_else(|_| json!(self.value), Value::Number);
         json!({ "name": self.name, "labels": labels, "value": value })
     }
 }
 
-/// What a `{` begins, and what comes behind its `}`.
+/// Returns the labels up to the closing `}`, and the rest of the line.
 fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     loop {

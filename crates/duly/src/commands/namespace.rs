@@ -1,4 +1,4 @@
-//! `duly namespace`: looks after namespaces.
+//! `duly namespace`: manages namespaces.
 
 mod activity;
 mod forecast;
@@ -19,7 +19,7 @@ pub(super) use self::list::{all, checked_name, destination};
 use self::settings::Settings;
 use crate::{Outcome, args::named::Named, cli::Session, commands::get, failure::Failure};
 
-/// Asks for the counts of a namespace.
+/// Requests the counts of a namespace.
 pub(super) async fn counts(
     session: &Session,
     namespace: &NamespaceName,
@@ -27,7 +27,7 @@ pub(super) async fn counts(
     session.http.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
 }
 
-/// Make, change, show, list, delete, pause and resume namespaces
+/// Create, change, show, list, delete, pause and resume namespaces
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,10 +36,10 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a namespace or replace its settings
+    /// Create a namespace or replace its settings
     ///
-    /// The settings are replaced whole: what is not named goes back to its default. Signing
-    /// secrets stay when none is given. To change some and keep the others: `duly namespace set`.
+    /// All settings are replaced: an absent setting returns to its default. Signing secrets stay if none
+    /// is given. To change some settings and keep the others: `duly namespace set`.
     Put {
         #[command(flatten)]
         named: Named,
@@ -55,15 +55,15 @@ enum Action {
     Pause(activity::PauseArgs),
     Resume(activity::ResumeArgs),
     Repair(repair::Args),
-    /// Show what is pending, what was done, and what each lane does
+    /// Show the counts of a namespace, and the state of each lane
     Stats(Named),
-    /// Show what each lane does: its receiver, breaker, backlog and limits
+    /// Show the state of each lane: its receiver, breaker, backlog and limits
     Lanes(Named),
     Forecast(forecast::Args),
     Secret(secret::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let client = &session.http;
     match args.action {

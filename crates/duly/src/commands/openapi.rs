@@ -1,6 +1,7 @@
 //! `duly openapi`: the description of the HTTP interface.
 //!
-//! `duly __openapi` prints that of this program, `docs/reference/openapi.json`, without a server.
+//! `duly __openapi` prints the description of this binary, `docs/reference/openapi.json`, without a
+//! server.
 
 use reqwest::Method;
 
@@ -10,13 +11,13 @@ use crate::{Outcome, cli::Session, output::Printer};
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(session: &Session) -> Outcome {
     let answer = session.http.root(Method::GET, &["openapi.json"]).send().await?;
     session.printer.json(&answer.text)
 }
 
-/// Prints that of this program.
+/// Prints the description of this binary.
 pub(crate) fn own(printer: Printer) -> Outcome {
     printer.json(&duly_server::openapi_json())
 }

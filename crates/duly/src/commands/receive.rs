@@ -1,8 +1,9 @@
 //! `duly receive`: a webhook receiver for development, which prints each delivery.
 //!
-//! It answers every method and path alike. With a secret (or two, during a rotation) it checks the
-//! Standard Webhooks signature, says what is wrong with it, and answers 401 then, as a real receiver
-//! should. Without one it says so at the start, and of each signature that it is unchecked.
+//! 1. It responds to every method and path alike.
+//! 2. With a secret (or two, during a rotation) it checks the Standard Webhooks signature. If the
+//!    signature is wrong, it prints the fault and responds with 401, as a real receiver should.
+//! 3. Without a secret it prints at the start, and for each signature, that signatures are not checked.
 
 mod delivery;
 
@@ -25,18 +26,18 @@ use crate::{
     output::Printer,
 };
 
-/// Deliveries received and not yet printed; past it receiving waits for the printer.
+/// Most deliveries that were received and not yet printed; then receiving waits for the printer.
 const UNPRINTED_MAX: usize = 64;
-/// Variables with secrets, separated by commas; the first that is there counts.
+/// Variables with secrets, separated by commas; the first one that is set is used.
 const VARIABLES: [&str; 2] = ["DULY_WEBHOOK_SECRETS", "DULY_WEBHOOK_SECRET"];
 
 /// Receive webhooks and print each delivery, with its lateness (for development)
 ///
-/// With --output json every delivery is one JSON document on a line of its own, after a first one
-/// that says where it listens.
+/// With --output json every delivery is one JSON document on a line of its own, after a first one with
+/// the address.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -44,12 +45,12 @@ pub(crate) struct Args {
         value_parser = values::listen_address
     )]
     listen: SocketAddr,
-    /// Check signatures with the secrets of this file, whsec_…, one a line: two during a rotation, either of
-    /// which is accepted; `-` for stdin. Without it the variable DULY_WEBHOOK_SECRETS is read, else
+    /// Check signatures with the secrets of this file, whsec_…, one per line: two during a rotation,
+    /// either of which is accepted; `-` for stdin. Default is the variable DULY_WEBHOOK_SECRETS, else
     /// DULY_WEBHOOK_SECRET
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Answer with this status
+    /// Status of the response
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
     status: u16,
 }
@@ -60,7 +61,7 @@ struct Receiver {
     deliveries: mpsc::Sender<Delivery>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
     let secrets = match &args.secret_file {
         Some(file) => secret::from_file(file)?,

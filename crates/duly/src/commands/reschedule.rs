@@ -14,14 +14,14 @@ use crate::{
 
 /// Change a pending timer: its time, payload, headers, tags, destination or retry policy
 ///
-/// What is not named stays. After it is answered, the timer is never delivered for its old time.
+/// Other fields stay. When the command succeeds, the timer is never delivered at its old time.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: NamedTimer,
     #[command(flatten)]
     timer: TimerArgs,
-    /// Take this back to what it is without being set; repeat it for more
+    /// Reset this field to its default; repeat it for more
     #[arg(long, value_name = "FIELD", value_parser = values::named(&RESETS, TimerField::as_str))]
     reset: Vec<TimerField>,
     /// Only if the timer has this revision
@@ -40,11 +40,11 @@ const RESETS: [(TimerField, &str); 5] = [
     (TimerField::Retry, "The namespace's retry policy"),
 ];
 
-/// What to type when the revision is another one.
+/// The hint for another revision than the expected one.
 pub(crate) const REVISION_HINTS: &[Hint] =
     &[("revision_mismatch", "`duly get` shows the present revision")];
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let given = Schedule { retry: args.retry.policy(), ..args.timer.read()? };
     if given == Schedule::default() && args.reset.is_empty() {

@@ -1,4 +1,4 @@
-//! `duly resume`: lets every namespace fire again, as after a restore.
+//! `duly resume`: resumes every namespace, as after a restore.
 
 use reqwest::Method;
 
@@ -9,31 +9,31 @@ use crate::{
     output::text,
 };
 
-/// Let every paused namespace fire again, as after a restore
+/// Resume every paused namespace, as after a restore
 ///
-/// What is overdue fires at once, also what had fired since the backup was made; with `--overdue
-/// dead` it becomes dead letters instead, to be looked at, redriven or purged. Look first: `duly
-/// namespace list` shows what is paused, `duly namespace stats NAMESPACE` what is due there. One
-/// namespace alone: `duly namespace resume`.
+/// Overdue timers fire at once, including those that had fired since the backup was made. With
+/// `--overdue dead` they become dead letters instead, which you can inspect, redrive or purge. Inspect
+/// first: `duly namespace list` shows the paused namespaces, `duly namespace stats NAMESPACE` the due
+/// timers there. For a single namespace: `duly namespace resume`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// All namespaces: said in full, since what is overdue fires
+    /// All namespaces; required, since overdue timers fire
     #[arg(long, required = true)]
     all: bool,
-    /// What becomes of timers that are due already: delivered, or dead letters
+    /// Action for timers that are already due: deliver or dead-letter them
     #[arg(long, value_name = "FATE", default_value = "fire")]
     overdue: Overdue,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Overdue {
-    /// They are delivered, late
+    /// Deliver them late
     Fire,
-    /// They become dead letters with the reason `overdue`
+    /// Dead-letter them, with the reason `overdue`
     Dead,
 }
 
-/// Runs it. Repeated after a failure, it goes on with those that are still paused.
+/// Runs the command. Repeated after a failure, it continues with the namespaces that are still paused.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     debug_assert!(args.all, "clap asks for it");
     let mut resumed = Vec::new();

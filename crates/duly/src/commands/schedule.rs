@@ -1,4 +1,4 @@
-//! `duly schedule`: makes a timer.
+//! `duly schedule`: creates a timer.
 
 use clap::ArgGroup;
 use duly_api::{Duration, IfExists, Schedule, State, Timer, Words as _};
@@ -15,38 +15,38 @@ use crate::{
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled
 ///
-/// The same command again answers the timer that is there, if it names an ID.
+/// With an ID, the same command again returns the existing timer.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("when").args(TimerArgs::WHEN).required(true))]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// The timer's id, unique in its namespace; the server makes one when it is left out
+    /// The timer's id, unique in its namespace; the server creates one if it is absent
     #[arg(value_parser = values::timer_id)]
     id: Option<TimerId>,
     #[command(flatten)]
     timer: TimerArgs,
-    /// What to do when another timer has this id
+    /// Action if another timer has this id
     #[arg(long, value_name = "WHAT", value_parser = values::named(&IF_EXISTS, IfExists::as_str))]
     if_exists: Option<IfExists>,
-    /// Give it up when it is later than this after it was due
+    /// Dead-letter the timer if it is later than this after its due time
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     expire_after: Option<Millis>,
-    /// What a broker partitions by
+    /// Key by which a broker partitions
     #[arg(long, value_name = "TEXT")]
     slot_key: Option<String>,
     #[command(flatten)]
     retry: Retry,
 }
 
-/// The effects where another timer has the id.
+/// The actions if another timer has the id.
 const IF_EXISTS: [(IfExists, &str); 3] = [
     (IfExists::Fail, "Refuse (the default)"),
     (IfExists::Keep, "Answer the timer that is there"),
     (IfExists::Replace, "Put this one in its place"),
 ];
 
-/// What to type when the id is taken.
+/// The hints for an id that is in use.
 const HINTS: &[Hint] = &[
     ("already_exists in_flight", "as an option: `--if-exists keep`"),
     ("already_exists", "as an option: `--if-exists keep` or `--if-exists replace`"),
@@ -57,7 +57,7 @@ const HINTS: &[Hint] = &[
     ),
 ];
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let request = Schedule {
         id: args.id.map(|id| id.as_str().to_owned()),

@@ -1,9 +1,10 @@
-//! `duly serve`: runs a server until it is told to stop.
+//! `duly serve`: runs a server until it receives a signal.
 //!
-//! The first SIGINT or SIGTERM lets requests and attempts finish and exits 0; a second one exits
-//! at once, which loses nothing that was acknowledged. When the store has ended it exits with a code
-//! of its own, for its supervisor to start it again. What it says to the person who started it
-//! goes to stdout, logs go to stderr.
+//! 1. The first SIGINT or SIGTERM lets requests and attempts finish; then the process exits with 0.
+//! 2. A second signal exits at once. Nothing that was acknowledged is lost.
+//! 3. If the store has ended, the process exits with a code of its own, so that its supervisor restarts
+//!    it.
+//! 4. The start report goes to stdout; logs go to stderr.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -27,33 +28,32 @@ use crate::{
     output::{Printer, text, when},
 };
 
-/// Exit code of a server that was told to stop twice.
+/// Exit code of a server that received a second signal.
 const STOPPED_AT_ONCE: i32 = 1;
-/// How long tasks may take to end when the store has ended.
+/// Time that tasks have to end after the store has ended.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
 
 /// Run a server
 ///
-/// Needs no configuration: without any it listens on 127.0.0.1:3859 and keeps its data in
-/// ./duly-data.
+/// Needs no configuration: by default it listens on 127.0.0.1:3859 and keeps its data in ./duly-data.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the data is; made if it is not there
+    /// The data directory; created if it does not exist
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
     /// The store that several nodes share, instead of a directory: redis://HOST:PORT or
-    /// redis-cluster://HOST:PORT,…; rediss for TLS. A password goes into store.password_file
+    /// redis-cluster://HOST:PORT,…; rediss for TLS. A password is set in store.password_file
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", value_parser = values::listen_address)]
     listen: Option<SocketAddr>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let listen = args.listen.map(|address| address.to_string());
     let source = source(args.config, args.data, args.store, listen);
@@ -64,18 +64,18 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let runtime = runtime(Builder::new_multi_thread())?;
     let outcome = runtime.block_on(serve(config, too_few, printer));
     if let Err(Failure::StoreEnded(reason)) = &outcome {
-        // The cause is the last line: nothing else runs that could log.
+        // The cause is the last line: nothing else that could log is running.
         runtime.shutdown_timeout(TASKS_END_WITHIN);
         tracing::error!("{reason}");
         return outcome;
     }
-    // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
+    // A store that is still opening is not waited for. It ends as in a crash, which is safe.
     runtime.shutdown_background();
     outcome
 }
 
 async fn serve(config: Config, too_few: Option<TooFew>, printer: Printer) -> Outcome {
-    // Listened for from the start, so that a signal while the store opens is not lost.
+    // Signals are received from the start, so that one during the opening of the store is not lost.
     let mut stop = Stop::listen()?;
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
@@ -87,7 +87,7 @@ async fn serve(config: Config, too_few: Option<TooFew>, printer: Printer) -> Out
     if let Some(too_few) = too_few {
         too_few.warn();
     }
-    // A closed stdout is no reason to stop serving.
+    // A closed stdout does not end the server.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(opening(running.report()))).ok();
     let told_to_stop = async move {
@@ -131,7 +131,7 @@ impl Stop {
     }
 }
 
-/// The same for programs.
+/// Returns the start report as JSON.
 fn document(report: &StartReport) -> serde_json::Value {
     serde_json::json!({
         "listening_on": format!("http://{}", report.listen),
@@ -147,7 +147,7 @@ fn document(report: &StartReport) -> serde_json::Value {
     })
 }
 
-/// What a person sees first.
+/// Returns the start report as text.
 fn opening(report: &StartReport) -> String {
     let url = format!("http://{}", report.listen);
     let open_ms = u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX);
@@ -175,5 +175,5 @@ fn opening(report: &StartReport) -> String {
     lines.join("\n")
 }
 
-/// The port that commands call unless they are told another.
+/// The port of the default server address.
 const DEFAULT_PORT: u16 = 3859;

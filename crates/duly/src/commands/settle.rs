@@ -1,4 +1,4 @@
-//! `duly settle`: says what became of a leased firing.
+//! `duly settle`: settles leased firings.
 
 use duly_api::{
     Ack, DeadVerdict, Duration, ExtendVerdict, RetryVerdict, SettleOutcome, SettleResponse,
@@ -21,17 +21,17 @@ use crate::{
     },
 };
 
-/// Settle leased firings: confirm them, hand them back, give them up, or hold them longer
+/// Settle leased firings: acknowledge, retry or dead-letter them, or extend their leases
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// The tokens of the leases, as `duly lease` showed them
+    /// The tokens of the leases, as `duly lease` printed them
     #[arg(value_name = "TOKEN", required = true)]
     tokens: Vec<String>,
     #[command(flatten)]
     verdict: VerdictArgs,
-    /// With --retry: wait this long before the next attempt, instead of what the policy says
+    /// With --retry: wait this long before the next attempt, instead of the policy's wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -39,7 +39,7 @@ pub(crate) struct Args {
         value_parser = values::duration
     )]
     after: Option<Millis>,
-    /// With --retry and --dead: why; --dead needs it
+    /// With --retry and --dead: the reason; required with --dead
     #[arg(
         long,
         value_name = "TEXT",
@@ -53,21 +53,21 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct VerdictArgs {
-    /// It was processed
+    /// Acknowledge: the firing was handled
     #[arg(long)]
     ack: bool,
-    /// It was not; try again
+    /// Retry: the firing was not handled
     #[arg(long)]
     retry: bool,
-    /// It can never be; make it a dead letter, with a --reason
+    /// Dead-letter: the firing can never be handled; needs a --reason
     #[arg(long)]
     dead: bool,
-    /// Hold it for this long from now
+    /// Extend the lease to this long from now
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     extend: Option<Millis>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let verdict = args.verdict.settlement(args.after, args.reason);
     let (reply, results) = settle(session, &args.named.namespace, &args.tokens, &verdict).await?;
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     refused(&results)
 }
 
-/// Confirms the firings of these tokens.
+/// Acknowledges the firings of these tokens.
 pub(crate) async fn ack(
     session: &Session,
     namespace: &NamespaceName,
@@ -110,7 +110,7 @@ async fn settle(
     Ok((reply, results))
 }
 
-/// Fails where a settlement changed nothing that it should have changed.
+/// Fails if a settlement was refused or came too late.
 fn refused(results: &[SettleResult]) -> Outcome {
     let is_taken = |result: &SettleResult| {
         use SettleOutcome::{AlreadySettled, Dead, Ok};
@@ -146,7 +146,7 @@ fn word(result: &SettleResult) -> String {
 }
 
 impl VerdictArgs {
-    /// Returns the verdict, for any token.
+    /// Returns the verdict, without a token.
     fn settlement(self, after: Option<Millis>, reason: Option<String>) -> Settlement {
         let after = after.map(Duration::from);
         let lease = self.extend.map(Duration::from);

@@ -1,7 +1,8 @@
-//! `duly store`: checks, copies and restores a data directory.
+//! `duly store`: checks, backs up, restores and repairs stores.
 //!
-//! `check` and `restore` work on directories that no server has open; `backup` asks the server that
-//! has it open, and `repair` one that keeps its timers on Redis.
+//! 1. `check` and `restore` work on directories that no server has open.
+//! 2. `backup` calls the server that has the directory open.
+//! 3. `repair` calls a server that keeps its timers on Redis.
 
 mod backup;
 mod check;
@@ -14,7 +15,7 @@ use clap::Subcommand;
 
 use crate::{Outcome, cli::Session, cli::block_on, failure::Failure, open_files, output::Printer};
 
-/// Check, back up and restore data directories
+/// Check, back up, restore and repair stores
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,37 +24,38 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Read everything in a data directory and verify it; nothing is changed
+    /// Read and verify everything in a data directory; nothing is changed
     ///
-    /// No server may have it open. Exit code 1 if anything is damaged; what a crash leaves is not.
+    /// No server may have it open. Exit code 1 if anything is damaged; the leftovers of a crash are no
+    /// damage.
     Check {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value = "./duly-data")]
         data: PathBuf,
     },
-    /// Have the running server copy its store into another directory
+    /// Copy the store of the running server into another directory
     ///
-    /// The server goes on working. The directory must be empty or new, and below the server's
-    /// `store.backup_dir`. On the same file system nearly all of it is hard links.
+    /// The server continues to work. The directory must be empty or new, and below the server's
+    /// `store.backup_dir`. On the same file system nearly all files are hard links.
     Backup {
         /// The directory, on the server's machine
         path: PathBuf,
     },
-    /// Have shards of a store on Redis take calls again, and accept what they have lost
+    /// Return shards of a store on Redis to service, and accept the loss of their data
     ///
-    /// A shard that was emptied gets its marker and the settings of namespaces from the other shards; its
-    /// timers are gone. A shard that came back with older data is confirmed. Restore the server from a
-    /// backup first if you have one.
+    /// A shard that was emptied gets its marker and the settings of namespaces from the other shards;
+    /// its timers are gone. A shard that came back with older data is confirmed. Restore the Redis
+    /// server from a backup first if you have one.
     Repair {
-        /// Numbers of the shards, as the error names them
+        /// Numbers of the shards, as in the error
         #[arg(long = "shard", value_name = "N,…", required = true, value_delimiter = ',')]
         shards: Vec<u16>,
     },
-    /// Make a data directory from a backup, with every namespace paused
+    /// Create a data directory from a backup, with every namespace paused
     ///
-    /// The backup stays as it is. Nothing fires from the restored directory before its namespaces are
-    /// resumed: `duly resume --all`, or one by one; with `--overdue dead` what is due by then becomes
-    /// dead letters.
+    /// The backup is not changed. Nothing fires from the restored directory until its namespaces are
+    /// resumed: `duly resume --all`, or one by one. With `--overdue dead` the timers that are due by
+    /// then become dead letters.
     Restore {
         /// The backup
         #[arg(long, value_name = "BACKUP")]
@@ -64,7 +66,7 @@ enum Action {
     },
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(
     args: Args,
     printer: Printer,

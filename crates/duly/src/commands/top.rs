@@ -1,13 +1,13 @@
-//! `duly top`: what a server does now, anew at every interval.
+//! `duly top`: shows the activity of a server, updated at every interval.
 //!
 //! ```text
-//!   scrape (two looks at the server) ──► rates (what grew) ──► view ──► screen ──► live
-//!                                                                └──► JSON
+//!   scrape (two polls of the server) ──► rates (differences) ──► view ──► screen ──► live
+//!                                                                 └──► JSON
 //! ```
 //!
-//! At a terminal it is a screen with keys; anywhere else a number of snapshots, for scripts. A
-//! server that never answered is a failure as of every command; one that goes away is said to be
-//! gone and is tried again.
+//! 1. At a terminal it is a screen with keys. Otherwise it prints a number of snapshots, for scripts.
+//! 2. If the first poll fails, the command fails like any other.
+//! 3. If a later poll fails, the server is shown as not reachable and is polled again.
 
 mod live;
 mod rates;
@@ -26,25 +26,25 @@ use self::{
 };
 use crate::{Outcome, args::values, cli::Session, failure::Failure};
 
-/// Columns of a snapshot that no terminal bounds.
+/// Columns of a snapshot that is not printed to a terminal.
 const SNAPSHOT_COLUMNS: usize = 100;
-/// Lines of a snapshot, those of the namespaces included.
+/// Lines of a snapshot, including those of the namespaces.
 const SNAPSHOT_ROWS: usize = NAMESPACES_MAX + 40;
 
-/// Watch what the server does: rates, lateness, backlog
+/// Watch the activity of the server: rates, lateness, backlog
 ///
-/// At a terminal a screen that is drawn anew at every interval: q or Ctrl-C ends it, p pauses it,
-/// the keys + and - change the interval. Anywhere else, and with --once, --count or --output json,
-/// it prints one snapshot after each interval and ends.
+/// At a terminal it is a screen that is updated at every interval: q or Ctrl-C ends it, p pauses it, the
+/// keys + and - change the interval. Otherwise, and with --once, --count or --output json, it prints one
+/// snapshot after each interval and ends.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Time between two looks at the server, 200ms to 1m
+    /// Time between two polls of the server, 200ms to 1m
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Millis,
     /// Print one snapshot and end
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// Print so many snapshots and end
+    /// Print this many snapshots and end
     #[arg(long, value_name = "N", value_parser = values::within::<1, 10_000>)]
     count: Option<u16>,
 }
@@ -55,7 +55,7 @@ fn interval(text: &str) -> Result<Millis, String> {
     if (200..=60_000).contains(&interval.ms()) { Ok(interval) } else { Err(refuse()) }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
     let first = scrape::look(session).await?;
@@ -97,7 +97,7 @@ fn print(session: &Session, view: &View) -> Outcome {
     printer.line(&(lines.join("\n") + "\n"))
 }
 
-/// That an interval has no snapshot; others follow.
+/// Prints that an interval has no snapshot; others follow.
 fn print_gone(session: &Session, failure: &Failure) -> Outcome {
     let why = failure.to_string();
     if session.printer.is_json() {

@@ -1,8 +1,8 @@
-//! Calls that are streams of lines both ways: a line of the request leads to a line of the answer
-//! while the request is still being sent.
+//! Calls that stream lines in both directions: the response begins while the request is still being
+//! sent.
 //!
-//! Nothing is held but what is under way: the source is read when the server reads, and the answer
-//! is handed over line by line.
+//! Memory holds only a few chunks: the source is read as fast as the server reads, and the response is
+//! returned line by line.
 
 use std::{
     io::{self, Read},
@@ -20,23 +20,23 @@ use tokio::sync::mpsc;
 use super::{Call, HINTS, not_duly, problem, unreachable};
 use crate::failure::Failure;
 
-/// Bytes that are read from the source at once.
+/// Size of the read buffer.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks that were read and not yet sent.
+/// Most chunks that were read and not yet sent.
 const CHUNKS_MAX: usize = 4;
 
-/// What is read from the source, as the body of a request.
+/// The source, as the body of a request.
 struct Upload(mpsc::Receiver<io::Result<Bytes>>);
 
-/// The lines of an answer, as they come.
+/// The lines of a response, as they arrive.
 pub(crate) struct AnswerLines {
     response: Response,
     server: Url,
-    /// What came.
+    /// Received bytes.
     buffer: Vec<u8>,
-    /// How much of it is handed over.
+    /// Number of buffered bytes that were returned.
     taken: usize,
-    /// Whether nothing more will come.
+    /// `true`: the response has ended.
     is_ended: bool,
 }
 
@@ -66,7 +66,7 @@ impl Call<'_> {
 }
 
 impl AnswerLines {
-    /// The next line; none after the last.
+    /// Returns the next line; none after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {
             let rest = &self.buffer[self.taken..];
@@ -90,14 +90,14 @@ impl AnswerLines {
         }
     }
 
-    /// A line as a value.
+    /// Parses a line.
     pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
         serde_json::from_str(line).map_err(|error| not_duly(&self.server, &error))
     }
 }
 
 impl Upload {
-    /// Reads the source on a thread of its own, since a terminal or pipe may take its time.
+    /// Reads the source on a thread of its own, since a terminal or pipe may block.
     fn of(mut source: impl Read + Send + 'static) -> Self {
         let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
         thread::spawn(move || {

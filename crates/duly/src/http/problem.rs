@@ -1,15 +1,15 @@
-//! A problem document (RFC 9457) as one message for a person.
+//! Formats a problem document (RFC 9457) as one message for people.
 
 use duly_api::{Problem, Words as _};
 use reqwest::{StatusCode, Url};
 
 use crate::failure::Failure;
 
-/// What to type after a refusal with this code, or with this code and, behind a space, this state of
-/// the timer; the first that fits counts.
+/// A hint: the condition, and the text. The condition is a code, or a code, a space and a state of the
+/// timer. The first hint that matches is used.
 pub(crate) type Hint = (&'static str, &'static str);
 
-/// What the server said when it refused, and the hint that goes with it.
+/// Returns the failure for a refusal, with its hint.
 pub(super) fn failure(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
     match serde_json::from_str::<Problem>(body) {
         Ok(problem) => {
@@ -30,7 +30,7 @@ pub(super) fn failure(server: &Url, status: StatusCode, body: &str, hints: &[Hin
     }
 }
 
-/// What is likely wrong where nothing is found below the path of an address.
+/// Returns a hint that the path of the server's address may be wrong.
 fn about_the_path(server: &Url) -> String {
     format!(
         "\n  the path {} of --server (or DULY_SERVER) stands in front of every call: leave it out, \
@@ -39,13 +39,13 @@ fn about_the_path(server: &Url) -> String {
     )
 }
 
-/// Returns `true` if a problem says that there is nothing at a path that begins with this one.
+/// Returns `true` if a problem reports that nothing exists at a path that begins with this one.
 fn is_of_a_path(problem: &Problem, path: &str) -> bool {
     let quoted = format!("\"{}", path.trim_end_matches('/'));
     path != "/" && problem.code == "not_found" && problem.detail.contains(&quoted)
 }
 
-/// Returns a problem as a sentence with its code, and the hint that goes with it.
+/// Returns a problem as a sentence with its code, and its hint.
 pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
     let code = problem.code.replace('_', " ");
     let said = [&problem.detail, &problem.title, &code].into_iter();

@@ -1,4 +1,4 @@
-//! Why no answer came, in words.
+//! Messages for calls that got no response.
 
 use std::{error::Error, io, time::Duration};
 
@@ -7,10 +7,10 @@ use reqwest::{Method, Url};
 
 use crate::failure::Failure;
 
-/// What the system says where nobody listens.
+/// The system's message if no process listens at the address.
 const REFUSED: &str = "Connection refused";
 
-/// The message for a call that got no answer.
+/// Returns the failure for a call that got no response.
 pub(super) fn failure(
     server: &Url,
     error: &reqwest::Error,
@@ -25,7 +25,7 @@ pub(super) fn failure(
     broken(server, error, method)
 }
 
-/// The message for a call that has no time limit and did not get all of its answer.
+/// Returns the failure for a call without a time limit that did not get its whole response.
 pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> Failure {
     let server = shown(server);
     let (is_refused, cause) = root(error);
@@ -36,7 +36,7 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> F
     no_answer(&what, method)
 }
 
-/// The message for a call that was sent; one that only reads is not in doubt.
+/// Returns the failure for a call that was sent. The outcome of a read is not in doubt.
 fn no_answer(what: &str, method: &Method) -> Failure {
     if method.is_safe() {
         let words = format_args!("{what}; nothing was changed: repeat the command");
@@ -52,7 +52,7 @@ fn nobody(server: &str, reason: &str) -> Failure {
     let cause = if reason.contains(REFUSED) {
         String::new()
     } else if reason.contains("InvalidContentType") {
-        // What rustls says of an answer that is no TLS at all.
+        // rustls reports this for a response that is not TLS.
         " (it does not speak TLS: write http:// instead of https://)".to_owned()
     } else {
         format!(" ({reason})")
@@ -65,16 +65,16 @@ fn nobody(server: &str, reason: &str) -> Failure {
     )
 }
 
-/// The server's address without what is secret in it.
+/// Returns the server's address without user name and password.
 pub(super) fn shown(server: &Url) -> String {
     let mut shown = server.clone();
-    // Refused where there is no room for them: then there are none.
+    // An address that cannot have these refuses them, and has none.
     shown.set_password(None).ok();
     shown.set_username("").ok();
     shown.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Whether the connection was refused, and the innermost cause.
+/// Returns `true` if the connection was refused, and the innermost cause.
 fn root(error: &reqwest::Error) -> (bool, String) {
     let mut refused = false;
     let mut cause: &dyn Error = error;

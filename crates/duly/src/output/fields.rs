@@ -1,7 +1,7 @@
-//! Any JSON object as pairs for a person: in the server's order, nested names joined by a full
-//! stop, times with their distance.
+//! Formats any JSON object as pairs for people: in the server's order, nested names joined by a full
+//! stop, times with their distance from now.
 //!
-//! The values are kept as raw text, so that a payload is shown as it is.
+//! The values are kept as raw text, so that a payload is shown unchanged.
 
 use duly_api::Time;
 use duly_core::Timestamp;
@@ -21,7 +21,7 @@ const VALUE_CHARS_MAX: usize = 200;
 pub(crate) struct Fields(#[serde_as(as = "Map<_, _>")] Vec<(String, Box<RawValue>)>);
 
 impl Fields {
-    /// The pairs for a person, at `now`.
+    /// Returns the pairs for people, at `now`.
     pub(crate) fn pairs(&self, now: Timestamp) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         self.collect("", now, &mut pairs);
@@ -49,7 +49,7 @@ impl Fields {
     }
 }
 
-/// A list of plain values in one line, a list of objects as a line for each.
+/// Formats a list of plain values as one line, and a list of objects as one line each.
 fn collect_items(
     path: &str,
     items: &[Box<RawValue>],
@@ -78,7 +78,7 @@ fn collect_items(
     }
 }
 
-/// Text without quotes, times with their distance, anything else as it stands.
+/// Formats text without quotes, times with their distance from now, and other values unchanged.
 fn scalar(raw: &str, now: Timestamp) -> String {
     match serde_json::from_str::<String>(raw) {
         Ok(text) => text::preview(&when::with_distance(&Time::Text(text), now), VALUE_CHARS_MAX),

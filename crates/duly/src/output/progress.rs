@@ -1,8 +1,7 @@
-//! How far a long command is: one line on stderr, drawn over itself.
+//! The progress of a long command: one line on stderr, which is overwritten in place.
 //!
-//! Only somebody who looks sees it: there is none in a pipe or file, and none with `--quiet`. It is
-//! drawn a few times a second at most, and [`Progress::clear`] takes it away before anything else is
-//! printed.
+//! It is shown at a terminal only, and not with `--quiet`. It is drawn at most a few times per second.
+//! Call [`Progress::clear`] before anything else is printed.
 
 use std::{
     io::{self, Write as _},
@@ -11,22 +10,22 @@ use std::{
 
 use super::{Printer, terminal::Screen, text};
 
-/// Time between two pictures.
+/// Time between two updates.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Characters of the bar.
+/// Length of the bar, in characters.
 const BAR: u64 = 24;
 
-/// The line.
+/// The progress line.
 pub(crate) struct Progress {
     is_shown: bool,
     width: usize,
     drawn_at: Option<Instant>,
-    /// Characters that stand there.
+    /// Number of characters on the line.
     drawn: usize,
 }
 
 impl Progress {
-    /// One for a command that prints like this.
+    /// Returns a progress line for a command with this printer.
     pub(crate) fn new(printer: Printer) -> Self {
         let screen = Screen::stderr();
         let is_shown = screen.is_terminal() && !printer.is_quiet();
@@ -34,7 +33,7 @@ impl Progress {
         Self { is_shown, width, drawn_at: None, drawn: 0 }
     }
 
-    /// So much of so much is done; `words` say of what.
+    /// Shows the progress. `words` name the work.
     pub(crate) fn show(&mut self, done: u64, total: Option<u64>, words: &str) {
         let is_due = self.drawn_at.is_none_or(|at| at.elapsed() >= PAUSE);
         if self.is_shown && is_due {
@@ -43,13 +42,13 @@ impl Progress {
         }
     }
 
-    /// So many of so many bytes of `what` are done.
+    /// Shows the progress in bytes of `what`.
     pub(crate) fn show_bytes(&mut self, what: &str, done: u64, total: u64) {
         let words = format!("{what}: {} of {}", text::bytes(done), text::bytes(total));
         self.show(done, Some(total), &words);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             self.draw("");
@@ -61,7 +60,7 @@ impl Progress {
         let line = text::preview(line, self.width.saturating_sub(1));
         let chars = line.chars().count();
         let rest = self.drawn.saturating_sub(chars);
-        // It does not matter whether anybody sees it.
+        // An error is ignored: the progress is optional.
         write!(io::stderr(), "\r{line}{:rest$}", "").ok();
         self.drawn = chars;
     }

@@ -1,8 +1,10 @@
-//! The one look of tables: columns side by side, headings in capitals, a line for each row.
+//! Tables: columns side by side, headings in capitals, one line per row.
 //!
-//! Everything in a cell is made fit for a terminal here, whoever it comes from. On a terminal the
-//! columns that may be cut share what room the others leave, so that a row stays one line; ids and
-//! tokens are never cut, so that they can be copied. A column in which nothing stands is left out.
+//! 1. Every cell is escaped for the terminal, from any source.
+//! 2. On a terminal, columns of the kind `Cut` share the width that the other columns leave. So a row
+//!    stays on one line.
+//! 3. Ids and tokens are never cut, so that they can be copied.
+//! 4. A column without any content is left out.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, presets};
 
@@ -11,22 +13,21 @@ use super::{
     text,
 };
 
-/// Longest text of a column that may be cut where no terminal says how much room there is, in
-/// characters.
+/// Longest text in a `Cut` column if the output has no width, in characters.
 const CUT_CHARS_MAX: usize = 60;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub(crate) enum Column {
-    /// Shown whole.
+    /// Never cut.
     Whole(&'static str),
-    /// A number: shown whole, at the right of its column.
+    /// A number: never cut, aligned to the right.
     Number(&'static str),
-    /// Cut where there is no room.
+    /// Cut if it does not fit.
     Cut(&'static str),
 }
 
-/// A table under way.
+/// A table that is being built.
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<(Tone, Vec<String>)>,
@@ -41,12 +42,12 @@ impl Column {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Returns a table with these columns.
     pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Self {
         Self { columns: columns.into(), rows: Vec::new() }
     }
 
-    /// Adds a row; text that has no column is left out.
+    /// Adds a row. Cells beyond the last column are dropped.
     pub(crate) fn row(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
         let cells = self.columns.iter().zip(cells).map(|(column, cell)| match column {
             Column::Whole(_) | Column::Number(_) => text::preview(&cell, usize::MAX),
@@ -55,7 +56,7 @@ impl Table {
         self.rows.push((tone, cells.collect()));
     }
 
-    /// The table for this screen.
+    /// Returns the table for this screen.
     pub(crate) fn text(&self, screen: Screen) -> String {
         let mut table = bare(screen);
         table.set_header(one_line(
@@ -77,7 +78,7 @@ impl Table {
                 shown.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
-        // A row is one line: the first is that of the headings.
+        // A row is one line. The first line has the headings.
         let tones = self.rows.iter().map(|(tone, _)| *tone);
         let tones = std::iter::once(Tone::Strong).chain(tones);
         let lines = table.lines().zip(tones.chain(std::iter::repeat(Tone::Plain)));
@@ -85,7 +86,7 @@ impl Table {
     }
 }
 
-/// A table of two columns: what, and its value, which goes on below where it is long.
+/// Returns a table of two columns: name and value. A long value continues on the next lines.
 pub(crate) fn of_pairs(
     screen: Screen,
     pairs: impl IntoIterator<Item = (String, String)>,
@@ -100,7 +101,7 @@ pub(crate) fn of_pairs(
     names.set_constraint(ColumnConstraint::ContentWidth);
     let name_columns = table.column_max_content_widths().first().copied().map_or(0, usize::from);
     let painted = table.lines().map(|line| {
-        // The names come first, after the space before each column.
+        // The names come first, after the space in front of each column.
         let split = line.char_indices().nth(name_columns + 1).map_or(line.len(), |(at, _)| at);
         let (name, value) = line.split_at(split);
         let rest = &name[name.trim_end().len()..];
@@ -110,7 +111,7 @@ pub(crate) fn of_pairs(
     painted.collect()
 }
 
-/// Cells that stay on one line.
+/// Returns a row of one line.
 fn one_line(cells: impl Iterator<Item = String>) -> Row {
     let mut row = Row::from(cells);
     row.max_height(1);

@@ -1,8 +1,7 @@
-//! What stdout is: a terminal with a width and colours, or something that wants neither.
+//! The properties of stdout and stderr: a terminal with a width and colours, or a pipe or file without.
 //!
-//! Colours are for terminals only, and not where `NO_COLOR` is set or the terminal cannot show
-//! them. Widths are those of terminals only: what goes into a file or a pipe is never cut for want
-//! of room.
+//! 1. Colours are used on terminals only, unless `NO_COLOR` is set or the terminal cannot show them.
+//! 2. Only a terminal has a width. Output to a file or pipe is never cut to a width.
 
 use std::{
     env,
@@ -12,18 +11,18 @@ use std::{
 
 use rustix::termios::tcgetwinsize;
 
-/// Where text goes, and what it may look like there.
+/// The properties of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Screen {
-    /// Whether somebody looks at it.
+    /// `true`: the output is a terminal.
     is_terminal: bool,
-    /// Columns, where they are known.
+    /// Number of columns, if known.
     width: Option<u16>,
-    /// Whether it shows colours.
+    /// `true`: the terminal shows colours.
     has_colours: bool,
 }
 
-/// What text means, where colours can show it.
+/// The meaning of a text, which selects its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// Nothing special.
@@ -32,23 +31,23 @@ pub(crate) enum Tone {
     Strong,
     /// Under way.
     Busy,
-    /// As it should be.
+    /// In order.
     Good,
-    /// Worth a look.
+    /// Needs attention.
     Warning,
-    /// Wrong.
+    /// An error.
     Bad,
-    /// Over.
+    /// Ended.
     Faint,
 }
 
 impl Screen {
-    /// What stdout is.
+    /// Returns the properties of stdout.
     pub(crate) fn stdout() -> Self {
         Self::of(&io::stdout())
     }
 
-    /// What stderr is.
+    /// Returns the properties of stderr.
     pub(crate) fn stderr() -> Self {
         Self::of(&io::stderr())
     }
@@ -63,17 +62,17 @@ impl Screen {
         }
     }
 
-    /// Whether somebody looks at it.
+    /// Returns `true` if the output is a terminal.
     pub(crate) fn is_terminal(self) -> bool {
         self.is_terminal
     }
 
-    /// Columns, where they are known.
+    /// Returns the number of columns, if known.
     pub(crate) fn width(self) -> Option<u16> {
         self.width
     }
 
-    /// The text in the colour of its tone.
+    /// Returns the text in the colour of its tone.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Strong => "1",
@@ -92,7 +91,8 @@ impl Screen {
     }
 }
 
-/// <https://no-color.org>: set to anything but nothing, it forbids colours.
+/// Returns `true` unless colours are disabled. See <https://no-color.org>: any value but the empty one
+/// disables them.
 fn colours_are_wanted() -> bool {
     let forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && env::var_os("TERM").is_some_and(|term| term != "dumb" && !term.is_empty())
@@ -100,7 +100,7 @@ fn colours_are_wanted() -> bool {
 
 #[cfg(test)]
 impl Screen {
-    /// A terminal of this width, with colours.
+    /// Returns a terminal of this width, with colours.
     pub(crate) fn terminal(width: u16) -> Self {
         Self { is_terminal: true, width: Some(width), has_colours: true }
     }

@@ -1,9 +1,10 @@
-//! Text of others made fit for a terminal.
+//! Escapes text from elsewhere for the terminal.
 //!
-//! Ids, payloads, errors of receivers and answers of servers come from elsewhere: what could move
-//! the cursor, colour the screen or turn the direction of reading is shown as its escape.
+//! Ids, payloads, errors of receivers and responses of servers come from elsewhere. Characters that
+//! would move the cursor, colour the screen or change the reading direction are replaced by their
+//! escapes.
 
-/// One line without control or direction characters, cut to `chars_max` characters.
+/// Returns text as one line without control or direction characters, cut to `chars_max` characters.
 pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     let mut out = String::new();
     let mut chars = text.chars();
@@ -16,7 +17,7 @@ pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     out
 }
 
-/// Text of several lines, of which nothing but the ends of lines drives the terminal.
+/// Returns text of several lines, in which only the line ends control the terminal.
 pub(crate) fn lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -25,8 +26,8 @@ pub(crate) fn lines(text: &str) -> String {
     out
 }
 
-/// A JSON document that says the same and cannot drive the terminal. What it escapes stands inside
-/// texts, where JSON has an escape for it; the other control characters are white space.
+/// Returns an equal JSON document that cannot control the terminal. Most of these characters can only be
+/// inside strings, where JSON has an escape for them; the other control characters are white space.
 pub(crate) fn json(document: &str) -> String {
     let mut out = String::with_capacity(document.len());
     for c in document.chars() {
@@ -40,18 +41,18 @@ pub(crate) fn json(document: &str) -> String {
     out
 }
 
-/// A JSON document on one line. A line end inside a text is an escape, so each one that stands as it
-/// is stands between values.
+/// Returns a JSON document on one line. A line end inside a string is escaped, so each literal line end
+/// is between values.
 pub(crate) fn one_line(document: &str) -> String {
     document.trim().replace(['\n', '\r'], " ")
 }
 
-/// `1 namespace`, `2 namespaces`.
+/// Returns a number with its noun: `1 namespace`, `2 namespaces`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A number of bytes for people.
+/// Returns a number of bytes for people.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.into_iter().find(|(_, size)| bytes >= *size);
@@ -72,8 +73,8 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Whether a character does something to a terminal beyond being shown: control characters, and
-/// those that end lines or reorder what stands around them.
+/// Returns `true` if a character controls the terminal: control characters, and characters that end
+/// lines or reorder the text around them.
 fn drives(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -82,7 +83,7 @@ fn drives(c: char) -> bool {
         )
 }
 
-/// A preview of bytes: as text where they are UTF-8, else their number.
+/// Returns a preview of bytes: as text if they are UTF-8, else their number.
 pub(crate) fn preview_bytes(bytes: &[u8], chars_max: usize) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "(empty)".to_owned(),

@@ -1,4 +1,4 @@
-//! Timers and firings as tables.
+//! Tables of timers and firings.
 
 use duly_api::{Firing, State, Time, Timer};
 use duly_core::Timestamp;
@@ -9,10 +9,10 @@ use super::{
     text, when,
 };
 
-/// Most of a payload that is looked at for a column, in characters.
+/// Longest part of a payload in a column, in characters.
 const PAYLOAD_CHARS_MAX: usize = 200;
 
-/// The beginning of a payload, in the form in which it was given.
+/// Returns the beginning of a payload, in the form in which it was given.
 fn payload(firing: &Firing) -> String {
     match (&firing.payload, &firing.payload_text, &firing.payload_base64) {
         (Some(json), ..) => {
@@ -25,7 +25,7 @@ fn payload(firing: &Firing) -> String {
     }
 }
 
-/// Pending timers.
+/// Returns a table of pending timers.
 pub(crate) fn pending(rows: &[Timer], now: Timestamp) -> Table {
     let columns = [
         Column::Whole("id"),
@@ -51,7 +51,7 @@ pub(crate) fn pending(rows: &[Timer], now: Timestamp) -> Table {
     table
 }
 
-/// Timers that have ended.
+/// Returns a table of timers that have ended.
 pub(crate) fn ended(rows: &[Timer], now: Timestamp) -> Table {
     let columns = [
         Column::Whole("id"),
@@ -72,7 +72,7 @@ pub(crate) fn ended(rows: &[Timer], now: Timestamp) -> Table {
     table
 }
 
-/// Dead letters.
+/// Returns a table of dead letters.
 pub(crate) fn dead(rows: &[Timer], now: Timestamp) -> Table {
     let columns = [
         Column::Whole("id"),
@@ -99,7 +99,7 @@ pub(crate) fn dead(rows: &[Timer], now: Timestamp) -> Table {
     table
 }
 
-/// Leased firings, each with its token whole, to be copied.
+/// Returns a table of leased firings, each with its whole token, so that it can be copied.
 pub(crate) fn firings(rows: &[Firing], now: Timestamp) -> Table {
     let columns = [
         Column::Whole("id"),
@@ -127,7 +127,7 @@ pub(crate) fn firings(rows: &[Firing], now: Timestamp) -> Table {
     table
 }
 
-/// When the next attempt is; one that could have begun and has not waits for its lane.
+/// Returns the time of the next attempt. An attempt whose time has passed waits for its lane.
 fn next_attempt(at: &Time, now: Timestamp) -> String {
     match at.check("") {
         Ok(at) if at < now => {
@@ -148,7 +148,7 @@ fn tone(timer: &Timer) -> Tone {
     }
 }
 
-/// A time, and how far away it is.
+/// Returns a time, and its distance from now.
 fn moment(at: Option<&Time>, now: Timestamp) -> (String, String) {
     let distance = at.and_then(|at| at.check("").ok()).map(|at| when::relative(at, now));
     (at.map(Time::to_string).unwrap_or_default(), distance.unwrap_or_default())

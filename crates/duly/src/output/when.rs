@@ -1,20 +1,21 @@
-//! Times for people: the time itself and how far away it is.
+//! Formats times for people: the time, and its distance from now.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use duly_api::Time;
 use duly_core::Timestamp;
 
-/// Units of a distance, falling, in milliseconds.
+/// Units of a distance, in descending order, in milliseconds.
 const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
-/// This machine's clock.
+/// Returns the time of this machine's clock.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::saturating_from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `2030-01-31T12:00:00.000Z (in 29m 58s)`; text that is no time stays as it is.
+/// Returns a time with its distance: `2030-01-31T12:00:00.000Z (in 29m 58s)`. A text that is no time
+/// stays unchanged.
 pub(crate) fn with_distance(time: &Time, now: Timestamp) -> String {
     match time.check("") {
         Ok(at) => format!("{time} ({})", relative(at, now)),
@@ -22,7 +23,7 @@ pub(crate) fn with_distance(time: &Time, now: Timestamp) -> String {
     }
 }
 
-/// `in 29m 58s`, `12s ago`, `now`.
+/// Returns a distance from now: `in 29m 58s`, `12s ago`, `now`.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     let ahead_ms = at.saturating_since(now).ms();
     let behind_ms = now.saturating_since(at).ms();
@@ -33,7 +34,7 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// The two largest units, cut: `2d 4h`, `29m 58s`, `3.2s`, `250ms`.
+/// Returns the two largest units of a duration, rounded down: `2d 4h`, `29m 58s`, `3.2s`, `250ms`.
 pub(crate) fn distance(ms: u64) -> String {
     if ms < 1_000 {
         return format!("{ms}ms");

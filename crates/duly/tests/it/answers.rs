@@ -1,4 +1,4 @@
-//! What `--output json` prints of timers and firings is what HTTP answers, byte for byte.
+//! `--output json` prints timers and firings exactly as HTTP returns them, byte for byte.
 
 use std::{
     io::{Read as _, Write as _},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::harness::{Server, file_of, text};
 
-/// The body that the server answers to a request over HTTP.
+/// Returns the body of the server's response over HTTP.
 fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
     let address = server.url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -23,7 +23,7 @@ fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
     body.trim_end().to_owned()
 }
 
-/// What a command prints as JSON, on stdout or stderr.
+/// Returns the JSON that a command prints, on stdout or stderr.
 fn printed(server: &Server, args: &[&str]) -> String {
     let ran = server.run(&[&["--output", "json"], args].concat());
     let text = if ran.code == Some(0) { ran.stdout } else { ran.stderr };
@@ -113,7 +113,7 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
     same(&server, &["get", "n", "done"], "timers/done");
     server.run(&["settle", "n", &held, "--ack"]).ok();
     same(&server, &["get", "n", "done"], "timers/done");
-    // One whose lease is lost may have been delivered.
+    // A timer whose lease is lost may have been delivered.
     server.run(&["schedule", "n", "lost", "--in", "0"]).ok();
     server.json(&["lease", "n", "--wait", "20s", "--lease", "1s"]);
     server.until(&["get", "n", "lost"], |timer| timer["state"] == "retrying");
@@ -155,7 +155,7 @@ fn what_is_leased_settled_and_cancelled_is_printed_as_http_answers_it() {
     let last = ["settle", "n", &self::token(&server), "--retry"];
     assert_eq!(printed(&server, &last), r#"{"results":[{"outcome":"dead"}]}"#);
 
-    // A refusal of one settlement, of a cancel, of a schedule, of a change, of a call.
+    // Refusals of one settlement, of a cancel, of a schedule, of a change, of a call.
     let token = second["firings"][0]["token"].as_str().expect("a token");
     let long = ["settle", "n", token, "--extend", "13h"];
     let body = format!(r#"{{"settlements":[{{"token":"{token}","extend":{{"lease":"13h"}}}}]}}"#);

@@ -1,4 +1,4 @@
-//! batch.
+//! `duly batch`.
 
 use std::fs;
 

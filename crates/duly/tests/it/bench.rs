@@ -1,14 +1,14 @@
-//! `duly bench`: tiny runs against real servers, by both transports, whose counts are exact.
+//! `duly bench`: small runs against real servers, over both transports, with exact counts.
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::harness::{Process, Server, run};
 
-/// Options of a run that takes little.
+/// Options of a small run.
 const TINY: [&str; 3] = ["--no-baselines", "--output", "json"];
 
-/// Runs it to its end; nothing may be broken, and nothing to remark.
+/// Runs a small benchmark to its end, and checks that its report has no fault and no remark.
 #[track_caller]
 fn tiny(server: &Server, subject: &str, transport: &str, more: &[&str]) -> Value {
     let mut args = vec!["bench", subject, "--transport", transport, "--server", &server.url];
@@ -26,7 +26,7 @@ fn assert_clean(report: &Value) {
     assert_eq!(report["remarks"], serde_json::json!([]), "{report}");
 }
 
-/// A figure by its name.
+/// Returns a figure by its name.
 #[track_caller]
 fn figure(report: &Value, name: &str) -> f64 {
     let figures = report["figures"].as_array().expect("figures");
@@ -128,7 +128,8 @@ fn a_quiet_namespace_is_measured_alone_and_beside_others() {
     for transport in ["http", "grpc"] {
         let options = ["--rate", "100", "--seconds", "1", "--timers", "500"];
         let report = tiny(&server, "isolation", transport, &options);
-        // Three stretches of the quiet one, and the other that is served; the dead one never fires.
+        // The quiet namespace in its three stretches, and the served one; the one with the dead receiver
+        // never fires.
         let out = [("acknowledged", 800), ("fired", 800), ("settled", 800), ("refused", 0)];
         assert_counts(&report, &out);
         for beside in ["alone", "beside a dead receiver", "beside full speed"] {
@@ -252,7 +253,7 @@ fn ctrl_c_does_not_wait_for_a_server_that_stands_still() {
     server.process.signal(Signal::CONT);
 }
 
-/// The report of a run that was told to stop.
+/// Returns the report of a stopped run.
 #[track_caller]
 fn stopped(bench: &mut Process) -> Value {
     let report: Value = serde_json::from_str(&bench.line()).expect("a report");

@@ -1,4 +1,4 @@
-//! config check, config show, config example.
+//! `duly config`: `check`, `show`, `example`.
 
 use std::fs;
 
@@ -213,7 +213,7 @@ fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
         let command = value(key).replace("/etc/duly/duly.toml", text(&file));
         let mut args: Vec<_> = command.split(' ').skip(1).collect();
         if key == "ExecStart=" {
-            // It need not run: it is enough that what was typed is understood.
+            // It need not run: it is enough that the arguments are parsed.
             args.push("--help");
         }
         run(&args).ok();
@@ -245,7 +245,7 @@ fn the_container_file_calls_commands_and_sets_variables_that_exist() {
     });
     assert_eq!((entry.as_slice(), &health[0]), (&["duly".to_owned()][..], &entry[0]));
     for args in [&command[..], &health[1..]] {
-        // It need not run: it is enough that what was typed is understood.
+        // It need not run: it is enough that the arguments are parsed.
         let args: Vec<_> = args.iter().map(String::as_str).chain(["--help"]).collect();
         run(&args).ok();
     }
@@ -262,7 +262,7 @@ fn the_container_file_calls_commands_and_sets_variables_that_exist() {
     assert!(variables.iter().all(|(_, path)| path.starts_with(volume)), "{variables:?}");
     assert_eq!(values("USER "), ["duly"]);
 
-    // What the file and the page say of the network.
+    // The statement of the file and the page about the network.
     let message = run(&["config", "check", "--listen", "0.0.0.0:3859"]).refused(1);
     assert!(message.contains("until API keys exist"), "{message}");
     assert_eq!(values("EXPOSE "), ["3859"]);
@@ -279,7 +279,7 @@ fn the_container_file_calls_commands_and_sets_variables_that_exist() {
     }
 }
 
-/// `NAME=value` pairs of a line.
+/// Returns the `NAME=value` pairs of a line.
 fn pairs(line: &str) -> Vec<(String, String)> {
     let pairs = line.split_whitespace().map(|pair| pair.split_once('=').expect("NAME=value"));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

@@ -1,8 +1,8 @@
-//! dead list, redrive, purge.
+//! `duly dead`: `list`, `redrive`, `purge`.
 
 use crate::harness::Server;
 
-/// Makes dead letters of timers with these ids.
+/// Creates dead letters with these ids.
 fn dead_letters(server: &Server, ids: &[&str]) {
     for id in ids {
         server.run(&["schedule", "n", id, "--in", "0"]).ok();

@@ -1,10 +1,10 @@
-//! completions and man: what is generated covers every command, and a shell takes it.
+//! `duly completions` and `man`: the generated output covers every command, and a shell accepts it.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
 use crate::harness::{run, text};
 
-/// The commands that the help of a command names.
+/// Returns the subcommands in the help of a command.
 fn commands(path: &[&str]) -> Vec<String> {
     let help = run(&[path, &["--help"]].concat()).ok();
     let listed = help.split("Commands:\n").nth(1).unwrap_or("");
@@ -16,7 +16,7 @@ fn commands(path: &[&str]) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The pages of a command and of those below it.
+/// Collects the pages of a command and of its subcommands.
 fn expected(path: &[&str], pages: &mut BTreeSet<String>) {
     pages.insert(format!(
         "duly{}.1",
@@ -63,7 +63,7 @@ fn there_is_a_manual_page_for_each_command() {
 fn every_shells_completions_know_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).ok();
-        // Not all of them are given the values of options.
+        // Some shells do not complete the values of options.
         for part in ["schedule", "namespace", "redrive", "forecast", "if-exists"] {
             assert!(script.contains(part), "{shell} lacks {part}");
         }
@@ -73,7 +73,7 @@ fn every_shells_completions_know_every_command() {
     assert!(message.contains("powershell"), "{message}");
 }
 
-/// What bash offers for this line, the cursor behind its last word.
+/// Returns bash's completions for this line, with the cursor behind its last word.
 fn offered(script: &str, words: &[&str]) -> Vec<String> {
     let line: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
     let program = format!(
@@ -83,7 +83,7 @@ fn offered(script: &str, words: &[&str]) -> Vec<String> {
         words.last().expect("words"),
         words[words.len() - 2],
     );
-    // From a file: one argument of a program is 128 KiB at most.
+    // In a file, since an argument of a program is limited to 128 KiB.
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("completions.bash");
     std::fs::write(&file, program).expect("written");

@@ -1,4 +1,4 @@
-//! Child processes of the `duly` binary: commands that end, and servers that are stopped.
+//! Child processes of the `duly` binary: commands that end, and servers that must be stopped.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Time for anything that is waited for.
+/// Time limit of every wait.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a command printed and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -35,21 +35,21 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// What was printed, after it went well.
+    /// Returns stdout of a command that succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// The one JSON document that was printed, after it went well.
+    /// Returns the one JSON document of a command that succeeded.
     #[track_caller]
     pub(crate) fn json(self) -> Value {
         let text = self.ok();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The message, after it was refused.
+    /// Returns the message of a command that failed with this exit code.
     #[track_caller]
     pub(crate) fn refused(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -61,7 +61,7 @@ impl Ran {
     }
 }
 
-/// The binary, without settings of the machine that runs the tests.
+/// Returns the binary, without settings of the machine that runs the tests.
 pub(crate) fn duly() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
     command
@@ -84,7 +84,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts `duly` with these arguments.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut command = duly();
         command.args(args);
@@ -113,7 +113,7 @@ impl Process {
         Self { child, lines, stderr: Some(stderr) }
     }
 
-    /// The next line of stdout.
+    /// Returns the next line of stdout.
     #[track_caller]
     pub(crate) fn line(&mut self) -> String {
         match self.lines.recv_timeout(DEADLINE) {
@@ -123,7 +123,7 @@ impl Process {
         }
     }
 
-    /// The first `http://…` address that it prints, and the lines up to there.
+    /// Returns the first printed `http://…` address, and the lines up to there.
     #[track_caller]
     pub(crate) fn address(&mut self) -> (String, Vec<String>) {
         let mut lines = Vec::new();
@@ -140,7 +140,7 @@ impl Process {
         }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -152,7 +152,7 @@ impl Process {
         rustix::process::kill_process(pid, signal).expect("the child is there");
     }
 
-    /// How it ended and what stderr says, if it has.
+    /// Returns the exit status and stderr, if the process has ended.
     pub(crate) fn try_ended(&mut self) -> Option<(ExitStatus, String)> {
         let status = self.child.try_wait().expect("the child is ours")?;
         let stderr = self.stderr.take().map(thread::JoinHandle::join);
@@ -160,7 +160,7 @@ impl Process {
         Some((status, stderr))
     }
 
-    /// Waits for its end: how, and what stderr says.
+    /// Waits for the end; returns the exit status and stderr.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
         let until = Instant::now() + DEADLINE;
@@ -190,7 +190,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one on an empty directory.
+    /// Starts a server on an empty directory.
     pub(crate) fn start() -> Self {
         Self::on(TempDir::new().expect("a temporary directory"))
     }
@@ -203,7 +203,7 @@ impl Server {
         Self::of(Process::of(command))
     }
 
-    /// Starts one that keeps nothing in a directory, with these arguments.
+    /// Starts a server with these arguments and without a data directory.
     pub(crate) fn with(args: &[&str]) -> Self {
         Self::of(Process::start(args))
     }
@@ -222,12 +222,12 @@ impl Server {
         Self { process, url, opening, directory }
     }
 
-    /// Where its data is.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Kills it with -9 and starts another one on the same directory.
+    /// Kills the server with -9 and starts another one on the same directory.
     pub(crate) fn kill_and_restart(self) -> Self {
         let Self { process, directory, .. } = self;
         process.signal(Signal::KILL);
@@ -235,7 +235,7 @@ impl Server {
         Self::on(directory)
     }
 
-    /// A command that calls this server.
+    /// Returns a command that calls this server.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = duly();
         command.args(args).env("DULY_SERVER", &self.url);
@@ -255,7 +255,7 @@ impl Server {
         self.run(&all).json()
     }
 
-    /// Runs a command with this on its stdin.
+    /// Runs a command with this input on its stdin.
     pub(crate) fn run_with_stdin(&self, args: &[&str], input: &[u8]) -> Ran {
         let mut child = self
             .command(args)
@@ -270,7 +270,7 @@ impl Server {
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// Repeats a command until its JSON is as wanted.
+    /// Repeats a command until its JSON meets a condition.
     #[track_caller]
     pub(crate) fn until(&self, args: &[&str], is_wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + DEADLINE;
@@ -284,12 +284,12 @@ impl Server {
     }
 }
 
-/// The text of a path.
+/// Returns a path as text.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A file that holds this; it is removed with the value.
+/// Returns a file with this content; it is removed with the value.
 pub(crate) fn file_of(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), text).expect("written");

@@ -1,5 +1,5 @@
-//! The command line against real servers: every test starts `duly serve` of its own, on a free
-//! port with a data directory of its own.
+//! Tests of the command line against real servers: every test starts its own `duly serve`, on a free
+//! port with its own data directory.
 
 mod answers;
 mod batch;

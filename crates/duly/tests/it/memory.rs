@@ -1,11 +1,12 @@
-//! The memory test: a server that may take 512 MiB, and callers that want it to take more (P10).
+//! The memory test: a server that may use 512 MiB, and callers that try to make it use more (P10).
 //!
-//! Lists, streams, leases, large payloads and callers that read nothing, over HTTP/1, HTTP/2 and gRPC. The
-//! server is never killed, and a small request of another namespace returns meanwhile. It needs Linux and a
-//! control group of its own, which only root can make; elsewhere it says that it is left out.
+//! The attacks use lists, streams, leases, large payloads and callers that read nothing, over HTTP/1,
+//! HTTP/2 and gRPC. The server is never killed, and meanwhile a small request of another namespace
+//! returns. The test needs Linux and a control group of its own, which only root can create; otherwise
+//! it prints that it is skipped.
 //!
-//! `DULY_BIN` names another binary. With `--nocapture` it prints the largest resident memory under each
-//! attack.
+//! `DULY_BIN` names another binary. With `--nocapture` the test prints the largest resident memory under
+//! each attack.
 
 mod http2;
 
@@ -23,10 +24,10 @@ use tempfile::TempDir;
 const MIB: usize = 1024 * 1024;
 /// Memory of the control group.
 const LIMIT_BYTES: usize = 512 * MIB;
-/// How long each attack lasts.
+/// Duration of each attack.
 const ATTACK: Duration = Duration::from_secs(3);
-/// In this time a small request returns. A build without optimization takes much longer over a large
-/// payload, and shares the machine with other tests.
+/// Time limit of a small request. A build without optimization needs much longer for a large payload,
+/// and shares the machine with other tests.
 const SMALL_WITHIN: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 5_000 } else { 100 });
 
@@ -34,7 +35,7 @@ const SMALL_WITHIN: Duration =
 struct Group(PathBuf);
 
 impl Group {
-    /// A group with the limit of the test; why not, where none can be made.
+    /// Returns a control group with the limit of the test, or the reason why it cannot be created.
     fn new() -> Result<Self, String> {
         let name = format!("duly-memory-{}", std::process::id());
         let limit = LIMIT_BYTES.to_string();
@@ -50,7 +51,7 @@ impl Group {
             }
             match group.set(files[0], &limit) {
                 Ok(()) => {
-                    // Without accounting of swap there is no such file.
+                    // Without swap accounting this file does not exist.
                     files[1..].iter().for_each(|file| drop(group.set(file, &limit)));
                     return Ok(group);
                 }
@@ -60,7 +61,8 @@ impl Group {
         Err(why)
     }
 
-    /// Writes a setting that there is: elsewhere the directory is one like any other.
+    /// Writes an existing setting. Outside of a control group file system the directory is an ordinary
+    /// one.
     fn set(&self, file: &str, value: &str) -> std::io::Result<()> {
         let mut file = fs::OpenOptions::new().write(true).open(self.0.join(file))?;
         file.write_all(value.as_bytes())
@@ -69,7 +71,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The processes in it have ended; a directory that stays does no harm.
+        // The processes in it have ended; a leftover directory does no harm.
         fs::remove_dir(&self.0).ok();
     }
 }
@@ -120,7 +122,7 @@ impl Limited {
         )
     }
 
-    /// A call, and the status of its answer; none where there is none.
+    /// Makes a call. Returns the status of its response, or none.
     fn call(&self, method: &str, path: &str, body: &str) -> Option<u16> {
         let mut stream = TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -131,7 +133,7 @@ impl Limited {
         String::from_utf8_lossy(answer.get(9..12)?).parse().ok()
     }
 
-    /// Schedules a timer, as often as it takes until there is room for it.
+    /// Schedules a timer, repeating it until the server has capacity.
     fn schedule(&self, namespace: &str, timer: &str) {
         let path = format!("{namespace}/timers");
         let until = Instant::now() + Duration::from_secs(30);
@@ -144,10 +146,10 @@ impl Limited {
         }
     }
 
-    /// A request whose answer is not read.
+    /// Sends a request and does not read its response.
     fn unread(&self, method: &str, path: &str, body: &str) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(self.address).ok()?;
-        // A server that reads no more must not hold up the attack.
+        // A server that stops reading must not block the attack.
         stream.set_write_timeout(Some(Duration::from_millis(300))).ok()?;
         let text = format!("{}{body}", self.head(method, path, body.len()));
         stream.write_all(text.as_bytes()).ok();
@@ -162,8 +164,8 @@ impl Limited {
         kib.unwrap_or(0) * 1024
     }
 
-    /// Makes small requests of another namespace until the attack is over. Returns how long one took, if that
-    /// was too long.
+    /// Makes small requests of another namespace until the attack ends. Returns the time of the slowest
+    /// one, if that was too long.
     fn watch(&mut self, attack: &str, until: Instant, number: &mut usize) -> Option<String> {
         let (mut most, mut slowest) = (0, Duration::ZERO);
         while Instant::now() < until {
@@ -189,12 +191,12 @@ impl Drop for Limited {
     }
 }
 
-/// A schedule, due at once, of a payload of so many bytes.
+/// Returns a schedule that is due at once, with a payload of this many bytes.
 fn timer_of(id: &str, bytes: usize) -> String {
     format!(r#"{{"id":"{id}","delay":"0s","payload_text":"{}"}}"#, "x".repeat(bytes))
 }
 
-/// Makes what the attacks ask for.
+/// Creates the data that the attacks request.
 fn prepare(server: &Limited) {
     let large = r#"{"limits":{"namespace":{"max_payload_bytes":16777216}}}"#;
     assert_eq!(server.call("PUT", "/v1/namespaces/large", large), Some(201));
@@ -309,7 +311,7 @@ fn p10_a_server_of_512_mib_is_never_killed() {
     open_heads(&mut server);
 }
 
-/// Requests that never end their head, on as many connections as this process can open: those past
+/// Sends requests whose headers never end, on as many connections as this process can open. Those above
 /// `server.connections_max` are refused, and so is a small request.
 fn open_heads(server: &mut Limited) {
     let field = format!("x-a: {}\r\n", "y".repeat(1_000)).repeat(59);

@@ -1,4 +1,4 @@
-//! export and import: namespaces move between two servers.
+//! `duly export` and `import`: namespaces move between two servers.
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ fn lease(server: &Server, more: &[&str]) -> Value {
     server.json(&args)["firings"][0].clone()
 }
 
-/// A server with a timer in every state; answers the token of the one in flight.
+/// Starts a server with a timer in every state; returns the token of the one in flight.
 fn filled() -> (Server, String) {
     let server = Server::start();
     let retry = ["--retry-delays", "1h,2h"];
@@ -123,7 +123,7 @@ fn p7_a_namespace_is_drained_and_moves_whole() {
     let raw = new.run(&["get", "orders", "far", "--output", "json"]).ok();
     assert!(raw.contains(PRETTY), "byte for byte: {raw}");
 
-    // It goes on there, and nothing fires here.
+    // It continues there, and nothing fires here.
     let firing = lease(&new, &[]);
     let (there, here) = (old.json(&["get", "orders", "in_flight"]), firing);
     assert_eq!((&here["id"], &here["attempt"]), (&json!("in_flight"), &json!(2)));
@@ -142,7 +142,7 @@ fn p4_an_import_is_repeated_and_what_was_cancelled_meanwhile_stays_so() {
     assert!(ran.stderr.starts_with("warning: orders is not paused"), "{ran:?}");
     ran.ok();
     let new = Server::start();
-    // As if it had been cut off: the file's beginning came, and its end did not.
+    // A truncated file: it has the beginning and no end.
     let whole = place.lines();
     place.write(&whole[..3]);
     let ran = import(&new, &place, &["--create-namespaces"]);
@@ -223,7 +223,7 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
 }
 
-/// The head of the first request that comes to a receiver, which takes it.
+/// Starts a receiver of one request; returns its URL, and the head of the request.
 fn receiver() -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/hook", listener.local_addr().expect("bound"));

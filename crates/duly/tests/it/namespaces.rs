@@ -1,4 +1,4 @@
-//! namespace put, get, list, delete, pause, resume, stats, forecast.
+//! `duly namespace`: `put`, `get`, `list`, `delete`, `pause`, `resume`, `stats`, `forecast`.
 
 use crate::harness::{Server, file_of, text};
 

@@ -1,4 +1,4 @@
-//! A signal while a large store opens: the server ends at once, and nothing has happened to the store.
+//! A signal while a large store opens: the server ends at once, and the store is not damaged.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,11 +18,11 @@ use rustix::process::Signal;
 
 use crate::harness::{Process, text};
 
-/// So many that opening them takes much longer than the way of a signal.
+/// Enough timers that opening them takes much longer than the delivery of a signal.
 const TIMERS: u64 = 150_000;
 const AT_ONCE: u64 = 5_000;
 
-/// The answer of an inline store, which is there at once.
+/// Returns the result of an inline store, which is ready at once.
 fn now<T>(answer: duly_store::StoreFuture<'_, T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(answer).expect("a healthy store answers")
@@ -47,7 +47,7 @@ fn fill(data: &Path) {
     }
 }
 
-/// What `/readyz` says, once something listens there.
+/// Returns the response of `/readyz`, once the server listens.
 fn readiness(address: SocketAddr) -> String {
     let mut stream = loop {
         match TcpStream::connect(address) {

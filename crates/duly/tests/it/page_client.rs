@@ -1,4 +1,4 @@
-//! The client in Ruby that is written from the HTTP reference alone, against a real server.
+//! The Ruby client that is written from the HTTP reference alone, against a real server.
 
 use std::{path::PathBuf, process::Command};
 

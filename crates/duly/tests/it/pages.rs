@@ -1,13 +1,16 @@
-//! The README and the pages of the guide, typed in: every command of their `console` blocks runs in
-//! one shell beside a server, and prints what the page shows.
+//! Types in the README and the pages of the guide. Every command of their `console` blocks runs in one
+//! shell beside a server, and must print what the page shows.
 //!
-//! Shown and printed text are compared after times, spans, ids and tokens have been taken out of
-//! both. `…` in a page stands for any text, on a line of its own for any lines. A `sleep` is for
-//! people: what follows it in its block is tried until it prints what is shown. `duly serve` and
-//! `duly receive` have terminals of their own, until a line of the page says to press Ctrl-C there.
+//! 1. Times, time spans, ids and tokens are removed from the shown and the printed text before the
+//!    comparison.
+//! 2. `…` in a page stands for any text; on a line of its own, for any lines.
+//! 3. A `sleep` is for people: the commands after it in its block are repeated until they print the
+//!    shown text.
+//! 4. `duly serve` and `duly receive` run in terminals of their own, until a line of the page tells the
+//!    reader to press Ctrl-C there.
 //!
-//! After a change of a page or of what commands print, this writes into the pages what is printed
-//! otherwise than shown, to be read and shortened:
+//! After a change of a page or of the output, this command writes the differing output into the pages.
+//! Read and shorten it:
 //!
 //! ```text
 //! DULY_GUIDE=write cargo test -p duly --test it pages
@@ -30,14 +33,14 @@ fn path_of(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)
 }
 
-/// Types pages in, one after the other, with nothing cleared away between them.
+/// Types in pages, one after the other, without clearing anything between them.
 fn type_in(pages: &[&str], tools: &[&str]) {
     if !tools::are_there(pages[0], &[&["bash", "python3", "curl"], tools].concat()) {
         return;
     }
     let place = Place::new();
     let mut terminals = Terminals::new(&place);
-    // What each page expects, and what the README begins with.
+    // The pages expect this server, and the README begins with it.
     terminals.serve();
     let mut shell = Shell::start(&place);
     for page in pages {
@@ -93,7 +96,7 @@ fn type_page(page: &str, shell: &mut Shell, terminals: &mut Terminals<'_>) {
     }
 }
 
-/// Runs a command until it prints what is shown; once, if nothing has to be waited for.
+/// Runs a command until it prints the shown text; runs it once if there is nothing to wait for.
 fn compare(shell: &mut Shell, step: &Step, waits: bool) -> Result<(), Vec<String>> {
     let until = Instant::now() + DEADLINE;
     loop {

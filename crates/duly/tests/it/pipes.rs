@@ -1,4 +1,4 @@
-//! Programs that read the output: JSON everywhere, lines, errors, closed pipes, silence.
+//! Output for programs: JSON everywhere, NDJSON, errors, closed pipes, `--quiet`.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{Process, Ran, Server, duly, run, text};
 
-/// The one line of JSON on stderr, after it went wrong.
+/// Returns the one line of JSON on stderr of a command that failed with this exit code.
 #[track_caller]
 fn problem(ran: &Ran, code: i32) -> Value {
     assert_eq!(ran.code, Some(code), "{ran:?}");
@@ -90,7 +90,7 @@ fn every_command_answers_json() {
     ] {
         for format in ["json", "ndjson"] {
             let ran = server.run(&[&["--output", format], args].concat());
-            // What was done in the first format is refused in the second, or done already.
+            // A change that was made in the first format is refused or has no effect in the second one.
             if format == "ndjson" && ran.code == Some(1) {
                 problem(&ran, 1);
                 continue;
@@ -114,7 +114,7 @@ fn every_command_answers_json() {
 fn lists_are_lines_of_json() {
     let server = Server::start();
     for n in 0..5 {
-        // A payload keeps its text, line ends included.
+        // A payload keeps its text, including line ends.
         let schedule =
             ["schedule", "n", &format!("t{n}"), "--in", "1h", "--payload", "{\"a\":\n1}"];
         server.run(&schedule).ok();

@@ -1,4 +1,4 @@
-//! lease and settle.
+//! `duly lease` and `duly settle`.
 
 use serde_json::Value;
 

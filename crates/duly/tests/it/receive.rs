@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::harness::{DEADLINE, Process, Server, duly, file_of, run, text};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-/// Said at the start where there is no secret.
+/// The line at the start of a receiver without a secret.
 const UNCHECKED: &str = "signatures are not checked: no --secret-file, and no DULY_WEBHOOK_SECRETS";
 
 #[test]
@@ -103,7 +103,7 @@ fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
     assert_eq!(delivery["id"], "x");
     assert_eq!(delivery["answered"], 410);
     assert_eq!(delivery["payload_preview"], "y");
-    // 410 makes a dead letter at once.
+    // Status 410 makes a dead letter at once.
     server.until(&["get", "orders", "x"], |timer| timer["state"] == "dead");
 }
 
@@ -164,7 +164,7 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
     let call = |url: &str, args: &[&str]| run(&[&["--server", url], args].concat());
     let put = ["namespace", "put", "n", "--retry-delays", "1h"];
     call(&url, &put).ok();
-    // An address is refused by the call, a name when it is looked up for an attempt.
+    // An address is refused by the call; a name is refused when an attempt resolves it.
     let refused = call(&url, &["schedule", "n", "x", "--in", "0", "--url", &webhook]).refused(1);
     assert!(refused.contains("delivery.allow_networks"), "{refused}");
     let named = webhook.replace("127.0.0.1", "localhost");
@@ -187,7 +187,7 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
     assert!(line.contains("attempt 2  x  delivery"), "{line}");
 }
 
-/// Posts a body with these headers; answers the status.
+/// Posts a body with these headers; returns the status.
 fn post(url: &str, headers: &[(&str, &str)], body: &str) -> u16 {
     let address = url.trim_start_matches("http://");
     let mut connection = std::net::TcpStream::connect(address).expect("it listens");

@@ -1,5 +1,5 @@
-//! Nodes on real Redis servers: one deployment seen by all of them, servers that go away and come
-//! back, what keeps a node from starting.
+//! Nodes on real Redis servers: one deployment seen by all of them, servers that fail and return,
+//! conditions that keep a node from starting.
 
 mod away;
 mod cannot_start;

@@ -1,4 +1,4 @@
-//! The reference page of the command line is what the program prints.
+//! Compares the reference page of the command line with the program's output.
 
 use std::fs;
 

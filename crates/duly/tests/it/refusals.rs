@@ -1,4 +1,4 @@
-//! The text of a refusal is the same over HTTP and gRPC, whatever store it comes from.
+//! The text of a refusal is the same over HTTP and gRPC, and on every store.
 
 use std::{
     collections::BTreeMap,
@@ -21,11 +21,11 @@ const DELAY_MAX: Duration = Duration::from_secs(200 * 366 * 86_400);
 /// A call that is refused, over HTTP and over gRPC.
 #[derive(Debug, Clone, Copy)]
 enum Call {
-    /// A schedule of the id `t`, this long from now, with a payload of so many bytes.
+    /// A schedule of the id `t`, this long from now, with a payload of this many bytes.
     Schedule(Duration, usize),
     /// A change of the due time.
     Reschedule(Duration),
-    /// The same on the condition that it has this revision.
+    /// A change of the due time if the timer has this revision.
     RescheduleIf(u32),
     Cancel,
     CancelIf(u32),
@@ -34,7 +34,7 @@ enum Call {
     Purge,
 }
 
-/// Limits of the namespace, the state to bring the timer `t` to, and the call.
+/// Limits of the namespace, the state of the timer `t` before the call, and the call.
 type Case = (&'static str, Value, &'static str, Call);
 
 fn cases() -> Vec<Case> {
@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Calls the server over HTTP; the answer's JSON.
+/// Calls the server over HTTP; returns the JSON of the response.
 fn http(url: &str, method: &str, path: &str, body: &Value) -> Value {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -111,7 +111,7 @@ fn http(url: &str, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-/// Makes the namespace, and brings its timer to the state.
+/// Creates the namespace, and brings its timer to the state.
 fn set_up(url: &str, namespace: &str, limits: &Value, state: &str) {
     let base = format!("/v1/namespaces/{namespace}");
     http(url, "PUT", &base, &json!({ "limits": limits }));
@@ -143,7 +143,8 @@ fn set_up(url: &str, namespace: &str, limits: &Value, state: &str) {
 fn over_http(url: &str, namespace: &str, call: Call) -> Value {
     let base = format!("/v1/namespaces/{namespace}");
     let timer = format!("{base}/timers/t");
-    // As Duly writes it: a refusal repeats what a caller of HTTP wrote, and protobuf has no spelling.
+    // In Duly's own spelling: a refusal over HTTP repeats the caller's text, and protobuf has no
+    // spelling.
     let delay = |delay: Duration| json!(Schedule::after(delay).delay);
     match call {
         Call::Schedule(after, bytes) => {
@@ -195,12 +196,12 @@ async fn over_grpc(client: &Client, namespace: &str, call: Call) -> Option<Error
     result.err()
 }
 
-/// The error of the one dead letter that was named.
+/// Returns the error of the one dead letter that was named.
 fn refused(errors: Vec<DeadLetterError>) -> Option<Error> {
     errors.into_iter().next()?.error.map(Error::from)
 }
 
-/// A text without the times in it.
+/// Returns a text without its times.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| word.len() > 20 && word.starts_with("20") && word.contains('T');
     let words = text.split(' ').map(|word| match word.trim_end_matches([':', ',']) {
@@ -210,12 +211,12 @@ fn without_times(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Every refusal of a server, by its case.
+/// Returns all refusals of a server, by case.
 fn refusals(server: &Server) -> BTreeMap<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime starts");
     let client = runtime.block_on(async { Client::new(&server.url) }).expect("a URL");
-    // Shorter than the wait of any refusal: the client does not repeat the call.
+    // Shorter than the wait of any refusal: so the client does not repeat the call.
     let client = client.with_timeout(Duration::from_millis(500)).expect("a timeout").unbatched();
     let mut texts = BTreeMap::new();
     for (number, (what, limits, state, call)) in cases().into_iter().enumerate() {
@@ -229,7 +230,7 @@ fn refusals(server: &Server) -> BTreeMap<String, String> {
             panic!("{what} of {state}, over gRPC: {refused:?}")
         };
         assert_eq!(problem["code"], refusal.code.as_str(), "{what} of {state}");
-        // A field has the path of its message in front.
+        // A field has the path of its message as a prefix.
         let message = ["schedule.", "reschedule.", "cancel."]
             .iter()
             .fold(refusal.problem.detail.clone(), |text, path| text.replacen(path, "", 1));

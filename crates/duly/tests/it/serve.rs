@@ -1,4 +1,4 @@
-//! serve: how it opens, how it ends, what keeps it from starting, and kill -9.
+//! `duly serve`: start, stop, failures to start, and kill -9.
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ fn too_few_open_files_are_said_at_the_start() {
     assert!(!said.contains("fewer files"), "{said}");
 }
 
-/// A caller with more connections than there are files gets none of those that the store needs.
+/// A caller with more connections than there are files takes none of those that the store needs.
 #[test]
 fn idle_connections_take_no_files_from_the_store() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
@@ -67,7 +67,7 @@ fn idle_connections_take_no_files_from_the_store() {
     let address = url.strip_prefix("http://").expect("an address");
     let mut idle: Vec<_> =
         (0..400).map(|_| TcpStream::connect(address).expect("the kernel takes it")).collect();
-    // The last is told that there are too many, so all before it were looked at.
+    // The last connection is refused because there are too many, so all earlier ones were processed.
     let last = idle.last_mut().expect("there are 400");
     last.write_all(b"GET /v1/namespaces HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("asked");
     last.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -86,7 +86,7 @@ fn idle_connections_take_no_files_from_the_store() {
     while call(&["health"]).code != Some(0) {
         assert!(Instant::now() < until, "the places of those that have gone are free");
     }
-    // Enough for several segments.
+    // Enough data for several segments.
     for i in 0..20 {
         let id = format!("t{i}");
         call(&["schedule", "n", &id, "--in", "1h", "--payload-file", text(&payload)]).ok();
@@ -110,14 +110,14 @@ fn a_signal_drains_it_and_exits_0() {
 #[test]
 fn a_second_signal_does_not_wait_for_the_drain() {
     let mut server = Server::start();
-    // A receiver that takes the delivery and never answers it.
+    // A receiver that accepts the delivery and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/", silent.local_addr().expect("bound"));
     server.run(&["schedule", "n", "x", "--in", "0", "--url", &url]).ok();
     let _delivery = silent.accept().expect("a delivery");
     server.process.signal(Signal::INT);
     let (status, stderr) = loop {
-        // Two signals that come at once are one, so the second is repeated.
+        // Two signals at the same time can merge into one, so the second one is repeated.
         server.process.signal(Signal::INT);
         if let Some(ended) = server.process.try_ended() {
             break ended;
@@ -148,7 +148,8 @@ fn a_store_that_ended_makes_it_exit_74_and_log_the_cause_last() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let data = directory.path().join("data");
     let data = text(&data);
-    // Where the process may write no files the signal would kill it; so a write fails.
+    // Writing above the file size limit would kill the process by a signal; the trap turns this into a
+    // failed write.
     let mut shell = std::process::Command::new("sh");
     shell.env_clear().args(["-c", "trap '' 25; exec \"$0\" \"$@\""]).arg(duly().get_program());
     shell.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
@@ -201,7 +202,7 @@ fn a_port_in_use_is_refused_before_the_data_is_touched() {
     assert!(message.contains(&address) && message.contains("--listen"), "{message}");
     assert!(!data.exists(), "made although the port is taken");
 
-    // A directory that is there keeps every byte and every time.
+    // An existing directory keeps every byte and every modification time.
     let mut server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
     server.process.signal(Signal::TERM);
@@ -214,7 +215,7 @@ fn a_port_in_use_is_refused_before_the_data_is_touched() {
     assert_eq!(picture(&data), before);
 }
 
-/// Every file below a directory, with its bytes and when it was changed.
+/// Returns every file below a directory, with its bytes and modification time.
 fn picture(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory).expect("readable") {
@@ -263,7 +264,7 @@ fn what_it_cannot_start_with_is_one_clear_message() {
     for (args, parts) in [
         (vec!["--data", &path("file")], vec![path("file")]),
         (vec!["--data", &path("file/below")], vec![path("file/below"), "--data".to_owned()]),
-        // A place where the system lets nobody make anything.
+        // A place in which the system lets no process create anything.
         #[cfg(target_os = "linux")]
         (
             vec!["--data", "/proc/duly"],

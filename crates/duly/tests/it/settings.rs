@@ -1,4 +1,5 @@
-//! namespace set, secret, lanes, pause and resume at a time, fallback; health, metrics.
+//! `duly namespace`: `set`, `secret`, `lanes`, `pause` and `resume` at a time, fallback; `duly health`,
+//! `duly metrics`.
 
 use crate::harness::{Process, Server, file_of, run, text};
 
@@ -35,7 +36,7 @@ fn set_changes_what_is_named_and_keeps_the_rest() {
     ] {
         let args = [&["namespace", "set", "n"], args.as_slice()].concat();
         let ran = server.run(&args);
-        // A file is read before anything else.
+        // A file is read before any other check.
         if !args.contains(&"--file") {
             assert!(ran.refused(2).contains(part), "{args:?}");
         }
@@ -91,7 +92,7 @@ fn a_webhook_has_a_method_headers_a_time_out_and_a_fallback() {
     ] {
         server.run(&[&["namespace", "put", "n"], args].concat()).refused(2);
     }
-    // A timer has a destination and a policy of its own as well.
+    // A timer can have its own destination and retry policy too.
     let timer = server.json(&[
         "schedule",
         "n",
@@ -150,7 +151,7 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
         let set = ["namespace", "secret", "set", "n", "--file", text(file.path())];
         server.run(&[&set, more].concat())
     };
-    // Two receivers: one that knows the old secret alone, and one that knows the new one alone.
+    // Two receivers: one with the old secret alone, and one with the new secret alone.
     let receiver = |secret: &str| {
         let file = file_of(secret);
         let args = ["receive", "--listen", "127.0.0.1:0", "--secret-file", text(file.path())];
@@ -162,7 +163,7 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
     let delivered = |(receiver, url): &mut (Process, String), said: &str| {
         let schedule = ["schedule", "n", "--in", "0", "--max-attempts", "1", "--url", url.as_str()];
         server.run(&schedule).ok();
-        // The payload of the delivery before stands in between.
+        // The payload of the previous delivery is in between.
         let line = std::iter::repeat_with(|| receiver.line())
             .find(|line| line.contains("answered"))
             .expect("a process prints lines or the test ends");
@@ -214,7 +215,7 @@ fn health_says_whether_it_can_work_and_waits_for_it() {
     assert_eq!(server.run(&["health", "--alive"]).ok(), "alive\n");
     let nobody = run(&["--server", "http://127.0.0.1:9", "health"]).refused(1);
     assert!(nobody.contains("no Duly server answers"), "{nobody}");
-    // One that is not there yet is waited for.
+    // A server that does not run yet is waited for.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("bound").to_string();
     drop(free);

@@ -1,4 +1,4 @@
-//! store check.
+//! `duly store`.
 
 use rustix::process::Signal;
 
@@ -43,7 +43,8 @@ fn what_is_no_backup_is_said_to_be_none_and_which_option_names_it() {
     assert_eq!(directory.path().read_dir().expect("readable").count(), 0, "nothing touched");
 }
 
-/// A server that may make backups below its own temporary directory, with this timer due long ago.
+/// Starts a server that may make backups below its own temporary directory, with a timer that is long
+/// due.
 fn backing_up(directory: &std::path::Path) -> (Process, String) {
     let data = directory.join("data");
     let backups = directory.join("backups");
@@ -77,7 +78,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     assert!(refused.contains("is not empty"), "{refused}");
     let refused = at(&server, &["store", "backup", "/tmp/elsewhere"]).refused(1);
     assert!(refused.contains("store.backup_dir"), "{refused}");
-    // Without any notice; the backup does not need the source.
+    // A kill without warning; the backup does not need its source.
     process.signal(Signal::KILL);
     drop(process);
     let source = directory.path().join("data");
@@ -104,7 +105,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     }
     let refused = at(&server, &["resume"]).refused(2);
     assert!(refused.contains("--all"), "{refused}");
-    // Of the first, what is overdue is given up; but for one letter too many.
+    // In the first namespace overdue timers become dead letters, but for one above its limit.
     at(&server, &["namespace", "put", "one", "--max-dead", "1"]).ok();
     at(&server, &["schedule", "one", "second", "--in", "0"]).ok();
     let refused = at(&server, &["resume", "--all", "--overdue", "dead"]).refused(1);
@@ -133,7 +134,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     assert!(at(&server, &["resume", "--all"]).ok().contains("none was paused"));
 }
 
-/// Said in full, it is what happens when nothing is said: nothing becomes a dead letter.
+/// `--overdue fire` is the default: nothing becomes a dead letter.
 #[test]
 fn what_is_overdue_after_a_restore_fires_where_fire_is_said() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -1,4 +1,4 @@
-//! Terminals: what a person sees there, and what never reaches it.
+//! Terminals: the output that people see there, and the bytes that must never reach them.
 
 use std::{
     fs::File,
@@ -16,7 +16,8 @@ use rustix::{
 
 use crate::harness::{DEADLINE, Server};
 
-/// What a command shows on a terminal of 80 columns on which this is typed.
+/// Returns the exit code of a command on a terminal of 80 columns with this input, and the text that it
+/// showed.
 pub(crate) fn on_a_terminal(mut command: Command, typed: &str) -> (Option<i32>, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&master).expect("granted");

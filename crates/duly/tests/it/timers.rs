@@ -1,10 +1,10 @@
-//! schedule, get, list, reschedule, cancel, fire.
+//! `duly schedule`, `get`, `list`, `reschedule`, `cancel`, `fire`.
 
 use std::{fs, process::Stdio};
 
 use crate::harness::Server;
 
-/// Rounded, so the first half second of it is the whole half hour.
+/// Distances are rounded, so for half a second the text is the whole half hour.
 fn is_in_half_an_hour(shown: &str) -> bool {
     shown.contains("(in 29m 5") || shown.contains("(in 30m)")
 }
@@ -56,7 +56,7 @@ fn another_timer_with_the_id_is_refused_kept_or_replaced() {
     let server = Server::start();
     server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
     let other = ["schedule", "orders", "x", "--in", "2h"];
-    // While an attempt is under way it cannot be replaced.
+    // A timer cannot be replaced while an attempt is under way.
     server.run(&["schedule", "orders", "leased", "--in", "0"]).ok();
     server.json(&["lease", "orders", "--wait", "20s", "--lease", "1h"]);
     let message = server.run(&["schedule", "orders", "leased", "--in", "2h"]).refused(1);

@@ -2,9 +2,9 @@
 
 use std::{path::Path, process::Command};
 
-/// Whether all of these are there. What is missing is named on standard error, so that nobody takes
-/// the test for passed; it is a failure where `DULY_TEST_TOOLS` names it, as `cargo xtask test` does
-/// when it has installed what it can.
+/// Returns `true` if all of these programs are present. Missing ones are printed to stderr, so that the
+/// test does not seem to have passed. A missing program is a failure if `DULY_TEST_TOOLS` names it:
+/// `cargo xtask test` sets the variable after it has installed what it can.
 pub(crate) fn are_there(test: &str, tools: &[&str]) -> bool {
     let wanted = std::env::var("DULY_TEST_TOOLS").unwrap_or_default();
     let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();

@@ -1,4 +1,4 @@
-//! Servers that do not answer, or are not Duly's.
+//! Servers that do not respond, or are not Duly servers.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,4 +1,4 @@
-//! What is typed wrong: exit code 2, and a message that names the argument and what is allowed.
+//! Invalid command lines: exit code 2, and a message with the argument and the allowed values.
 
 use crate::harness::{Ran, duly, run};
 

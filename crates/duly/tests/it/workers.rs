@@ -1,4 +1,4 @@
-//! The workers of the guide, at work beside real servers.
+//! The workers of the guide against real servers.
 
 use std::{net::TcpListener, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
@@ -13,7 +13,7 @@ fn workers() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/workers")
 }
 
-/// The worker in Python, on a database in this directory.
+/// Starts the Python worker, with its database in this directory.
 fn python(server: &Server) -> Process {
     let mut command = Command::new("python3");
     let database = server.data().with_file_name("worker.db");
@@ -23,7 +23,7 @@ fn python(server: &Server) -> Process {
     worker
 }
 
-/// A script with what it has started; killed as a whole.
+/// A script with all processes it has started; killed as a whole.
 struct Group(Process);
 
 impl Drop for Group {
@@ -45,7 +45,7 @@ fn the_worker_in_python_settles_each_firing_as_it_deserves_and_stops_when_asked(
     }
     let server = Server::start();
     let mut worker = python(&server);
-    // It was there before the namespace was.
+    // The worker was started before the namespace existed.
     schedule(&server, "one", r#"{"order":1}"#);
     assert_eq!(worker.line(), "one  attempt 1  order 1 closed");
     schedule(&server, "two", r#"{"order":2}"#);
@@ -62,7 +62,7 @@ fn the_worker_in_python_settles_each_firing_as_it_deserves_and_stops_when_asked(
     worker.signal(Signal::TERM);
     let (status, stderr) = worker.ended();
     assert!(status.success(), "{status}: {stderr}");
-    // What it may have said before there was a namespace.
+    // It may have printed this before the namespace existed.
     assert!(stderr.lines().all(|line| line.contains("there is no namespace")), "{stderr}");
 }
 
@@ -93,15 +93,15 @@ fn a_worker_in_python_that_is_killed_leaves_nothing_undone_and_nothing_done_twic
         return;
     }
     let server = Server::start();
-    // What a worker leaves that is killed with the firing in its hands: a lease that ends.
+    // A worker that is killed with a firing leaves a lease that ends.
     schedule(&server, "three", r#"{"order":3}"#);
     let left = server.json(&["lease", "shop", "--wait", "20s", "--lease", "1s"]);
     assert_eq!(left["firings"][0]["id"], "three");
     let mut worker = python(&server);
     assert_eq!(worker.line(), "three  attempt 2  order 3 closed");
     server.until(&["get", "shop", "three"], |timer| timer["state"] == "finished");
-    // One that is killed after its work and before it has said so: the firing comes again, under
-    // its delivery id, and is known to the next one.
+    // A worker is killed after its work and before it has settled. The firing is delivered again with
+    // the same delivery id, and the next worker recognises it.
     worker.signal(Signal::KILL);
     worker.ended();
     schedule(&server, "one", r#"{"order":1}"#);

@@ -1,5 +1,5 @@
-//! Which background work went on, seen from outside: the store writes checkpoints, runs and spare
-//! segments under temporary names, and a thread looks for these.
+//! Detection of the store's background work from outside. The store writes checkpoints, sorted runs
+//! and spare segments under temporary names, and a thread polls for these names.
 
 use std::{
     fs,
@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What can be seen.
+/// Background work that can be detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Checkpoint,
-    /// The rewriter's: of old segments, or of sparse runs that are merged.
+    /// A sorted run that the rewriter writes: from old segments, or merged from sparse sorted runs.
     Run,
     Spare,
 }
@@ -46,12 +46,12 @@ impl Kind {
     }
 }
 
-/// When what went on.
+/// The background work of a measurement, with its times.
 #[derive(Debug, Default)]
 pub(super) struct Background(Vec<(Kind, Duration)>);
 
 impl Background {
-    /// Looks until it is told to stop; times count from now on.
+    /// Polls until `stop` is set; times count from the call.
     pub(super) fn watch(store: &Path, stop: &AtomicBool) -> Self {
         let began = Instant::now();
         let mut seen = Vec::new();
@@ -64,7 +64,8 @@ impl Background {
         Self(seen)
     }
 
-    /// Stretches of one kind in seconds, from and to; a gap of a few looks belongs to a stretch.
+    /// Returns the intervals of one kind in seconds (start, end). Gaps of up to two polls are
+    /// closed.
     pub(super) fn stretches(&self, kind: Kind) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
         for (_, at) in self.0.iter().filter(|(seen, _)| *seen == kind) {
@@ -78,7 +79,8 @@ impl Background {
         stretches
     }
 
-    /// Whether this kind was seen in an interval that begins then.
+    /// Returns `true` if this kind of work was seen in the interval of `seconds` seconds from
+    /// `from` on.
     pub(super) fn went_on(&self, kind: Kind, from: f64, seconds: f64) -> bool {
         self.stretches(kind).iter().any(|&(begin, end)| begin < from + seconds && end > from)
     }

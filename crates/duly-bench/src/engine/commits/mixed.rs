@@ -1,5 +1,5 @@
-//! What goes on beside the commits that are measured: cancels of pending timers in random order, and
-//! firings of new timers that are due after a second. Each has a tenth of the rate.
+//! Work beside the measured commits: cancels of pending timers in random order, and firings of new
+//! timers that are due after a second. Each has a tenth of the rate.
 
 use std::{
     thread::{Scope, ScopedJoinHandle},
@@ -26,31 +26,31 @@ use crate::{
     workload::{self, Workload},
 };
 
-/// One in so many is cancelled, and one fires.
+/// One of `SHARE` timers is cancelled, and one fires.
 const SHARE: u32 = 10;
-/// How soon a timer that fires is due.
+/// Delay of a timer that fires.
 const SOON: Millis = Millis::from_secs(1);
-/// How long who takes firings waits when there are none.
+/// Wait of the consumer when nothing is claimable.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What is to be done beside.
+/// Cancels and firings to run beside the commits.
 #[derive(Debug)]
 pub(super) struct Beside {
     cancels: Pace,
-    /// Numbers of the timers that are cancelled, in their order.
+    /// Numbers of the timers to cancel, in order.
     order: Vec<u32>,
     firings: u64,
     batch: u32,
     in_flight: u32,
 }
 
-/// Threads that do it.
+/// The threads of the cancels and of the firings.
 pub(super) struct Others<'scope> {
     cancels: Option<ScopedJoinHandle<'scope, Result<Ran>>>,
     firings: ScopedJoinHandle<'scope, Result<(u64, Latencies)>>,
 }
 
-/// What was done.
+/// Result of both threads.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) cancelled: u64,
@@ -59,7 +59,7 @@ pub(super) struct Done {
     pub(super) ack_latencies: Latencies,
 }
 
-/// The schedules of one call.
+/// Returns the schedule commands of one call.
 pub(super) fn batch(
     scene: &Scene,
     timers: &Workload,
@@ -80,7 +80,7 @@ pub(super) fn batch(
 impl Beside {
     pub(super) fn new(scene: &Scene, pace: &Pace, options: &Options) -> Self {
         let mut cancels = pace.share(SHARE);
-        // No more than there are.
+        // There are no more timers to cancel.
         cancels.calls = cancels.calls.min(u64::from(options.timers / pace.batch));
         debug_assert_eq!(scene.namespaces.len(), 1, "cancels are of its only namespace");
         let firings = (pace.calls * u64::from(pace.batch)).div_ceil(u64::from(SHARE));
@@ -93,7 +93,7 @@ impl Beside {
         }
     }
 
-    /// Starts both.
+    /// Starts both threads.
     pub(super) fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -128,7 +128,7 @@ impl Beside {
 }
 
 impl Others<'_> {
-    /// Waits for both.
+    /// Waits for both threads.
     pub(super) fn join(self) -> Result<Done> {
         let cancels = self.cancels.map(|thread| thread.join().expect("cancelling does not panic"));
         let (fired, ack_latencies) = self.firings.join().expect("taking firings does not panic")?;

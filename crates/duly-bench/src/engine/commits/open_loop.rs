@@ -1,5 +1,5 @@
-//! Sending by a schedule: one thread makes each batch before its time and sends it at that time,
-//! another takes the answers in their order.
+//! Open-loop sender: one thread makes each batch ahead of its time and sends it at that time.
+//! Another thread receives the results in order.
 
 use std::{
     sync::mpsc,
@@ -18,18 +18,18 @@ use crate::{
     progress::Progress,
 };
 
-/// When each call is sent.
+/// Send times of the calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// How many.
+    /// Number of calls.
     pub(super) calls: u64,
-    /// Items of each.
+    /// Items of each call.
     pub(super) batch: u32,
     rate: u32,
 }
 
 impl Pace {
-    /// So many items a second for so long, in calls of `batch`.
+    /// Creates a pace of `rate` items per second for `duration`, in calls of `batch` items.
     pub(super) fn new(rate: u32, batch: u32, duration: Duration) -> Self {
         let calls = duration.as_secs() * u64::from(rate) / u64::from(batch);
         // Timers have numbers of 32 bits.
@@ -37,39 +37,39 @@ impl Pace {
         Self { calls: calls.clamp(1, calls_max), batch, rate }
     }
 
-    /// When a call is sent, from the beginning on.
+    /// Returns the send time of a call, relative to the start.
     pub(super) fn at(&self, call: u64) -> Duration {
         let items = u128::from(call) * u128::from(self.batch);
         let nanoseconds = items * 1_000_000_000 / u128::from(self.rate);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// The same duration with a share of the items.
+    /// Returns a pace with the same duration and one `of`-th of the items.
     pub(super) fn share(&self, of: u32) -> Self {
         let rate = (self.rate / of).max(1);
         Self { calls: self.calls / u64::from(of), batch: self.batch, rate }
     }
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// From the scheduled time to the answer, of each call.
+    /// Time from the scheduled send time to the result, of each call.
     pub(super) latencies: Latencies,
-    /// From the scheduled time to the call: how late the generator was.
+    /// Time from the scheduled send time to the call: the delay of the load generator.
     pub(super) sent_late: Latencies,
-    /// From the call to the answer: what is left without that.
+    /// Time from the call to the result, without the delay of the load generator.
     pub(super) from_call: Latencies,
-    /// The same over time.
+    /// The latencies over time.
     pub(super) series: Series,
     /// Items of all calls.
     pub(super) items: u64,
-    /// From the beginning to the last answer.
+    /// Time from the start to the last result.
     pub(super) elapsed: Duration,
 }
 
 impl Ran {
-    /// Nothing yet.
+    /// Creates an empty result.
     pub(super) fn new(pace: &Pace) -> Self {
         Self {
             latencies: Latencies::new(),
@@ -81,7 +81,7 @@ impl Ran {
         }
     }
 
-    /// A call was answered.
+    /// Records the result of a call.
     pub(super) fn record(&mut self, pace: &Pace, call: u64, done: Duration, items: u64) {
         let scheduled = pace.at(call);
         let took = done.saturating_sub(scheduled);
@@ -99,7 +99,7 @@ struct Call<'a> {
     answer: StoreFuture<'a, Vec<Outcome>>,
 }
 
-/// Sends every call at its time; `batch` makes them.
+/// Sends every call at its time; `batch` makes the commands of a call.
 pub(super) fn run(
     store: &dyn Store,
     pace: &Pace,
@@ -115,7 +115,7 @@ pub(super) fn run(
             let commands = batch(number);
             thread::sleep(pace.at(number).saturating_sub(began.elapsed()));
             let sent_at = began.elapsed();
-            // The call is on its way from here on; its future only brings the answer.
+            // `apply` has sent the call already; its future only brings the result.
             let answer = store.apply(SHARD, commands);
             if calls.send(Call { number, sent_at, answer }).is_err() {
                 break;

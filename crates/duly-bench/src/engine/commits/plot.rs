@@ -1,5 +1,5 @@
-//! The series as a picture: latency on a logarithmic scale, throughput on a scale of its own, and
-//! the background work of the same moments as bars below.
+//! Plot of the series: latency on a logarithmic scale, throughput on a second scale, and background
+//! work as bars below.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Width and height.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (1_200, 600);
-/// The scale begins here, if nothing was shorter: a logarithm needs something.
+/// Upper limit of the start of the latency scale. A logarithmic scale cannot start at 0.
 const LEAST_MS: f64 = 0.1;
 
-/// Draws both into an SVG file.
+/// Draws the row and its baseline into an SVG file.
 pub(super) fn draw(
     path: &Path,
     title: &str,
@@ -42,10 +42,10 @@ fn draw_points(
     let top_ms = most(|point| point.max_ms.unwrap_or(0.0)).max(1.0) * 2.0;
     let least = |least: f64, ms: f64| least.min(ms.max(1e-3));
     let least_ms = ran.iter().chain(floor).filter_map(|point| point.p99_ms).fold(LEAST_MS, least);
-    // Room below for the bars: as many lines of a logarithmic scale.
+    // Space below for the bars, on the logarithmic scale.
     let bar = |place: u8| least_ms / BAR_STEP.powi(i32::from(place) + 1);
     let bottom_ms = bar(3);
-    // Room above for the names of the lines.
+    // Space above for the legend.
     let top_rate = most(|point| point.per_second).max(1.0) * 1.5;
 
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
@@ -105,7 +105,7 @@ fn draw_points(
     Ok(())
 }
 
-/// What of a point is drawn.
+/// The value of a point that a line shows.
 type Value = fn(&Point) -> Option<f64>;
 
 /// Height of a bar, as a ratio on the scale.

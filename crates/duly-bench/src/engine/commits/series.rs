@@ -1,4 +1,4 @@
-//! Commit latency by the tenth of a second, so that background work shows.
+//! Commit latency per tenth of a second, so that the effect of background work is visible.
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -11,40 +11,40 @@ use crate::{
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Intervals from the beginning on.
+/// Intervals from the start of the run on.
 #[derive(Debug)]
 pub(super) struct Series(Vec<Interval>);
 
 #[derive(Debug, Clone)]
 struct Interval {
-    /// Of calls that were scheduled in it.
+    /// Latencies of calls whose send time is in the interval.
     latencies: Latencies,
-    /// Items that were answered in it.
+    /// Items whose results came in the interval.
     answered: u64,
 }
 
 /// One interval as figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// Its beginning.
+    /// Start of the interval, in seconds.
     pub(super) seconds: f64,
-    /// Items answered in it, by the second.
+    /// Items per second whose results came in the interval.
     pub(super) per_second: f64,
-    /// Of calls that were scheduled in it, if any was.
+    /// p99 latency of calls whose send time is in the interval, if there is one.
     pub(super) p99_ms: Option<f64>,
-    /// Of calls that were scheduled in it, if any was.
+    /// Highest latency of calls whose send time is in the interval, if there is one.
     pub(super) max_ms: Option<f64>,
 }
 
 impl Series {
-    /// Room for so long.
+    /// Creates a series with intervals up to `end`.
     pub(super) fn until(end: Duration) -> Self {
         let mut series = Self(Vec::new());
         series.at(end.saturating_sub(Duration::from_nanos(1)));
         series
     }
 
-    /// A call was scheduled, answered, and took so long.
+    /// Records a call: its send time, the time of its result, and its latency.
     pub(super) fn record(
         &mut self,
         scheduled: Duration,
@@ -65,7 +65,7 @@ impl Series {
         &mut self.0[place]
     }
 
-    /// Every interval.
+    /// Returns every interval.
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     pub(super) fn points(&self) -> impl Iterator<Item = Point> {
         let seconds = INTERVAL.as_secs_f64();
@@ -84,7 +84,7 @@ impl Interval {
     }
 }
 
-/// Writes all as one table; where one is shorter its cells are empty.
+/// Writes both series as one table; cells of the shorter one are empty.
 pub(super) fn write_csv(
     path: &Path,
     ran: &Series,

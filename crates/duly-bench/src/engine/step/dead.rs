@@ -1,4 +1,4 @@
-//! Making dead letters, and taking them away again: `redrive` of one half, `purge` of the other.
+//! Step that makes dead letters, then redrives one half and purges the other.
 
 use std::path::PathBuf;
 
@@ -19,40 +19,40 @@ use crate::{
     usage::{Span, Spent, disk_bytes, resident_bytes},
 };
 
-/// How many, and how.
+/// Parameters of the step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct DeadStep {
-    /// Where the store's folder is made.
+    /// Parent of the store's folder.
     pub(in crate::engine) folder: PathBuf,
-    /// How many letters.
+    /// Number of dead letters.
     pub(in crate::engine) letters: u32,
     pub(in crate::engine) batch: u32,
     pub(in crate::engine) in_flight: u32,
     pub(in crate::engine) payload_bytes: u32,
 }
 
-/// What was found.
+/// Result of the step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct Letters {
     pub(in crate::engine) made: Work,
     pub(in crate::engine) redriven: Work,
     pub(in crate::engine) purged: Work,
-    /// Memory of the whole process when all are dead.
+    /// Memory of the whole process when all timers are dead letters.
     pub(in crate::engine) resident_bytes: u64,
     pub(in crate::engine) index_bytes: u64,
-    /// Bytes of the folder then.
+    /// Bytes of the folder at the same time.
     pub(in crate::engine) disk_bytes: u64,
-    /// And when all are gone or sent again.
+    /// Bytes of the folder when all dead letters are redriven or purged.
     pub(in crate::engine) disk_after_bytes: u64,
 }
 
-/// One kind of work.
+/// Cost of one kind of work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct Work {
     pub(in crate::engine) items: u64,
     pub(in crate::engine) elapsed_s: f64,
     pub(in crate::engine) cpu_s: f64,
-    /// Items a second of the disk alone.
+    /// Items per second of the disk alone.
     pub(in crate::engine) floor_per_second: f64,
 }
 
@@ -88,7 +88,7 @@ impl DeadStep {
         scene.remove()
     }
 
-    /// Claims every timer and declares it dead.
+    /// Claims every timer and settles it with `dead`.
     fn make(&self, scene: &Scene) -> Result<Work> {
         let letters = u64::from(self.letters);
         let namespace = &scene.namespaces[0];

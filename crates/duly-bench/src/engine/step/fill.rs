@@ -1,5 +1,5 @@
-//! Filling a store, and keeping it open for whatever is asked: how much memory it has, what it does
-//! when idle, and ingest in the midst of which it is killed.
+//! Step that fills a store and keeps it open for requests: its memory, its idle CPU, and an ingest
+//! during which the parent kills it.
 
 use std::{
     io::{self, BufRead as _},
@@ -23,10 +23,10 @@ use crate::{
     usage::{DiskBytes, process_cpu, resident_bytes, resident_peak_bytes},
 };
 
-/// What to fill.
+/// Parameters of the step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct FillStep {
-    /// Where the store's folder is made.
+    /// Parent of the store's folder.
     pub(in crate::engine) folder: PathBuf,
     pub(in crate::engine) timers: u32,
     pub(in crate::engine) batch: u32,
@@ -34,18 +34,19 @@ pub(in crate::engine) struct FillStep {
     pub(in crate::engine) payload_bytes: u32,
 }
 
-/// What can be asked after that.
+/// A request after the fill.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::engine) enum Request {
-    /// [`Usage`] of now.
+    /// Asks for the present [`Usage`].
     Usage,
-    /// [`Idle`] over so long.
+    /// Asks for [`Idle`], measured over `seconds`.
     Idle { seconds: u32 },
-    /// Schedule timers until the process is killed, telling [`Acked`].
+    /// Starts an ingest that runs until the process is killed, with an [`Acked`] reply after each
+    /// batch.
     Ingest,
 }
 
-/// What the process has used.
+/// Resources that the process uses.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::engine) struct Usage {
     pub(in crate::engine) resident_bytes: u64,
@@ -53,7 +54,7 @@ pub(in crate::engine) struct Usage {
     pub(in crate::engine) written_bytes: u64,
 }
 
-/// What filling made of it.
+/// Result of the fill.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct Filled {
     pub(in crate::engine) usage: Usage,
@@ -63,20 +64,20 @@ pub(in crate::engine) struct Filled {
     pub(in crate::engine) calendar_bytes: u64,
     /// Bytes appended to the journal.
     pub(in crate::engine) journal_bytes: u64,
-    /// Bytes that were written to the disk meanwhile.
+    /// Bytes written to the disk during the fill.
     pub(in crate::engine) written_bytes: u64,
-    /// Bytes that the caller gave for one timer.
+    /// Bytes of one timer that the store must keep.
     pub(in crate::engine) logical_bytes_each: u64,
 }
 
-/// CPU of a process that is asked nothing.
+/// CPU of a process that gets no requests.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::engine) struct Idle {
     pub(in crate::engine) cpu_s: f64,
     pub(in crate::engine) elapsed_s: f64,
 }
 
-/// How many timers of the ingest are acknowledged.
+/// Number of acknowledged timers of the ingest.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::engine) struct Acked(pub(in crate::engine) u64);
 

@@ -1,7 +1,7 @@
-//! Opening a store's folder in a process that does nothing else.
+//! Step that opens a store's folder in a process that does nothing else.
 //!
-//! In the process that filled it the allocator still holds what was freed, which would count as the
-//! memory of the opened store.
+//! In the process that filled the store, the allocator still holds freed memory, which would count
+//! as memory of the opened store.
 
 use std::{
     path::PathBuf,
@@ -26,45 +26,45 @@ use crate::{
     usage::{Span, resident_bytes},
 };
 
-/// How long the first firing is waited for.
+/// Longest wait for the first firing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to open.
+/// Parameters of the step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct OpenStep {
     /// The store's folder.
     pub(in crate::engine) folder: PathBuf,
-    /// How far ahead of the machine's the store's clock is.
+    /// Lead of the store's clock over the machine's.
     pub(in crate::engine) ahead_ms: u64,
-    /// What comes after the opening.
+    /// Action after the open.
     pub(in crate::engine) end: End,
 }
 
-/// How the process ends.
+/// End of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) enum End {
-    /// The store is closed in order.
+    /// The store is closed cleanly.
     Close,
-    /// One firing is claimed, and the process ends without closing.
+    /// One firing is claimed, and the process exits without a close.
     ClaimAndAbandon,
 }
 
-/// What opening took.
+/// Cost of the open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::engine) struct Opened {
     /// Seconds until the store could be used.
     pub(in crate::engine) open_s: f64,
-    /// CPU seconds of all threads until then.
+    /// CPU seconds of all threads during the open.
     pub(in crate::engine) cpu_s: f64,
-    /// Memory of the whole process then.
+    /// Memory of the whole process after the open.
     pub(in crate::engine) resident_bytes: u64,
-    /// Memory of the whole process before.
+    /// Memory of the whole process before the open.
     pub(in crate::engine) base_bytes: u64,
-    /// Bytes that came from the disk.
+    /// Bytes read from the disk.
     pub(in crate::engine) read_bytes: u64,
-    /// Timers that are pending.
+    /// Pending timers.
     pub(in crate::engine) pending: u64,
-    /// Seconds from then to the first firing in hand; absent when none was claimed.
+    /// Seconds from the open to the first firing; absent if none was claimed.
     pub(in crate::engine) first_firing_s: Option<f64>,
 }
 
@@ -91,12 +91,12 @@ impl OpenStep {
         }
         opened.first_firing_s = first_firing(&store)?;
         tell(&opened)?;
-        // As a killed process does: nothing is closed.
+        // The process exits without closing anything, like a killed one.
         process::exit(0)
     }
 }
 
-/// Seconds until one firing is in hand.
+/// Returns the seconds until one firing is claimed.
 fn first_firing(store: &EmbeddedStore) -> Result<Option<f64>> {
     let request = claim_request(&names(1)[0], 1);
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Histories in which somebody stood still.
+//! Tests with histories in which a process was stopped.
 
 use super::{MS, RETRY, Story, all, reschedule};
 use crate::checker::Count;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The same, as simple as can be: the most recently used last.
+/// The reference model: a list with the most recently used id last.
 struct Model {
     ids: Vec<(u8, Instant)>,
     dedup: Dedup,

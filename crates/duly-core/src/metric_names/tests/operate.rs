@@ -1,5 +1,5 @@
-//! The rules and the board of `docs/operate`: every metric, label and value that they name exists,
-//! and every alert leads to a page that says what to do.
+//! Checks the alert rules and the dashboard of `docs/operate`: every metric, label and value that they name
+//! exists, and every alert leads to a page with the remedy.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -15,7 +15,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// An alert of the rules, by its lines: the file is written so that each field has one.
+/// An alert of the rules, by its lines: the file has each field on its own line.
 struct Alert {
     name: String,
     text: String,
@@ -31,7 +31,7 @@ impl Alert {
         rules.split("- alert:").skip(1).map(alert).collect()
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     fn field(&self, field: &str) -> &str {
         let start = format!("{field}:");
         let line = self.text.lines().find_map(|line| line.trim().strip_prefix(&start));
@@ -56,11 +56,11 @@ fn every_alert_is_on_metrics_that_exist() {
             check_templates(&alert.name, alert.field(field), "{{ $labels.", &metrics);
         }
     }
-    // Comments and descriptions as well.
+    // Comments and descriptions are searched as well.
     check_prose("the rules", &read("docs/operate/prometheus-rules.yaml"));
 }
 
-/// Each node of a deployment reports the same number: added up, or for each of them, it would be wrong.
+/// Each node of a deployment reports the same number, so neither a sum nor one value per node is right.
 #[test]
 fn what_belongs_to_the_deployment_is_taken_once_for_all_its_nodes() {
     const OF_ALL: &str = "duly_deployment_";
@@ -97,7 +97,7 @@ fn has_anchor(page: &str, anchor: &str) -> bool {
     read(page).lines().filter_map(anchor_of).any(|it| it == anchor)
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// Returns the anchor of a heading, as GitHub makes it.
 fn anchor_of(line: &str) -> Option<String> {
     let heading = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
     let lower = heading.to_lowercase();
@@ -111,7 +111,7 @@ fn the_pages_of_the_operator_name_only_metrics_that_exist() {
         ["monitoring", "sizing", "troubleshooting", "errors", "install", "backup", "upgrade"]
     {
         let text = read(&format!("docs/operate/{page}.md"));
-        // A filter of the log names a crate.
+        // A log filter names a crate.
         for span in text.split('`').skip(1).step_by(2).filter(|span| !span.contains("=debug")) {
             check_prose(page, span);
         }
@@ -126,7 +126,7 @@ fn the_page_about_monitoring_has_every_metric_as_it_is() {
     assert_eq!(found, wanted, "the rows should be:\n{}", wanted.join("\n"));
 }
 
-/// A metric as a row of the table.
+/// Returns a metric as a row of the table.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         Kind::Counter => "counter",
@@ -142,7 +142,7 @@ fn row(metric: &Metric) -> String {
     format!("| `{}` | {kind} | {} | {help} |", metric.name, labels.join("; "))
 }
 
-/// The panels, those inside rows as well.
+/// Returns the panels, including those inside rows.
 fn panels(board: &Value) -> Vec<Value> {
     let mut found = Vec::new();
     for panel in board["panels"].as_array().unwrap() {
@@ -176,7 +176,7 @@ fn every_panel_of_the_board_is_on_metrics_that_exist() {
             shown.extend(metrics.iter().map(|metric| metric.name));
         }
     }
-    // What an operator has to see, whatever else is on it.
+    // The metrics that every dashboard must show.
     for name in [
         "duly_deployment_due",
         "duly_deployment_oldest_due_seconds",

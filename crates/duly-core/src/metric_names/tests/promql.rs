@@ -1,22 +1,22 @@
-//! Finds what an expression of PromQL, or a text with templates, says of Duly's metrics, and holds
-//! it to the table. Knows no more of the language than that takes.
+//! Finds Duly's metrics in a PromQL expression or in a text with templates, and compares them with the
+//! table. It parses no more of the language than that needs.
 
 use super::super::{Kind, Metric, find};
 
-/// Labels that every target has, and that of the buckets of a histogram.
+/// Labels of every target, and the label of the buckets of a histogram.
 const COMMON: [&str; 3] = ["job", "instance", "le"];
 
-/// Every metric that the text names.
+/// Returns every metric that the text names.
 ///
 /// # Panics
-/// When one does not exist, or has not the labels or values that it is asked for.
+/// When a metric does not exist, or does not have a label or value that the text uses.
 #[track_caller]
 pub(super) fn metrics_in(place: &str, text: &str) -> Vec<&'static Metric> {
     let found = names_in(text);
     found.map(|(name, rest)| check_matchers(place, metric(place, name), rest)).collect()
 }
 
-/// The same of prose, in which a histogram goes by its own name.
+/// Does the same for prose, in which a histogram has its own name.
 #[track_caller]
 pub(super) fn check_prose(place: &str, text: &str) {
     for (name, rest) in names_in(text) {
@@ -25,7 +25,7 @@ pub(super) fn check_prose(place: &str, text: &str) {
     }
 }
 
-/// Names that begin as those of Duly's metrics do, each with what follows it.
+/// Returns the names that begin with the prefix of Duly's metrics, each with the text after it.
 fn names_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("duly_").filter_map(move |(at, _)| {
@@ -33,7 +33,7 @@ fn names_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let rest = &text[at..];
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        // What all names begin with, as in a pattern, is none; nor are crates, as in the log.
+        // The bare prefix, as in a pattern, is no metric name; nor is a crate name, as in the log.
         let is_metric = !is_inside && name != "duly_" && !rest.starts_with("::");
         is_metric.then_some((name, rest))
     })
@@ -48,7 +48,7 @@ fn check_matchers(place: &str, metric: &'static Metric, rest: &str) -> &'static 
     metric
 }
 
-/// A metric by the name of one of its series.
+/// Returns a metric by the name of one of its series.
 fn metric(place: &str, series: &str) -> &'static Metric {
     let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| {
         let metric = find(series.strip_suffix(end)?)?;
@@ -60,7 +60,7 @@ fn metric(place: &str, series: &str) -> &'static Metric {
         .unwrap_or_else(|| panic!("{place}: there is no series {series}"))
 }
 
-/// `label="value"`, `label=~"a|b"` and their opposites.
+/// Returns the matchers: `label="value"`, `label=~"a|b"` and their negations.
 fn check_matcher(place: &str, metric: &Metric, matcher: &str) {
     let end = matcher.find(['=', '!']).unwrap_or(matcher.len());
     let label = matcher[..end].trim();

@@ -1,4 +1,4 @@
-//! Invariants of whatever sequence of operations and verdicts, on a store of one id.
+//! Invariants of any sequence of operations and verdicts, on a store with one id.
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 
@@ -9,7 +9,7 @@ use crate::{
     timer::{HISTORY_MAX, Wait},
 };
 
-/// Something that happens to the id.
+/// An event of the id.
 #[derive(Debug, Clone)]
 enum Step {
     Schedule { request: u8, if_exists: IfExists },
@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a store holds under the one id.
+/// The data of a store under the one id.
 #[derive(Debug, Default)]
 struct Place {
     live: Option<Timer>,
@@ -109,7 +109,7 @@ impl Place {
         live.or(tombstone).or(letter)
     }
 
-    /// Takes an effect, and checks what holds of it whatever made it.
+    /// Applies an effect, and checks the invariants of every effect.
     fn write(&mut self, effect: Effect) -> Result<(), TestCaseError> {
         match effect {
             Effect::Put(cause, timer) => {
@@ -268,7 +268,7 @@ impl Place {
         }
     }
 
-    /// Checks a decision, and takes its effect.
+    /// Checks a decision and applies its effect.
     fn check(&mut self, decided: Result<Decision, Refusal>) -> Result<(), TestCaseError> {
         let Ok(Decision { effect, takes, reply, .. }) = decided else { return Ok(()) };
         let changes_nothing = matches!(

@@ -1,4 +1,4 @@
-//! The mix follows from the numbers alone.
+//! Tests that the mix follows from the numbers alone.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! One stream of a consumer: credits and verdicts go out, firings and answers come back.
+//! One gRPC stream of a consumer: credits and settlements go out, firings and results come back.
 
 use anyhow::{Result, ensure};
 use duly_api::{
@@ -15,22 +15,22 @@ use crate::transport::Firing;
 /// An open stream.
 #[derive(Debug)]
 pub(crate) struct Consuming {
-    /// Holds no more than there are credits.
+    /// Sender of requests; it holds no more of them than there are credits.
     requests: mpsc::UnboundedSender<v1::ConsumeRequest>,
     responses: Streaming<v1::ConsumeResponse>,
 }
 
-/// What is heard on it.
+/// A message of the server on the stream.
 #[derive(Debug)]
 pub(crate) enum HeartbeatReply {
-    /// Firings, each against a credit.
+    /// Firings, each for one credit.
     Firings(Vec<Firing>),
-    /// What became of the acknowledgements that were sent together, in their order.
+    /// Results of the acknowledgements that were sent as one request, in their order.
     Settled(Vec<SettleAnswer>),
 }
 
 impl Grpc {
-    /// Opens a stream over a line and gives it so many credits.
+    /// Opens a stream on a line and gives it `credits` credits.
     pub(crate) async fn consume(
         &self,
         line: usize,
@@ -47,7 +47,7 @@ impl Grpc {
 }
 
 impl Consuming {
-    /// What comes next. Can be dropped while it waits without losing anything.
+    /// Returns the next message. Cancellation safe: a drop during the wait loses nothing.
     pub(crate) async fn hear(&mut self) -> Result<HeartbeatReply> {
         loop {
             let heard = self.responses.message().await.map_err(said)?;
@@ -66,7 +66,7 @@ impl Consuming {
         }
     }
 
-    /// Acknowledges firings and gives as many credits back.
+    /// Acknowledges firings and gives their credits back.
     pub(crate) fn acknowledge(&self, firings: &[Firing]) -> Result<()> {
         let credits = u32::try_from(firings.len())?;
         let settlements = firings.iter().map(|firing| Settlement::ack(&firing.token)).collect();

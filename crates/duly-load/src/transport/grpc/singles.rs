@@ -1,5 +1,5 @@
-//! Schedules one by one, straight over HTTP/2: a general client would take as much of the machine for a
-//! call as the server does, and the figure would be half its own.
+//! Single schedule calls straight over HTTP/2. A general client would need as much CPU per call as
+//! the server, and would halve the measured speed.
 
 use std::net::SocketAddr;
 
@@ -14,10 +14,10 @@ use tonic::{Code, Status};
 
 use super::{PATIENCE, WINDOW_BYTES};
 
-/// A message has a byte that says whether it is compressed, and its length before it.
+/// Bytes before a gRPC message: a compression flag and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// Connections, each for as many lines.
+/// Connections, each for one share of the lines.
 #[derive(Debug)]
 pub(super) struct Singles {
     address: SocketAddr,
@@ -26,14 +26,14 @@ pub(super) struct Singles {
 }
 
 impl Singles {
-    /// With so many connections, which are made when they are needed.
+    /// Creates `connections` connections, each opened when it is first needed.
     pub(super) fn new(address: SocketAddr, connections: usize) -> Result<Self> {
         let uri = format!("http://{address}/duly.v1.Timers/Schedule").parse()?;
         let connections = (0..connections.max(1)).map(|_| Mutex::default()).collect();
         Ok(Self { address, uri, connections })
     }
 
-    /// Schedules one.
+    /// Schedules one timer.
     pub(super) async fn schedule(
         &self,
         line: usize,
@@ -43,7 +43,7 @@ impl Singles {
         let called = timeout(PATIENCE, self.call(connection, request)).await;
         let answered = called.context("no answer in time").flatten();
         if answered.is_err() {
-            // The next call makes another.
+            // The next call opens a new connection.
             *connection.lock().await = None;
         }
         answered
@@ -81,7 +81,7 @@ impl Singles {
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
         let (sender, connection) = builder.handshake(stream).await?;
-        // What becomes of it is told to the calls on it.
+        // Calls on the connection get its errors.
         tokio::spawn(connection);
         Ok(place.insert(sender).clone())
     }

@@ -1,4 +1,4 @@
-//! The judge's calls over gRPC.
+//! Calls of the recording client over gRPC.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The judge's calls over HTTP.
+//! Calls of the recording client over HTTP.
 
 use std::fmt::Write as _;
 

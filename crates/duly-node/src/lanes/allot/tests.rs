@@ -21,7 +21,7 @@ fn share(cap: u32, per_second: Option<u32>) -> Share {
     Share::of(&settings)
 }
 
-/// Some nodes with work for one lane, on one store.
+/// Several nodes with work for one lane, on one store.
 struct Nodes {
     clock: ManualClock,
     store: MemoryStore,
@@ -29,7 +29,7 @@ struct Nodes {
     nodes: Vec<Allotments>,
     under_way: Vec<usize>,
     begun: Vec<usize>,
-    /// Answers that are on their way.
+    /// Replies that have not arrived yet.
     answers: Vec<Vec<(Ask, Option<Allotment>)>>,
 }
 
@@ -54,7 +54,7 @@ impl Nodes {
         self.clock.boot()
     }
 
-    /// Begins as many as may be.
+    /// Starts as many attempts as the quota allows.
     fn plan(&mut self, node: usize, share: Share, demand: usize) {
         let load = Load::new(self.under_way[node], 0);
         let now = self.now();
@@ -64,7 +64,7 @@ impl Nodes {
         self.begun[node] += begun;
     }
 
-    /// The store carries out what the node asks; the answer stays on its way.
+    /// Sends the node's quota requests to the store; the replies are stored in `answers`.
     fn ask(&mut self, node: usize, answered: bool) {
         let (now, under_way) = (self.now(), self.under_way[node]);
         for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
@@ -74,7 +74,7 @@ impl Nodes {
         }
     }
 
-    /// What the node asks does not arrive.
+    /// Loses the node's quota requests.
     fn ask_in_vain(&mut self, node: usize) {
         let (now, under_way) = (self.now(), self.under_way[node]);
         for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// Each node always wants some, and attempts take 100 ms, for some seconds.
+/// Runs for some seconds: each node always wants some slots, and attempts take 100 ms.
 fn run(cap: u32, per_second: Option<u32>, seconds: u64) -> Nodes {
     let mut nodes = Nodes::new(3);
     for tick in 0..seconds * 20 {
@@ -229,7 +229,7 @@ fn p10_an_allotment_outlasts_a_home_that_is_away() {
     nodes.plan(0, share(4, None), 9);
     nodes.ask(0, true);
     nodes.hear(0);
-    // The home answers nobody any more.
+    // The coordinator shard no longer replies.
     for _ in 0..60 {
         nodes.end(0, usize::MAX);
         nodes.plan(0, share(4, None), 9);

@@ -87,7 +87,7 @@ fn what_began_before_it_opened_does_not_open_it_again_once_it_is_closed() {
         breaker.report(before, Reception::Bad, at(1_001));
     }
     assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Closed, 0));
-    // Failures of what began since do.
+    // Failures of attempts that started since then count.
     let since = breaker.pass(at(1_002), 1);
     for _ in 0..FAILURES {
         breaker.report(since, Reception::Bad, at(1_002));
@@ -96,9 +96,9 @@ fn what_began_before_it_opened_does_not_open_it_again_once_it_is_closed() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: nothing goes through while it is open, never more probes
-    /// are under way than allowed, and when all attempts have ended something goes through within
-    /// the longest wait.
+    /// For any sequence of events: nothing is admitted while it is open, and the number of probes under
+    /// way never exceeds the limit. When all attempts have ended, something is admitted within the
+    /// longest wait.
     #[test]
     fn an_open_breaker_uses_up_no_attempts_and_never_stays_shut(
         steps in proptest::collection::vec((0_u64..3_000, 0_usize..4, 0_usize..3, 0_usize..50), 1..120),

@@ -88,9 +88,9 @@ fn a_hundred_thousand_flows_each_get_their_turn_in_one_round() {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A flow gets so many items.
+    /// The flow, and the number of items that arrive for it.
     Arrive(usize, usize),
-    /// So many are served, each taking up to so much.
+    /// The number of items to serve.
     Serve(usize),
 }
 
@@ -101,15 +101,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Two flows that never run dry get what their weights say to within one turn of each, whatever
-    /// other flows come and go.
+    /// Two flows that always have items get slots by their weights, to within one turn of each. Other
+    /// flows may come and go.
     #[test]
     fn backlogged_flows_get_their_weights_share_within_one_turn(
         weights in proptest::collection::vec(1_usize..12, 8),
         steps in steps(),
     ) {
         let mut drr = Drr::default();
-        // The first two always have something.
+        // The first two flows always have items.
         let mut waiting = [1_000_000_usize, 1_000_000, 0, 0, 0, 0, 0, 0];
         for flow in [0, 1] {
             drr.push(&flow, flow, weights[flow]);

@@ -17,7 +17,7 @@ fn report(lanes: &mut Lanes, namespace: &NamespaceName, pass: Pass, reception: R
     lanes.fallbacks.change(namespace, |breaker| breaker.report(pass, reception, at(0)));
 }
 
-/// Opens the fallback's breaker and closes it again; answers how an attempt passed that began
+/// Opens the fallback's breaker and closes it again; returns the admission of an attempt that started
 /// before.
 fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Pass {
     let before = lanes.divert(shop, at(0)).unwrap();
@@ -42,7 +42,7 @@ fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() 
     let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
-    // Something begins meanwhile.
+    // An attempt starts meanwhile.
     let since = lanes.divert(&shop, at(1_000)).unwrap();
     for _ in 0..2 * FAILURES {
         report(&mut lanes, &shop, before, Reception::Bad);
@@ -125,7 +125,7 @@ fn p10_fallbacks_of_namespaces_that_come_and_go_are_forgotten_past_a_bound() {
         most_idle = most_idle.max(lanes.fallbacks.breakers.len());
     }
     assert_eq!(most_idle, IDLE_REMEMBERED_MAX);
-    // Those of which something is known are remembered for longer, and those that are dead longest.
+    // Breakers with failures are remembered for longer, and open ones longest.
     let dead = name("dead");
     let pass = lanes.divert(&dead, at(0)).unwrap();
     for _ in 0..FAILURES {

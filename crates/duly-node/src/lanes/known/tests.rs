@@ -14,7 +14,7 @@ fn lane(n: usize) -> Lane {
 
 const NOW: Duration = Duration::from_secs(1_000);
 
-/// `count` idle lanes and `held` that hold a slot, of which `most` are to be remembered.
+/// Creates `count` idle lanes and `held` lanes with a slot; `most` are to be remembered.
 fn known(count: usize, held: usize, most: usize) -> Known {
     let mut known = Known::new(0);
     (known.idle_max, known.most) = (most, most);

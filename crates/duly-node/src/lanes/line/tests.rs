@@ -2,12 +2,12 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(1);
 
-/// Shards that always want `demands`, served one slot at a time; returns what each got.
+/// Serves shards that always want `demands`, one slot at a time; returns the slots of each.
 fn served(demands: &[usize], slots: usize) -> Vec<usize> {
     let mut places = vec![Place::default(); demands.len()];
     let mut got = vec![0; demands.len()];
     for slot in 0..slots {
-        // Another shard asks first each time.
+        // Another shard comes first each time.
         for asks in (0..demands.len()).map(|n| (n + slot) % demands.len()) {
             let own = places[asks];
             let wanting = places.iter_mut().zip(demands.iter().copied()).enumerate();

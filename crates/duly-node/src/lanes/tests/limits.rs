@@ -1,4 +1,4 @@
-//! Turns over very many namespaces, rates, breakers, and what is remembered.
+//! Round-robin over very many namespaces, rates, breakers, and the remembered lanes.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
     let count = 100_000;
     let name = |n: usize| format!("ns{n:06}");
     model.special.insert(NamespaceName::new(&name(3)).unwrap(), settings(100, heavy));
-    // Planned by hand: a model of 100 000 lanes would look at all of them at every step.
+    // Planned step by step: a model of 100 000 lanes would visit all of them at every step.
     let mut planned = Vec::new();
     for n in 0..count {
         let lane = lane_in(&name(n), 0);
@@ -48,7 +48,7 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
     let got: Vec<usize> = begun.values().copied().collect();
     assert_eq!(got.len(), count, "every namespace had its turn");
     let heavy_got = begun[&lane_in(&name(3), 0)];
-    // The first free workers went to the first that came; after that it is strictly in turn.
+    // The first free workers went to the first lanes; after that the order is strictly round-robin.
     let others = got.iter().filter(|n| (rounds - 1..=rounds + 1).contains(*n)).count();
     assert!(others >= count - workers - 1, "{others} of {count} got {rounds} +- 1");
     assert!(heavy_got >= (rounds - 1) * heavy as usize, "{heavy_got}");
@@ -78,7 +78,7 @@ fn p10_a_lane_begins_no_more_attempts_than_its_rate() {
         begun += model.running.len();
     }
     assert!((100..=105).contains(&begun), "{begun} in two seconds");
-    // Without the limit the lane has its cap at the next walk.
+    // Without the rate the lane gets its cap at the next walk.
     model.settings = settings(100, 1);
     model.walk();
     assert_eq!(model.running_in(0).sum(), 100);
@@ -90,7 +90,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     model.add(0, 1_000, 0);
     model.walk();
     assert_eq!(model.running.len(), 100);
-    // All fail; those that run already end, nothing new begins once the breaker is open.
+    // All fail. Attempts that run end; nothing new starts once the breaker is open.
     let mut ended = 0;
     while !model.running.is_empty() {
         model.end(0, Reception::Bad);
@@ -114,7 +114,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     assert!(model.running.is_empty());
     model.pass(Duration::from_millis(1));
     assert_eq!(model.load(0).breaker, BreakerState::HalfOpen);
-    // It is back: one, two, and then all of its cap.
+    // The receiver works again: one probe, two, and then all of its cap.
     model.end(0, Reception::Good);
     assert_eq!(model.running.len(), 2);
     model.end(0, Reception::Good);

@@ -1,13 +1,14 @@
-//! Walks over very many lanes look at few of them under one lock.
+//! Walks over very many lanes visit few of them under one lock.
 
 use super::{view::SLICE, *};
 
-/// Lanes of one namespace, more than a slice takes and no whole number of slices.
+/// Number of lanes of one namespace: more than a slice, and not a multiple of a slice.
 const COUNT: usize = 3 * SLICE + 1;
 
-/// Three namespaces: of each so many lanes hold a worker, and as many are starved of one.
+/// Creates three namespaces; in each as many lanes hold a worker as are starved of one.
 fn crowd() -> Model {
-    // Far more than they take, so that each lane gets one; then no more than are taken.
+    // First far more firings than are claimed, so that each lane gets one; then no more than are
+    // claimed.
     let mut model = Model::new(100 * COUNT, 1, 1);
     for half in [0..COUNT, COUNT..2 * COUNT] {
         if half.start > 0 {

@@ -1,8 +1,8 @@
-//! Lanes that wait for a worker: retries that cannot begin hold up nobody else.
+//! Lanes that wait for a worker: retries that cannot start delay no other lane.
 
 use super::*;
 
-/// Eight workers, so four retries at once, and all four under way, each in a namespace of its own.
+/// Eight workers allow four retries at once. All four are under way, each in a namespace of its own.
 fn full_of_retries() -> Model {
     let mut model = Model::new(8, 100, 1);
     for namespace in ["o1", "o2", "o3", "o4"] {
@@ -62,7 +62,7 @@ fn t23_a_lane_with_first_attempts_is_looked_at_behind_one_whose_retries_are_bloc
 
 #[test]
 fn t23_blocked_retries_of_many_lanes_each_get_their_turn() {
-    // As many lanes as there are looks for a freed slot: no lane may be passed over by that.
+    // As many lanes as are planned for a freed slot: no lane may be skipped because of that.
     let mut model = full_of_retries();
     for n in 0..8 {
         model.add_to(lane_in("n", n), 0, 1_000);
@@ -89,7 +89,7 @@ fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
     assert_eq!(model.lanes.granted(SHARD, &planned, cut, model.now).firings.len(), 1);
     let planned = model.lanes.plan_waiting(SHARD, model.now);
     assert_eq!(planned.first().map(|planned| planned.claim.first_max), Some(9));
-    // One that brings nothing is not made again at once, and leaves the others as they are.
+    // A claim that brings nothing is not repeated at once, and leaves the other lanes as they are.
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
     model.lanes.granted(SHARD, &planned, cut, model.now);
     assert!(model.lanes.plan_waiting(SHARD, model.now).is_empty());
@@ -103,7 +103,7 @@ fn a_lane_whose_claim_brought_nothing_does_not_wait_for_slots_that_it_does_not_h
     let planned = model.lanes.plan(SHARD, model.ready(), model.now);
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
     model.lanes.granted(SHARD, &planned, cut, model.now);
-    // Its timers are cancelled now: no walk names it again.
+    // Its timers are cancelled now: no walk lists it again.
     assert_eq!((model.load(0).state, model.load(0).backlog), (Activity::Flowing, 0));
     model.walk();
     assert_eq!(model.running_in(0).sum(), 10, "a walk that does brings it back");

@@ -1,16 +1,17 @@
-//! Which member looks after which shard: the one with the highest hash of (run, shard), rendezvous
-//! hashing (Thaler and Ravishankar, 1998). When a member goes, only its own shards move.
+//! The owners of shards: each shard is owned by the member with the highest hash of (member id, shard).
+//! This is rendezvous hashing (Thaler and Ravishankar, 1998). When a member leaves, only its own shards
+//! move.
 
 use duly_core::shard::ShardId;
 use duly_store::MemberId;
 
-/// Returns the run that looks after a shard, of these.
+/// Returns the owner of a shard, of these members.
 pub(super) fn owner(runs: impl Iterator<Item = MemberId>, shard: ShardId) -> Option<MemberId> {
     runs.max_by_key(|run| (weight(*run, shard), *run))
 }
 
-/// The weight of a member for a shard: the finalizer of MurmurHash3 over both. Every node has to
-/// weigh alike.
+/// Returns the weight of a member for a shard: the finalizer of MurmurHash3 over both. Every node must
+/// compute the same weights.
 fn weight(run: MemberId, shard: ShardId) -> u64 {
     let mut x = run.0 ^ (u64::from(shard.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

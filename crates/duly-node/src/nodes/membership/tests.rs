@@ -33,20 +33,20 @@ fn heard(members: &[(u64, u64)], evicted: &[u64]) -> HeartbeatReply {
     }
 }
 
-/// A beat that is sent and answered in no time.
+/// Sends a heartbeat that is answered at once.
 fn told(node: &mut Membership, shard: ShardId, at: Duration, heard: HeartbeatReply) -> Changes {
     let (sent, _) = node.heartbeat(shard, at, "me", Interest::default());
     node.heard(sent, at, heard)
 }
 
-/// A member of this run since `at`, alone, of one coordination shard.
+/// Creates a member with this id since `at`, alone, with one coordinator shard.
 fn alone(run: u64, at: Duration) -> Membership {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(run));
     told(&mut node, FIRST, at, heard(&[(run, 1)], &[]));
     node
 }
 
-/// One that knows run 8, of three coordination shards.
+/// Creates a member that knows member 8, with three coordinator shards.
 fn of_three() -> Membership {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), MemberId(7));
     for shard in [FIRST, SECOND, THIRD] {
@@ -87,7 +87,7 @@ fn a_node_acts_while_a_majority_hears_it() {
 #[test]
 fn t16_a_node_that_stood_still_notices_before_it_acts() {
     let mut node = alone(7, ms(1_000));
-    // The answer came late: what counts is when the beat was sent.
+    // The reply came late: the time at which the heartbeat was sent counts.
     let (sent, _) = node.heartbeat(FIRST, ms(1_250), "me", Interest::default());
     node.heard(sent, ms(2_600), heard(&[(7, 2)], &[]));
     assert!(node.may_act(ms(2_749)));
@@ -154,7 +154,7 @@ fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
 #[test]
 fn t16_time_counts_from_the_reply_that_showed_a_count_first() {
     let mut node = alone(7, ms(0));
-    // The heartbeat that is seen may have come in just before the reply was sent.
+    // The listed heartbeat may have arrived just before the reply was sent.
     let (sent, _) = node.heartbeat(FIRST, ms(250), "me", Interest::default());
     node.heard(sent, ms(650), heard(&[(7, 2), (8, 40)], &[]));
     for beat in 0..7 {
@@ -173,7 +173,7 @@ fn t16_an_outage_or_a_pause_of_ours_kills_nobody() {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
     }
     assert_eq!(node.still_for(MemberId(8)), ms(1_250));
-    // No answer for a minute; the other had none either.
+    // No reply for a minute; the other node had none either.
     told(&mut node, FIRST, ms(60_000), heard(&[(7, 30), (8, 40)], &[]));
     assert!(node.still_for(MemberId(8)).is_zero(), "it counts from the start");
     told(&mut node, FIRST, ms(60_700), heard(&[(7, 31), (8, 40)], &[]));
@@ -194,7 +194,7 @@ fn a_run_is_gone_only_by_a_fresh_majority_of_evictions() {
     assert_eq!(changes.gone, [], "what the first said is old");
     let changes = told(&mut node, FIRST, ms(3_600), heard(&[(7, 7)], &[8]));
     assert_eq!(changes.gone, [MemberId(8)]);
-    // A shard that has not heard of it lists it still.
+    // A shard that does not know of it still lists it.
     let changes = told(&mut node, SECOND, ms(3_700), heard(&[(7, 8), (8, 90)], &[]));
     assert_eq!(changes.joined, []);
     assert!(node.others().next().is_none() && !node.watched.contains(&MemberId(8)));
@@ -226,7 +226,7 @@ fn a_holder_that_nobody_knows_is_watched() {
     assert_eq!(beat.dead, [(MemberId(9), None)]);
     let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[9]));
     assert_eq!(changes.gone, [MemberId(9)]);
-    // Another shard of ours has leases of it too.
+    // Another of our shards has leases of it too.
     node.suspect(MemberId(9));
     let changes = told(&mut node, FIRST, ms(2_500), heard(&[(7, 11)], &[9]));
     assert_eq!(changes.gone, [MemberId(9)], "again");
@@ -298,7 +298,7 @@ fn a_node_that_waits_for_old_ones_does_not_act() {
     told(&mut node, FIRST, ms(250), HeartbeatReply::Waiting(vec!["old".to_owned()]));
     assert!(!node.may_act(ms(250)) && node.is_waiting());
     assert_eq!(node.waits_for(), ["old"]);
-    // That shard is silent: the old ones may act still.
+    // That shard does not reply: the old nodes may still act.
     told(&mut node, SECOND, ms(9_000), heard(&[(7, 9)], &[]));
     told(&mut node, THIRD, ms(9_000), heard(&[(7, 9)], &[]));
     assert!(!node.may_act(ms(9_000)));

@@ -1,4 +1,4 @@
-//! The view of one coordination shard: who is a member there, and for how long each has stood still.
+//! The view of one coordinator shard: its members, and the time for which each has stalled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,27 +13,27 @@ use duly_store::{
 
 use super::{ACTS_FOR, DEAD_AFTER, GAP_MAX};
 
-/// The replies of one coordination shard to one run of this node.
+/// The replies of one coordinator shard to one member id of this node.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) shard: ShardId,
-    /// When the heartbeat was sent whose reply named the members last.
+    /// Send time of the heartbeat whose reply last listed the members.
     heard_at: Option<Duration>,
     members: Vec<Member>,
     evicted: BTreeSet<MemberId>,
     stands: BTreeMap<MemberId, Stand>,
-    /// When this node heard first that its run is evicted here.
+    /// Time at which this node first learned that its member id is evicted here.
     pub(super) evicted_us_at: Option<Duration>,
     /// Nodes of an older version, while they are members.
     pub(super) waits_for: Option<Vec<String>>,
 }
 
-/// A run that has not moved: since when, and how much of that time counts.
+/// A member that stalls: the start, and the time that counts.
 #[derive(Debug, Clone, Copy)]
 struct Stand {
     /// Number of its last heartbeat here; none while it is not listed.
     number: Option<u64>,
-    /// A moment that the shard's last reply is not older than.
+    /// A time no later than the shard's last reply.
     counted_to: Duration,
     still_for: Duration,
 }
@@ -51,7 +51,7 @@ impl View {
         }
     }
 
-    /// Takes the reply to a heartbeat. `watched` are runs whose absence counts as standing still.
+    /// Applies the reply to a heartbeat. Members in `watched` stall while they are not listed.
     pub(super) fn heard(
         &mut self,
         sent_at: Duration,
@@ -80,9 +80,9 @@ impl View {
         }
     }
 
-    /// Time counts from the moment at which a run was first seen where it stands, not from before: its
-    /// heartbeat may have come in until the reply was sent. A shard that was silent counts from the
-    /// start, as it may have forgotten heartbeats meanwhile.
+    /// Updates the stall times. Time counts from the moment at which a member was first seen to stall,
+    /// not from before: its heartbeat may have arrived until the reply was sent. After a silence of the
+    /// shard the time counts from the start, as the shard may have forgotten heartbeats meanwhile.
     fn count_stands(
         &mut self,
         sent_at: Duration,
@@ -96,7 +96,7 @@ impl View {
         let mut before = std::mem::take(&mut self.stands);
         let listed = members.iter().map(|member| (member.member_id, Some(member.heartbeats)));
         let absent = watched.iter().filter(|run| !self.evicted.contains(run));
-        // A run that is listed too takes the place of its absence.
+        // If a member is also listed, the entry of the list replaces that of its absence.
         for (run, number) in absent.map(|run| (*run, None)).chain(listed) {
             let stand = match before.get_mut(&run) {
                 Some(stand) if stand.number == number => Stand {
@@ -111,17 +111,17 @@ impl View {
         }
     }
 
-    /// How long ago the heartbeat was sent whose reply named the members last.
+    /// Returns the age of the heartbeat whose reply last listed the members.
     pub(super) fn silent_for(&self, now: Duration) -> Option<Duration> {
         Some(now.saturating_sub(self.heard_at?))
     }
 
-    /// Whether its last reply counts.
+    /// Returns `true` if its last reply counts.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
         self.silent_for(now).is_some_and(|silent| silent < ACTS_FOR)
     }
 
-    /// Members other than this node.
+    /// Returns the members other than this node.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter()
     }
@@ -130,12 +130,12 @@ impl View {
         &self.evicted
     }
 
-    /// How long a run has not moved here.
+    /// Returns the time for which a member stalls here.
     pub(super) fn still_for(&self, run: MemberId) -> Option<Duration> {
         Some(self.stands.get(&run)?.still_for)
     }
 
-    /// Runs to be named dead here, each where it stands.
+    /// Returns the members to be named dead here, each with its last heartbeat number.
     pub(super) fn dead(&self) -> impl Iterator<Item = (MemberId, Option<u64>)> {
         let dead = self.stands.iter().filter(|(_, stand)| stand.still_for >= DEAD_AFTER);
         dead.map(|(run, stand)| (*run, stand.number))

@@ -51,7 +51,7 @@ fn a_call_with_one_try_goes_away_empty_and_the_others_stay() {
     let (answers, next) = line.empty(&ns("a"), head.arrived_before);
     assert_eq!((answers, next), (vec!["late"], Empty::Ended));
     assert_eq!(line.len(), 1);
-    // What becomes ready later is for the one that still waits.
+    // A firing that becomes ready later is for the call that still waits.
     assert_eq!(line.ready(&ns("a")), Serve::Start);
     assert_eq!(answer(&mut line), Some("waits"));
 }

@@ -1,4 +1,4 @@
-//! The example file: current, complete, and what it says is so.
+//! The example file is current and complete, and its statements are true.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn committed() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/duly.toml")
 }
 
-/// The example with every key switched on, as its opening says how.
+/// Returns the example with every key switched on, as its opening describes.
 fn switched_on() -> String {
     let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && *line != "#";
     let lines = example_toml();
@@ -58,7 +58,7 @@ fn every_key_of_the_example_file_switched_on_is_its_default() {
 fn the_example_file_says_of_each_key_what_it_is() {
     let text = example_toml();
     assert!(text.lines().all(|line| line.chars().count() <= 100), "a line is too long");
-    // What was broken into lines is one again.
+    // Wrapped lines are joined again.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let flat = words(&text.replace("\n#  ", " ").replace("\n# ", " "));
     for key in &*KEYS {

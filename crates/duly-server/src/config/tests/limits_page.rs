@@ -1,5 +1,5 @@
-//! `docs/reference/limits.md` against the code: every limit has a row, with its default, its bounds
-//! and the status of its error.
+//! Compares `docs/reference/limits.md` with the code: every limit has a row, with its default, its
+//! bounds and the status of its error.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use duly_api::{
     namespace::{IN_FLIGHT_MAX, PER_SECOND_MAX},
 };
 
-/// Keys with a number that bounds nothing that a caller or an operator can reach.
+/// Keys with a number that limits nothing for callers and operators.
 const NOT_LIMITS: [&str; 6] = [
     key!(store.segment_bytes),
     key!(store.checkpoint_bytes),
@@ -40,7 +40,7 @@ const SCOPES: [&str; 9] = [
     "deployment",
 ];
 
-/// Default and allowed values of a limit, as the page has them.
+/// Default and allowed values of a limit, as the page shows them.
 type Bounds = (String, String);
 
 fn page() -> String {
@@ -48,7 +48,7 @@ fn page() -> String {
     fs::read_to_string(path).expect("docs/reference/limits.md is committed")
 }
 
-/// Every limit that the code has, by the name in the page.
+/// Returns every limit of the code, by its name in the page.
 fn limits_of_the_code() -> BTreeMap<String, Bounds> {
     let configured = KEYS.iter().filter(|key| is_limit(key));
     let configured = configured.map(|key| (key.name.clone(), (key.default_text(), bounds(key))));
@@ -61,7 +61,7 @@ fn is_limit(key: &Key) -> bool {
     is_limit
 }
 
-/// The bounds in the sentence of what is allowed.
+/// Returns the bounds in the sentence of the allowed values.
 fn bounds(key: &Key) -> String {
     let from = key.allowed.find("from ").expect("a number has bounds");
     key.allowed[from..].split(", such as").next().expect("a first part").to_owned()
@@ -69,7 +69,7 @@ fn bounds(key: &Key) -> String {
 
 fn limits_of_a_namespace() -> Vec<(String, Bounds)> {
     let numbers = |limits: &limits::Limits| json!(Limits::from(limits));
-    // A new limit does not compile here, and then has to have a row.
+    // A new limit does not compile here, so it needs a row.
     let all = numbers(&limits::Limits {
         schedule_per_second: Some(1),
         deliver_per_second: Some(1),
@@ -119,7 +119,7 @@ fn accepts(scope: &str, field: &str, value: &Value) -> bool {
     settings.is_ok_and(|settings| settings.over(namespace::Settings::default(), &[]).is_ok())
 }
 
-/// The bounds as text, if the interface has them.
+/// Returns the bounds as text, if the interface has them.
 fn probed(scope: &str, field: &str, low: u64, high: u64) -> String {
     for (number, expected) in [(low, true), (high, true)] {
         assert_eq!(accepts(scope, field, &json!(number)), expected, "{field} {number}");
@@ -220,7 +220,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
             range(&forecast::BUCKET_MIN, &forecast::BUCKET_MAX),
         ),
         fixed("bytes of the head of a request", bytes(crate::serve::HEAD_BYTES_MAX as usize)),
-        // The default of hyper, which is what takes the requests.
+        // The default of hyper, which reads the requests.
         fixed("headers of a request", most(100)),
         fixed("calls under way of a connection", most(crate::serve::STREAMS_MAX.into())),
         fixed("streams of consumers", most(crate::grpc::CONSUMERS_MAX as u64)),
@@ -228,7 +228,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
     rows.into_iter().map(|(name, default, allowed)| (name.to_owned(), (default, allowed))).collect()
 }
 
-/// What is wrong with a page.
+/// Returns the errors of a page.
 fn complaints(page: &str) -> Vec<String> {
     let mut missing = limits_of_the_code();
     let mut complaints = Vec::new();

@@ -1,9 +1,8 @@
-//! What a person gets wrong: names, places, types, several things at once, what does not fit
-//! together.
+//! Mistakes of operators: names, places, types, several mistakes at once, conflicting values.
 
 use super::*;
 
-/// What is said of a file with this text, without the folder that it is in.
+/// Returns the errors of a file with this text, without the folder of the file.
 fn said_of_file(text: &str) -> Vec<String> {
     let (keep, source) = file(text);
     let folder = format!("{}/", keep.path().display());
@@ -38,7 +37,7 @@ fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
         "[server]\nallowed-hosts = []",
         &(meant("server.allowed-hosts") + "server.allowed_hosts?"),
     );
-    // In its place in another section.
+    // The key exists in another section.
     check_file("[server]\ndata = \"x\"", &(meant("server.data") + "store.data?"));
     check_file("\nserver.lisen = 1", &(meant("server.lisen") + "server.listen?"));
     for (old, new) in [
@@ -49,7 +48,7 @@ fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
         let said = said(&file(old).1);
         assert!(said[0].ends_with(&format!("did you mean {new}")), "{said:?}");
     }
-    // Like nothing that there is.
+    // No known name is similar.
     check_file(
         "[server]\nport = 1",
         "duly.toml:2: there is no key server.port; [server] has server.listen, server.admin_listen, server.allowed_hosts",
@@ -220,12 +219,12 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
         let (_keep, source) = file(fine);
         assert!(load(&source).is_ok(), "{fine}");
     }
-    // Across places: the variable is the one that does not fit.
+    // Across places: the variable is the value that conflicts.
     let (_keep, mut source) = file("[store]\ndata = \"/srv/duly\"");
     source.env = vec![("DULY_STORE__BACKUP_DIR".into(), "/srv/duly/b".into())];
     let place = "store.backup_dir (environment variable DULY_STORE__BACKUP_DIR)";
     assert!(said(&source)[0].starts_with(place));
-    // A key that is wrong by itself is not wrong a second time.
+    // A key with an invalid value causes no second error.
     assert_eq!(said_of_file("[webhook]\nproxy_resolves = true\nproxy = \"x\"").len(), 1);
 }
 

@@ -1,8 +1,8 @@
-//! What a consumer says, message by message.
+//! Reads the requests of one consumer.
 //!
-//! The library keeps the buffer that a message came in for the next one. Of thousands of streams that
-//! each sent one large batch of verdicts and rest since, that would be most of the memory: so a large
-//! buffer with nothing in it is dropped, together with the reader that holds it (P10).
+//! The library keeps the buffer of a message for the next one. With thousands of idle streams that each
+//! sent one large batch of verdicts, these buffers would be most of the memory. So a large empty buffer
+//! is dropped, together with the reader that holds it (P10).
 
 use duly_api::v1::ConsumeRequest;
 use tonic::{Request, Status, Streaming};
@@ -15,20 +15,20 @@ use crate::grpc::{inbound::Incoming, status::of_library};
 pub(super) struct Requests {
     reader: Streaming<ConsumeRequest>,
     incoming: Option<Incoming>,
-    /// How many were read.
+    /// Number of requests that were read.
     count: u64,
 }
 
 impl Requests {
-    /// The requests of a call.
+    /// Returns the requests of a call.
     pub(super) fn new(mut call: Request<Streaming<ConsumeRequest>>) -> Self {
         let incoming = call.extensions_mut().remove();
         Self { reader: call.into_inner(), incoming, count: 0 }
     }
 
-    /// The next one; `None` when there is no other.
+    /// Returns the next request; `None` at the end.
     ///
-    /// Cancellation safe: nothing that has come is lost.
+    /// Cancellation safe: no received request is lost.
     pub(super) async fn next(&mut self) -> Result<Option<ConsumeRequest>, Status> {
         if let Some(incoming) = &self.incoming
             && incoming.is_kept_for_nothing(self.count)

@@ -33,27 +33,27 @@ use crate::{
     messages,
 };
 
-/// Firings of one answer; more come in the next one.
+/// Most firings of one response; more come in the next one.
 const FIRINGS_MAX: usize = 1_000;
-/// Bytes of payloads and headers of one answer; the first firing comes whatever its size.
+/// Most bytes of payloads and headers of one response; the first firing may have any size.
 const FIRINGS_BYTES_MAX: u64 = 1024 * 1024;
-/// Firings that a consumer may hold, and credits that it may have given.
+/// Most firings that a consumer may hold, and most unused credits.
 const HELD_MAX: usize = LEASE_COUNT_MAX as usize;
-/// Wait before the next lease after one that ended early with nothing: the namespace is paused.
+/// Wait before the next lease after one that ended early without firings: the namespace is paused.
 const PAUSED_WAIT: Duration = Duration::from_secs(1);
-/// Wait before the next lease after one whose answer did not fit into the memory of bodies.
+/// Wait before the next lease after one whose response did not fit into the request memory.
 const FULL_WAIT: Duration = Duration::from_secs(1);
-/// Wait before the next lease after one that failed; it doubles with each that fails in a row.
+/// Wait before the next lease after one that failed; it doubles with each failure in a row.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
-/// Longest such wait, unless the store says that it needs more.
+/// Longest such wait, unless the store asks for more.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// How long verdicts are taken while the server stops.
+/// Time for which verdicts are accepted while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// A lease under way, with the place for its answer.
+/// A running lease, with the slot for its response.
 type Leasing = Pin<Box<dyn Future<Output = Result<Got, Error>> + Send>>;
 
-/// What a lease came to.
+/// The result of a lease.
 struct Got {
     place: OwnedPermit<Waiting>,
     leased: Leased,
@@ -69,15 +69,15 @@ pub(super) struct Session {
     answers: Sender<Waiting>,
     credits: usize,
     held: Held,
-    /// When the next lease may begin.
+    /// Earliest time of the next lease.
     not_before: Instant,
-    /// The wait after the next lease that fails.
+    /// The wait after the next failed lease.
     backoff: Duration,
-    /// When the stream ends at the latest, while the server stops.
+    /// Latest end of the stream while the server stops.
     stops_at: Option<Instant>,
 }
 
-/// Whether a stream goes on.
+/// The next step of a stream: it continues or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goes {
     On,
@@ -91,7 +91,7 @@ impl Session {
         mut requests: Requests,
         answers: Sender<Waiting>,
     ) -> Result<(), Status> {
-        // It comes in time, or not at all: the bounds of what comes in see to it.
+        // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
         let open = required("open", first.open.take())?;
         let mut session = Self::open(app.clone(), open, answers)?;
@@ -107,7 +107,7 @@ impl Session {
             tokio::select! {
                 biased;
                 () = app.stopping(), if session.stops_at.is_none() => {
-                    // Its claims, if it has any, go back.
+                    // Its claims, if it has any, are released.
                     (leasing, is_leasing) = (None.into(), false);
                     session.stop();
                 }
@@ -149,7 +149,7 @@ impl Session {
         })
     }
 
-    /// Takes what a request gives: credits and verdicts.
+    /// Applies the credits and verdicts of a request.
     async fn take(&mut self, request: v1::ConsumeRequest) -> Result<(), Status> {
         if request.open.is_some() {
             let allowed = "left out after the first request: a stream has one namespace";
@@ -204,12 +204,12 @@ impl Session {
         }
     }
 
-    /// Says something; waits for a place, and is not heard when the consumer is gone.
+    /// Sends a message when a slot is free; if the consumer has disconnected, nothing happens.
     async fn say(&self, kind: Kind) {
         self.answers.send(waiting(&self.app, kind)).await.ok();
     }
 
-    /// How many firings the consumer takes now.
+    /// Returns the number of firings that the consumer accepts now.
     fn room(&self) -> usize {
         self.credits.min(HELD_MAX.saturating_sub(self.held.len())).min(FIRINGS_MAX)
     }
@@ -218,7 +218,7 @@ impl Session {
         self.stops_at.is_none() && self.room() > 0
     }
 
-    /// Waits for a place, then for firings; their memory is set aside as they are claimed.
+    /// Waits for a slot, then for firings. Their memory is reserved as they are claimed.
     fn lease(&self) -> Leasing {
         let (app, answers, not_before) = (self.app.clone(), self.answers.clone(), self.not_before);
         let room = Arc::new(LeaseRoom::new(app.budget()));
@@ -232,7 +232,7 @@ impl Session {
         };
         Box::pin(async move {
             sleep_until(not_before).await;
-            // Whoever has no place has a consumer that is gone: the session ends with it.
+            // Without a slot the consumer has disconnected, and the session ends.
             let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
             let leased = app.node().lease(request).await?;
@@ -243,7 +243,7 @@ impl Session {
     fn hand_out(&mut self, Got { place, mut leased, room, began }: Got) {
         self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
-            // One that has waited its whole time is followed by the next one at once.
+            // After a lease that has waited its whole time, the next one begins at once.
             self.not_before = began + PAUSED_WAIT;
             if leased.paused {
                 self.not_before = Instant::now() + PAUSED_WAIT;
@@ -254,7 +254,7 @@ impl Session {
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let answer = v1::ConsumeResponse { kind };
         let Ok(share) = room.for_answer(self.app.budget(), answer.encoded_len()) else {
-            // The claims go back uncounted, for later.
+            // The claims are released for later, and do not count as attempts.
             self.not_before = Instant::now() + FULL_WAIT;
             return;
         };
@@ -263,8 +263,8 @@ impl Session {
         place.send(Waiting { answer: Ok(answer), share, way });
     }
 
-    /// A lease failed: the next one comes when the store says that it can help, and not before a
-    /// pause that grows. What cannot pass ends the stream.
+    /// Handles a failed lease. The next one comes after the wait that the store asks for, and not before
+    /// a growing pause. A permanent error ends the stream.
     fn put_off(&mut self, error: Error) -> Result<(), Problem> {
         let wait = match error.retry() {
             Retry::Never => return Err(error.into()),
@@ -276,11 +276,11 @@ impl Session {
         Ok(())
     }
 
-    /// The server stops: nothing more is handed out.
+    /// Begins the stop: no more firings are sent.
     fn stop(&mut self) {
         self.stops_at = Some(Instant::now() + DRAIN_MAX);
         let said = waiting(&self.app, Kind::Stopping(v1::Stopping {}));
-        // Who takes no answers is not waited for.
+        // The stop does not wait for a consumer that does not read.
         self.answers.try_send(said).ok();
     }
 
@@ -289,14 +289,14 @@ impl Session {
     }
 }
 
-/// An answer, counted: what it tells of has been done.
+/// Returns a counted response. It is counted without a check, because its change has been made.
 fn waiting(app: &App, kind: Kind) -> Waiting {
     let answer = v1::ConsumeResponse { kind: Some(kind) };
     let share = app.budget().take_anyway(answer.encoded_len());
     Waiting { answer: Ok(answer), share, way: None }
 }
 
-/// Done at this moment, if there is one.
+/// Waits until a time, or for ever without one.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
@@ -304,7 +304,7 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// How much longer a verdict lets its lease run; any other ends it.
+/// Returns the extension of a lease by a verdict; any other verdict ends the lease.
 const fn extended(verdict: &SettleVerdict) -> Option<Millis> {
     match verdict {
         SettleVerdict::Extend { lease } => Some(*lease),

@@ -34,7 +34,7 @@ async fn p10_what_a_consumer_has_waited_for_is_not_claimed_while_the_memory_is_f
 async fn p10_a_consumer_that_holds_nothing_takes_nothing_of_the_memory() {
     let world = World::start().await;
     let mut consumer = Consumer::open(&world, 10, 30).await;
-    // One large message that nothing is kept of, nor of the buffer that it came in.
+    // One large message, of which neither the content nor the buffer is kept.
     let settlement = v1::Settlement {
         token: "x".repeat(60),
         ack: Some(v1::Ack {}),
@@ -61,7 +61,7 @@ async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
     consumer.say(1, Vec::new()).await;
     assert_eq!(consumer.firings().await.len(), 1);
     assert!(began.elapsed() >= LEFT_ALONE * 3, "it is asked again when it said, not before");
-    // What was held all the time is held on, and a verdict that it could not take is said again.
+    // The stream still holds its claims, and a verdict that failed can be sent again.
     world.claims.settles_failing.store(1, Ordering::Relaxed);
     let (token, ack) = (first[0].token.clone(), Some(v1::Ack {}));
     let settlement = v1::Settlement { token, ack, ..v1::Settlement::default() };
@@ -104,7 +104,7 @@ async fn an_extended_lease_that_has_ended_gives_its_place_back_however_busy_its_
     let settlement = v1::Settlement { token: firing.token, extend, ..v1::Settlement::default() };
     consumer.say(0, vec![settlement]).await;
     assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
-    // A stream whose server stops ends when nothing is held any more.
+    // The stream of a stopping server ends when nothing is held any more.
     let began = Instant::now();
     world.app.stop();
     assert!(matches!(consumer.hear().await, Some(Ok(Kind::Stopping(_)))));

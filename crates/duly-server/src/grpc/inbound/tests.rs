@@ -18,7 +18,7 @@ fn up_to(bytes_max: usize) -> Bounds {
     Bounds { bytes_max, instead: "send less" }
 }
 
-/// A stream of these parts, each so long after the one before.
+/// Returns a stream of these parts with a pause between them.
 fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
     let patience = Duration::from_millis(30_500);
     let parts = stream::unfold(parts.into_iter(), move |mut parts| async move {
@@ -37,7 +37,7 @@ fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
     }
 }
 
-/// How many frames come, and the status that ends them.
+/// Returns the number of frames, and the status that ends them.
 async fn read(mut inbound: Inbound) -> (usize, Option<Status>) {
     let mut frames = 0;
     while let Some(frame) = inbound.frame().await {
@@ -103,7 +103,7 @@ async fn p10_a_message_that_has_begun_is_not_waited_for_longer_than_a_body() {
     let budget = Budget::new(MIB);
     let drips = |message: &[u8]| message.chunks(1).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let second = Duration::from_secs(1);
-    // The first one, from the beginning on, and a later one from its first byte.
+    // The first message has its time from the beginning, a later one from its first byte.
     let dripping = drips(&message(100));
     let (frames, ended) = read(streaming(&budget, dripping.clone(), second)).await;
     let ended = ended.expect("it is not waited for");
@@ -113,14 +113,14 @@ async fn p10_a_message_that_has_begun_is_not_waited_for_longer_than_a_body() {
     let (frames, ended) = read(streaming(&budget, later, second)).await;
     assert!(ended.is_some());
     assert_eq!(frames, 15 + 31);
-    // With the end of the one before it in one part.
+    // One part holds the end of the previous message, too.
     let mut both = message(10);
     both.push(0);
     let later: Vec<_> = std::iter::once(both).chain(dripping[1..].iter().cloned()).collect();
     let (frames, ended) = read(streaming(&budget, later, second)).await;
     assert!(ended.is_some());
     assert_eq!(frames, 31);
-    // Between whole ones a stream rests as long as it likes.
+    // Between complete messages a stream may rest without a limit.
     let whole = vec![message(10); 3];
     let (frames, ended) = read(streaming(&budget, whole, Duration::from_secs(29))).await;
     assert_eq!((frames, ended.map(|it| it.code())), (3, None));
@@ -129,7 +129,7 @@ async fn p10_a_message_that_has_begun_is_not_waited_for_longer_than_a_body() {
     inbound.frame().await.unwrap().unwrap();
     sleep(Duration::from_secs(3_600)).await;
     inbound.frame().await.unwrap().unwrap();
-    // What has come counts as in time, however late it is looked at.
+    // Arrived bytes count as in time, even if they are read late.
     let halves = message(10);
     let halves = vec![halves[..7].to_vec(), halves[7..].to_vec()];
     let mut inbound = streaming(&budget, halves, Duration::ZERO);

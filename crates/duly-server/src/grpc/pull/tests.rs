@@ -45,7 +45,7 @@ fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
 async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
     let world = World::start().await;
     world.due(3).await;
-    // What is left is enough for the call.
+    // The rest of the budget is enough for the call.
     let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
     let refused = lease(&world, 10).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
@@ -80,7 +80,7 @@ async fn p10_settlements_count_where_firings_find_no_memory() {
 async fn p10_results_are_counted_whether_or_not_firings_follow() {
     let world = World::start().await;
     world.due(1).await;
-    // None has a verdict, so each is refused with a text of its own.
+    // None has a verdict, so each is refused with its own text.
     let settlements = vec![v1::Settlement::default(); 2_000];
     let bytes = settle(&world, settling(settlements.clone(), None)).await.unwrap().encoded_len();
     assert!(bytes > 200_000, "{bytes}");

@@ -1,7 +1,7 @@
-//! Bounds of backups: their number below the directory for them, and the time between two.
+//! Bounds of backups: their number below `store.backup_dir`, and the time between two.
 //!
-//! A backup holds the room of files that the store has let go of, and a copy takes the disk from
-//! commits: callers can do without both.
+//! A backup keeps the disk space of files that the store has released. A copy takes disk bandwidth from
+//! commits. So callers must not start backups without a bound.
 
 use std::{
     fs, io,
@@ -14,17 +14,17 @@ use parking_lot::Mutex;
 
 use super::{NO_ROOM_WAIT, Problem};
 
-/// Each backup has one.
+/// The file that each backup has.
 const MANIFEST: &str = "MANIFEST";
-/// Names that are looked at to count backups. With more the directory holds something else.
+/// Names that are read to count backups. A directory with more holds other files.
 const NAMES_MAX: usize = 100_000;
 
 /// Bounds of backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupLimits {
-    /// Backups below the directory for them.
+    /// Backups below `store.backup_dir`.
     pub count_max: usize,
-    /// Time from the beginning of one to that of the next.
+    /// Time from the beginning of a backup to that of the next.
     pub interval: Duration,
 }
 
@@ -34,11 +34,11 @@ impl Default for BackupLimits {
     }
 }
 
-/// Keeps backups to their bounds.
+/// Admits backups within their bounds.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     limits: BackupLimits,
-    /// The beginning of the latest.
+    /// The beginning of the latest backup.
     began: Mutex<Option<Instant>>,
 }
 
@@ -80,7 +80,7 @@ impl Admission {
     }
 }
 
-/// Rounded up: what is asked for again by then is admitted.
+/// Rounds up: a call after this time is admitted.
 fn millis(time: Duration) -> Millis {
     Millis::from_ms(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
@@ -106,7 +106,7 @@ fn count(dir: &Path) -> io::Result<usize> {
                 return Err(io::Error::other(what));
             }
             if entry.file_name() == MANIFEST {
-                // Nothing below a backup is one.
+                // A directory below a backup holds no other backup.
                 backups += 1;
                 dirs.truncate(before);
                 break;

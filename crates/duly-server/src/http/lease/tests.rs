@@ -20,7 +20,7 @@ async fn lease(world: &World) -> Response {
 async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
     let world = World::start().await;
     world.due(3).await;
-    // What is left is enough for the call, and for a problem.
+    // The rest of the budget is enough for the call, and for a problem.
     let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
     let refused = lease(&world).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);

@@ -1,32 +1,32 @@
-//! Cuts a stream of bytes into lines, each with its number. Pure.
+//! Cuts a stream of bytes into numbered lines. Does no I/O.
 //!
-//! Empty lines count and are left out. A line that is too long is dropped as it comes and reported
-//! once, so that it holds no more memory than the limit.
-//!
-//! What counts is the memory that is taken, not the bytes that are in use: a rest behind a long line
-//! would otherwise keep the whole of that line's memory (P10).
+//! 1. Empty lines are numbered and left out.
+//! 2. A line that is too long is dropped as it arrives and reported once, so that it holds no more
+//!    memory than the limit.
+//! 3. Allocated memory counts, not used bytes: a rest behind a long line would otherwise keep the whole
+//!    memory of that line (P10).
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::http::body::grown;
 
-/// Room that may be taken ahead of the bytes, whatever a line may have.
+/// Memory that may be allocated ahead of the bytes, at any limit of a line.
 const AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// One line of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Its text, without the line's end.
+    /// The text, without the line break.
     Text(Bytes),
-    /// It was longer than a line may be.
+    /// A line longer than the limit.
     TooLong {
-        /// What it may have.
+        /// The limit.
         bytes_max: usize,
     },
 }
 
 impl Line {
-    /// Bytes of its text.
+    /// Returns the bytes of its text.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -35,37 +35,37 @@ impl Line {
     }
 }
 
-/// What was read and not yet taken.
+/// The bytes that were read and not taken yet.
 #[derive(Debug)]
 pub(super) struct Splitter {
     held: BytesMut,
-    /// Lines were cut from the memory of `held`, which says no more how much it is.
+    /// `true`: lines were cut from the memory of `held`, whose capacity no longer shows all of it.
     is_cut: bool,
-    /// No line ends before this place of `held`.
+    /// Offset in `held`: no line ends before it.
     searched: usize,
-    /// The line under way was too long; the rest of it is dropped.
+    /// `true`: the current line was too long; the rest of it is dropped.
     dropping: bool,
     line: u64,
     line_bytes_max: usize,
 }
 
 impl Splitter {
-    /// Takes lines up to this size.
+    /// Creates a splitter for lines up to this size.
     pub(super) fn new(line_bytes_max: usize) -> Self {
         let held = BytesMut::new();
         Self { held, is_cut: false, searched: 0, dropping: false, line: 0, line_bytes_max }
     }
 
-    /// Lets go of the memory that the rest shares with lines that were taken. To be called when
-    /// those are dealt with, before more is pushed.
+    /// Releases the memory that the rest shares with lines that were taken. Call it when those lines are
+    /// handled, before the next push.
     pub(super) fn let_go(&mut self) {
         if std::mem::take(&mut self.is_cut) {
-            // At most once a line, however it comes: the rest has none that ends.
+            // At most one copy for each line: the rest holds no complete line.
             self.held = BytesMut::from(&self.held[..]);
         }
     }
 
-    /// More has come.
+    /// Appends bytes.
     pub(super) fn push(&mut self, part: &[u8]) {
         let part = if self.dropping && self.held.is_empty() {
             // Only the end of the line matters.
@@ -84,28 +84,28 @@ impl Splitter {
         self.held.extend_from_slice(part);
     }
 
-    /// Bytes that are held.
+    /// Returns the held bytes.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Bytes of memory that are taken with so many more bytes.
+    /// Returns the bytes of memory that are used with `more` further bytes.
     pub(super) fn room_with(&self, more: usize) -> usize {
         let ahead_max = self.line_bytes_max.max(AHEAD_BYTES_MAX);
         grown(self.held.capacity(), self.held.len() + more, ahead_max)
     }
 
-    /// Whether a line has begun that has not ended.
+    /// Returns `true` if the last line is incomplete.
     pub(super) fn is_within_line(&self) -> bool {
         self.dropping || !self.held.is_empty()
     }
 
-    /// The number of the last line that was taken.
+    /// Returns the number of the last line that was taken.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// Takes whole lines, at most so many; at the end of the stream also one that does not end.
+    /// Takes at most `lines_max` complete lines; at the end of the stream also an incomplete one.
     pub(super) fn take(&mut self, lines_max: usize, at_end: bool) -> Vec<(u64, Line)> {
         let mut lines = Vec::new();
         while lines.len() < lines_max {
@@ -143,7 +143,7 @@ impl Splitter {
     }
 
     fn forget(&mut self) {
-        // A new one: clearing would keep the memory.
+        // A new buffer: clearing would keep the memory.
         self.held = BytesMut::new();
         self.is_cut = false;
         self.searched = 0;
@@ -207,7 +207,7 @@ mod tests {
             assert_eq!(splitter.held(), rest.len());
             let room = splitter.room_with(0);
             assert!(room <= room_max, "{room} bytes are kept for {rest:?}");
-            // Nothing more to reclaim: what was let go of does not come back.
+            // Nothing more to reclaim: released memory does not come back.
             splitter.push(b"d\n");
             assert!(splitter.held.capacity() <= 64, "{}", splitter.held.capacity());
             assert_eq!(splitter.take(100, false).len(), 1);

@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/{pause,resume}`.
+//! `POST /v1/namespaces/{namespace}/{pause,resume}`: stops and resumes the firing of a namespace.
 
 use axum::{extract::State, response::Response};
 use duly_api::ResumeRequest;
@@ -14,7 +14,7 @@ use crate::{
     messages,
 };
 
-/// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
+/// Stop a namespace's firing. After the response no claim is granted; scheduling continues.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/pause",

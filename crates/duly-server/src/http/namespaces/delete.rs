@@ -1,4 +1,4 @@
-//! `DELETE /v1/namespaces/{namespace}`: the end of one, with all it holds.
+//! `DELETE /v1/namespaces/{namespace}`: deletes a namespace with everything in it.
 
 use axum::{extract::State, response::Response};
 use duly_core::NamespaceName;
@@ -7,9 +7,9 @@ use http::{StatusCode, Uri};
 
 use crate::http::{App, Problem, path::InNamespace, problem::Refusals, query::Query};
 
-/// End a namespace with all its timers, tombstones and dead letters.
+/// Delete a namespace with all its timers, tombstones and dead letters.
 ///
-/// One that has pending timers or dead letters is refused unless `force=true`.
+/// A namespace that has pending timers or dead letters is refused unless `force=true`.
 #[utoipa::path(
     delete,
     path = "/v1/namespaces/{namespace}",
@@ -37,13 +37,13 @@ pub(crate) async fn delete_namespace(
 }
 
 impl App {
-    /// Ends a namespace.
+    /// Deletes a namespace.
     pub(crate) async fn delete_namespace(
         &self,
         name: NamespaceName,
         mode: DeleteMode,
     ) -> Result<(), Problem> {
-        // A patch that has read the namespace would otherwise write it back after its end.
+        // Without the lock, a patch that has read the namespace would write it back after the deletion.
         let _turn = self.patches().lock().await;
         Ok(self.store().delete_namespace(name, mode).await?)
     }

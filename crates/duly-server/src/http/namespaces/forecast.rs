@@ -1,4 +1,4 @@
-//! `GET /v1/namespaces/{namespace}/forecast`.
+//! `GET /v1/namespaces/{namespace}/forecast`: counts pending timers by time.
 
 use axum::{extract::State, response::Response};
 use duly_api::{
@@ -20,17 +20,17 @@ use crate::{
     messages,
 };
 
-/// Memory of a bucket that is answered, and of its text.
+/// Memory of one bucket of the response, and of its text.
 const BUCKET_BYTES: usize = 128;
-/// Memory of the rest of an answer.
+/// Memory of the rest of a response.
 const FIXED_BYTES: usize = 2 * 1024;
 
-/// How many pending timers become claimable when.
+/// Number of pending timers that become claimable in each bucket of time.
 ///
-/// Each is counted once: overdue, in flight, in the bucket of its due time or next attempt, or
-/// later. Buckets begin at multiples of their length; the first is the one that now lies in. While
-/// timers change the answer is a fuzzy snapshot: those that change during the walk over the
-/// namespace may be counted as they were, as they are, or not at all; all others exactly once.
+/// Each timer is counted once: overdue, in flight, in the bucket of its due time or next attempt, or
+/// later. Buckets begin at multiples of their length; the first bucket contains the current time. The
+/// counts are not a consistent snapshot: a timer that changes during the count may be counted as it was,
+/// as it is, or not at all; every other timer is counted exactly once.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/forecast",
@@ -55,7 +55,7 @@ pub(crate) async fn namespace_forecast(
 }
 
 impl App {
-    /// A forecast over all shards, and its share of the memory, with that of the text.
+    /// Returns a forecast over all shards, with its memory reservation, which includes the text.
     pub(crate) async fn namespace_forecast(
         &self,
         request: ForecastRequest,
@@ -68,7 +68,7 @@ impl App {
     }
 }
 
-/// Checks what is asked for.
+/// Checks the parameters.
 pub(crate) fn request(
     namespace: NamespaceName,
     bucket: Option<&Duration>,

@@ -1,4 +1,4 @@
-//! `GET /v1/namespaces/{namespace}` and `GET /v1/namespaces`.
+//! `GET /v1/namespaces/{namespace}` and `GET /v1/namespaces`: return one namespace, or a page of them.
 
 use axum::{extract::State, response::Response};
 use duly_api::ListNamespacesResponse;
@@ -14,7 +14,7 @@ use crate::{
     messages,
 };
 
-/// Namespaces that are read at once.
+/// Namespaces that are read with one call of the store.
 const AT_ONCE: usize = 32;
 
 /// One namespace. Signing secrets are shown as fingerprints only.
@@ -61,7 +61,7 @@ pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<
 }
 
 impl App {
-    /// One namespace.
+    /// Returns one namespace.
     pub(crate) async fn namespace(&self, name: NamespaceName) -> Result<Namespace, Problem> {
         match self.store().get_namespace(name.clone()).await? {
             Some(namespace) => Ok(namespace),
@@ -69,8 +69,8 @@ impl App {
         }
     }
 
-    /// Shows a page of namespaces, some at a time, until there is no room for the next one. Returns the
-    /// cursor of the next page.
+    /// Shows a page of namespaces, some at a time, until the next one does not fit. Returns the cursor
+    /// of the next page.
     pub(crate) async fn namespaces(
         &self,
         limit: Option<u32>,
@@ -89,7 +89,7 @@ impl App {
             .transpose()?;
         let mut shown = None;
         loop {
-            // One more than can be shown tells whether there is another page.
+            // One more than is shown: it tells whether there is another page.
             let count = left.min(AT_ONCE) + 1;
             let found = self.store().list_namespaces(after.clone(), count).await?;
             let is_last = found.len() < count;

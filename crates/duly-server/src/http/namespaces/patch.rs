@@ -1,4 +1,4 @@
-//! `PATCH /v1/namespaces/{namespace}`: some settings.
+//! `PATCH /v1/namespaces/{namespace}`: changes some settings.
 
 use axum::{extract::State, response::Response};
 use duly_api::{NamespaceSettings, json::Nulls};
@@ -13,8 +13,8 @@ use crate::{
 
 /// Change some of a namespace's settings.
 ///
-/// Absent keeps, `null` resets to the default, a value replaces the field whole (`retry` and
-/// `limits` too).
+/// An absent field is kept, `null` resets it to its default, a value replaces the whole field (`retry`
+/// and `limits` too).
 #[utoipa::path(
     patch,
     path = "/v1/namespaces/{namespace}",
@@ -37,7 +37,7 @@ pub(crate) async fn patch_namespace(
 }
 
 impl App {
-    /// Writes some settings.
+    /// Changes some settings.
     pub(crate) async fn patch_namespace(
         &self,
         name: NamespaceName,

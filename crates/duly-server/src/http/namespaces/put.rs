@@ -1,4 +1,4 @@
-//! `PUT /v1/namespaces/{namespace}`: settings, whole.
+//! `PUT /v1/namespaces/{namespace}`: replaces all settings.
 
 use axum::{extract::State, response::Response};
 use duly_api::{NamespaceField, NamespaceSettings, Words as _, json::Nulls};
@@ -11,9 +11,9 @@ use crate::{
     messages,
 };
 
-/// Write a namespace's settings, whole.
+/// Write all settings of a namespace.
 ///
-/// An absent field is its default, but absent `signing_secrets` keep those that are there.
+/// An absent field has its default, but absent `signing_secrets` keep the present ones.
 #[utoipa::path(
     put,
     path = "/v1/namespaces/{namespace}",
@@ -44,7 +44,7 @@ pub(super) fn reset(names: &[String]) -> Vec<i32> {
 }
 
 impl App {
-    /// Writes settings, whole; answers whether the namespace is new.
+    /// Replaces all settings. Returns the namespace, and `true` if it is new.
     pub(crate) async fn put_namespace(
         &self,
         name: NamespaceName,

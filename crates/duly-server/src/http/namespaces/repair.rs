@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/repair`: the record of a namespace, restored.
+//! `POST /v1/namespaces/{namespace}/repair`: restores the record of a namespace.
 
 use axum::{extract::State, response::Response};
 use duly_api::RepairNamespaceResponse;
@@ -15,8 +15,8 @@ use crate::{
 
 /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
 ///
-/// Without a lost record nothing changes. Where the shards hold the namespace under several numbers, `keep`
-/// names the one that is kept; the timers under the others are given up.
+/// Without a lost record nothing changes. If the shards hold the namespace under several numbers, `keep`
+/// names the number that is kept; the timers under the other numbers are lost.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/repair",

@@ -1,4 +1,4 @@
-//! `GET /v1/namespaces/{namespace}/stats`.
+//! `GET /v1/namespaces/{namespace}/stats`: returns the counts of a namespace.
 
 use axum::{extract::State, response::Response};
 use duly_api::NamespaceStats;
@@ -10,7 +10,7 @@ use crate::{
     messages,
 };
 
-/// Memory of the counts of one shard: a namespace has some hundred lanes at most.
+/// Memory of the counts of one shard: a namespace has at most a few hundred lanes.
 const STATS_BYTES: usize = 64 * 1024;
 
 /// Counts of a namespace.
@@ -30,7 +30,8 @@ pub(crate) async fn namespace_stats(
 }
 
 impl App {
-    /// Counts of a namespace, over all shards, and their share of the memory, with as much for the text.
+    /// Returns the counts of a namespace over all shards, with their memory reservation, which has the
+    /// same size for the text.
     pub(crate) async fn namespace_stats(
         &self,
         name: NamespaceName,

@@ -43,7 +43,7 @@ async fn p10_a_part_that_is_not_let_go_is_given_up_though_its_answer_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn p10_parts_that_are_let_go_give_time_back_as_their_bytes_say() {
-    // A part is 64 KiB, which is four seconds' worth.
+    // A part is 64 KiB, which earns four seconds.
     for (seconds, parts_taken) in [(4, 64), (5, 25)] {
         let taken = Taken::new(PATIENCE);
         let mut answer = watched(&taken, vec![7; 64 * PART_BYTES_MAX]);

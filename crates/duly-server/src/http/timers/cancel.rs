@@ -1,4 +1,4 @@
-//! `DELETE /v1/namespaces/{namespace}/timers/{id}`: cancel, with one definite answer (P4).
+//! `DELETE /v1/namespaces/{namespace}/timers/{id}`: cancels a timer, with one definite outcome (P4).
 
 use axum::{extract::State, response::Response};
 use duly_api::{CancelResponse, number::check_revision};
@@ -12,8 +12,7 @@ use crate::{
 
 /// Cancel a timer. After `cancelled` it is never delivered.
 ///
-/// A refusal carries the definite answer in `outcome`: `in_flight`, `finished`, `dead`,
-/// `not_found`.
+/// A refusal has the definite outcome in `outcome`: `in_flight`, `finished`, `dead`, `not_found`.
 #[utoipa::path(
     delete,
     path = "/v1/namespaces/{namespace}/timers/{id}",

@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/timers/{id}/fire`: now instead of later.
+//! `POST /v1/namespaces/{namespace}/timers/{id}/fire`: fires a timer now.
 
 use axum::{extract::State, response::Response};
 use duly_api::Timer;
@@ -6,7 +6,7 @@ use duly_store::{Answer, Command, Operation};
 
 use crate::http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked};
 
-/// Make a timer due now, or its next attempt.
+/// Make a timer or its next attempt due now.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/timers/{id}/fire",

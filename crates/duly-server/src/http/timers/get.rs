@@ -1,4 +1,4 @@
-//! `GET /v1/namespaces/{namespace}/timers/{id}`.
+//! `GET /v1/namespaces/{namespace}/timers/{id}`: returns one timer.
 
 use axum::{extract::State, response::Response};
 use duly_api::{Timer, timer::Mark};

@@ -1,4 +1,4 @@
-//! `GET /v1/namespaces/{namespace}/timers`: list, page by page or as one stream of lines.
+//! `GET /v1/namespaces/{namespace}/timers`: lists timers, page by page or as one stream of lines.
 
 mod stream;
 
@@ -28,10 +28,10 @@ use crate::http::{
 
 /// Timers in (due time, id) order.
 ///
-/// Work per call is bounded: a page may be short, even empty, and still carry a cursor. A timer
-/// that does not change while paging comes exactly once. With `accept: application/x-ndjson` all
-/// pages from the cursor on are answered as one stream, a timer a line, with a last line that says
-/// it is whole.
+/// The work of a call is bounded: a page may be short, even empty, and still have a cursor. A timer that
+/// does not change while paging comes exactly once. With `accept: application/x-ndjson` the response is
+/// one stream of all pages after the cursor, a timer a line, with a last line that says that the stream
+/// is complete.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/timers",
@@ -92,7 +92,7 @@ pub(crate) async fn list_timers(
     Ok(text.await?.answer(StatusCode::OK))
 }
 
-/// Ends a page behind the timers of it that are shown.
+/// Ends a page after its first `shown` timers.
 pub(crate) fn cut(page: &mut Page, shown: usize) {
     if shown < page.timers.len() {
         page.timers.truncate(shown);
@@ -100,7 +100,7 @@ pub(crate) fn cut(page: &mut Page, shown: usize) {
     }
 }
 
-/// Writes what stands behind the timers of a page: its cursor.
+/// Writes the end of a page after its timers: its cursor.
 pub(crate) fn end_page(text: &mut Text, page: &Page, filter: Filter) -> Result<(), Problem> {
     text.raw("]")?;
     if let Some(cursor) = cursor_of(page, filter) {
@@ -110,7 +110,7 @@ pub(crate) fn end_page(text: &mut Text, page: &Page, filter: Filter) -> Result<(
     Ok(())
 }
 
-/// Puts the place that a cursor names into a request whose filters are complete.
+/// Sets the position of a cursor in a request whose filters are complete.
 pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<Filter, Invalid> {
     let filter = Cursor::filter_of(request);
     if let Some(text) = cursor {
@@ -119,7 +119,7 @@ pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<F
     Ok(filter)
 }
 
-/// How many timers a page may have.
+/// Returns the most timers of a page.
 pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
     let limit = usize::try_from(limit.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
     within("limit", limit, 1, PAGE_MAX)
@@ -138,17 +138,17 @@ fn view(text: Option<&str>) -> Result<View, Invalid> {
     View::parse(text).ok_or_else(|| Invalid::new("view", text, "full or summary"))
 }
 
-/// Returns the cursor of the page behind this one.
+/// Returns the cursor of the next page.
 pub(crate) fn cursor_of(page: &Page, filter: Filter) -> Option<String> {
     page.next.clone().map(|position| Cursor::new(position, filter).to_string())
 }
 
-/// Returns the due time up to which a page has looked through the list; none at the end.
+/// Returns the due time up to which a page has read the list; `None` at the end.
 pub(crate) fn up_to(page: &Page) -> Option<Timestamp> {
     page.next.as_ref().map(|position| position.due_at)
 }
 
-/// Whether the caller asks for lines by name; whoever takes anything gets a page.
+/// Returns `true` if the caller accepts lines by name; `*/*` gets a page.
 fn wants_lines(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|range| {

@@ -1,4 +1,4 @@
-//! `PATCH /v1/namespaces/{namespace}/timers/{id}`: change a pending timer.
+//! `PATCH /v1/namespaces/{namespace}/timers/{id}`: changes a pending timer.
 
 use axum::{extract::State, response::Response};
 use duly_api::{
@@ -16,7 +16,7 @@ use crate::http::{
     refused::{Asked, Sent},
 };
 
-/// Change a pending timer: absent keeps, `null` resets, a value replaces whole.
+/// Change a pending timer: an absent field is kept, `null` resets it, a value replaces the whole field.
 #[utoipa::path(
     patch,
     path = "/v1/namespaces/{namespace}/timers/{id}",

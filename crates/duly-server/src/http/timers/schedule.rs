@@ -1,4 +1,4 @@
-//! `POST /v1/namespaces/{namespace}/timers`: schedule.
+//! `POST /v1/namespaces/{namespace}/timers`: schedules a timer.
 
 use axum::{extract::State, response::Response};
 use duly_api::{Schedule, Source, Timer, json, timer::Mark};
@@ -16,7 +16,7 @@ use crate::http::{
 
 /// Schedule a timer.
 ///
-/// The same request again answers the existing timer, for as long as the timer or its tombstone lives.
+/// The same request again returns the existing timer, as long as the timer or its tombstone exists.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/timers",

@@ -1,4 +1,4 @@
-//! Every reason not to start has its section in `docs/operate/errors.md`.
+//! Every startup error has its section in `docs/operate/errors.md`.
 
 use std::fs;
 

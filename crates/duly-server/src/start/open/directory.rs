@@ -1,21 +1,23 @@
-//! What a data directory must not be: somebody else's.
+//! Refuses a data directory that belongs to another program.
 //!
-//! The store makes itself at home in any directory without a manifest. A mistyped `--data` must
-//! not scatter its files among those of something else, so a directory that holds anything but a
-//! store is refused before it is touched.
+//! The store creates its files in any directory without a manifest. A mistyped `--data` must not scatter
+//! them among the files of another program. So a directory that holds anything but a store is refused
+//! before it is touched.
 
 use std::{fs, path::Path};
 
 use duly_store_embedded::disk::LOCK_NAME;
 
-/// What says that a directory is a store's, whole or damaged: the store judges it.
+/// Names that mark a directory as that of a store, whole or damaged. The store itself checks such a
+/// directory.
 const OF_A_STORE: [&str; 3] = ["MANIFEST", "MANIFEST.copy", "journal"];
-/// What a directory without a store may hold: what a first start leaves behind that was cut off,
-/// and what a fresh file system has at its root.
+/// Names that a directory without a store may hold: files of a first start that was cut off, and the
+/// root of a new file system.
 const HARMLESS: [&str; 3] = [LOCK_NAME, "MANIFEST.tmp", "lost+found"];
 
-/// The first name in `path` that makes it somebody else's directory. What cannot be read is left
-/// to the store, which says why.
+/// Returns the first name in `path` that belongs to another program.
+///
+/// An unreadable directory returns `None`: the store reports the error.
 pub(super) fn foreign(path: &Path) -> Option<String> {
     let names = fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -26,7 +28,7 @@ pub(super) fn foreign(path: &Path) -> Option<String> {
     names.into_iter().min()
 }
 
-/// What is there of `path`: the nearest above it.
+/// Returns the nearest existing directory above `path`.
 pub(super) fn nearest(path: &Path) -> &Path {
     let above = path.ancestors().skip(1).find(|above| above.exists());
     above.unwrap_or_else(|| Path::new("."))

@@ -1,7 +1,7 @@
-//! Opens the embedded store beside the runtime, and says how far it is.
+//! Opens the embedded store outside of the runtime and reports its progress.
 //!
-//! Opening reads a checkpoint and the journal behind it, and blocks. Its progress goes to `/readyz`
-//! every few MiB, and to the log when it takes long enough for a person to wonder.
+//! Opening reads a checkpoint and the journal behind it, and blocks. The progress goes to `/readyz`
+//! every few MiB, and to the log when opening takes longer than a second.
 
 use std::{
     io,
@@ -26,13 +26,13 @@ use crate::{
     start::options,
 };
 
-/// An opening that takes no longer is not logged, and a longer one is this often.
+/// The interval of progress lines in the log; a shorter opening logs none.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// What is awaited before anything was read.
+/// The progress text before anything was read.
 pub(in crate::start) const BEGINNING: &str = "the data directory is being opened";
 
-/// Opens a store at a path; hears how far reading is.
+/// A function that opens a store at a path and reports how far reading is.
 pub(in crate::start) type Opener = Box<
     dyn FnOnce(
             &Path,
@@ -43,7 +43,7 @@ pub(in crate::start) type Opener = Box<
         + Send,
 >;
 
-/// Opens the directory for real.
+/// Opens the directory on the real disk.
 pub(in crate::start) fn directory(
     path: &Path,
     options: Options,
@@ -54,7 +54,7 @@ pub(in crate::start) fn directory(
     EmbeddedStore::open(disk, options, clock, progress)
 }
 
-/// Opens the store of this configuration; `waits_for` is told what is awaited.
+/// Opens the store of this configuration. Sends the progress to `waits_for`.
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ pub(super) async fn open(
     opened.await?.map(Arc::new)
 }
 
-/// Whether the place of the directory is one where none can be.
+/// Returns `true` if no directory can be created at the path.
 fn cannot_be_made(error: &disk::Error) -> bool {
     match error {
         disk::Error::NotFound { operation: Operation::MakeDir, .. } => true,
@@ -90,7 +90,7 @@ fn cannot_be_made(error: &disk::Error) -> bool {
     }
 }
 
-/// Says how far reading is.
+/// Reports the progress of reading.
 struct Teller {
     waits_for: watch::Sender<Awaited>,
     logged: Instant,

@@ -1,8 +1,9 @@
-//! Opens the store that nodes share.
+//! Opens the store that several nodes share.
 //!
-//! Servers that are away, loading, or short of replicas may come back by themselves, so the node waits
-//! for them: it tries again with back-off, logs the reason of each attempt, and gives it in `/readyz`.
-//! Every other error ends the start with one message, because only a person can put it right.
+//! Some errors can end without an operator: unreachable servers, servers that load their data, too few
+//! replicas. The node then retries with back-off. It logs the reason of each attempt and returns it from
+//! `/readyz`. Every other error ends the start with one message, because only an operator can correct
+//! it.
 
 use std::{
     path::Path,
@@ -20,16 +21,16 @@ use crate::{
     http::Awaited,
 };
 
-/// Longest pause between two attempts; the first is what the error asks for, and each doubles it.
+/// Longest pause between two attempts. The error sets the first pause; each attempt doubles it.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a server may take to answer one call. With the longest wait for replicas it stays below
-/// the time after which a loop of the node counts as stuck.
+/// Longest time for one call to a server. Together with the longest wait for replicas it is
+/// shorter than the time after which a loop of the node counts as stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Opens it; `waits_for` is told what is awaited.
+/// Opens the store. Sends the progress to `waits_for`.
 ///
-/// Cancellation safe: dropped, it leaves nothing behind.
+/// Cancellation safe: a dropped call leaves nothing behind.
 pub(super) async fn open(
     config: &Config,
     url: &StoreUrl,

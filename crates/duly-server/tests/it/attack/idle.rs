@@ -1,4 +1,4 @@
-//! Connections over HTTP/2 that have no call under way hold their place for a while only.
+//! HTTP/2 connections without a call are closed after a while.
 
 use futures::{StreamExt, channel::mpsc};
 use http_body_util::StreamBody;
@@ -10,7 +10,7 @@ const SHORT: [(&str, &str); 1] = [("DULY_SERVER__HEADER_TIMEOUT", "1s")];
 
 const LINE: &str = "{\"cancel\":{\"id\":\"none\"}}\n";
 
-/// A stream of lines on a connection of its own, after its first one; its body stays open.
+/// Opens a stream of lines on its own connection and sends its first line; its body stays open.
 async fn stream_lines(
     address: SocketAddr,
 ) -> (mpsc::UnboundedSender<String>, http::Response<hyper::body::Incoming>) {
@@ -39,7 +39,7 @@ async fn p10_an_http_2_connection_without_a_call_is_closed_and_one_that_waits_is
     let leased = tokio::spawn(waits.send_request(lease));
     waiters(&running, 1).await;
     let (lines, answers) = stream_lines(address).await;
-    // They were there before this one, and so was their time over before it is.
+    // They are older than this connection, so their time was over before this one ends.
     let (mut idle, connection) = h2(address).await;
     let healthy = http::Request::get(format!("http://{address}/healthz"));
     let healthy = || healthy.body(Full::<Bytes>::default()).unwrap();
@@ -48,7 +48,7 @@ async fn p10_an_http_2_connection_without_a_call_is_closed_and_one_that_waits_is
     drop(answer);
     let closed = timeout(PATIENCE, connection).await.expect("an idle connection is closed");
     closed.unwrap().expect("in order: with GOAWAY, and no error");
-    // The others are taken up where they were, and for new calls.
+    // The other connections still serve their streams, and new calls.
     lines.unbounded_send(LINE.to_owned()).unwrap();
     drop(lines);
     let answers = answers.into_body().collect().await.unwrap().to_bytes();
@@ -87,8 +87,8 @@ async fn p10_an_http_2_connection_that_answers_every_ping_but_does_not_go_is_cut
     let ended = timeout(PATIENCE, async {
         while let Some((kind, flags, payload)) = frame(&mut stream).await {
             was_asked_to_go |= kind == GOAWAY;
-            // The ping that comes with GOAWAY says that it was understood; it never is. What else
-            // asks for a sign of life gets one.
+            // An acknowledged ping that comes with GOAWAY means that the caller understood; this caller
+            // never acknowledges it. Other pings are acknowledged.
             let is_with_goaway = payload.starts_with(&[0x0b, 0x7b]);
             if kind == PING && flags & ACK == 0 && !is_with_goaway {
                 let head = [0, 0, 8, PING, ACK, 0, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! Answers that nobody takes and bodies that do not come: their memory is bounded and comes back.
+//! Unread responses and incomplete bodies: their memory is bounded and released.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{}"}}"#, "x".repeat(12 << 20));
     let (status, answer) = call(address, "POST /v1/namespaces/a/timers", &body).await;
     assert_eq!(status, 201, "{}", answer["detail"]);
-    // Each asks for 12 MiB and takes nothing: more than a few do not fit beside one another.
+    // Each call asks for 12 MiB and reads nothing: only a few fit at once.
     let get = head(address, "GET /v1/namespaces/a/timers/t", 0);
     let mut idle = Vec::new();
     for _ in 0..6 {
@@ -32,14 +32,14 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
         statuses.push(String::from_utf8_lossy(&first[9..]).into_owned());
     }
     let refused = statuses.iter().filter(|status| *status == "429").count();
-    // While one is read and written, it takes its size twice.
+    // While a response is read and written, it uses its size twice.
     assert!((3..=5).contains(&refused), "{statuses:?}");
     let small = call(address, "GET /v1/namespaces/a", "").await;
     assert_eq!(small.0, 200, "a quarter is kept for small ones: {}", small.1);
     let (status, problem) = call(address, "POST /v1/namespaces/a/timers", &body).await;
     assert_eq!((status, &problem["code"]), (429, &json!("resource_exhausted")));
     assert_eq!(problem["retry_after_ms"], 1_000);
-    // Who takes nothing is cut off; then there is room again.
+    // Callers that read nothing are cut off; then the memory is free again.
     let room = timeout(PATIENCE, async {
         while call(address, "GET /v1/namespaces/a/timers/t", "").await.0 != 200 {
             yield_now().await;
@@ -80,7 +80,7 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
         answers.push(answer);
     };
     assert_eq!((full.as_u16(), answers.len()), (429, 5), "three quarters are theirs");
-    // And one that sends lines and does not ask for their results.
+    // One more caller sends lines and does not read their results.
     let line = "{\"cancel\":{\"id\":\"none\"}}\n";
     let mut lines = post(address, "/v1/namespaces/a/batch", line);
     lines.headers_mut().insert("content-type", "application/x-ndjson".parse().unwrap());
@@ -99,8 +99,8 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
     running.stop().await.unwrap();
 }
 
-/// A connection whose far side takes no byte of any answer, and what it was answered: so many times
-/// 200, then what refused the next.
+/// Returns a connection whose caller reads no byte of any response, with the results of its calls:
+/// several times 200, then the status that refused the next call.
 pub(super) async fn unread(
     address: SocketAddr,
     request: impl Fn() -> http::Request<Full<Bytes>>,
@@ -139,7 +139,7 @@ async fn p10_small_changes_with_large_answers_leave_room_for_small_ones() {
             request
         };
         let (answers, refused) = unread(address, change).await;
-        // The memory of an answer is taken before the change is made.
+        // The memory of a response is reserved before the change is made.
         assert_eq!((refused, answers.len()), (429, 5), "{method}");
         assert_eq!(call(address, "GET /v1/namespaces/a", "").await.0, 200, "small ones have room");
         assert_eq!(call(address, "GET /readyz", "").await.0, 200, "probes are answered");

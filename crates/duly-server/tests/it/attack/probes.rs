@@ -4,7 +4,7 @@ use super::*;
 
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
-/// Asks for a path with `connection: close`; the status of the answer.
+/// Requests a path with `connection: close`; returns the status of the response.
 async fn get(address: SocketAddr, path: &str) -> u16 {
     call(address, &format!("GET {path}"), "").await.0
 }
@@ -19,7 +19,7 @@ async fn p10_probes_are_answered_when_all_connections_are_in_use() {
     for _ in 0..2 {
         held.push(TcpStream::connect(address).await.unwrap());
     }
-    // Then those that are kept for probes, several times over.
+    // Then the connections for probes, several times over.
     for _ in 0..200 {
         held.push(TcpStream::connect(address).await.unwrap());
     }
@@ -40,7 +40,7 @@ async fn p10_probes_are_answered_while_others_do_not_take_their_answers() {
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
     let mut held = Vec::new();
-    // Until the memory of the service's own answers is full, with large ones first.
+    // Until the memory of the service's own responses is full, with large ones first.
     for path in ["/openapi.json", "/metrics"] {
         loop {
             let (answers, refused) = memory::unread(address, || {

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::bench::Answer;
 
-/// Longest array of nulls that is tried.
+/// Longest tested array of nulls.
 const NULLS_MAX: usize = 6;
 
-/// The arrays that a parser could take for this object: its values in each order that a rotation
-/// makes, and nulls around one that says something.
+/// Returns the arrays that a parser could take for this object: its values in each rotated order, and
+/// nulls around one value.
 fn arrays(object: &serde_json::Map<String, Value>) -> Vec<Value> {
     let values: Vec<Value> = object.values().cloned().collect();
     let mut found = vec![json!([]), json!([values])];
@@ -32,7 +32,7 @@ fn arrays(object: &serde_json::Map<String, Value>) -> Vec<Value> {
     found
 }
 
-/// The body with one of its objects replaced, for each of them and each array.
+/// Returns the body with one of its objects replaced, for each object and each array.
 fn damaged(body: &Value) -> Vec<Value> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -51,7 +51,7 @@ fn damaged(body: &Value) -> Vec<Value> {
     }
 }
 
-/// Changes the n-th object; a payload is anything, and not looked into.
+/// Changes the n-th object; payloads may be anything and are skipped.
 fn change_object(body: &mut Value, mut at: usize, change: impl FnOnce(&mut Value)) {
     let payload = json!({"a": [1]});
     let mut change = Some(change);
@@ -81,7 +81,7 @@ fn bodies(sent: &Sent) -> Vec<Sent> {
         Sent::Document(body) => {
             let mut body = body.clone();
             if let Some(timers) = body["timers"].as_array_mut() {
-                // The second one is refused as it stands.
+                // The second timer is refused without damage.
                 timers.truncate(1);
             }
             damaged(&body).into_iter().map(Sent::Document).collect()

@@ -1,30 +1,30 @@
-//! What is done to a body: to its values while it is a tree, to its bytes when it is text.
+//! Damage to a body: to its values while it is a tree, to its bytes when it is text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{calls::Sent, damage::odd};
 
-/// One thing that is done to a body.
+/// One kind of damage to a body.
 #[derive(Debug, Clone)]
 pub(super) enum InBody {
-    /// The n-th value becomes another one.
+    /// The n-th value is replaced.
     Put(usize, Value),
-    /// The n-th value goes.
+    /// The n-th value is removed.
     Remove(usize),
-    /// The n-th value, an object, becomes an array: of its values, turned by so many, and nulls.
+    /// The n-th value, an object, becomes an array: of its rotated values, and nulls.
     Array(usize, usize, usize),
-    /// The n-th value, a number or a duration, becomes what it is in another unit.
+    /// The n-th value, a number or a duration, gets another unit.
     Unit(usize, Unit),
     /// A field is added to the n-th object.
     Add(usize, String, Value),
-    /// The text ends after so many bytes.
+    /// The text ends after this number of bytes.
     Cut(usize),
-    /// A byte of the text becomes another one.
+    /// A byte of the text is replaced.
     Byte(usize, u8),
-    /// Bytes come into the text.
+    /// Bytes are inserted into the text.
     Insert(usize, Vec<u8>),
-    /// Nothing.
+    /// No damage.
     None,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn damage() -> impl Strategy<Value = InBody> {
     ]
 }
 
-/// Visits the values of a tree, those below before those above; `false` ends it.
+/// Visits the values of a tree, inner ones first; `false` ends it.
 pub(super) fn visit(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) -> bool {
     let go_on = match value {
         Value::Array(items) => items.iter_mut().all(|item| visit(item, change)),
@@ -150,7 +150,7 @@ fn damage_tree(tree: &mut Value, damage: &InBody) {
     });
 }
 
-/// The body as it is sent.
+/// Returns the body as bytes.
 pub(super) fn text(sent: &Sent) -> Vec<u8> {
     match sent {
         Sent::Nothing => Vec::new(),
@@ -161,7 +161,7 @@ pub(super) fn text(sent: &Sent) -> Vec<u8> {
     }
 }
 
-/// The body as it is sent when this was done to it.
+/// Returns the bytes of the damaged body.
 pub(super) fn damaged(sent: &Sent, damage: &InBody) -> Vec<u8> {
     let mut sent = sent.clone();
     match &mut sent {

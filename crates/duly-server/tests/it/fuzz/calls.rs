@@ -1,7 +1,6 @@
-//! The calls that are damaged: every one of the OpenAPI document, as it should be.
+//! The calls to damage: every valid call of the OpenAPI document.
 //!
-//! A call that is added to the document and not here fails a test, and so does a query parameter or
-//! a content type.
+//! A test fails if a call, a query parameter or a content type of the document is missing here.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use crate::bench::Bench;
 pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
-/// What a call sends.
+/// The body of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Sent {
     Nothing,
@@ -21,11 +20,11 @@ pub(super) enum Sent {
     Lines(Vec<Value>),
 }
 
-/// A call that is allowed.
+/// A valid call.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) method: &'static str,
-    /// As the document names it.
+    /// The path in the document.
     pub(super) path: &'static str,
     pub(super) query: String,
     pub(super) accept: Option<&'static str>,
@@ -42,13 +41,13 @@ impl Call {
     }
 }
 
-/// What calls name that only a server can give.
+/// Values for calls that only a server can give.
 pub(super) struct Given {
     token: String,
     namespaces_cursor: String,
     timers_cursor: String,
     export_cursor: String,
-    /// A directory that a backup may be made in.
+    /// A directory for a backup.
     backup: String,
 }
 
@@ -208,8 +207,8 @@ fn lists(given: &Given) -> Vec<Call> {
     ]
 }
 
-/// Everything that the document says can be called: with each content type, each form of answer
-/// that is lines, and each query parameter.
+/// Returns all calls of the document: with each content type, each streamed response, and each query
+/// parameter.
 fn documented() -> BTreeSet<String> {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What is done to a call: to its body, its query, its path, its headers, its method.
+//! Damage to a call: to its body, its query, its path, its headers, its method.
 
 use http::{HeaderName, HeaderValue, Request, Uri};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     method: &'static str,
-    /// What stands for the namespace and the id in the path.
+    /// Namespace and id in the path.
     names: [String; 2],
     path: String,
     query: Vec<String>,
@@ -22,13 +22,13 @@ pub(super) struct Draft {
     body: Vec<u8>,
 }
 
-/// One thing that is done to a call.
+/// One kind of damage to a call.
 #[derive(Debug, Clone)]
 pub(super) enum Damage {
     Body(InBody),
     Query(InQuery),
     Path(InPath),
-    /// A header gets another value, or a second one, or goes.
+    /// A header gets another value or a second one, or is removed.
     Header(&'static str, InHeader),
     Method(&'static str),
 }
@@ -39,10 +39,10 @@ pub(super) enum InQuery {
     Value(usize, String),
     /// The n-th parameter gets another name.
     Key(usize, String),
-    /// The n-th parameter comes twice.
+    /// The n-th parameter is repeated.
     Repeat(usize),
     Remove(usize),
-    /// This comes behind what there is.
+    /// A text is appended.
     Add(String),
 }
 
@@ -50,7 +50,7 @@ pub(super) enum InQuery {
 pub(super) enum InPath {
     /// Another namespace (0) or id (1).
     Name(usize, String),
-    /// The n-th part becomes another one.
+    /// The n-th part is replaced.
     Part(usize, String),
     Add(String),
 }
@@ -59,12 +59,12 @@ pub(super) enum InPath {
 pub(super) enum InHeader {
     Put(Vec<u8>),
     Repeat(Vec<u8>),
-    /// It comes twice as it is.
+    /// The header is repeated unchanged.
     Double,
     Remove,
 }
 
-/// Headers that mean something here, or could be thought to.
+/// Headers that the server reads, or that could be thought to matter.
 const HEADERS: [&str; 17] = [
     "content-type",
     "accept",
@@ -86,7 +86,7 @@ const HEADERS: [&str; 17] = [
 ];
 const METHODS: [&str; 8] =
     ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"];
-/// What stands in a path or a query where a value should, as it is sent.
+/// Encoded texts in place of a value in a path or a query.
 const PIECES: [&str; 32] = [
     "",
     ".",
@@ -304,7 +304,7 @@ impl Draft {
         }
     }
 
-    /// The request. What cannot stand in a URI at all is escaped.
+    /// Returns the request. Characters that a URI cannot hold are escaped.
     pub(super) fn request(self) -> Request<axum::body::Body> {
         let [namespace, id] = &self.names;
         let path = self.path.replace("{namespace}", namespace).replace("{id}", id);
@@ -322,7 +322,7 @@ impl Draft {
         request.body(self.body.into()).expect("its parts are proper")
     }
 
-    /// The call, for a person.
+    /// Returns the call as text for people.
     pub(super) fn shown(&self) -> String {
         let names = json!(self.names);
         let query = self.query.join("&");
@@ -345,7 +345,7 @@ fn escaped(text: &str, allowed: impl Fn(u8) -> bool) -> String {
     out
 }
 
-/// What stands where a value of a body should.
+/// Returns values in place of a value of a body.
 pub(super) fn odd() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         Just(json!(0)),

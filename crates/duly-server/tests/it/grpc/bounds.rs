@@ -1,4 +1,4 @@
-//! One port, one budget of memory, and its own limits.
+//! The bounds of gRPC: one port and one memory budget with HTTP, and its own limits.
 
 use bytes::Bytes;
 use duly_api::v1;
@@ -70,7 +70,7 @@ async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
         let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };
         server.timers().batch(request).await.unwrap();
     }
-    // A page of all of them is larger than everything that may be in memory: it ends before.
+    // A page of all timers is larger than the memory budget: it ends early.
     let mut request = v1::ListRequest { namespace: NAMESPACE.into(), ..v1::ListRequest::default() };
     let mut counts = Vec::new();
     loop {
@@ -95,7 +95,7 @@ async fn p10_changes_whose_answers_have_no_room_are_not_made() {
     let server = Server::with(&settings).await;
     let payload_base64 = Some(Bytes::from(vec![b'x'; 200_000]));
     server.schedule(v1::Schedule { payload_base64, ..named("t") }).await;
-    // Small calls with large answers, which their caller lets not come.
+    // Small calls with large responses, which their caller blocks.
     let mut closed = Raw::with_window(&server, 0).await;
     let mut answers = Vec::new();
     let full = loop {
@@ -161,7 +161,7 @@ async fn p10_calls_and_streams_keep_their_connection_and_one_without_any_is_clos
     while server.running.waiting() != 2 {
         tokio::task::yield_now().await;
     }
-    // Twice: first such a connection is asked to go, then it is left.
+    // Twice: first an idle connection gets GOAWAY, then it is closed.
     for _ in 0..2 {
         let mut idle = Raw::connect(&server).await;
         let answer = idle.call("/grpc.health.v1.Health/Check", &[], framed(b"")).await;

@@ -1,5 +1,5 @@
-//! Choices: a message with two members of one is refused and changes nothing. Protobuf alone would keep
-//! the last one.
+//! Messages that set two alternatives are refused and change nothing. Protobuf alone would keep the last
+//! one.
 
 use duly_api::v1;
 use tonic::{Code, Status};
@@ -9,7 +9,7 @@ use super::server::{
     NAMESPACE, Server, ack, after, at, lasting, named, scheduling, settled, settling,
 };
 
-/// Checks that a call was refused for this field, and what is allowed of it.
+/// Checks that a call was refused for this field, and the allowed values.
 #[track_caller]
 fn check(refused: &Status, field: &str, allowed: &str) {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
@@ -18,7 +18,7 @@ fn check(refused: &Status, field: &str, allowed: &str) {
     assert!(refused.message().contains(allowed), "{refused:?}");
 }
 
-/// Checks that an item was refused for this field, and what is allowed of it.
+/// Checks that an item was refused for this field, and the allowed values.
 #[track_caller]
 fn check_item(problem: Option<Box<v1::Problem>>, field: &str, allowed: &str) {
     let problem = problem.expect("it is refused");

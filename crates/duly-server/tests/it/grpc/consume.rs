@@ -1,4 +1,4 @@
-//! The stream of a consumer: credits, verdicts, and claims that come back.
+//! The stream of a consumer: credits, verdicts, and claims that are released.
 
 use duly_api::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use futures::{Stream, StreamExt, stream};
@@ -42,7 +42,7 @@ impl Consumer {
         soon(self.hear.next()).await.unwrap().unwrap().kind.unwrap()
     }
 
-    /// The next so many firings, in as many answers as they come.
+    /// Returns the next `count` firings, from as many responses as needed.
     async fn firings(&mut self, count: usize) -> Vec<v1::Firing> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -76,7 +76,7 @@ async fn no_more_firings_come_than_there_are_credits() {
     server.due(5, b"x").await;
     let mut consumer = Consumer::open(&server, opening(2)).await;
     let two = consumer.firings(2).await;
-    // Were there more, they would come before the results.
+    // Further firings would come before the results.
     consumer.say(0, acks(&two)).await;
     assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok; 2]);
     consumer.say(0, acks(&two)).await;
@@ -153,8 +153,8 @@ async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
     server.due(COUNT, &[b'x'; 1_000]).await;
     let mut slow = Consumer::open(&server, opening(10_000)).await;
     let Kind::Firings(heard) = slow.hear().await else { panic!("no firings") };
-    // It reads no more. Two answers wait for it, and a few are on their way through the windows of
-    // the connection: the others are for whoever asks.
+    // The consumer stops reading. Two responses wait for it, and a few are in the windows of the
+    // connection: other consumers can lease the rest.
     let mut leased = Vec::new();
     while leased.len() < COUNT - 7 * 1_000 {
         leased.append(&mut soon(server.lease(10_000)).await);
@@ -164,7 +164,7 @@ async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
     while leased.len() < COUNT {
         leased.append(&mut soon(server.lease(10_000)).await);
     }
-    // What it heard counts, what waited for it does not.
+    // Received firings count as attempts, waiting ones do not.
     let counted = leased.iter().filter(|firing| firing.attempt == 2).count();
     assert!((heard.firings.len()..COUNT / 2).contains(&counted), "{counted}");
     let mut ids: Vec<_> = leased.iter().map(|firing| &firing.id).collect();
@@ -178,8 +178,7 @@ async fn p10_the_claims_of_a_consumer_that_takes_nothing_go_back() {
     const COUNT: usize = 5_000;
     let server = Server::with(&[("DULY_SERVER__REQUEST_TIMEOUT", "3s")]).await;
     server.due(COUNT, &[b'x'; 1_000]).await;
-    // It is connected all the time and never looks; its windows are small, so that what it holds
-    // fills them.
+    // The consumer stays connected and never reads. Its windows are small, so that its claims fill them.
     let endpoint = Endpoint::from_shared(format!("http://{}", server.running.addr())).unwrap();
     let channel = endpoint.initial_stream_window_size(65_535).connect_lazy();
     let requests = stream::iter([opening(10_000)]).chain(stream::pending());

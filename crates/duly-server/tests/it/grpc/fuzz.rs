@@ -1,9 +1,9 @@
-//! Messages that nobody would send: never a fault, the connection serves on, and what is refused
-//! changes nothing.
+//! Damaged messages: they cause no fault, the connection still works, and a refused call changes
+//! nothing.
 //!
-//! A message of every method of the `.proto` files is encoded as it should be, and its bytes are
-//! flipped, cut off, inserted, and repeated; then what frames it. All go over one connection.
-//! `PROPTEST_CASES` makes it longer.
+//! A valid message of every method of the `.proto` files is encoded. Its bytes are flipped, cut off,
+//! inserted and repeated; then its frame is damaged. All calls use one connection. `PROPTEST_CASES`
+//! makes the test longer.
 
 mod messages;
 
@@ -24,25 +24,25 @@ use super::{
     server::Server,
 };
 
-/// Calls before the picture is of a fresh namespace again.
+/// Calls before the compared state is of a fresh namespace again.
 const CALLS: usize = 10;
 
-/// What is done to bytes. Places count round.
+/// Damage to bytes. Offsets wrap around.
 #[derive(Debug, Clone)]
 enum Damage {
     Flip(usize, u8),
     Cut(usize),
     Insert(usize, Vec<u8>),
     Remove(usize, usize),
-    /// So many bytes from here come once more, or many times: fields are among them.
+    /// A range of bytes is repeated once or many times: fields are among them.
     Repeat(usize, usize, usize),
-    /// The n-th field of the message comes once more.
+    /// The n-th field of the message is repeated.
     Field(usize),
-    /// The n-th field gets the largest number or the oddest text that takes as many bytes.
+    /// The n-th field gets the largest number or the oddest text of the same length.
     Fill(usize),
 }
 
-/// Damage to a message, and to what it is sent in.
+/// Damage to a message, and to its frame.
 #[derive(Debug, Clone)]
 struct Damaged {
     message: Vec<Damage>,
@@ -54,7 +54,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     let bytes = prop_oneof![
         Just(vec![0xff; 10]),
         Just(vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),
-        // Groups in groups, and messages in messages.
+        // Nested groups, and nested messages.
         Just(vec![0x0b; 300]),
         Just(vec![0x12, 0x7f]),
         proptest::collection::vec(any::<u8>(), 1..9),
@@ -83,7 +83,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value, end + 1))
 }
 
-/// The fields of a message that is whole, and of the messages in it as far as they look like some.
+/// Finds the fields of a valid message, and of the bytes in it that look like messages.
 fn fields(bytes: &[u8], from: usize, found: &mut Vec<Range<usize>>) -> Option<()> {
     let mut at = 0;
     while at < bytes.len() {
@@ -166,8 +166,8 @@ fn body(message: &Message, damaged: &Damaged) -> Bytes {
     body.into()
 }
 
-/// All namespaces, and what is in one, as far as only a call changes it: time runs here, so what
-/// becomes due does so whenever it does.
+/// Returns all namespaces, and the state of one that only calls change: time runs here, so due timers
+/// change at any time.
 async fn picture(server: &Server, namespace: &str) -> Value {
     let mut lists = Vec::new();
     for state in ["pending", "dead", "finished", "cancelled"] {
@@ -190,17 +190,17 @@ async fn picture(server: &Server, namespace: &str) -> Value {
     json!([namespaces, lists, totals, counts])
 }
 
-/// What was seen.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     calls: usize,
-    /// Calls whose message was no longer what it was.
+    /// Calls whose message was changed by the damage.
     damaged: usize,
     codes: BTreeMap<String, usize>,
     methods: BTreeMap<&'static str, usize>,
 }
 
-/// Sends one call; answers its code, or what is wrong.
+/// Sends one call; returns its code, or an error that describes its fault.
 async fn attack(
     server: &Server,
     raw: &mut Raw,
@@ -231,7 +231,7 @@ async fn attack(
     if raw.connection.is_finished() {
         return Err(format!("{}: the connection ended", what()));
     }
-    // What came too late may have been carried out, and a stream was until it broke.
+    // A call past its deadline may have been carried out, and a stream was until it broke.
     let may_have_changed = [Code::Ok, Code::DeadlineExceeded].contains(&code) || message.is_stream;
     if !may_have_changed {
         let after = picture(server, namespace).await;
@@ -243,7 +243,8 @@ async fn attack(
     Ok(code)
 }
 
-/// A paused namespace with a timer that is scheduled, one that is dead, and one that is finished.
+/// Creates a paused namespace with a timer that is scheduled, one that is dead, and one that is
+/// finished.
 async fn fill(server: &Server, namespace: &str) {
     for (id, verdict) in
         [("dead", Some(r#""dead":{"reason":"x"}"#)), ("done", Some(r#""ack":{}"#)), ("t", None)]
@@ -260,7 +261,7 @@ async fn fill(server: &Server, namespace: &str) {
         let settled = server.http_at("POST", &format!("{namespace}/settle"), &settle).await;
         assert_eq!(settled["results"][0]["outcome"], "ok", "{settled}");
     }
-    // What damage makes due is not sent to anybody, and changes by no attempt of its own.
+    // A timer that damage makes due is not delivered, and does not change by an attempt.
     let paused = server.http_at("POST", &format!("{namespace}/pause"), "").await;
     assert_eq!(paused["paused"], true, "{paused}");
 }
@@ -273,7 +274,7 @@ fn damaged_messages_are_never_a_fault_and_what_is_refused_changes_nothing() {
         std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // Each case starts with its own namespace, and its calls are over sockets.
+    // Each case starts with its own namespace, and its calls use sockets.
     let cases = (Config::default().cases / 4).clamp(1, 900);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

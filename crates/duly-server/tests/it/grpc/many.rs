@@ -1,4 +1,4 @@
-//! Many timers at once: cancelling by filter, and what becomes of dead letters.
+//! Many timers at once: cancel by filter, redrive and purge.
 
 use duly_api::v1;
 use tonic::Code;

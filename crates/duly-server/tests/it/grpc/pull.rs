@@ -43,7 +43,8 @@ async fn one_call_settles_a_firing_and_leases_the_next() {
     let timer = get(&server, &second.id).await;
     assert_eq!((timer.state(), timer.leased_until), (v1::State::InFlight, second.leased_until));
 
-    // The lease holds when the response is read: its token settles, and the call goes on to the last one.
+    // The lease is valid when the response is read: its token settles, and the calls continue to the
+    // last one.
     let request = settling_and_leasing(vec![ack(&second.token)], next(10));
     let response = timers.settle(request).await.unwrap().into_inner();
     assert_eq!(response.results, [settled(v1::SettleOutcome::Ok)]);

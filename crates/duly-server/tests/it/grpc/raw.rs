@@ -1,4 +1,4 @@
-//! What no proper client sends, and how such a call is answered: over HTTP/2 by hand.
+//! Calls over HTTP/2 by hand, for invalid requests that no gRPC client sends.
 
 use std::ops::{Deref, DerefMut};
 
@@ -18,7 +18,7 @@ use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, lasting, named, scheduling};
 
-/// What calls over a connection are made with.
+/// The sender of calls over a connection.
 #[derive(Clone)]
 pub(super) struct Calls {
     sender: SendRequest<Full<Bytes>>,
@@ -28,7 +28,7 @@ pub(super) struct Calls {
 /// A connection.
 pub(super) struct Raw {
     calls: Calls,
-    /// Until the connection ends.
+    /// Ends with the connection.
     pub(super) connection: JoinHandle<hyper::Result<()>>,
 }
 
@@ -37,7 +37,7 @@ impl Raw {
         Self::with_window(server, 1 << 20).await
     }
 
-    /// One that lets so many bytes of each answer come.
+    /// Connects with a flow-control window of `window` bytes for each response.
     pub(super) async fn with_window(server: &Server, window: u32) -> Self {
         let address = server.running.addr();
         let stream = TcpStream::connect(address).await.unwrap();
@@ -48,7 +48,7 @@ impl Raw {
         Self { calls, connection: tokio::spawn(connection) }
     }
 
-    /// Calls over the same connection.
+    /// Returns a sender for calls over the same connection.
     pub(super) fn beside(&self) -> Calls {
         self.calls.clone()
     }
@@ -69,7 +69,7 @@ impl DerefMut for Raw {
 }
 
 impl Calls {
-    /// Sends a body; answers the status, which may stand in front of an answer or behind it.
+    /// Sends a body; returns the status, which may be in the headers or the trailers of a response.
     pub(super) async fn call(
         &mut self,
         path: &str,
@@ -84,7 +84,7 @@ impl Calls {
         Status::from_header_map(&trailers.unwrap()).unwrap()
     }
 
-    /// Sends a body; answers what comes, as far as it has come.
+    /// Sends a body; returns the response without waiting for its end.
     pub(super) async fn begin(
         &mut self,
         path: &str,
@@ -105,7 +105,7 @@ impl Calls {
     }
 }
 
-/// A message with its head.
+/// Returns a message with its head.
 pub(super) fn framed(message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(0);

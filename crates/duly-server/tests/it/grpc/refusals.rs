@@ -1,4 +1,4 @@
-//! What is refused: the code, the reason, the field at fault, and when to come again.
+//! Refusals: the code, the reason, the field at fault, and the time to retry.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, after, at, lasting, named, scheduling, settled, settling};
 
-/// What a status says.
+/// The content of a status.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     code: Code,
@@ -227,7 +227,7 @@ async fn a_limit_that_time_lifts_says_when_to_come_again() {
     let field = Some("schedule.payload");
     check(&refused, Code::InvalidArgument, "PAYLOAD_TOO_LARGE", field);
     let names = ["a", "b", "c", "d"].into_iter().cycle();
-    // One a second fits, so of very many some do not.
+    // One call a second fits, so some of very many do not.
     for (i, name) in names.enumerate() {
         let id = format!("{name}{i}");
         if let Err(refused) = server.timers().schedule(scheduling(named(&id))).await {

@@ -1,4 +1,4 @@
-//! Rules of receivers and payloads that hold over gRPC as they do over HTTP.
+//! Rules of receivers and payloads that are the same over gRPC and HTTP.
 
 use bytes::Bytes;
 use duly_api::v1;
@@ -7,7 +7,7 @@ use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, named, scheduling};
 
-/// The field that a refused call names, and what it says is allowed.
+/// Returns the field that a refused call names, and the allowed values.
 #[track_caller]
 fn at_fault(refused: &Status) -> (String, String) {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
@@ -27,7 +27,7 @@ fn change_of(change: v1::Reschedule) -> v1::RescheduleRequest {
     v1::RescheduleRequest { namespace: NAMESPACE.into(), reschedule }
 }
 
-/// The fields at fault of a batch's results; nothing for what was taken.
+/// Returns the fields at fault of a batch's results; `None` for an accepted operation.
 async fn batch(server: &Server, operations: Vec<v1::Operation>) -> Vec<Option<String>> {
     let request = v1::BatchRequest { namespace: NAMESPACE.into(), operations };
     let results = server.timers().batch(request).await.unwrap().into_inner().results;

@@ -1,4 +1,4 @@
-//! A whole server on a free port, with its clients.
+//! A complete server on a free port, with its clients.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Server {
         Self::with(&[]).await
     }
 
-    /// One with these settings, as environment variables name them.
+    /// Starts a server with these environment variables.
     pub(super) async fn with(settings: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let flag =
@@ -55,7 +55,7 @@ impl Server {
         Self { running: start(config).await.unwrap(), _directory: directory }
     }
 
-    /// A connection of its own.
+    /// Returns a connection of its own.
     pub(super) fn channel(&self) -> Channel {
         Endpoint::from_shared(format!("http://{}", self.running.addr())).unwrap().connect_lazy()
     }
@@ -74,12 +74,13 @@ impl Server {
         ClusterClient::new(self.channel())
     }
 
-    /// The JSON that HTTP answers.
+    /// Returns the JSON response of HTTP.
     pub(super) async fn http(&self, method: &str, path: &str, body: &str) -> Value {
         self.http_at(method, &format!("{NAMESPACE}/{path}"), body).await
     }
 
-    /// The same, of any namespace: the path is what follows `/v1/namespaces/`, or its query.
+    /// Returns the JSON response of HTTP for any namespace: the path is the part after
+    /// `/v1/namespaces/`, or its query.
     pub(super) async fn http_at(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.running.addr()).await.unwrap();
         let slash = if path.starts_with('?') { "" } else { "/" };
@@ -100,7 +101,7 @@ impl Server {
         self.timers().schedule(scheduling(schedule)).await.unwrap().into_inner()
     }
 
-    /// Makes so many timers that are due, named by their numbers.
+    /// Creates `count` due timers, named by their numbers.
     pub(super) async fn due(&self, count: usize, payload: &'static [u8]) {
         let operations = (0..count).map(|i| {
             let schedule = v1::Schedule {
@@ -143,7 +144,7 @@ pub(super) fn at(seconds: i64, nanos: i32) -> duly_api::Time {
     duly_api::Time::Unix(prost_types::Timestamp { seconds, nanos })
 }
 
-/// A schedule of a timer that is due after so long.
+/// Returns a schedule that is due after `ms` milliseconds.
 pub(super) fn after(ms: i64) -> v1::Schedule {
     v1::Schedule { delay: Some(lasting(ms)), ..v1::Schedule::default() }
 }
@@ -173,7 +174,7 @@ pub(super) fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
     v1::SettleResult { outcome: Some(outcome.into()), error: None }
 }
 
-/// Refusals of this long a wait would be a hang: nothing here takes a minute.
+/// Fails after two minutes, which means a hang: no step of these tests takes a minute.
 pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), future).await.expect("it does not come")
 }

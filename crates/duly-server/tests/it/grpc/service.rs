@@ -1,4 +1,4 @@
-//! Health, reflection, and the service itself.
+//! Health, reflection, and the state of the service.
 
 use std::collections::BTreeSet;
 

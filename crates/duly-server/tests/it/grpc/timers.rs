@@ -1,4 +1,4 @@
-//! Every call on timers, and that they are those of HTTP.
+//! Every call on timers, with the same timers as over HTTP.
 
 use bytes::Bytes;
 use duly_api::v1::{self, State};

@@ -1,4 +1,4 @@
-//! What is refused of every call but a schedule.
+//! Refusals of every call except schedule.
 
 use super::{BATCH, DURATION, Fault, ID, INVALID, LEASE, NS, PURGE, REDRIVE, SETTLE, T, TIME};
 
@@ -8,7 +8,7 @@ pub(super) type Row = (&'static str, &'static str, &'static str, u16, &'static s
 /// No field is at fault.
 pub(super) const NONE: Fault = ("", "", "");
 
-/// Every call but a schedule, and what is refused of it.
+/// Every call except schedule, with its refusals.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     // Paths.
@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Row] = &[
     ("GET", "/v1/namespaces/a/timers/a%zzb", "", 400, INVALID, ("path", "\"/v1/namespaces/a/timers/a%zzb\"", "percent-encoded UTF-8")),
     ("GET", "/v1/namespaces/a/timers/a%2", "", 400, INVALID, ("path", "\"/v1/namespaces/a/timers/a%2\"", "percent-encoded UTF-8")),
 
-    // Bodies as such.
+    // Bodies as a whole.
     ("POST", "/v1/namespaces/a/timers", "{", 400, INVALID, ("body", "a syntax error: EOF while parsing an object at line 1 column 1", "well-formed JSON")),
     ("POST", "/v1/namespaces/a/timers", "[]", 400, INVALID, ("body", "[]", "a JSON object")),
     ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "nothing", "a JSON object")),
@@ -189,7 +189,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/a/import", "{\"timers\":7}", 400, INVALID, ("timers", "7", "a JSON array")),
     ("POST", "/v1/namespaces/a/import", "{\"operations\":[]}", 400, INVALID, ("operations", "\"operations\"", "known here: timers")),
 
-    // Paths and methods that are not there.
+    // Unknown paths and methods.
     ("GET", "/", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/a/timers/", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/a/timers/t/u", "", 404, "not_found", NONE),

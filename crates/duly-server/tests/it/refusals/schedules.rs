@@ -1,8 +1,8 @@
-//! What is refused of a schedule.
+//! Refusals of a schedule.
 
 use super::{DURATION, Fault, ID, TIME};
 
-/// Bodies of a schedule that are refused, and for which field.
+/// Returns refused bodies of a schedule, each with its fault.
 pub(super) fn schedules() -> Vec<(String, Fault)> {
     let mut rows: Vec<(String, Fault)> = Vec::new();
     let mut row = |body: &str, fault: Fault| rows.push((body.to_owned(), fault));

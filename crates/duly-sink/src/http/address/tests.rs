@@ -55,7 +55,7 @@ fn s5_only_public_addresses_pass() {
         ("2002:c058:6301::1", Embedded),
         ("100::1", Reserved),
         ("5f00::1", Reserved),
-        // IPv4 in IPv6 clothes.
+        // IPv4 addresses embedded in IPv6.
         ("::ffff:127.0.0.1", Loopback),
         ("::ffff:169.254.169.254", Metadata),
         ("::ffff:10.1.2.3", Private),
@@ -133,7 +133,7 @@ fn what_is_configured_passes_and_nothing_else() {
     for refused in ["127.0.0.1", "192.168.0.1", "fd13::1", "64:ff9b::10.1.2.3"] {
         assert!(!passes(refused), "{refused}");
     }
-    // Loopback allowed opens nothing that only looks like it.
+    // Allowed loopback opens no address that only resembles it.
     let loopback = AddressPolicy::with_loopback();
     assert!(loopback.check("64:ff9b::127.0.0.1".parse().unwrap()).is_err());
     assert!(loopback.check("0.0.0.0".parse().unwrap()).is_err());

@@ -104,7 +104,7 @@ fn s3_what_is_ours_wins() {
 fn s3_no_caller_says_for_whom_a_delivery_is_sent() {
     let mut envelope = envelope();
     let names = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "x-own"];
-    // As they were stored before such names were refused.
+    // Timers that were stored before such names were refused.
     let stored = |names: &[&str]| {
         Headers::from_stored(
             names.iter().map(|&n| (n.to_owned(), "127.0.0.1".to_owned())).collect(),
@@ -123,12 +123,12 @@ fn a_line_break_can_start_no_header() {
     for value in ["a\r\nx-evil: 1", "a\nb", "a\0b"] {
         assert!(Headers::new([("x-a".to_owned(), value.to_owned())]).is_err());
     }
-    // What is checked by nobody before is checked here, and left out.
+    // The trace context was not checked before; it is checked here, and left out.
     let mut envelope = envelope();
     envelope.trace_parent = Some("00-1\r\nx-evil: 1".into());
     let map = of(&envelope, now()).unwrap();
     assert!(map.get("traceparent").is_none() && map.get("x-evil").is_none());
-    // Ids of timers may hold anything printable; they are encoded.
+    // Ids of timers may have any printable characters; they are encoded.
     envelope.id = TimerId::new("a\u{2028}b").unwrap();
     assert_eq!(of(&envelope, now()).unwrap()["ce-subject"], "a%E2%80%A8b");
     let error = put(&mut HeaderMap::new(), "x-a", "secret\r\nx-evil: 1").unwrap_err();

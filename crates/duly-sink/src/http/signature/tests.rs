@@ -35,7 +35,7 @@ fn s3_signs_as_the_third_party_crate_does() {
         let theirs = Webhook::new(OLD).unwrap().sign(ID_VALUE, 1_614_265_330, body).unwrap();
         assert_eq!(signatures(&[secret(OLD)], ID_VALUE, 1_614_265_330, body).unwrap(), theirs);
     }
-    // The known answer of the specification's libraries.
+    // The known result of the specification's libraries.
     assert_eq!(
         signatures(&[secret(OLD)], ID_VALUE, 1_614_265_330, br#"{"test": 2432232314}"#).unwrap(),
         "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -50,7 +50,7 @@ fn s3_during_a_rotation_either_secret_verifies_here_and_with_the_third_party_cra
         assert_eq!(verify(&[secret(known)], &map, body, now()), Ok(()), "{known}");
         Webhook::new(known).unwrap().verify(body, &map).unwrap();
     }
-    // A receiver that knows both accepts what was signed with one.
+    // A receiver that knows both accepts a delivery signed with one.
     let map = headers(&[NEW], seconds(now()), body);
     assert_eq!(verify(&[secret(OLD), secret(NEW)], &map, body, now()), Ok(()));
 }

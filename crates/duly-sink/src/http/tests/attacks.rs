@@ -1,5 +1,5 @@
-//! Receivers that mean no good: silent, slow, endless, lying, half gone. Each costs its attempt the
-//! time-out that stands for it, and nothing else.
+//! Malicious receivers: silent, slow, endless, lying, half closed. Each costs its attempt the matching
+//! time-out, and nothing else.
 
 use super::{receiver::After, *};
 
@@ -7,7 +7,7 @@ mod http2;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A sink whose time-out for the head of an answer is short.
+/// Creates a sink with a short time-out for the head of a reply.
 fn impatient() -> HttpSink {
     sink_with(impatient_options)
 }
@@ -62,13 +62,13 @@ async fn s4_endless_interim_answers_headers_and_chunks_end_at_the_bytes_allowed(
         let delivery = deliver(&sink(), &raw).await;
         assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
     }
-    // A grant that is smaller than the client's own limits ends it and is named.
+    // A grant that is smaller than the client's own limits ends the exchange and is named.
     let raw = Raw::endless("", hint).await;
     let strict = sink_with(|options| options.bounds.response_bytes_max = 8 * 1024);
     let delivery = deliver(&strict, &raw).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
     assert!(reason(&delivery).contains("webhook.response_bytes_max"), "{delivery:?}");
-    // Chunks of no bytes but long extensions: the status counts, the connection goes.
+    // Empty chunks with long extensions: the status counts, the connection is closed.
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let raw = Raw::endless(chunked, b"1;e=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nx\r\n").await;
     let sink = sink();
@@ -85,7 +85,7 @@ async fn s4_a_receiver_that_never_reads_holds_nothing_back() {
     let (delivery, accepted) = tokio::join!(sink.deliver(envelope(to, &large)), listener.accept());
     assert_eq!(delivery.outcome(), AttemptOutcome::TimedOut, "{delivery:?}");
     assert_eq!(sink.pool.kept(), 0);
-    // The socket was closed: what was sent can be read, and then it ends.
+    // The socket was closed: the sent bytes can be read, and then the stream ends.
     let mut stream = accepted.unwrap().0;
     let mut read_bytes = 0;
     let mut buffer = vec![0; 1 << 20];
@@ -97,7 +97,7 @@ async fn s4_a_receiver_that_never_reads_holds_nothing_back() {
 
 #[tokio::test]
 async fn s1_a_receiver_that_lies_about_its_length_confirms_nothing_more_than_it_was_asked() {
-    // Too short: the status was said. Too long: the rest is an answer to nothing.
+    // Too short: the status is known. Too long: the rest answers no request.
     let two_in_one = format!("{OK}{OK}");
     for lie in ["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab", two_in_one.as_str()] {
         let raw = Raw::by_connection(&[(&[lie], After::Close), (&[], After::Close)]).await;
@@ -129,7 +129,7 @@ async fn a_connection_that_the_receiver_closed_is_replaced_within_the_attempt() 
     for n in 1..=3 {
         assert_eq!(deliver(&sink, &raw).await, Delivery::Confirmed, "delivery {n}");
         assert_eq!((raw.connections(), raw.requests()), (n, n));
-        // Once the end of the connection has arrived here.
+        // Waits until the end of the connection has arrived here.
         let origin = format!("http://{}", raw.address);
         until("the connection is seen to be closed", || match sink.pool.take(&origin) {
             Some(Lease::Http1(connection)) => {
@@ -169,7 +169,7 @@ async fn a_flapping_receiver_is_told_apart_attempt_by_attempt() {
         for (n, outcome) in
             [Delivered, ConnectionLost, Failed, ConnectionLost, TimedOut].into_iter().enumerate()
         {
-            // A sink of its own for each: what is kept is not what is looked at here.
+            // A new sink for each: this test is not about kept connections.
             let delivery = deliver(&impatient(), &raw).await;
             assert_eq!(delivery.outcome(), outcome, "round {round}, turn {n}: {delivery:?}");
         }
@@ -179,7 +179,7 @@ async fn a_flapping_receiver_is_told_apart_attempt_by_attempt() {
 
 #[tokio::test]
 async fn s4_a_receiver_that_never_answers_the_tls_handshake_was_not_connected() {
-    // It accepts, reads what comes and says nothing.
+    // It accepts, reads all bytes and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let held = tokio::spawn(async move {

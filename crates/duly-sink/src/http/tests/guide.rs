@@ -1,8 +1,8 @@
-//! The receivers of the guide, each in its language, against deliveries as they are really sent:
-//! the sink signs, a program of somebody who read the guide verifies.
+//! The receivers of the guide, in each language, with real deliveries: the sink signs, and the program
+//! of the guide verifies.
 //!
-//! A language that this machine does not have is named on standard error and passed over, unless
-//! `DULY_TEST_TOOLS` names its program: `cargo xtask test` installs them and then wants them run.
+//! A language that is not installed on this machine is named on standard error and skipped, unless
+//! `DULY_TEST_TOOLS` names its program: `cargo xtask test` installs them and then requires them.
 
 use std::{
     fs,
@@ -21,14 +21,14 @@ use super::*;
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEW: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-/// Far longer than anything here takes.
+/// Far longer than any step here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One of the guide's receivers.
 struct Language {
-    /// What runs it.
+    /// The program that runs it.
     program: &'static str,
-    /// What has to be there for that.
+    /// The program that must be installed.
     needs: &'static str,
     flags: &'static [&'static str],
     file: &'static str,
@@ -38,7 +38,7 @@ const PYTHON: Language =
     Language { program: "python3", needs: "python3", flags: &[], file: "receiver.py" };
 const NODE: Language =
     Language { program: "node", needs: "node", flags: &[], file: "receiver.mjs" };
-/// A source file is compiled when it is run, faster with these.
+/// A source file is compiled when it is run; these flags make that faster.
 const JAVA: Language = Language {
     program: "java",
     needs: "javac",
@@ -47,7 +47,7 @@ const JAVA: Language = Language {
 };
 
 impl Language {
-    /// Whether it can be run; says so loudly if not.
+    /// Returns `true` if it can be run; prints a message otherwise.
     fn is_there(&self) -> bool {
         let found = Command::new(self.needs).arg("--version").output();
         let found = found.is_ok_and(|output| output.status.success());
@@ -97,12 +97,12 @@ impl Program {
         Self { child, lines, to: HttpDestination::new(url).unwrap(), address }
     }
 
-    /// What it says of the delivery that it has just answered: status, delivery id, text.
+    /// Returns its output for the delivery that it has just answered: status, delivery id, text.
     fn says(&self) -> String {
         self.lines.recv_timeout(DEADLINE).expect("it prints each delivery")
     }
 
-    /// A signed delivery for it.
+    /// Creates a signed delivery for it.
     fn envelope(&self, incarnation: u64, secrets: &[&str], body: &str) -> Envelope {
         let mut sent = envelope(self.to.clone(), body.as_bytes());
         sent.payload =
@@ -113,7 +113,7 @@ impl Program {
         sent
     }
 
-    /// Sends what somebody in between has made of a delivery; answers the status.
+    /// Sends a delivery that a party in between has changed; returns the status.
     fn send(&self, headers: &[(String, String)], body: &[u8]) -> u16 {
         let mut stream = StdTcpStream::connect(&self.address).unwrap();
         let mut head = format!("POST / HTTP/1.1\r\nhost: {}\r\n", self.address);
@@ -135,7 +135,7 @@ impl Drop for Program {
     }
 }
 
-/// A wall clock that is wrong by so many seconds.
+/// A wall clock that is wrong by this many seconds.
 #[derive(Debug)]
 struct Wrong(i64);
 
@@ -169,7 +169,7 @@ async fn a_signed_delivery_is_done_once(language: &Language) {
     let again = program.envelope(1, &[OLD], r#"{"order":1}"#);
     assert_eq!(sink.deliver(again).await, Delivery::Confirmed);
     assert_eq!(program.says(), format!("200 {id} known already"));
-    // It remembers over a kill, and what it has done as well.
+    // After a kill it still knows the deliveries and their effects.
     drop(program);
     program = Program::start(language, folder.path(), &[OLD]);
     let after = program.envelope(1, &[OLD], r#"{"order":1}"#);

@@ -1,4 +1,4 @@
-//! Names: looked up once for all who wait, and spoken to where they were checked (S5).
+//! Names: looked up once for all deliveries that wait, and connected to the checked addresses (S5).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use super::{
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Answers each look-up of its name with the next of some addresses.
+/// Returns the next of several addresses for each look-up of its name.
 struct Turning {
     answers: Vec<IpAddr>,
     asked: AtomicUsize,
@@ -41,7 +41,8 @@ fn sink_asking(answers: &[&str]) -> (HttpSink, Arc<Turning>) {
 
 #[tokio::test]
 async fn s5_a_name_that_turns_inward_after_its_check_gets_no_connection_there() {
-    // Every connection is to what was found for it: the first look-up is good, the second is not.
+    // Every connection goes to an address that was checked: the first look-up is good, the second is
+    // not.
     let raw = Raw::answering(&[OK]).await;
     let (sink, turning) = sink_asking(&["127.0.0.1", "169.254.169.254"]);
     let to = format!("http://turning.example:{}/", raw.address.port());
@@ -71,7 +72,7 @@ async fn one_name_is_looked_up_once_for_all_who_wait() {
     assert_eq!((raw.requests(), turning.asked.load(Ordering::Relaxed)), (20, 1));
 }
 
-/// Finds loopback; for names that begin with `silent` only when it is let go on.
+/// Finds loopback; for names that begin with `silent` only after a permit.
 struct Silent {
     asked: Mutex<Vec<String>>,
     go_on: Semaphore,
@@ -86,7 +87,7 @@ impl Silent {
         self.asked.lock().unwrap().clone()
     }
 
-    /// A sink that asks it.
+    /// Creates a sink that uses it.
     fn sink(self: &Arc<Self>, set: impl FnOnce(&mut Options)) -> HttpSink {
         let mut options =
             Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
@@ -95,7 +96,8 @@ impl Silent {
         HttpSink::with_lookup(options, Arc::new(SystemWall), lookup).unwrap()
     }
 
-    /// Lets a namespace ask for so many names and waits until as many as it may have are asked for.
+    /// Sends deliveries to this many names, and waits until the namespace has all its look-ups under
+    /// way.
     async fn filled(
         self: &Arc<Self>,
         sink: &HttpSink,
@@ -142,7 +144,7 @@ async fn silent_names_of_one_namespace_hold_no_other_one_up() {
     let port = raw.address.port();
     let silent = Silent::new();
     let sink = silent.sink(|_| {});
-    // The name is wanted by the one that is stuck as well, at the end of its queue.
+    // The same name is also wanted by the stuck namespace, at the end of its queue.
     let stuck = silent.filled(&sink, "stuck", 200).await;
     let queued = tokio::spawn({
         let (sink, sent) = (sink.clone(), to("stuck", "good.example", port));
@@ -165,7 +167,7 @@ async fn silent_names_of_many_namespaces_leave_others_a_turn() {
     let silent = Silent::new();
     let sink = silent.sink(|_| {});
     let mut stuck = Vec::new();
-    // All turns but one for each of them, and then as many again in vain.
+    // All look-ups but one for each of them, and then as many again that do not start.
     for n in 0..2 * TURNS_OF_ALL / TURNS {
         let names =
             (0..20).map(|m| to(&format!("stuck-{n}"), &format!("silent{m}.{n}.example"), 80));
@@ -195,7 +197,7 @@ async fn a_look_up_that_nobody_waits_for_any_more_is_not_begun() {
         delivery.abort();
         delivery.await.unwrap_err();
     }
-    // Somebody waits for this one when a turn is free.
+    // A delivery waits for this one when a look-up is free.
     let next = sink.deliver(to("stuck", "good.example", raw.address.port()));
     let free = async { silent.go_on.add_permits(1) };
     assert_eq!(tokio::join!(next, free).0, Delivery::Confirmed);

@@ -1,4 +1,4 @@
-//! How many connections are kept, and for how long.
+//! The number of kept connections, and the time for which they are kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,7 +83,7 @@ async fn a_refusal_whose_page_was_read_keeps_its_connection() {
 
 #[tokio::test]
 async fn an_http_2_connection_is_asked_for_its_streams_without_the_lock_of_the_pool() {
-    // It answers only between its writes, and the others must not wait for those.
+    // It replies only between its writes, and the other connections must not wait for those.
     let sink = sink();
     let (ours, _theirs) = tokio::io::duplex(4096);
     let free = Arc::new(AtomicBool::new(true));

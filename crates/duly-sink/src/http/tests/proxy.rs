@@ -1,4 +1,4 @@
-//! A proxy between the sink and the receiver: what it is told, and what it may do.
+//! A proxy between the sink and the receiver: the information it gets, and its rights.
 
 use super::{
     options::{Credentials, Proxy, Resolves},
@@ -6,7 +6,7 @@ use super::{
     *,
 };
 
-/// A proxy that writes down what it is asked for and connects to one place, whatever that was.
+/// A proxy that records its requests and connects to one fixed address.
 struct Tunnelling {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -72,7 +72,8 @@ async fn deliver(sink: &HttpSink, url: &str) -> Delivery {
 async fn s5_the_proxy_is_given_the_address_that_was_checked() {
     let raw = Raw::answering(&[OK]).await;
     let proxy = Tunnelling::to(raw.address).await;
-    // The proxy itself is on loopback, which the rule refuses to receivers and not to it.
+    // The proxy itself is on loopback, which the address filter refuses for receivers but not for the
+    // proxy.
     let sink = sink_through(through(proxy.port, Resolves::Here), "203.1.2.3");
     assert_eq!(deliver(&sink, "http://receiver.example:8080/hook").await, Delivery::Confirmed);
     let asked = proxy.asked();
@@ -125,7 +126,7 @@ async fn s4_a_proxy_that_refuses_lies_or_hangs_leaves_nothing_sent_and_no_secret
             match after {
                 After::Repeat(chunk) => while stream.write_all(&chunk).await.is_ok() {},
                 After::Stall => {
-                    // Until the other end goes away.
+                    // Until the other end closes.
                     stream.read_u8().await.ok();
                 }
                 _ => {}

@@ -1,4 +1,4 @@
-//! Far sides on the loopback interface: a decent one, and misbehaving ones.
+//! Receivers on the loopback interface: a correct one, and faulty ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// A decent web server that keeps what arrives.
+/// A correct web server that keeps the requests that arrive.
 pub(super) struct Web {
     to: HttpDestination,
     sink: HttpSink,
@@ -56,7 +56,7 @@ impl Web {
         Self { to: destination(address), sink: sink(), state }
     }
 
-    /// One that speaks TLS as `localhost`, with the sink that is to speak to it.
+    /// Starts a receiver that speaks TLS as `localhost`, with the sink that sends to it.
     pub(super) async fn start_tls(config: rustls::ServerConfig, sink: HttpSink) -> Self {
         let state = WebState::new();
         let router = Router::new().fallback(take).with_state(Arc::clone(&state));
@@ -130,14 +130,14 @@ impl Receiver for Web {
     }
 }
 
-/// A socket that answers with bytes of the test's choice.
+/// A socket that answers with bytes chosen by the test.
 pub(super) struct Raw {
     pub(super) address: SocketAddr,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
 }
 
-/// What a raw receiver does when it has answered the requests it has answers for.
+/// The behaviour of a raw receiver after its last answer.
 #[derive(Clone)]
 pub(super) enum After {
     Close,
@@ -153,7 +153,7 @@ impl Raw {
         Self::start(answers, After::Close).await
     }
 
-    /// Answers with this and then says nothing more.
+    /// Answers with this and then sends nothing more.
     pub(super) async fn stalling(answer: &str) -> Self {
         Self::start(&[answer], After::Stall).await
     }

@@ -1,4 +1,4 @@
-//! Deliveries as other people's libraries read them: the SDK of CloudEvents, the reference crate of
+//! Deliveries as third-party libraries read them: the CloudEvents SDK, and the reference crate of
 //! Standard Webhooks.
 
 use ::http::{HeaderMap, HeaderName, HeaderValue};
@@ -67,7 +67,7 @@ async fn the_standard_webhooks_crate_verifies_a_delivery_through_a_whole_rotatio
     let web = Web::start().await;
     let (old, new) =
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    // The old one alone, both, the new one alone; what receivers that know one of them say.
+    // The old one alone, both, the new one alone; the results of receivers that know one of them.
     for (signing, by_old, by_new) in
         [(&[old][..], true, false), (&[old, new], true, true), (&[new], false, true)]
     {

@@ -1,4 +1,4 @@
-//! TLS and HTTP/2: whom the sink trusts, what it speaks, and how a connection is shared.
+//! TLS and HTTP/2: trusted authorities, protocols, and shared connections.
 
 use std::{env, fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ use super::{
     *,
 };
 
-/// A certificate authority of the test's own, and files of what it made out.
+/// A certificate authority of the test, and the files of its certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -47,7 +47,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Makes out a certificate and writes it and its key into files: `<name>.pem`, `<name>.key`.
+    /// Issues a certificate and writes it and its key to files: `<name>.pem`, `<name>.key`.
     fn make_out(&self, name: &str, usage: ExtendedKeyUsagePurpose) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
@@ -57,7 +57,7 @@ impl Authority {
         fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
-    /// What a server called `name` is set to.
+    /// Returns the configuration of a server called `name`.
     fn server(&self, name: &str, protocols: &[&[u8]], clients: Clients) -> ServerConfig {
         self.make_out(name, ExtendedKeyUsagePurpose::ServerAuth);
         let chain = CertificateDer::from_pem_file(self.file(&format!("{name}.pem"))).unwrap();
@@ -81,7 +81,7 @@ impl Authority {
         config
     }
 
-    /// A sink that trusts the authority and may speak to loopback.
+    /// Creates a sink that trusts the authority and may connect to loopback.
     pub(super) fn sink(&self, set: impl FnOnce(&mut Options)) -> HttpSink {
         sink_with(|options| {
             options.tls.ca = Some(self.file("ca.pem"));
@@ -89,19 +89,19 @@ impl Authority {
         })
     }
 
-    /// What a server `localhost` that speaks HTTP/2 is set to.
+    /// Returns the configuration of a server `localhost` that speaks HTTP/2.
     pub(super) fn http2_server(&self) -> ServerConfig {
         self.server("localhost", &[b"h2"], Clients::Any)
     }
 
-    /// A decent receiver `localhost` with these protocols, and a sink for it.
+    /// Starts a correct receiver `localhost` with these protocols, and a sink for it.
     pub(super) async fn web(&self, protocols: &[&[u8]], set: impl FnOnce(&mut Options)) -> Web {
         let config = self.server("localhost", protocols, Clients::Any);
         Web::start_tls(config, self.sink(set)).await
     }
 }
 
-/// Whom a server lets in.
+/// The clients that a server accepts.
 #[derive(Clone, Copy)]
 enum Clients {
     Any,
@@ -144,7 +144,7 @@ async fn an_http_2_connection_is_shared_up_to_what_the_receiver_allows() {
     }
     assert_eq!(web.arrivals().await.len(), 3 * STREAMS_MAX as usize);
     assert!(web.connections() >= 2, "{} connections", web.connections());
-    // What timed out is not used again.
+    // A connection that timed out is not used again.
     let (before, kept) = (web.connections(), web.http_sink().pool.kept());
     assert_eq!(kept, 0);
     web.behave(Manner::Confirm);
@@ -178,14 +178,14 @@ async fn a_receiver_whose_certificate_is_not_good_gets_nothing() {
     check(known.server("other.example", &[b"h2"], Clients::Any), "not valid for name").await;
 }
 
-/// Where the sink of a process of its own is to deliver to, and an extra file of authorities.
+/// The destination of the sink in its own process, and an extra file of authorities.
 const TO: &str = "DULY_TEST_DELIVER_TO";
 const CA_FILE: &str = "DULY_TEST_CA_FILE";
 
 #[tokio::test]
 async fn authorities_of_the_system_are_trusted_beside_those_of_the_extra_file() {
-    // The system's are looked up by the environment of the process, so this test runs itself again,
-    // once for each environment.
+    // The system's authorities are found through the environment of the process. So this test runs
+    // itself again, once for each environment.
     if let Ok(to) = env::var(TO) {
         let sink = sink_with(|options| options.tls.ca = env::var_os(CA_FILE).map(PathBuf::from));
         let delivery = sink.deliver(envelope(HttpDestination::new(&to).unwrap(), b"x")).await;

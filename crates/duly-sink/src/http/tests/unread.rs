@@ -1,5 +1,5 @@
-//! Receivers that answer before they have read the request, and never read it: what is left of it
-//! stays neither in memory nor in the way of the next delivery (P10).
+//! Receivers that reply before they have read the request, and never read it. The rest of the request
+//! neither stays in memory nor blocks the next delivery (P10).
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -15,8 +15,8 @@ use super::{
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Speaks HTTP/2, confirms requests from their heads alone, and never reads what is in them. What
-/// goes to `/hang` is not answered at all.
+/// A receiver that speaks HTTP/2, confirms requests from their heads alone, and never reads their
+/// bodies. Requests to `/hang` get no reply.
 struct Early {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -24,7 +24,7 @@ struct Early {
 }
 
 impl Early {
-    /// Answers as soon as so many requests have come over a connection.
+    /// Replies as soon as this many requests have come over a connection.
     async fn start(authority: &Authority, window_bytes: u32, at_once: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -43,7 +43,7 @@ impl Early {
                         .handshake::<_, Bytes>(stream)
                         .await
                         .unwrap();
-                    // Bodies are held on to: dropped, they would be refused by a reset.
+                    // Bodies are kept: a body that is dropped would reset its stream.
                     let (mut bodies, mut held, mut answers) = (Vec::new(), Vec::new(), Vec::new());
                     while let Some(Ok((request, answer))) = http2.accept().await {
                         let hangs = request.uri().path() == "/hang";
@@ -78,7 +78,7 @@ impl Early {
 #[tokio::test]
 async fn an_http_2_connection_on_which_a_payload_was_left_is_not_used_again() {
     let authority = Authority::new();
-    // The client holds it back before its first byte, or after what the window takes.
+    // The client holds it back before its first byte, or after the bytes that the window takes.
     for window_bytes in [0, 65_535] {
         let early = Early::start(&authority, window_bytes, 1).await;
         let sink = authority.sink(|_| {});
@@ -89,7 +89,7 @@ async fn an_http_2_connection_on_which_a_payload_was_left_is_not_used_again() {
             assert_eq!((early.connections(), sink.pool.kept()), (n, 0), "{window_bytes}");
             until("the payload is let go of", || payload.is_unique()).await;
         }
-        // The pair to it: with nothing left behind the connection stays.
+        // The counterpart: with no unsent bytes the connection stays.
         for _ in 0..2 {
             let sent = Envelope { payload: None, ..envelope(early.at("/"), b"") };
             assert_eq!(sink.deliver(sent).await, Delivery::Confirmed);
@@ -133,7 +133,7 @@ async fn a_request_that_waits_on_an_http_2_connection_that_is_closed_comes_back_
     let mut request = hyper::Request::new(Bytes::from_static(b"x").into());
     *request.uri_mut() = "http://receiver.example/".parse().unwrap();
     let sent = stream.send(request, 1024);
-    // Nothing here takes so long.
+    // Far longer than any step here takes.
     let sent = tokio::time::timeout(Duration::from_secs(30), sent).await.expect("it hangs");
     assert!(matches!(sent, Err(SendError::Unsent)), "{sent:?}");
     assert!(connection.is_closed() && connection.stream().is_none());
@@ -175,7 +175,7 @@ async fn an_http_1_connection_whose_request_has_not_left_is_not_kept() {
 
 #[tokio::test]
 async fn a_kept_connection_that_is_not_ready_does_not_use_up_the_time_for_connecting() {
-    // One that is kept although its last request has not left, with nobody who reads it.
+    // A kept connection whose last request is not completely sent, and whose receiver does not read it.
     let (ours, mut theirs) = tokio::io::duplex(4096);
     let mut connection = Http1::start(ours).await.unwrap();
     let mut request = hyper::Request::new(Bytes::from(vec![b'x'; 1 << 20]).into());

@@ -1,4 +1,4 @@
-//! An open handle on a real file: positioned reads and writes that finish what they began.
+//! An open handle on a real file: positioned reads and writes that always complete.
 
 use std::io;
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl File for RealFile {
     }
 
     fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        // Whatever else goes wrong shows at the read that waits.
+        // Any other error shows at the read that waits.
         Ok(read_now(&self.file, offset, buf).unwrap_or(0))
     }
 
@@ -103,8 +103,8 @@ impl File for RealFile {
         holes(&self.file, self.len()?).map_err(|e| self.error(Operation::Length, e))
     }
 
-    // Only Linux has a call for a range (`sync_file_range`), and the system's library that is used
-    // here does not offer it. Syncing the file does what is promised, and more.
+    // Only Linux has a call for a range (`sync_file_range`), and the system-call library used here does
+    // not offer it. Syncing the file does what is promised, and more.
     fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {
         self.change(Operation::WriteBack, std::fs::File::sync_data)
     }
@@ -119,7 +119,7 @@ impl File for RealFile {
 
     fn allocated_bytes(&self) -> Result<u64, Error> {
         let metadata = self.file.metadata().map_err(|e| self.error(Operation::Length, e))?;
-        // The unit of `st_blocks`, whatever the file system's own blocks are.
+        // The unit of `st_blocks`, independent of the file system's block size.
         Ok(metadata.blocks().saturating_mul(512))
     }
 
@@ -128,13 +128,13 @@ impl File for RealFile {
     }
 }
 
-/// Sets `O_DIRECT` for the time of the write.
+/// Sets `O_DIRECT` during the write.
 #[cfg(target_os = "linux")]
 fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<Passed> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
     let flags = fcntl_getfl(file)?;
-    // Not every file system knows such writes, and those that do want whole blocks.
+    // Not every file system supports such writes, and those that do need whole blocks.
     if fcntl_setfl(file, flags | OFlags::DIRECT).is_ok() {
         let written = file.write_all_at(bytes, offset);
         fcntl_setfl(file, flags)?;
@@ -151,7 +151,7 @@ fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Resu
     file.write_all_at(bytes, offset).map(|()| Passed::No)
 }
 
-/// Answers whether the file system can reserve room.
+/// Returns `true` if the file system could reserve the space.
 #[cfg(target_os = "linux")]
 fn reserve(file: &std::fs::File, len: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -178,7 +178,7 @@ fn punch_hole(file: &std::fs::File, offset: u64, len: u64) -> io::Result<Punched
     }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match retry_on_intr(|| fallocate(file, flags, offset, len)) {
-        // The file system, or the kernel, knows no holes.
+        // The file system or the kernel does not support holes.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Punched::Unsupported),
         punched => Ok(punched.map(|()| Punched::Done)?),
     }
@@ -189,7 +189,7 @@ fn punch_hole(_file: &std::fs::File, _offset: u64, _len: u64) -> io::Result<Punc
     Ok(Punched::Unsupported)
 }
 
-/// Moves the handle's own position, which nothing else uses.
+/// Moves the position of the handle, which nothing else uses.
 #[cfg(target_os = "linux")]
 fn holes(file: &std::fs::File, len: u64) -> io::Result<Vec<Range<u64>>> {
     use rustix::fs::{SeekFrom, seek};
@@ -199,7 +199,7 @@ fn holes(file: &std::fs::File, len: u64) -> io::Result<Vec<Range<u64>>> {
     let mut at = 0;
     while at < len {
         let start = match seek(file, SeekFrom::Hole(at)) {
-            // The file system does not tell.
+            // The file system does not say.
             Err(Errno::INVAL | Errno::NXIO | Errno::OPNOTSUPP | Errno::NOSYS) => break,
             found => found?,
         };
@@ -207,7 +207,7 @@ fn holes(file: &std::fs::File, len: u64) -> io::Result<Vec<Range<u64>>> {
             break;
         }
         at = match seek(file, SeekFrom::Data(start)) {
-            // No data behind it.
+            // There is no data behind it.
             Err(Errno::NXIO) => len,
             found => found?.min(len),
         };
@@ -238,9 +238,9 @@ fn read_now(_file: &std::fs::File, _offset: u64, _buf: &mut [u8]) -> io::Result<
 fn will_need(file: &std::fs::File, offset: u64, len: u64) {
     use rustix::fs::{Advice, fadvise};
 
-    // No length would mean "up to the end".
+    // A length of 0 would mean "up to the end".
     if let Some(len) = std::num::NonZeroU64::new(len) {
-        // A hint that is not taken changes nothing but speed.
+        // A hint that is not taken changes only the speed.
         fadvise(file, offset, Some(len), Advice::WillNeed).ok();
     }
 }
@@ -252,7 +252,7 @@ fn will_need(_file: &std::fs::File, _offset: u64, _len: u64) {}
 fn drop_cached(file: &std::fs::File, offset: u64, len: u64) {
     use rustix::fs::{Advice, fadvise};
 
-    // Only whole pages go, so those that the range begins and ends in are asked for as well.
+    // The kernel drops only whole pages, so the range is extended to page boundaries.
     let page = super::super::BLOCK_BYTES as u64;
     let start = offset / page * page;
     let end = offset.saturating_add(len).next_multiple_of(page);

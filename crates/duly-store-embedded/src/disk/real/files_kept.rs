@@ -1,23 +1,24 @@
-//! File descriptors that are kept for the data directory, whatever else the process opens.
+//! File descriptors that are reserved for the data directory.
 //!
-//! They are taken at the opening and hold the directory itself. Where the process, or the system, may
-//! open no further file, one of them is given up for the file that is needed, and taken again when
-//! there are some. So connections that use up the limit do not keep the store from its files.
+//! They are taken when the directory is opened, and hold the directory itself. If the process or the
+//! system may open no more files, one of them is closed to open the file that is needed. The pool is
+//! filled again when descriptors are available. So connections that use up the limit do not keep the
+//! store from its files.
 
 use std::{fs::File, io, path::Path};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// How many are kept: for the files of some rolls, a checkpoint and a rewrite.
+/// Number of reserved descriptors: for the files of some rolls, a checkpoint and a rewrite.
 pub(super) const KEPT: usize = 64;
 
-/// The descriptors.
+/// The reserved descriptors.
 #[derive(Debug, Default)]
 pub(super) struct FilesKept(Mutex<Vec<File>>);
 
 impl FilesKept {
-    /// Takes as many as there may be; fewer are no error.
+    /// Takes descriptors up to [`KEPT`]; fewer are not an error.
     pub(super) fn fill(&self, root: &Path) {
         let mut kept = self.0.lock();
         while kept.len() < KEPT
@@ -27,7 +28,7 @@ impl FilesKept {
         }
     }
 
-    /// Opens a file, with the room of a kept one where there is no other.
+    /// Opens a file. If no descriptor is available, closes a reserved one and tries again.
     pub(super) fn open<T>(
         &self,
         root: &Path,
@@ -51,7 +52,7 @@ impl FilesKept {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of reserved descriptors.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.lock().len()

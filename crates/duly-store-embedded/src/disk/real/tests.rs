@@ -102,7 +102,7 @@ fn a_looker_sees_the_lock_of_a_server() {
     drop(server.lock().unwrap());
 }
 
-/// Flock follows the file, and the name can be given to another one.
+/// A `flock` belongs to the file, and another file can get its name.
 #[test]
 fn p1_a_removed_lock_file_lets_no_second_server_in() {
     let dir = temp_dir();
@@ -123,7 +123,7 @@ fn p1_a_removed_lock_file_lets_no_second_server_in() {
     drop(server.lock().unwrap());
 }
 
-/// Older builds lock the lock file alone.
+/// Older builds lock only the lock file.
 #[test]
 fn an_older_build_keeps_this_one_out_and_the_other_way_round() {
     let dir = temp_dir();
@@ -216,7 +216,7 @@ fn answers_of_the_system_are_sorted_by_cause() {
     }
 }
 
-/// Linux answers every write to this device so.
+/// Linux returns ENOSPC for every write to this device.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_apart() {
@@ -226,7 +226,7 @@ fn a_full_disk_is_told_apart() {
     assert!(error.is_no_space(), "{error:?}");
 }
 
-/// The file systems that tests run on can do it; where the kernel refuses it is no error.
+/// The file systems of the tests support holes; if the kernel refuses one, that is not an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_hole_is_punched_where_the_file_system_can() {
@@ -270,7 +270,7 @@ fn what_is_written_past_the_cache_is_what_is_read_wherever_its_memory_begins() {
         file.write_past_cache(offset as u64, part).unwrap();
         expected[offset..offset + count].copy_from_slice(part);
     };
-    // From a block in memory on, from beside one, to beside one on the disk, and less than blocks.
+    // Aligned and unaligned in memory, unaligned on the disk, and less than blocks.
     write(aligned, 0, 2 * BLOCK_BYTES);
     write(aligned + 1, 2 * BLOCK_BYTES, BLOCK_BYTES);
     write(aligned, 4 * BLOCK_BYTES + 1, BLOCK_BYTES);

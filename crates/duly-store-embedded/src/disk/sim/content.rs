@@ -1,12 +1,13 @@
-//! The bytes of one simulated file: what a read sees, and what the platter holds of it.
+//! The bytes of one simulated file: the cache that reads see, and the platter that survives a power
+//! loss.
 //!
-//! `cache` is what every read sees. For each sector that was written since the last sync,
-//! `unsynced` keeps what the platter still holds instead; a sector that is not in it is the same in
-//! both. So a sync forgets, and a power loss ([`Content::settle`]) decides for each sector whether
-//! the new bytes, the old ones, or a torn mix is found afterwards.
-//!
-//! A sector whose write-back failed is *given up*: reads still see it, the platter never got it,
-//! and no later sync writes it, as Linux does after EIO. Only writing it again brings it back.
+//! 1. Every read sees `cache`.
+//! 2. For each sector that was written since the last sync, `unsynced` keeps the old bytes of the
+//!    platter. A sector that is not in `unsynced` is the same in both.
+//! 3. A sync drops entries of `unsynced`. A power loss ([`Content::settle`]) decides for each sector:
+//!    the new bytes, the old ones, or a torn mix.
+//! 4. A sector whose write-back failed is *given up*: reads still see it, the platter never got it, and
+//!    no later sync writes it, as in Linux after EIO. Only another write brings it back.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,10 +21,11 @@ pub const SECTOR_BYTES: usize = 512;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// One in so many writes to a dirty sector finds that the kernel wrote the version before back.
+/// On average one in this many writes to a dirty sector finds that the kernel wrote back the version
+/// before.
 const WRITE_BACK_ODDS: u32 = 8;
 
-/// One in so many sectors in flight at a power loss is torn.
+/// On average one in this many sectors in flight at a power loss is torn.
 const TORN_ODDS: u32 = 6;
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +34,7 @@ pub(super) struct Content {
     unsynced: BTreeMap<usize, Unsynced>,
     platter_len: usize,
     length: Fate,
-    /// Per sector, whether it takes room on the disk; a hole does not.
+    /// For each sector: `true` if it takes space on the disk; a hole does not.
     allocated: Vec<bool>,
 }
 
@@ -43,15 +45,15 @@ struct Unsynced {
     change: Change,
 }
 
-/// How a sector came to differ.
+/// The cause of a difference between cache and platter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Written,
-    /// It was given back: that is done or not, for a whole sector.
+    /// The sector was deallocated; after a power loss that is done or not done, for a whole sector.
     Freed,
 }
 
-/// What the next successful sync does about a difference between cache and platter.
+/// The effect of the next successful sync on a difference between cache and platter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Fate {
     Dirty,
@@ -73,7 +75,7 @@ impl Content {
         (sectors * SECTOR_BYTES) as u64
     }
 
-    /// Ranges of sectors within the length that take no room.
+    /// Returns the ranges of sectors within the length that take no space.
     pub(super) fn holes(&self) -> Vec<Range<u64>> {
         let mut holes: Vec<Range<u64>> = Vec::new();
         for index in 0..self.cache.len().div_ceil(SECTOR_BYTES) {
@@ -90,8 +92,8 @@ impl Content {
         holes
     }
 
-    /// How many of `wanted` bytes from `offset` fit if only `free_bytes` more may be allocated,
-    /// and how many bytes that would allocate.
+    /// Returns how many of `wanted` bytes from `offset` fit if only `free_bytes` more may be allocated,
+    /// and the bytes that this allocates.
     pub(super) fn fitting(&self, offset: usize, wanted: usize, free_bytes: u64) -> (usize, u64) {
         let mut new_bytes = 0;
         for sector in sectors(offset..offset + wanted) {
@@ -136,7 +138,7 @@ impl Content {
         self.length = Fate::Dirty;
     }
 
-    /// Zeroes a range within the file and frees the sectors that lie wholly in it.
+    /// Zeroes a range within the file and frees the sectors that lie completely in it.
     pub(super) fn punch_hole(&mut self, range: Range<usize>, rng: &mut SmallRng) {
         self.touch(sectors(range.clone()), rng);
         self.cache[range.clone()].fill(0);
@@ -159,7 +161,7 @@ impl Content {
         }
     }
 
-    /// A sync that answers EIO: some of what was dirty got through, the rest is given up.
+    /// Fails a sync with EIO: some of the dirty sectors got through, the rest is given up.
     pub(super) fn fail_sync(&mut self, rng: &mut SmallRng) {
         self.unsynced.retain(|_, sector| {
             let arrived = sector.fate == Fate::Dirty && rng.random();
@@ -172,12 +174,12 @@ impl Content {
         self.length = Fate::Settled;
     }
 
-    /// What is found after a power loss.
+    /// Returns the file as it is found after a power loss.
     pub(super) fn settle(&self, rng: &mut SmallRng) -> Self {
         let mut found = self.cache.clone();
         found.resize(self.cache.len().max(self.platter_len), 0);
-        // Of each file all, none, or a share is lost: a fair coin per sector alone would hardly
-        // ever let a long write through, or lose all of it.
+        // Of each file all, none, or a part is lost. A fair coin for each sector alone would hardly ever
+        // let a long write through, or lose all of it.
         let survivors_of_4 = rng.random_range(0..=4);
         for (&index, sector) in &self.unsynced {
             let range = sector_range(index, found.len());
@@ -218,7 +220,7 @@ impl Content {
     fn on_platter(bytes: Vec<u8>, allocated: &[bool]) -> Self {
         let mut allocated = allocated.to_vec();
         allocated.resize(bytes.len().div_ceil(SECTOR_BYTES), true);
-        // Of a hole that was not durable the old sectors are found again, with their room.
+        // If a hole was not durable, its old sectors are found again, with their space.
         for (taken, sector) in allocated.iter_mut().zip(bytes.chunks(SECTOR_BYTES)) {
             *taken |= sector.iter().any(|byte| *byte != 0);
         }
@@ -226,7 +228,7 @@ impl Content {
         Self { cache: bytes, platter_len, allocated, ..Self::default() }
     }
 
-    /// Damages what is stored, synced or not, behind everybody's back.
+    /// Damages the stored bytes, synced or not, without any operation.
     pub(super) fn damage(&mut self, range: Range<usize>, damage: impl Fn(&mut u8)) {
         self.cache[range.clone()].iter_mut().for_each(&damage);
         for index in sectors(range.clone()) {
@@ -239,7 +241,7 @@ impl Content {
         }
     }
 
-    /// Marks sectors dirty that are about to change.
+    /// Marks sectors as dirty that are about to change.
     fn touch(&mut self, touched: Range<usize>, rng: &mut SmallRng) {
         for index in touched {
             match self.unsynced.entry(index) {

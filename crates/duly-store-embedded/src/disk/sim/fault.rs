@@ -1,20 +1,19 @@
-//! What a test plans to go wrong, and the counting until it does.
+//! The faults that a test plans, and the countdowns to them.
 
-/// Something that goes wrong at a planned moment. Counting starts at the call of
-/// [`SimDisk::plan`](super::SimDisk::plan): 1 is the very next one. A plan replaces an earlier one
-/// of its kind and does not outlive a crash.
+/// A fault at a planned operation. Counting starts at the call of
+/// [`SimDisk::plan`](super::SimDisk::plan): 1 is the next operation. A plan replaces an earlier one of
+/// its kind and does not outlive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The machine loses power during this operation, counted as
-    /// [`SimDisk::ops`](super::SimDisk::ops) counts. The seed decides how much of it is done; it
-    /// and everything after it fails, on every handle.
+    /// The machine loses power during this operation, counted as [`SimDisk::ops`](super::SimDisk::ops)
+    /// counts. The seed decides how much of the operation is done. The operation and everything after it
+    /// fails, on every handle.
     CrashAtOp(u64),
-    /// This sync, of a file or a directory, answers EIO, once. What it should have made durable is
-    /// given up, as Linux does: the seed decides what reached the disk, and no later sync brings
-    /// the rest back, though reads go on seeing it.
+    /// This sync, of a file or a directory, returns EIO, once. The unsynced bytes are given up, as in
+    /// Linux: the seed decides which reached the disk. No later sync writes the rest, though reads still
+    /// see it.
     ErrorAtSync(u64),
-    /// This write-back answers EIO, once, and gives up what it should have written, as a failed
-    /// sync does.
+    /// This write-back returns EIO, once, and gives up its bytes, as a failed sync does.
     ErrorAtWriteBack(u64),
     /// This write finds the disk full, once. The seed decides how many of its bytes were written.
     NoSpaceAtWrite(u64),
@@ -57,7 +56,7 @@ impl Plan {
     }
 }
 
-/// How many more until it happens; 0 is never.
+/// Operations left until the fault; 0 means never.
 #[derive(Debug, Default)]
 struct Countdown {
     left: u64,

@@ -17,7 +17,7 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    /// A new handle; `locked` is what `state` holds.
+    /// Makes a new handle; `locked` is the state that `state` guards.
     pub(super) fn open(
         state: &Arc<Mutex<State>>,
         locked: &mut State,

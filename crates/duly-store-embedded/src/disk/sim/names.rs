@@ -1,15 +1,16 @@
-//! The directories of a simulated disk: which names everybody sees, and which the platter holds.
+//! The directories of a simulated disk: the live names, and the names that the platter holds.
 //!
-//! Every change of a name waits in `pending`, in order, until its directory is synced. A power loss
-//! keeps a prefix of what waits in each directory; a rename across two directories is one change of
-//! both, survives whole or not at all, and holds back what came after it in either.
+//! 1. Every change of a name waits in `pending`, in order, until its directory is synced.
+//! 2. A power loss keeps a prefix of the pending changes of each directory.
+//! 3. A rename across two directories is one change of both. It survives completely or not at all. If it
+//!    is lost, so are all later changes in both directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// Number of a file, whatever names it has.
+/// Number of a file, independent of its names.
 pub(super) type Inode = u64;
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +44,7 @@ impl Names {
         dir.is_empty() || self.live.dirs.contains(dir)
     }
 
-    /// Whether this name is a directory's, the root apart.
+    /// Returns `true` if this name is a directory's; the root is not counted.
     pub(super) fn is_dir(&self, name: &str) -> bool {
         self.live.dirs.contains(name)
     }
@@ -52,7 +53,7 @@ impl Names {
         self.live.files.iter().map(|(name, inode)| (name.as_str(), *inode))
     }
 
-    /// Files and directories right within `dir`, sorted.
+    /// Returns the files and directories right within `dir`, sorted.
     pub(super) fn within(&self, dir: &str) -> Vec<String> {
         let files = self.live.files.keys().filter(|name| parent(name) == dir);
         let dirs = self.live.dirs.iter().filter(|_| dir.is_empty());
@@ -84,14 +85,15 @@ impl Names {
         self.platter.apply(&change);
     }
 
-    /// Makes what waits in `dir` durable, and what that depends on in other directories.
+    /// Makes the pending changes of `dir` durable, and the changes in other directories that they depend
+    /// on.
     pub(super) fn sync(&mut self, dir: &str) {
         for change in self.take_pending(dir) {
             self.platter.apply(&change);
         }
     }
 
-    /// A sync that answers EIO: a prefix of what waits got through, the rest never will.
+    /// Fails a sync with EIO: a prefix of the pending changes got through, the rest never will.
     pub(super) fn fail_sync(&mut self, dir: &str, rng: &mut SmallRng) {
         let waiting = self.take_pending(dir);
         let arrived = rng.random_range(0..=waiting.len());
@@ -100,7 +102,7 @@ impl Names {
         }
     }
 
-    /// What is found after a power loss.
+    /// Returns the names as they are found after a power loss.
     pub(super) fn settle(&self, rng: &mut SmallRng) -> Self {
         let mut tree = self.platter.clone();
         let mut budgets: BTreeMap<&str, usize> = BTreeMap::new();
@@ -125,7 +127,7 @@ impl Names {
         Self { live: tree.clone(), platter: tree, pending: Vec::new() }
     }
 
-    /// The files that a name can bring up, be it after a power loss.
+    /// Returns the files that a name leads to, now or after a power loss.
     pub(super) fn reachable(&self) -> BTreeSet<Inode> {
         let named = self.live.files.values().chain(self.platter.files.values()).copied();
         named.chain(self.pending.iter().filter_map(Change::inode)).collect()
@@ -175,7 +177,7 @@ impl Tree {
 }
 
 impl Change {
-    /// The directories in which this changes a name, each once.
+    /// Returns the directories in which this changes a name, each once.
     fn dirs(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
             Self::Link { name, .. } | Self::Unlink { name } => (parent(name), None),

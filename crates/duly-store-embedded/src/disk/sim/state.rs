@@ -1,7 +1,7 @@
-//! Everything a simulated machine knows of its disk, behind one lock.
+//! The state of a simulated machine's disk, behind one lock.
 //!
-//! Each operation that changes something passes [`State::begin`], which counts it and lets a
-//! planned crash happen inside it.
+//! Each operation that changes something calls [`State::begin`], which counts it and triggers a planned
+//! crash inside it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,20 +16,20 @@ use super::names::{Inode, Names};
 use crate::disk::error::At;
 use crate::disk::{Error, Inodes, Operation};
 
-/// Room on a simulated disk on which nobody sets any other.
+/// Default size of a simulated disk.
 const TOTAL_BYTES: u64 = 1 << 40;
 
 /// Inodes of a simulated disk.
 const TOTAL_FILES: u64 = 1 << 20;
 
-/// Longest simulated file: they are held in memory.
+/// Longest simulated file; files are held in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) names: Names,
     contents: BTreeMap<Inode, Content>,
-    /// Handles open on each file.
+    /// Number of open handles of each file.
     handles: BTreeMap<Inode, usize>,
     next_inode: Inode,
     pub(super) rng: SmallRng,
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) ops: u64,
     total_bytes: u64,
     used_bytes: u64,
-    /// Inodes that are not in use elsewhere.
+    /// Most files with a name.
     files_max: u64,
     pub(super) locked: Locked,
     power: Power,
@@ -56,11 +56,11 @@ enum Power {
     Off,
 }
 
-/// How far an operation gets.
+/// Extent to which an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Whole,
-    /// The machine dies in it.
+    /// The machine dies during the operation.
     Crash,
 }
 
@@ -95,7 +95,7 @@ impl State {
         }
     }
 
-    /// The disk of the machine that is switched on again after a power loss.
+    /// Returns the disk of the machine that is switched on again after a power loss.
     pub(super) fn after_power_loss(&mut self) -> Self {
         let mut rng = SmallRng::seed_from_u64(self.rng.random());
         let names = self.names.settle(&mut rng);
@@ -107,7 +107,7 @@ impl State {
         self.successor(rng, names, contents)
     }
 
-    /// The disk as the next process finds it on the same running machine.
+    /// Returns the disk as the next process finds it on the same running machine.
     pub(super) fn after_kill(&mut self) -> Self {
         let rng = SmallRng::seed_from_u64(self.rng.random());
         let names = self.names.clone();
@@ -128,7 +128,7 @@ impl State {
         self.power == Power::Off
     }
 
-    /// Fails when the machine is down.
+    /// Fails if the machine is down.
     pub(super) fn check_up(&self, operation: Operation, name: &str) -> Result<(), Error> {
         match self.power {
             Power::On => Ok(()),
@@ -136,8 +136,8 @@ impl State {
         }
     }
 
-    /// Counts an operation that changes something. On [`Reach::Crash`] the caller does as much of
-    /// it as the seed says and answers [`State::crashed`].
+    /// Counts an operation that changes something. On [`Reach::Crash`] the caller does as much of it as
+    /// the seed says, and returns [`State::crashed`].
     pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Reach, Error> {
         self.check_up(operation, name)?;
         self.ops += 1;
@@ -148,7 +148,7 @@ impl State {
         Ok(Reach::Whole)
     }
 
-    /// Runs an operation that is done either whole or not at all.
+    /// Runs an operation that is done either completely or not at all.
     pub(super) fn change<T>(
         &mut self,
         operation: Operation,
@@ -159,7 +159,7 @@ impl State {
             Reach::Whole => change(self),
             Reach::Crash => {
                 if self.rng.random() {
-                    // Refused or done: the caller hears of the crash only.
+                    // The result does not matter: the caller sees only the crash.
                     change(self).ok();
                 }
                 Err(self.crashed(operation, name))
@@ -179,7 +179,7 @@ impl State {
         Error::from_io(At { operation, directory: &self.shown, name }, source)
     }
 
-    /// A new empty file, without a name yet.
+    /// Adds an empty file, without a name yet.
     pub(super) fn add_file(&mut self) -> Inode {
         let inode = self.next_inode;
         self.next_inode += 1;
@@ -232,7 +232,7 @@ impl State {
         self.total_bytes = self.used_bytes.saturating_add(free_bytes);
     }
 
-    /// Inodes: every file with a name takes one.
+    /// Returns the inodes: every file with a name takes one.
     pub(super) fn inodes(&self) -> Inodes {
         let used = self.names.files().count() as u64;
         Inodes { free: self.files_max.saturating_sub(used), total: TOTAL_FILES }
@@ -242,14 +242,14 @@ impl State {
         self.files_max = self.names.files().count() as u64 + free;
     }
 
-    /// Gives the room of a file back that is about to lose its name.
+    /// Deallocates the space of a file that is about to lose its name.
     pub(super) fn release(&mut self, inode: Inode) {
         let freed_bytes = self.content(inode).allocated_bytes();
         self.used_bytes = self.used_bytes.saturating_sub(freed_bytes);
     }
 
-    /// Writes as much as there is room for, or a seed-decided part where the machine dies or a
-    /// fault is planned.
+    /// Writes as much as there is space for. If the machine dies or a fault is planned, writes a part
+    /// that the seed decides.
     pub(super) fn write(
         &mut self,
         (inode, name): (Inode, &str),
@@ -290,7 +290,7 @@ impl State {
         })
     }
 
-    /// Zeroes a range and frees its whole sectors; where the machine dies, a part of it.
+    /// Zeroes a range and frees its whole sectors; if the machine dies, only a part of them.
     pub(super) fn punch_hole(
         &mut self,
         (inode, name): (Inode, &str),
@@ -304,7 +304,7 @@ impl State {
         let end = match reach {
             Reach::Whole => end,
             Reach::Crash => {
-                // Room is given back sector by sector.
+                // Space is deallocated sector by sector.
                 let sectors = (end - start).div_ceil(SECTOR_BYTES);
                 let count = self.rng.random_range(0..=sectors);
                 end.min((start + count * SECTOR_BYTES) / SECTOR_BYTES * SECTOR_BYTES).max(start)
@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// Makes nothing durable, since nobody may rely on it; but it can fail, and then it loses what
-    /// a failed sync loses.
+    /// Makes nothing durable, since no caller may rely on it. It can fail, and then loses the same as a
+    /// failed sync.
     pub(super) fn write_back(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
         if self.begin(Operation::WriteBack, name)? == Reach::Crash {
             return Err(self.crashed(Operation::WriteBack, name));
@@ -365,7 +365,7 @@ impl State {
         Ok(())
     }
 
-    /// A file offset and a length behind it as an offset in memory.
+    /// Converts a file offset to an offset in memory, if the bytes of this length behind it are allowed.
     fn check_length(
         &self,
         operation: Operation,

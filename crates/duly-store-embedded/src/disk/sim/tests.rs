@@ -8,7 +8,7 @@ mod model;
 
 const SEEDS: u64 = 200;
 
-/// A disk with one synced file of `bytes` under a durable name.
+/// Makes a disk with one synced file of `bytes` under a durable name.
 fn with_file(seed: u64, bytes: &[u8]) -> (SimDisk, Arc<dyn File>) {
     let disk = SimDisk::new(seed);
     let file = disk.create("f").unwrap();
@@ -18,7 +18,7 @@ fn with_file(seed: u64, bytes: &[u8]) -> (SimDisk, Arc<dyn File>) {
     (disk, file)
 }
 
-/// What `outcome` answers over many seeds.
+/// Returns the results of `outcome` over many seeds.
 fn outcomes<T: Ord>(outcome: impl Fn(u64) -> T) -> BTreeSet<T> {
     (0..SEEDS).map(outcome).collect()
 }

@@ -1,9 +1,9 @@
-//! The lane of a destination, without parsing the URL where its text shows the origin.
+//! Finds the lane of a destination, without parsing the URL if its text shows the origin.
 //!
-//! A URL is stored as it was written out after parsing. Where its host is a plain name, as nearly
-//! all are, the origin is the text up to the path, and looking at that is twenty times
-//! cheaper than parsing. Everything else is parsed, so that the answer is always the one that
-//! [`Destination::lane_key`](duly_core::Destination::lane_key) gives.
+//! A URL is stored in its normalised form. If its host is a plain name, as nearly all are, the origin is
+//! the text up to the path. Comparing that text is twenty times cheaper than parsing. Every other URL is
+//! parsed, so that the result is always that of
+//! [`Destination::lane_key`](duly_core::Destination::lane_key).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::format::{
 
 use super::LaneOf;
 
-/// The lane of the destination that is encoded here.
+/// Decodes a destination and returns its lane.
 pub(super) fn lane_of(r: &mut Reader<'_>) -> Result<LaneOf, DecodeError> {
     match r.u8()? {
         timer::PULL => Ok(LaneOf::Pull),
@@ -40,8 +40,8 @@ fn lane_key(url: &str) -> Result<LaneKey, DecodeError> {
     }
 }
 
-/// The origin of a URL whose host is a name in plain letters; `None` does not mean that it has
-/// none.
+/// Returns the origin of a URL whose host is a name in plain letters. `None` means only that the URL
+/// must be parsed.
 fn plain_origin(url: &str) -> Option<&str> {
     let (host_at, port_default) = if url.starts_with("https://") {
         ("https://".len(), 443)
@@ -60,18 +60,18 @@ fn plain_origin(url: &str) -> Option<&str> {
         .then(|| &url[..host_at + end])
 }
 
-/// Whether a host stays as it is when it is parsed.
+/// Returns `true` if parsing does not change the host.
 fn is_plain_name(host: &str) -> bool {
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let last = host.rsplit('.').next().unwrap_or("");
-    // What begins with a digit may be the end of an address, and `--` may announce a name in
+    // A last label that begins with a digit may be part of an IP address, and `--` may mark a name in
     // another script.
     host.bytes().all(is_plain)
         && last.starts_with(|first: char| first.is_ascii_lowercase())
         && !host.contains("--")
 }
 
-/// Whether a port stays as it is when it is parsed.
+/// Returns `true` if parsing does not change the port.
 fn is_plain_port(port: &str, port_default: u16) -> bool {
     port.starts_with(|first: char| matches!(first, '1'..='9'))
         && port.parse::<u16>().is_ok_and(|number| number != port_default)

@@ -1,4 +1,4 @@
-//! Timers on bad places of a disk: what stands elsewhere goes on, every count stays exact, and all of
+//! Timers on bad places of a disk: timers elsewhere are not delayed, every count stays exact, and all of
 //! them fire when the disk reads again.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ mod bench;
 mod disk;
 mod random;
 
-/// Long enough for a round to come.
+/// Long enough for a round.
 const LONG: Millis = Millis::from_ms(WAIT_MS.1);
 
 #[test]
@@ -66,7 +66,7 @@ fn a_claim_and_a_round_are_refused_a_bounded_number_of_reads() {
     bench.spoil(&bad);
     bench.advance(Millis::from_secs(20));
     bench.disk.take_refused();
-    // One of a stretch of several, and one each of these.
+    // One of a stretch of several, and one for each of these.
     let most = u64::try_from(2 * 32 + 2).unwrap();
     for _ in 0..20 {
         bench.claim(100);
@@ -131,7 +131,7 @@ fn p9_of_very_many_each_has_its_turn() {
     bench.spoil(&bad);
     bench.advance(Millis::from_secs(20));
     assert_eq!(bench.deliver(), [""; 0]);
-    // The last of a walk are few.
+    // The rest of a walk is short.
     let last = NamespaceName::new("zoo").unwrap();
     let bad = [bench.few_aside(&last), bad].concat();
     bench.spoil(&bad);

@@ -1,8 +1,9 @@
-//! What can be wrong with one index entry, and how it is put right.
+//! The invariants of one index entry, and their repairs.
 //!
-//! The rules hold between any two steps: an entry whose record is not durable yet is nowhere (it is
-//! published later), and while a sweep runs, the calendars may be behind it. So both are passed over
-//! here; the next pass sees them.
+//! The rules hold between any two steps. Two cases are skipped here, and the next pass sees them:
+//!
+//! 1. An entry whose record is not durable yet is in no calendar and no lane: it becomes claimable later.
+//! 2. While a sweep runs, the calendars may be behind it.
 
 use crate::{
     files::ReadError,
@@ -15,20 +16,20 @@ use super::{
     Finding,
 };
 
-/// What is wrong with an entry.
+/// An invariant that an entry breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// Its record is in no file, or beyond the end of one.
+    /// Its record is in no file, or past the end of one.
     NoRecord,
-    /// Its lane is not there.
+    /// Its lane does not exist.
     NoLane,
-    /// It is marked as leased and there is no lease.
+    /// It is marked as leased, and there is no lease.
     LeaseGone,
-    /// There is a lease and it is not marked.
+    /// There is a lease, and it is not marked as leased.
     Unleased,
     /// It is counted as due before its time.
     Early,
-    /// It is marked as counted in its lane, which does not have it.
+    /// It is marked as counted in its lane, which does not contain it.
     NotInLane,
     /// It waits where neither a calendar nor a sweep will find it.
     Forgotten,
@@ -58,7 +59,7 @@ impl Wrong {
     }
 }
 
-/// Whether there is nothing to compare it with but its file and the clock.
+/// Returns `true` if the entry has to be compared only with its file and the clock.
 pub(super) fn is_plain(entry: &Entry) -> bool {
     !entry.flags().has(Flags::LEASED) && !entry.flags().has(Flags::SURFACED)
 }
@@ -88,7 +89,7 @@ impl Engine {
         let Claimable { at_ms, kind } = entry.claimable();
         if flags.has(Flags::SURFACED) {
             if at_ms > self.clock_of(kind) {
-                // After a step back of the clock a pass is at it.
+                // After the wall clock has stepped back, a pass corrects this.
                 return (!self.step_back.is_under_way()).then_some(Wrong::Early);
             }
             let due = lane.due(kind);
@@ -99,7 +100,7 @@ impl Engine {
             return (!is_there).then_some(Wrong::NotInLane);
         }
         let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));
-        // A retry may be held back, for as long as the wall clock is behind its due time.
+        // A retry may be deferred while the wall clock is behind its due time.
         let waits_elsewhere = || {
             (kind == Kind::Retry && self.may_be_ahead())
                 || self.is_unpublished(entry.key(number), entry)
@@ -107,7 +108,7 @@ impl Engine {
         (is_lost && !waits_elsewhere()).then_some(Wrong::Forgotten)
     }
 
-    /// Says what is wrong and puts it right, unless it is right by now.
+    /// Reports the broken invariant and repairs it, unless it holds by now.
     pub(super) fn judge_entry(&mut self, wrong: Wrong, key: Key) {
         let number = key.namespace();
         let Some((namespace, entry)) =
@@ -149,7 +150,7 @@ impl Engine {
 
     /// Makes a dead letter of a timer whose record does not read back.
     pub(super) fn give_up_unreadable(&mut self, key: Key, entry: &Entry) {
-        // One that its file does not count cannot be let go: the entry itself is damaged.
+        // If the file does not count the entry, its location cannot be released: the entry is damaged.
         if !self.files.is_counted(entry.location()) {
             return;
         }
@@ -157,7 +158,7 @@ impl Engine {
             Ok(_) => return,
             Err(error) => error,
         };
-        // Without room for the letter the timer stays, for the next pass.
+        // If there is no capacity for the dead letter, the timer stays until the next pass.
         self.quarantine(key, entry, &error).ok();
     }
 

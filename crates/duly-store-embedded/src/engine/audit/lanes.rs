@@ -1,6 +1,8 @@
-//! What is checked of a namespace when all its entries were seen: that its lanes with something due
-//! are known to claimers, that what they hide is on its way, and, if nothing changed meanwhile, that
-//! every count is the sum of what was seen.
+//! The checks of a namespace after all its entries were visited.
+//!
+//! 1. Claimers know every lane in which a timer is due.
+//! 2. The spilled timers of a lane are on their way back into its resident window.
+//! 3. If nothing changed during the walk, every count is the sum over the entries.
 
 use crate::index::Kind;
 

@@ -1,8 +1,8 @@
-//! Reading a few records a second, so that rot is found before a timer fires.
+//! Samples: reads a few records a second, to find damaged ones before their timers fire.
 //!
-//! The reading is done in the background, on file handles taken at that moment. A file may be gone
-//! or used again by then, so what does not read back there is only a suspect: the engine reads it
-//! once more, from where the entry points now.
+//! The background thread reads, on file handles taken at that moment. By then a file may be removed or
+//! reused. So a record that does not read back is only a suspect: the engine reads it once more, from the
+//! place at which the entry points then.
 
 use std::sync::Arc;
 
@@ -17,23 +17,24 @@ use super::{super::Engine, Finding, entry};
 
 const READS_PER_SECOND: u64 = 100;
 const BYTES_PER_SECOND: u64 = 4 << 20;
-/// What is read at once of a record of the largest size class.
+/// Bytes that are read of a record of the largest size class.
 const LARGEST_READ_BYTES: usize = 2 << 20;
-/// Most reads of one piece of work.
+/// Most reads of one background job.
 const READS_MAX: u64 = 32;
 
-/// What may be read.
+/// The budget of reads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
     thousandths: u64,
     bytes: u64,
-    /// Another start in every table, so that in the end each entry has its turn.
+    /// Number of samples so far. Each starts at another entry of its table, so that in the end every
+    /// entry is read.
     turn: usize,
     is_under_way: bool,
 }
 
 impl Sampler {
-    /// Time has passed.
+    /// Adds the budget of `ms` milliseconds.
     pub(super) fn earn(&mut self, ms: u64) {
         let ms = ms.min(1_000);
         self.thousandths = (self.thousandths + ms * READS_PER_SECOND).min(READS_MAX * 1_000);
@@ -65,14 +66,14 @@ struct Sample {
 }
 
 impl Sample {
-    /// Whether its record reads back, as far as can be told from here.
+    /// Returns `false` if the record does not read back.
     fn reads_back(&self) -> bool {
         let mut bytes = vec![0; usize::try_from(self.location.bytes_max()).unwrap_or(0)];
         let Ok(got) = self.file.read_at(self.location.unit() * ALIGN, &mut bytes) else {
             return true;
         };
         bytes.truncate(got);
-        // Of the very largest only the beginning is here.
+        // Of the very largest records only the first part was read.
         let is_cut = got >= LARGEST_READ_BYTES
             && record::bytes_of(&bytes).is_some_and(|total| total > got as u64);
         is_cut || record::decode(&bytes).is_ok()
@@ -80,7 +81,7 @@ impl Sample {
 }
 
 impl Engine {
-    /// Has some records of these entries read, spread evenly over them.
+    /// Reads some records of these entries in the background, spread evenly over them.
     pub(super) fn sample(&mut self, number: u32, entries: &[Entry]) {
         let wanted = self.auditor.sampler.reads();
         if wanted == 0 || entries.is_empty() {

@@ -1,4 +1,4 @@
-//! What the entries of a namespace add up to.
+//! The sums over the entries of a namespace, to compare with its counts.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct LaneTally {
     in_flight: u64,
     first_due: u64,
     retry_due: u64,
-    /// Of these, those that are set aside.
+    /// Of these, the unreadable ones.
     first_aside: u64,
     retry_aside: u64,
 }
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// What a namespace says of itself.
+    /// Returns the counts that a namespace keeps.
     pub(super) fn as_counted(namespace: &Namespace) -> Self {
         let lanes = namespace.lanes.iter().map(|(slot, lane)| {
             let tally = LaneTally {
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Which counts differ, for a person.
+    /// Describes which counts differ.
     pub(super) fn difference(&self, counted: &Self) -> String {
         let pairs = [
             ("pending timers", self.entries, counted.entries),
@@ -100,7 +100,7 @@ impl Tally {
         parts.join("; ")
     }
 
-    /// Corrects the counts of a namespace. That of its entries is kept by the index itself.
+    /// Corrects the counts of a namespace. The index itself keeps the number of its entries.
     pub(super) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
         for (slot, tally) in &self.lanes {
             let (first, retry) = ((number, *slot, Kind::First), (number, *slot, Kind::Retry));

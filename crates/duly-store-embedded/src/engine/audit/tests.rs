@@ -1,4 +1,4 @@
-//! Planted faults, each found and put right; and none where none was planted.
+//! Planted faults: each is found and repaired, and none is found if none was planted.
 
 use duly_core::{
     Millis, Schedule, State,
@@ -37,7 +37,7 @@ impl Bench {
         bench
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs everything that needs no time.
     fn settle(&mut self) {
         loop {
             self.engine.begin_step();
@@ -54,7 +54,7 @@ impl Bench {
         }
     }
 
-    /// Lets one pass happen; answers what it has found.
+    /// Runs one pass. Returns the number of findings.
     fn audit(&mut self) -> u64 {
         let before = self.engine.auditor.findings;
         let audited_at = self.engine.auditor.audited_at;
@@ -65,7 +65,7 @@ impl Bench {
         self.engine.auditor.findings - before
     }
 
-    /// Something is wrong, and another pass finds it right.
+    /// Checks that a pass finds the fault, and that the next one finds it repaired.
     #[track_caller]
     fn finds_and_mends(&mut self, count: u64) {
         assert_eq!(self.audit(), count, "what was planted is found");
@@ -152,7 +152,7 @@ fn what_no_sweep_would_find_is_found_before_it_is_due() {
     let mut bench = Bench::new();
     bench.schedule("near", Millis::ZERO);
     bench.settle();
-    // Beyond the end of the calendar, and nothing says that something waits there.
+    // After the end of the calendar, and `beyond_ms` does not include it.
     bench.schedule("far", Millis::from_secs(86_400));
     bench.engine.near.window(Kind::First).forget_beyond();
     bench.finds_and_mends(1);
@@ -168,7 +168,7 @@ fn a_due_timer_that_its_lane_lost_is_put_back() {
     let key = bench.schedule("a", Millis::ZERO);
     let entry = bench.entry(key);
     assert!(entry.flags().has(Flags::SURFACED));
-    // The lane forgets it, the mark stays.
+    // The lane loses it; the flag stays.
     let number = bench.number();
     bench.engine.namespaces.sink(number, &entry);
     bench.engine.namespaces.refresh_active(number, entry.lane());
@@ -326,7 +326,7 @@ fn rot_is_found_before_the_timer_fires() {
         let name = bench.engine.files.get(location.slot()).unwrap().id.name();
         bench.disk.corrupt(&name, location.unit() * 16 + 30, 1);
     }
-    // As many passes as it takes for the samples to come by.
+    // Enough passes for the samples to reach it.
     let mut found = 0;
     for _ in 0..100 {
         found += bench.audit();

@@ -1,8 +1,9 @@
-//! The walk of a checkpoint over the engine's memory: a few tables a step, copied into pieces that the
-//! background writes.
+//! The walk of a checkpoint over the engine's memory: copies a few tables a step into pieces that the
+//! background thread writes.
 //!
-//! Its place is a name and a cursor, so that namespaces and tables may come and go between the steps.
-//! What it copies is written already: the caller waits for the frame under construction.
+//! The place of the walk is a name and a cursor, so namespaces and tables may come and go between the
+//! steps. Every copied entry is written already, because the caller waits for the frame under
+//! construction.
 
 use duly_core::NamespaceName;
 
@@ -19,13 +20,13 @@ use super::{
     PIECES_BYTES_MAX,
 };
 
-/// Tables that one step copies. Tests change something between any two.
+/// Tables that one step copies. Tests change the state between any two.
 const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 4 };
 /// Namespaces that one step copies.
 const NAMESPACES_PER_STEP: usize = 64;
-/// What a lease counts for in a piece, about as much as it takes.
+/// Size of a lease in a piece: an estimate.
 const LEASE_BYTES: usize = 64;
-/// Entries of one block: neighbouring tables share one.
+/// Entries of one block. Neighbouring tables share a block.
 const BLOCK_ENTRIES: usize = 32_768;
 const BLOCK_BYTES: usize = BLOCK_ENTRIES * layout::ENTRY_BYTES;
 const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
@@ -55,7 +56,7 @@ impl Piece {
         }
     }
 
-    /// The buffer of a piece that was written.
+    /// Returns the buffer of a piece that was written.
     pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
         let Self::Entries { mut bytes, .. } = self else {
             return None;
@@ -84,17 +85,17 @@ pub(super) struct Taking {
     pub(super) place: Place,
     pub(super) pieces: Vec<Piece>,
     pub(super) pieces_bytes: usize,
-    /// Leases of entries that were copied, and the number of their namespace. They become a piece when
-    /// that is done with, or the pieces are handed over: one between the entries of two tables would
-    /// keep these from sharing a block.
+    /// Leases of copied entries, and the number of their namespace. They become a piece when the
+    /// namespace is complete or the pieces are handed over. A piece of leases between the entries of two
+    /// tables would keep the tables from sharing a block.
     leases: (u32, Vec<layout::Lease>),
-    /// Buffers of entries that were written, to be filled again.
+    /// Buffers of written entries, for reuse.
     pub(super) buffers: Vec<Vec<u8>>,
-    /// Here, or away in the background.
+    /// `None` while the background thread has it.
     pub(super) writer: Option<Box<Writer>>,
-    /// The newest frame that it saw something of.
+    /// Newest frame whose effects the copy may include.
     pub(super) seen_lsn: u64,
-    /// Bytes of the journal when it was begun.
+    /// Bytes of the journal at which the checkpoint began.
     pub(super) begun_at_bytes: u64,
 }
 
@@ -104,20 +105,20 @@ impl std::fmt::Debug for Taking {
     }
 }
 
-/// Where the walk is.
+/// Place of the walk.
 pub(super) enum Place {
-    /// Behind this namespace, or at the beginning.
+    /// After this namespace, or at the beginning.
     Behind(Option<NamespaceName>),
     /// In an index of a namespace.
     In { name: NamespaceName, number: u32, which: Which, cursor: Cursor },
-    /// All namespaces were seen.
+    /// All namespaces are copied.
     Done,
-    /// The table of files was seen too: what is left waits for durability.
+    /// The table of files is copied too. The rest waits for durability.
     Ended,
 }
 
 impl Taking {
-    /// One of which nothing was copied yet.
+    /// Creates a checkpoint under way of which nothing is copied yet.
     pub(super) fn new(
         number: u64,
         replay: ReplayPoint,
@@ -148,7 +149,7 @@ impl Taking {
         self.leases.1.extend(leases);
     }
 
-    /// Makes pieces of the leases that were copied.
+    /// Turns the copied leases into pieces.
     fn push_leases(&mut self) {
         let (namespace, leases) = (self.leases.0, std::mem::take(&mut self.leases.1));
         self.pieces_bytes -= LEASE_BYTES * leases.len();
@@ -158,7 +159,7 @@ impl Taking {
         }
     }
 
-    /// What has come together.
+    /// Returns the collected pieces.
     pub(super) fn take_pieces(&mut self) -> Vec<Piece> {
         self.push_leases();
         self.pieces_bytes = 0;
@@ -170,14 +171,14 @@ impl Taking {
         self.pieces.push(piece);
     }
 
-    /// As many of its buffers as one needs at a time.
+    /// Returns as many of its buffers as are used at a time.
     pub(super) fn into_buffers(mut self) -> Vec<Vec<u8>> {
         self.buffers.truncate(2 * PIECES_BYTES_MAX / BLOCK_BYTES);
         self.buffers
     }
 
-    /// Copies what a scan gives of an index of `len` entries into a block: neighbouring tables share
-    /// one.
+    /// Copies the entries of a scan into a block. `len` is the number of entries of the whole index.
+    /// Neighbouring tables share a block.
     fn push_entries(
         &mut self,
         (number, which, len): (u32, Which, usize),
@@ -290,7 +291,7 @@ impl Engine {
                     Which::Live if entry.flags().has(Flags::LEASED) => {
                         leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
                     }
-                    // A timer's letters are copied at one moment.
+                    // The dead letters of one timer are copied at one moment.
                     Which::DeadByTimer => several.extend(namespace.letters.several(key)),
                     Which::Live | Which::Tombstones | Which::DeadLetters => {}
                 }
@@ -318,7 +319,8 @@ impl Engine {
     }
 }
 
-/// What is due is found again by time, and leases stand beside the entries.
+/// Returns the flags that a checkpoint keeps. Startup finds due timers again by time, and leases are
+/// stored beside the entries.
 const fn kept_flags(flags: Flags) -> Flags {
     flags.without(Flags::DUE).without(Flags::LEASED)
 }

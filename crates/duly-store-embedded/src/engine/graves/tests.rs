@@ -1,4 +1,4 @@
-//! Deleting a large namespace costs its steps neither a walk nor the freeing of its tables.
+//! The deletion of a large namespace costs its steps neither a walk nor the release of its tables.
 
 use duly_core::{
     Millis, NamespaceName, Schedule,
@@ -27,7 +27,7 @@ fn apply_in(engine: &mut Engine, namespace: NamespaceName, operation: Operation)
     assert!(!matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_)), "{outcome:?}");
 }
 
-/// One step; answers how many pieces of work it handed over.
+/// Runs one step. Returns the number of pieces of work that it handed over.
 fn step(engine: &mut Engine) -> usize {
     engine.begin_step();
     if let Some(mark) = engine.commit().expect("a healthy disk") {
@@ -40,7 +40,7 @@ fn step(engine: &mut Engine) -> usize {
     count
 }
 
-/// Steps until nothing is left to do.
+/// Runs steps until nothing is left to do.
 fn rest(engine: &mut Engine) -> usize {
     let mut works = step(engine);
     while engine.is_busy() {

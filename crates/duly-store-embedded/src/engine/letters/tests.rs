@@ -1,4 +1,4 @@
-//! Letters of a few timers that come and go, and copies of them of which every part is of a moment of
+//! Letters of a few timers that come and go, and copies of them. Each part of a copy is of a moment of
 //! its own.
 
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const NAMESPACE: u32 = 7;
 const TIMERS: u8 = 2;
 const LETTERS: u8 = 7;
 
-/// What happens to a letter.
+/// A change of a letter.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Put(u8),
@@ -29,7 +29,7 @@ const fn timer_of(letter: u8) -> u8 {
     letter % TIMERS
 }
 
-/// Makes the changes, of which each is told by its place.
+/// Makes the changes. The place of each is its identity.
 fn make(letters: &mut Letters, changes: &[Change]) {
     for (place, change) in changes.iter().enumerate() {
         match *change {
@@ -55,7 +55,7 @@ fn after(changes: &[Change]) -> Letters {
     letters
 }
 
-/// Everything that is known: of each timer its letters in order, its latest and when that came.
+/// Returns everything known about each timer: its letters in order, its latest, and the time of that.
 fn shown(letters: &Letters) -> Vec<String> {
     let timers = (0..TIMERS).map(|number| {
         let timer = timer(number);
@@ -76,7 +76,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 0..24)
 }
 
-/// Copies each letter, and each timer, as it is after so many of the changes.
+/// Copies each letter, and each timer, as it is after a number of the changes.
 fn copied(changes: &[Change], letters_at: &[usize], timers_at: &[usize]) -> Letters {
     let moment = |at: usize| after(&changes[..at.min(changes.len())]);
     let mut copy = Letters::default();
@@ -104,7 +104,7 @@ proptest! {
             at.iter().map(|at| before.len() + at).collect()
         };
         let mut copy = copied(&all, &from_begin(&letters_at), &from_begin(&timers_at));
-        // The changes are told by their places: those since go on counting.
+        // Changes are identified by their places, which continue for the later ones.
         let mut replayed = vec![Change::Remove(LETTERS); before.len()];
         replayed.extend_from_slice(&since);
         make(&mut copy, &replayed);

@@ -1,36 +1,37 @@
-//! The first timers of a list by what the index knows, which is their due time but not their id.
+//! The first timers of a list by due time. The index does not know their ids.
 //!
-//! The earliest [`CANDIDATES_MAX`] are kept, fewer for a page of little memory. Where there were more, the list is complete up to the
-//! *frontier*, the due time of the first that was dropped; what is due at the same millisecond stands
-//! in the order of ids, so of these all are known or none counts.
+//! The earliest [`CANDIDATES_MAX`] are kept; fewer for a page of little memory. If there are more, the
+//! list is complete up to the *frontier*: the due time of the first dropped candidate. Timers that are
+//! due at the same millisecond are listed in the order of ids. So either all of them are known, or none
+//! counts.
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::index::PackedKey;
 
-/// Most timers that one page reads for their id and tags, but for retries, tombstones and those due at the
-/// millisecond that the page begins or ends with.
+/// Most timers that one page reads for their ids and tags. Not included: retries, tombstones, and timers
+/// due at the millisecond at which the page begins or ends.
 pub(in crate::engine) const CANDIDATES_MAX: usize = 4_096;
-/// As many at least.
+/// Fewest candidates of a page, even of little memory.
 const CANDIDATES_MIN: usize = 256;
 
-/// The earliest so far, the last of them on top.
+/// The earliest candidates so far; the last of them is on top.
 #[derive(Debug)]
 pub(super) struct Candidates {
     count_max: usize,
     earliest: BinaryHeap<(u64, PackedKey)>,
-    /// The earliest due time that was dropped.
+    /// Earliest due time of a dropped candidate.
     dropped_ms: Option<u64>,
 }
 
-/// What the candidates come to.
+/// The collected candidates.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Earliest {
-    /// All there are.
+    /// All candidates.
     All(VecDeque<(u64, PackedKey)>),
-    /// All that are due before the frontier.
+    /// All candidates that are due before the frontier.
     Before(u64, VecDeque<(u64, PackedKey)>),
-    /// Too many are due at this one millisecond, and none before.
+    /// No candidates: too many are due at this one millisecond, and none before.
     OneInstant(u64),
 }
 
@@ -41,8 +42,8 @@ impl Default for Candidates {
 }
 
 impl Candidates {
-    /// None yet, and never more than fit into so many bytes, in which a heap that grows may have twice
-    /// the places that it needs; a page of the least memory looks at some all the same.
+    /// Creates an empty collection that fits into `bytes_max` bytes; a heap that grows may have twice the
+    /// places that it needs. It takes at least `CANDIDATES_MIN`.
     pub(super) fn within(bytes_max: u64) -> Self {
         let place = size_of::<(u64, PackedKey)>() as u64;
         let count = usize::try_from(bytes_max / (2 * place)).unwrap_or(usize::MAX);
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn of_one_millisecond_all_are_kept_or_none() {
         let max = CANDIDATES_MAX as u64;
-        // All of the second millisecond fit but one.
+        // All timers of the second millisecond fit, except one.
         let Earliest::Before(frontier_ms, some) =
             offered(std::iter::once(1).chain((0..max).map(|_| 2)))
         else {

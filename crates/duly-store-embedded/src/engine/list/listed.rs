@@ -1,8 +1,8 @@
-//! The first timers of a list so far, in its order, with what was read of them.
+//! The first timers of a list so far, in its order, with their views.
 //!
-//! A page holds what was read when it was found, where nothing has changed since: reading it again
-//! would be half the work of a page. The memory of what is kept has the bound of the page; beyond it a
-//! timer is read again when its page is filled.
+//! A page uses the view that was read when the timer was found, if nothing has changed since: to read it
+//! again would be half the work of a page. The memory of these views has the limit of the page. A timer
+//! beyond it is read again when the page is filled.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,13 +11,13 @@ use duly_store::{TimerView, query::Position};
 
 use crate::index::{Entry, Key};
 
-/// Memory of a view without anything in it: each takes more.
+/// Memory of a view without content. Each view takes more.
 const VIEW_BYTES_MIN: u64 = size_of::<TimerView>() as u64 + size_of::<Tombstone>() as u64;
 
-/// See the module.
+/// The first timers of a list so far.
 #[derive(Debug)]
 pub(super) struct Smallest {
-    /// At most so many, one more than a page takes.
+    /// Most timers: one more than a page takes.
     count_max: usize,
     listed: BTreeMap<Position, Listed>,
     kept_bytes: u64,
@@ -33,12 +33,12 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// What was read of it, if its entry is still the same.
+    /// Takes the view, if the entry is still the same.
     pub(super) fn view_of(&mut self, entry: Option<&Entry>) -> Option<TimerView> {
         self.view.take_if(|_| entry == Some(&self.entry))
     }
 
-    /// Lets go of what was read of it.
+    /// Drops the view.
     pub(super) fn forget(&mut self) {
         self.view = None;
     }
@@ -48,19 +48,20 @@ impl Listed {
     }
 }
 
-/// Returns how many timers can be on a page of so many bytes of memory, at most; at least one.
+/// Returns the most timers that can be on a page of `bytes_max` bytes of memory; at least one.
 fn count_that_fits(bytes_max: u64) -> usize {
     usize::try_from(bytes_max / VIEW_BYTES_MIN).unwrap_or(usize::MAX).max(1)
 }
 
 impl Smallest {
-    /// None yet of a page that takes at most so many timers and bytes of memory.
+    /// Creates an empty collection for a page of at most `limit` timers and `kept_bytes_max` bytes of
+    /// memory.
     pub(super) fn of(limit: usize, kept_bytes_max: u64) -> Self {
         let count_max = limit.min(count_that_fits(kept_bytes_max)) + 1;
         Self { count_max, listed: BTreeMap::new(), kept_bytes: 0, kept_bytes_max }
     }
 
-    /// Whether something due then is behind all that a page takes.
+    /// Returns `true` if a timer due at this time comes after all that a page takes.
     pub(super) fn is_full_before(&self, due_at: Timestamp) -> bool {
         let last = self.listed.last_key_value();
         self.listed.len() >= self.count_max
@@ -83,7 +84,7 @@ impl Smallest {
         self.kept_bytes -= freed;
     }
 
-    /// What goes on the page, of what is due before the frontier, and whether there is more.
+    /// Returns the timers of the page that are due before the frontier, and `true` if there are more.
     pub(super) fn into_page(
         self,
         frontier_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! Lists of large namespaces: what a page and a slice of it cost, counted in tables and records.
+//! Lists of large namespaces: the cost of a page and of a slice, counted in tables and records.
 
 use duly_core::{
     Millis, Schedule,
@@ -12,7 +12,7 @@ use crate::engine::tests::{Bench, shop};
 
 const MANY: usize = 30_000;
 
-/// What a page has cost.
+/// The cost of a page.
 #[derive(Debug, Default)]
 struct Cost {
     tables: usize,
@@ -36,7 +36,7 @@ fn page(bench: &mut Bench, request: &ListRequest) -> (Page, Cost) {
     }
 }
 
-/// Every page, and the most that one has cost.
+/// Returns every page, and the most that one has cost.
 fn whole(bench: &mut Bench, mut request: ListRequest) -> (Vec<String>, usize, Cost) {
     let (mut ids, mut pages, mut most) = (Vec::new(), 0, Cost::default());
     loop {
@@ -78,7 +78,7 @@ fn request() -> ListRequest {
     ListRequest::new(shop(), ListState::Pending)
 }
 
-/// A walk over the index, once.
+/// One walk over the index.
 const TABLES_MAX: usize = MANY / 512;
 
 #[test]
@@ -154,7 +154,7 @@ fn more_timers_of_one_millisecond_than_candidates_are_listed_by_id() {
 fn retries_stand_among_the_candidates_by_their_due_time() {
     let mut bench = Bench::with_large_segments();
     let count = 2 * CANDIDATES_MAX;
-    // Every 512th is due already, by its number; after a failed attempt it waits for long.
+    // Every 512th is due already, by its number. After a failed attempt it waits for long.
     let is_early = |n: usize| n.is_multiple_of(512);
     (0..count).filter(|n| is_early(*n)).for_each(|n| schedule(&mut bench, n, Millis::ZERO));
     bench.sync();

@@ -1,8 +1,9 @@
-//! A record that a list met and that the disk does not read now: where it belongs in the order of the
-//! list, as far as the index knows, and what is answered where no page can be made without it.
+//! A record that a list could not read: its place in the list, as far as the index knows, and the error
+//! of the call if no page can be made without it.
 //!
-//! The index knows the due time of a first attempt and of a dead letter. A retry has the time of its next
-//! attempt there, an ended timer that at which its tombstone goes: either may belong before everything.
+//! The index knows the due time of a first attempt and of a dead letter. For a retry it has the time of
+//! the next attempt, for an ended timer the time at which its tombstone goes. Either may come before
+//! everything.
 
 use duly_core::{Millis, NamespaceName, Timestamp};
 use duly_store::Error;
@@ -14,21 +15,21 @@ use crate::{
 
 use super::{super::Engine, Source};
 
-/// See the module.
+/// A record that the disk does not read now.
 #[derive(Debug)]
 pub(super) struct Unread {
     belongs: Belongs,
-    /// Why it was not read, and where it stands.
+    /// Cause, and location of the record.
     reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Belongs {
-    /// A retry, somewhere.
+    /// A retry, at an unknown place.
     AnyRetry,
-    /// An ended timer, somewhere.
+    /// An ended timer, at an unknown place.
     AnyEnded,
-    /// A timer or a dead letter that is due then.
+    /// A timer or a dead letter that is due at this time.
     Due(u64),
 }
 
@@ -43,7 +44,7 @@ impl Unread {
         Self { belongs, reason: format!("{error}, {}", engine.place_of(entry.location())) }
     }
 
-    /// When its timer is due, if the index knows.
+    /// Returns the due time of its timer, if the index knows it.
     pub(super) const fn due_ms(&self) -> Option<u64> {
         match self.belongs {
             Belongs::Due(due_ms) => Some(due_ms),
@@ -55,7 +56,7 @@ impl Unread {
         self.belongs < other.belongs
     }
 
-    /// The answer where a page would have to begin with it.
+    /// Returns the error of a call whose page would have to begin with it.
     pub(super) fn into_error(self, name: &NamespaceName) -> Error {
         let whose = match self.belongs {
             Belongs::Due(due_ms) => {

@@ -1,5 +1,5 @@
-//! What is due over all lanes, kept with every change: so the health of a store of very many
-//! namespaces costs no walk over them.
+//! Counts of due timers over all lanes. They are updated with every change, so the health of a store with
+//! a very large number of namespaces needs no walk over them.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ pub(super) type Place = (u32, u8, Kind);
 /// Counts over the lanes of all namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Dues {
-    /// Due timers held in the windows.
+    /// Due timers in the resident windows.
     held: usize,
     /// All due timers.
     len: u64,
-    /// Of these, those that are set aside.
+    /// Of these, the unreadable ones.
     aside: u64,
-    /// The earliest of each lane, as far as it is known.
+    /// Earliest due timer of each lane, as far as it is known.
     firsts: BTreeSet<(u64, Place)>,
 }
 
@@ -36,12 +36,12 @@ impl Dues {
         self.aside
     }
 
-    /// The earliest of all that is due, where it is known.
+    /// Returns the time of the earliest due timer, if it is known.
     pub(super) fn first_ms(&self) -> Option<u64> {
         self.firsts.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Changes what is due in a lane.
+    /// Changes the due timers of a lane, and updates the counts.
     pub(super) fn change<T>(
         &mut self,
         place: Place,
@@ -63,7 +63,7 @@ impl Dues {
         answer
     }
 
-    /// A lane has gone with all that was due in it.
+    /// Removes a lane with all its due timers from the counts.
     pub(super) fn forget(&mut self, place: Place, due: &Overdue) {
         let seen = Seen::of(due);
         self.held -= seen.held;

@@ -1,4 +1,4 @@
-//! What a namespace keeps of a pending timer whose record moves.
+//! Moves of records: updates what a namespace keeps about a pending timer whose record moves.
 
 use crate::index::{Flags, Key, Kind, Location};
 
@@ -7,14 +7,14 @@ use super::{Namespace, Place};
 /// A pending timer whose record has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// It is due and in its lane's window.
+    /// The timer is due and in its lane's resident window.
     InWindow,
     Elsewhere,
 }
 
 impl Namespace {
-    /// Follows the record of a pending timer that has moved, if its entry still points at the old one;
-    /// answers which it is, or `None` if nothing moved.
+    /// Updates the location of a pending timer, if its entry still points at the old one. Returns the
+    /// kind of timer, or `None` if nothing moved.
     pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
         let before = self.live.relocate(key, from, to)?;
         if before.flags().has(Flags::SURFACED)
@@ -29,7 +29,7 @@ impl Namespace {
         Some(Moved::Elsewhere)
     }
 
-    /// The count of unleased timers of this kind.
+    /// Returns the count of unleased timers of this kind.
     pub(crate) const fn waiting_mut(&mut self, kind: Kind) -> &mut u64 {
         match kind {
             Kind::First => &mut self.first,

@@ -1,11 +1,11 @@
-//! Counts over all namespaces, kept with every change of one: so the health of a store of very many
-//! namespaces costs no walk over them.
+//! Counts over all namespaces. They are updated with every change of a namespace, so the health of a
+//! store with a very large number of namespaces needs no walk over them.
 
 use duly_core::Settings;
 
 use super::{Namespace, NamespaceRecord};
 
-/// What one namespace adds to the counts, or all of them together.
+/// The counts of one namespace, or of all of them together.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     /// Pending timers.
@@ -14,11 +14,11 @@ pub(crate) struct Sums {
     pub(crate) dead: u64,
     /// Tombstones of ended timers.
     pub(crate) retained: u64,
-    /// Memory of the indexes, the settings and the lanes.
+    /// Memory of the indexes, settings and lanes.
     pub(crate) index_bytes: u64,
     /// Namespaces that are paused.
     pub(crate) paused: u64,
-    /// Namespaces with as many dead letters as they may have.
+    /// Namespaces that have as many dead letters as they may have.
     pub(crate) dead_full: u64,
 }
 
@@ -39,7 +39,7 @@ impl Sums {
         }
     }
 
-    /// A namespace that added `before` adds `after` now.
+    /// Replaces the counts `before` of a namespace with `after`.
     pub(super) fn replace(&mut self, before: Self, after: Self) {
         let change = |all: &mut u64, before: u64, after: u64| *all = *all + after - before;
         change(&mut self.pending, before.pending, after.pending);
@@ -51,10 +51,10 @@ impl Sums {
     }
 }
 
-/// Returns the memory that a namespace takes before anything is in it: its entries in the tables by
-/// number, of which up to half are free, and by name, and its settings.
+/// Returns the memory of an empty namespace: its settings, and its entries in the tables by number (up to
+/// half of which is free) and by name.
 pub(super) fn fixed_bytes(record: &NamespaceRecord) -> usize {
-    /// What the allocator and the nodes of a tree add to the name that is twice there.
+    /// Memory that the allocator and tree nodes add to the name, which is stored twice.
     const NODES_BYTES: usize = 160;
     let settings = size_of::<Settings>() + record.settings.heap_bytes();
     2 * size_of::<(u32, Namespace)>() + NODES_BYTES + 2 * record.name.as_str().len() + settings

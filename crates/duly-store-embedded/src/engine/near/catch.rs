@@ -1,17 +1,21 @@
-//! What a sweep found of one kind: about as many of the earliest as a calendar should hold.
+//! The catch of a sweep: the timers of one kind that it has found, about as many of the earliest as a
+//! calendar should hold.
 //!
 //! ```text
 //!   base                                  target
-//!    │ count │ count │ count │ … │ count │  let go │ let go │
+//!    │ count │ count │ count │ … │ count │ dropped │ dropped │
 //! ```
 //!
-//! What is found is counted by buckets of time. Where there is too much, the last buckets are let go:
-//! the target falls, and nothing that was found is looked at for that. What lies behind the target by
-//! then is dropped when it is met again: when it goes into a calendar, or when it has become as much as
-//! a calendar should hold; then everything is offered once more, some of it each step. If one bucket
-//! alone is too much, it is divided into finer ones, down to a millisecond, which is taken whole: the
-//! buckets then begin there. What waits for an earlier time is counted in the first; where that is too
-//! much, they begin with the earliest.
+//! 1. Found timers are counted in buckets of time.
+//! 2. If there are too many, the last buckets are dropped: the target moves back. No timer is visited for
+//!    that.
+//! 3. Timers after the target are removed when they are visited again. That is when they move into a
+//!    calendar, or when there are as many of them as a calendar should hold. Then all found timers are
+//!    offered once more, some of them each step.
+//! 4. If one bucket alone is too large, it is divided into finer ones, and the buckets begin there. A
+//!    bucket of one millisecond is taken whole.
+//! 5. Timers before the first bucket are counted in it. If they are too many, the buckets begin with the
+//!    earliest.
 
 use duly_wheel::Calendar;
 
@@ -19,38 +23,38 @@ use crate::index::PackedKey;
 
 use super::{AHEAD_MS, Due, SOON_MS, Window};
 
-/// Buckets of time.
+/// Number of buckets.
 const BUCKETS: usize = 1_024;
 /// Entries that one step offers again.
 const AGAIN_PER_STEP: usize = 32_768;
 
-/// What a sweep found of one kind.
+/// The timers of one kind that a sweep has found.
 #[derive(Debug)]
 pub(super) struct Catch {
-    /// Where it begins: at the end of the calendar, or at 0 to make it anew.
+    /// Start of the catch: the end of the calendar, or 0 to rebuild it.
     pub(super) from_ms: u64,
-    /// What waits until before this is soon.
+    /// Time before which a timer counts as soon.
     pub(super) soon_ms: u64,
     pub(super) target_ms: u64,
     found: Vec<Due>,
-    /// What was found and is to be offered again.
+    /// Found timers that will be offered again.
     again: Vec<Due>,
-    /// Where the first bucket begins; what is earlier is counted in it.
+    /// Start of the first bucket. Earlier timers are counted in it.
     base_ms: u64,
-    /// How many are.
+    /// Number of those earlier timers.
     earlier: usize,
-    /// The earliest that was offered.
+    /// Earliest time that was offered.
     earliest_ms: u64,
     width_ms: u64,
     counts: Vec<usize>,
-    /// The sum of the counts: of `found`, what lies before the target.
+    /// Sum of the counts: the timers of `found` before the target.
     len: usize,
-    /// About how many it may end with.
+    /// Approximate number of timers at the end.
     max: usize,
-    /// The calendar that is made anew; the old one does its work until this has everything.
+    /// Calendar that is rebuilt. The old one is used until this one is complete.
     pub(super) fresh: Calendar<PackedKey>,
     pub(super) is_cut: bool,
-    /// Nothing that was seen behind the target is earlier.
+    /// Lower bound of the times that were seen after the target.
     pub(super) beyond_ms: u64,
 }
 
@@ -79,7 +83,8 @@ impl Catch {
         }
     }
 
-    /// Takes in what came meanwhile. When everything was seen it goes where the rest is going.
+    /// Adds a timer that came during the sweep. If the walk is complete, it is added to the calendar that
+    /// is filled now.
     pub(super) fn take(&mut self, is_walked: bool, at_ms: u64, key: PackedKey) {
         if !is_walked {
             self.offer(at_ms, key);
@@ -117,7 +122,7 @@ impl Catch {
         usize::try_from(bucket).map_or(BUCKETS - 1, |bucket| bucket.min(BUCKETS - 1))
     }
 
-    /// Lowers the target by as many buckets as are not needed.
+    /// Moves the target back by as many buckets as are not needed.
     fn let_go(&mut self) {
         let mut last = self.bucket_of(self.target_ms - 1);
         while last > 0 && self.len - self.counts[last] >= self.max {
@@ -148,7 +153,7 @@ impl Catch {
         (self.len, self.earlier) = (0, 0);
     }
 
-    /// Offers some of what is to be offered again; answers whether that was all.
+    /// Offers some timers again. Returns `true` if none is left.
     pub(super) fn offer_some_again(&mut self) -> bool {
         for _ in 0..AGAIN_PER_STEP {
             let Some((at_ms, key)) = self.again.pop() else {
@@ -160,8 +165,8 @@ impl Catch {
         false
     }
 
-    /// Moves up to so many of what was found into a calendar, once everything was seen: into this one
-    /// or, where that is made anew, into the fresh one. Answers how many it took out.
+    /// Moves up to `count` found timers into `calendar`, or into the rebuilt one, once the walk is
+    /// complete. Returns how many it took out.
     pub(super) fn move_into(&mut self, calendar: &mut Calendar<PackedKey>, count: usize) -> usize {
         let stay = self.found.len().saturating_sub(count);
         let calendar = if self.from_ms == 0 { &mut self.fresh } else { calendar };
@@ -184,7 +189,7 @@ impl Catch {
     }
 }
 
-/// The width of one of the buckets that so long a time is divided into.
+/// Returns the width of one bucket of a span of time.
 fn finer(span_ms: u64) -> u64 {
     span_ms.div_ceil(BUCKETS as u64).max(1)
 }

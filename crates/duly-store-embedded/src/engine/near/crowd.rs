@@ -1,14 +1,17 @@
-//! What has become due at once with very much else, on its way into the lanes.
+//! The burst queue: timers that became due together with a large number of others, on their way into the
+//! lanes.
 //!
 //! ```text
 //!   calendar ─► at most a pass is due ─────────────────────────────────────► lanes
 //!          └──► more ─► a queue for each namespace ─► some of each in turn ─► lanes
 //! ```
 //!
-//! Counting a timer in its lane takes a search in the index; a million of them take a good part of a
-//! second. In the order of time whatever becomes due within that second would wait behind them. So what
-//! is more than a pass leaves the calendar without being looked at, which takes a hundredth of the time,
-//! and the namespaces take turns. Within a namespace the order of time stays.
+//! To count a timer in its lane takes a search in the index; for a million timers that is a good part of
+//! a second. In time order, timers that become due within that second would wait for all of these. So:
+//!
+//! 1. If more timers are due than one pass handles, they leave the calendar without a search. That takes
+//!    a hundredth of the time.
+//! 2. The namespaces take turns: a slice of each is counted. Within a namespace the time order stays.
 //!
 //! Called by `surface`.
 
@@ -21,16 +24,16 @@ use crate::index::{Key, PackedKey};
 
 use super::{Due, queue::Queue};
 
-/// Entries that one step moves from the calendar into queues.
+/// Entries that one step moves from the calendar into the queues.
 const GATHERED_PER_STEP: usize = 65_536;
-/// What a namespace has counted before it is the next one's turn.
+/// Entries of one slice of a namespace.
 const TURN: usize = 64;
 
-/// See the module.
+/// The burst queue.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     queues: FxHashMap<u32, Queue<Due>>,
-    /// The namespaces with a queue.
+    /// Namespaces with a queue, in the order of their slices.
     turns: VecDeque<u32>,
     len: usize,
     gathered: Vec<Due>,
@@ -45,18 +48,18 @@ impl Crowd {
         self.len
     }
 
-    /// Of what is in it; walks nothing.
+    /// Returns the memory of its content. It walks nothing.
     pub(super) fn heap_bytes(&self) -> usize {
         (self.len + self.gathered.capacity()) * size_of::<Due>()
     }
 
-    /// The time of something that waits here, which is due.
+    /// Returns the time of one of its timers, all of which are due.
     pub(super) fn first_ms(&self) -> Option<u64> {
         let queue = self.queues.get(self.turns.front()?)?;
         queue.front().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Takes out of a calendar what is due, if that is at most `limit`; what is more goes into the
+    /// Takes the due timers out of a calendar: into `out` if they are at most `limit`, otherwise into the
     /// queues.
     pub(super) fn take(
         &mut self,
@@ -75,8 +78,8 @@ impl Crowd {
         self.sort_in();
     }
 
-    /// Takes out what one namespace may have counted before it is the next one's turn; answers which
-    /// one and how many were looked at, `None` if nothing is here.
+    /// Takes out one slice of the next namespace. Returns the namespace and the number of timers visited,
+    /// or `None` if the queues are empty.
     pub(super) fn take_turn(
         &mut self,
         calendar: &mut Calendar<PackedKey>,
@@ -109,7 +112,7 @@ impl Crowd {
         Some((number, count))
     }
 
-    /// Takes back, before everything else of the namespace, what its turn had no time for.
+    /// Returns timers that a slice had no time for, to the front of the namespace's queue.
     pub(super) fn put_back(&mut self, number: u32, left: impl DoubleEndedIterator<Item = Due>) {
         let mut left = left.rev().peekable();
         if left.peek().is_none() {
@@ -149,12 +152,12 @@ mod tests {
         packed
     }
 
-    /// The namespaces of what was taken.
+    /// Returns the namespaces of the taken timers.
     fn taken(out: &[Due]) -> Vec<u32> {
         out.iter().map(|(_, key)| Key::unpack(*key).namespace()).collect()
     }
 
-    /// What a step of so many looks takes.
+    /// Runs a step of 100 timers. Returns the taken ones.
     fn step(crowd: &mut Crowd, calendar: &mut Calendar<PackedKey>, now_ms: u64) -> Vec<Due> {
         let mut out = Vec::new();
         crowd.take(calendar, now_ms, 100, &mut out);
@@ -204,7 +207,7 @@ mod tests {
         calendar.insert(1_000, key(5, 1));
         crowd.take(&mut calendar, 1_000, 100, &mut Vec::new());
         let mut seen = Vec::new();
-        // Of each turn but one is done, as where each takes a long read.
+        // One timer of each slice is handled, as if each took a long read.
         while !crowd.is_empty() {
             let mut out = Vec::new();
             let (number, _) = crowd.take_turn(&mut calendar, 1_000, &mut out).expect("a turn");

@@ -1,7 +1,7 @@
-//! A queue in blocks: however long it becomes, no step copies more than a block of it.
+//! A queue in blocks, so that no step copies more than one block, however long the queue is.
 //!
-//! One ring would be copied whole when it grows: 100 MB where four million timers of a namespace become
-//! due at once.
+//! A ring buffer is copied whole when it grows: 100 MB if four million timers of a namespace become due
+//! at once.
 //!
 //! Used by `crowd`.
 
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Entries of a block.
 const BLOCK: usize = 1024;
 
-/// See the module. No block of it is empty.
+/// A queue in blocks, none of which is empty.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     blocks: VecDeque<VecDeque<T>>,

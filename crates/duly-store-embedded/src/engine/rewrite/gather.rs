@@ -1,6 +1,6 @@
-//! Reading a file for the rewriter, part by part: its records, skimmed, and their bytes.
+//! The reading of a file for the rewriter, part by part: its records, skimmed, and their bytes.
 //!
-//! A run may have holes, where nothing is live. Its directory says where records begin behind each.
+//! A run may have holes where nothing is live. Its directory says where records begin after each hole.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     format::{ALIGN, align_up, frame, record, run, segment},
 };
 
-/// Bytes of a part, unless a frame or record is longer.
+/// Bytes of a part, unless one frame or record is longer.
 const PART_BYTES: u64 = 4 << 20;
 
 /// A record that may be live.
@@ -19,12 +19,12 @@ const PART_BYTES: u64 = 4 << 20;
 pub(super) struct Candidate {
     pub(super) namespace: u32,
     pub(super) effect: Effect,
-    /// Where it stands in its file.
+    /// Place in its file.
     pub(super) unit: u32,
-    /// Its bytes, padding included, among those of the part.
+    /// Its bytes with padding: range in the bytes of the part.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Its bytes without the padding.
+    /// Length without the padding.
     pub(super) bytes: u64,
 }
 
@@ -33,14 +33,15 @@ pub(super) struct Candidate {
 pub(super) struct Gathered {
     pub(super) bytes: Vec<u8>,
     pub(super) candidates: Vec<Candidate>,
-    /// The slot of its file, if nearly all of it is live: what is pending is carried over unasked.
+    /// Slot of its file, if nearly all of the part is live: then its small pending timers are copied
+    /// without a lookup in the index.
     pub(super) is_live_in: Option<u16>,
-    /// Where the next part begins; `None` at the end.
+    /// Start of the next part; `None` at the end.
     pub(super) next: Option<Mark>,
 }
 
 impl Gathered {
-    /// Leaves nothing but its memory, unless that is very much.
+    /// Clears it and keeps its memory, unless that is a large amount.
     fn clear(&mut self) {
         if self.bytes.capacity() as u64 > 4 * PART_BYTES {
             self.bytes = Vec::new();
@@ -51,19 +52,19 @@ impl Gathered {
     }
 }
 
-/// Where a part of a file begins.
+/// Start of a part of a file.
 #[derive(Debug, Clone)]
 pub(super) enum Mark {
     Frames(Frames),
-    /// Of a run: bounds of the stretches that are still to be read.
+    /// In a run: bounds of the stretches that are still to be read.
     Records(VecDeque<u64>),
 }
 
-/// Where a part of a segment begins.
+/// Start of a part of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frames {
     at: u64,
-    /// Number of the next frame, and epoch of the one before.
+    /// Number of the next frame, and epoch of the frame before.
     lsn: u64,
     epoch: u32,
 }
@@ -78,8 +79,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads a part, into the memory of one that is done with. Records that cannot be read are left
-    /// out: they stay where they are.
+    /// Reads a part into the memory of an earlier one. Unreadable records are left out: they stay where
+    /// they are.
     pub(super) fn part(&self, from: Option<Mark>, spent: Gathered) -> disk::Result<Gathered> {
         let mut into = spent;
         into.clear();
@@ -97,7 +98,7 @@ impl Source {
         Ok(into)
     }
 
-    /// Where the first part begins; `None` if the file is not what it should be.
+    /// Returns the start of the first part; `None` if the file is not valid.
     fn begin(&self) -> disk::Result<Option<Mark>> {
         Ok(match self.id {
             FileId::Segment(_) => {
@@ -109,7 +110,7 @@ impl Source {
         })
     }
 
-    /// Where the stretches of a run begin, and where the last one ends.
+    /// Returns the start of each stretch of a run, and the end of the last one.
     fn bounds(&self) -> disk::Result<Option<VecDeque<u64>>> {
         let at = self.length.saturating_sub(run::TRAILER_BYTES);
         let trailer = self.read(at, run::TRAILER_BYTES)?;
@@ -135,8 +136,8 @@ impl Source {
         self.file.read_exact_at(at, bytes)
     }
 
-    /// The frames of a segment, up to the first that is not the next one: behind it may be what an
-    /// earlier life of the file left.
+    /// Reads the frames of a segment, up to the first that does not follow. After that there may be bytes
+    /// of the file's earlier use.
     fn frames(&self, from: Frames, into: &mut Gathered) -> disk::Result<()> {
         let Gathered { bytes, candidates, next, .. } = into;
         self.read_into(bytes, from.at, PART_BYTES)?;
@@ -156,7 +157,8 @@ impl Source {
             let frame_bytes = header.frame_bytes();
             if frame_bytes > rest.len() as u64 {
                 if mark.at + frame_bytes > self.length {
-                    // Its length is damaged. The part stays: its records are being handed out.
+                    // Its length is damaged. The bytes of the part stay, because candidates refer to
+                    // them.
                     return Ok(());
                 }
                 if at > 0 {
@@ -180,7 +182,7 @@ impl Source {
         Ok(())
     }
 
-    /// The next stretches of a run, at least one.
+    /// Reads the next stretches of a run, at least one.
     fn records(&self, mut bounds: VecDeque<u64>, into: &mut Gathered) -> disk::Result<()> {
         let Some(begin) = bounds.pop_front() else {
             return Ok(());
@@ -204,8 +206,8 @@ impl Source {
         Ok(())
     }
 
-    /// Takes the records in a range of the part's bytes, up to where none that fits begins. No
-    /// record begins with zeros; a hole does.
+    /// Collects the records in a range of the part's bytes, up to the first place without a record that
+    /// fits. No record begins with zeros, but a hole does.
     fn take(&self, begin: u64, bytes: &[u8], range: Range<usize>, candidates: &mut Vec<Candidate>) {
         let mut at = range.start;
         while let Some(total) = bytes.get(at..range.end).and_then(record::bytes_of) {

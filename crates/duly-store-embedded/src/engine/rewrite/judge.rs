@@ -1,11 +1,13 @@
-//! Which records of a part of a file are carried over.
+//! The choice of the records of a part that are copied.
 //!
-//! Asking the index about a record is a cache miss on the thread that serves the callers, and the
-//! move asks once more. So some records of a part of a segment are looked at first. Where nearly all
-//! of their bytes are live, its pending timers are carried over unasked, in the background. Those that
-//! were dead stay so: no location moves to them, and their room comes back with that of their
-//! neighbours. Large records are always asked about, and those of runs, which are rewritten to leave
-//! the dead behind.
+//! A lookup of a record in the index is a cache miss on the thread that serves callers, and the move
+//! needs a second one. So the rewriter avoids lookups where it can:
+//!
+//! 1. It looks up a sample of a segment's part first. If nearly all of the sampled bytes are live, it
+//!    copies the small pending timers of the part without a lookup, in the background.
+//! 2. Dead records that are copied in this way stay dead. No location moves to them, and their space is
+//!    freed with that of their neighbours.
+//! 3. Large records are always looked up. So are those of runs, which are rewritten to drop dead records.
 
 use crate::{
     effect::Effect,
@@ -16,15 +18,15 @@ use crate::{
 
 use super::{Buffers, Candidate, Engine, Gathered, Job, State, Survivor};
 
-/// Records of a part that are looked at first.
+/// Size of the sample.
 const SAMPLE: usize = 128;
-/// One byte of so many may be dead.
+/// One of every `DEAD_SHARE` bytes may be dead.
 const DEAD_SHARE: u64 = 8;
-/// Bytes of records that may be carried over unasked.
+/// Most bytes of a record that may be copied without a lookup.
 const SMALL_BYTES_MAX: u64 = 1_024;
 
 impl Engine {
-    /// Looks at some of a part's records and carries over what the indexes point at.
+    /// Looks up some records of a part, and copies those that the indexes point at.
     pub(super) fn judge(&mut self, mut job: Job, slot: u16, next: usize) {
         if next == 0 && self.is_mostly_live(slot, &job.buffers.part) {
             job.buffers.part.is_live_in = Some(slot);
@@ -69,7 +71,7 @@ impl Engine {
         seen_bytes > 0 && dead_bytes * DEAD_SHARE <= seen_bytes
     }
 
-    /// The record to carry over, without its bytes, if the index points at it.
+    /// Returns the record to copy, without its bytes, if the index points at it.
     fn survivor(&self, slot: u16, candidate: &Candidate) -> Option<Survivor> {
         let number = candidate.namespace;
         let namespace = self.namespaces.get(number)?;
@@ -99,7 +101,8 @@ impl Engine {
 }
 
 impl Buffers {
-    /// Carries over the small pending timers of a part that is nearly all live. Its others have been.
+    /// Copies the small pending timers of a part that is nearly all live, without a lookup. The other
+    /// records were looked up before.
     pub(super) fn carry_over_unasked(&mut self) {
         let Some(slot) = self.part.is_live_in.take() else {
             return;

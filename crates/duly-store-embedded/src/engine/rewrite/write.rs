@@ -1,7 +1,7 @@
-//! Writing what survives of old files into runs, in the order in which it goes.
+//! The writing of surviving records into sorted runs, in the order in which they will be removed.
 //!
-//! Runs in the background. What is handed back are the places of the records in the new runs, and
-//! the job's memory.
+//! It happens in the background. The result is the places of the records in the new runs, and the job's
+//! memory.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 
 use super::{super::work::Pace, Buffers, Job, Move, Survivor};
 
-/// How runs are made.
+/// Parameters of the new runs.
 pub(super) struct Make {
     pub(super) first_run: u64,
     pub(super) manifest: Manifest,
@@ -31,14 +31,14 @@ pub(super) struct Written {
     pub(super) buffers: Buffers,
 }
 
-/// Writes the survivors of a job into runs; all of them, or none is left.
+/// Writes the survivors of a job into runs. On failure it removes those that it wrote.
 pub(super) fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written> {
     let mut written = Written { ids: Vec::new(), runs: Vec::new(), buffers: job.buffers };
     match write_all(disk, make, &mut written) {
         Ok(()) => Ok(written),
         Err(error) => {
             for id in &written.ids {
-                // What cannot be removed goes at the next opening.
+                // The next startup removes a file that cannot be removed now.
                 disk.remove(&runs::FILES.name(*id)).ok();
             }
             Err(error)

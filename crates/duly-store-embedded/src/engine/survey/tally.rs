@@ -1,4 +1,4 @@
-//! What a survey counts: forecasts, and the earliest times ahead.
+//! The counts of a walk: forecasts, and the earliest times ahead.
 
 use std::collections::BinaryHeap;
 
@@ -8,8 +8,8 @@ use tokio::sync::oneshot::Sender;
 
 use crate::index::{Claimable, Kind, PackedKey};
 
-/// Most of the earliest times that are kept: so many may be cancelled or overtaken by the clock
-/// during a walk without a trace in its answer.
+/// Most of the earliest times that are kept. As many may be cancelled or passed by the clock during a
+/// walk without an effect on its result.
 const EARLIEST_MAX: usize = 1_024;
 
 /// The clocks at one moment.
@@ -20,7 +20,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// When something is claimable, by the wall clock; a retry whose wait is over: now.
+    /// Returns the time at which a timer is claimable, by the wall clock. A retry whose wait is over is
+    /// claimable now.
     #[inline]
     pub(super) const fn wall_ms_of(self, claimable: Claimable) -> u64 {
         match claimable.kind {
@@ -30,7 +31,7 @@ impl Moment {
     }
 }
 
-/// A forecast that is asked for.
+/// A forecast that callers wait for.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) request: ForecastRequest,
@@ -56,7 +57,7 @@ impl Wanted {
         self.at(moment).count(at_ms);
     }
 
-    /// Counts again what was counted as overdue.
+    /// Counts again a timer that was counted as overdue.
     pub(super) fn recount(&mut self, moment: Moment, at_ms: u64) {
         let forecast = self.at(moment);
         forecast.overdue = forecast.overdue.saturating_sub(1);
@@ -85,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// The earliest times ahead and whose they are, the last of them on top.
+/// The earliest times ahead with their timers, the last of them on top.
 #[derive(Debug, Default)]
 pub(super) struct Earliest {
     kept: BinaryHeap<(u64, PackedKey)>,
@@ -107,8 +108,8 @@ impl Earliest {
         }
     }
 
-    /// The earliest time that still lies ahead; `at_now` says where a timer stands at present. Where
-    /// all that were kept have gone by, the next one is later than they, and nobody knows how much.
+    /// Returns the earliest time that is still ahead. `at_now` returns the current time of a timer. If
+    /// all kept times have passed, the next one is later than they are, by an unknown amount.
     pub(super) fn first(
         self,
         now_ms: u64,

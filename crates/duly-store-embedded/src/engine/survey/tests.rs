@@ -1,4 +1,4 @@
-//! Surveys in steps: bounded, shared, refused past a bound, and right while timers change.
+//! Async counts in steps: bounded, shared, refused past a limit, and correct while timers change.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn cancel(bench: &mut Bench, n: u64) {
     bench.engine.apply(Command { namespace: shop(), operation, answer: Answer::Brief });
 }
 
-/// So many timers, one in each second.
+/// Schedules `count` timers, one in each second.
 fn many(bench: &mut Bench, count: u64) {
     (0..count).for_each(|n| schedule(bench, n, Millis::from_secs(n + 1)));
     bench.sync();
@@ -59,7 +59,7 @@ fn many(bench: &mut Bench, count: u64) {
 }
 
 const MANY: u64 = 100_000;
-/// What a step may look at besides: the rest of a table, and the namespace.
+/// Entries that a step may visit besides: the rest of a table, and the namespace.
 const REST: usize = 2 * 2_048 + NAMESPACE_LOOKS;
 
 #[test]
@@ -158,7 +158,7 @@ fn who_does_not_listen_any_more_costs_no_walk() {
     assert_eq!((bench.engine.surveys.looked, bench.engine.is_surveying()), (0, false));
 }
 
-/// What changes between the steps of a walk.
+/// A change between the steps of a walk.
 #[derive(Debug, Clone)]
 enum Change {
     Move(u64, u64),
@@ -178,7 +178,7 @@ fn changes() -> impl proptest::strategy::Strategy<Value = Vec<Vec<Change>>> {
     proptest::collection::vec(proptest::collection::vec(change, 0..2_000), 8)
 }
 
-/// Timers below this number change, the others stay.
+/// Timers below this number change; the others stay.
 const CHANGING: u64 = 20_000;
 
 proptest::proptest! {
@@ -226,7 +226,7 @@ proptest::proptest! {
         let changed = touched.len() as u64 + added;
         let pending = forecast.pending();
         proptest::prop_assert!(unchanged <= pending && pending <= unchanged + 2 * changed);
-        // Nobody moved a timer to behind these: a bucket that holds only unchanged ones is exact.
+        // No change moved a timer past these: a bucket with only unchanged timers is exact.
         let from_s = forecast.from.unix_ms() / 1_000;
         for (n, count) in forecast.buckets.iter().enumerate() {
             let begin_s = from_s + n as u64 * 1_000 - began_ms / 1_000;

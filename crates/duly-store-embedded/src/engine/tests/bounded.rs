@@ -1,4 +1,4 @@
-//! Steps are bounded in records and bytes: what ends, expires or is settled in a crowd goes on in the
+//! Steps are bounded in records and bytes: a large number of ends, expiries or verdicts continues in the
 //! next step. Counted in bytes of frames and in entries, never in time.
 
 use duly_core::{Destination, Payload, destination::HttpDestination, payload::Form};
@@ -15,7 +15,7 @@ use crate::index::Kind;
 /// Timers with large payloads.
 const LARGE: usize = 150;
 const LARGE_BYTES: usize = 64 << 10;
-/// A pass may overdraw its bytes by a record, and records are estimated by their size class.
+/// A pass may exceed its bytes by a record, and records are estimated by their size class.
 const SLACK: u64 = 2;
 
 fn large(n: usize) -> Schedule {
@@ -59,7 +59,7 @@ impl Bench {
         self.engine.counts_of(number).expect("it was made")
     }
 
-    /// Writes and syncs, if there is something to.
+    /// Writes and syncs, if there is anything to write.
     fn commit(&mut self) {
         if let Some(mark) = self.engine.commit().expect("the simulated disk is well") {
             mark.file.sync_data().expect("the simulated disk is well");
@@ -76,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// Steps until nothing is left to do; the bytes of each frame.
+    /// Runs steps until nothing is left to do. Returns the bytes of each frame.
     fn frames(&mut self) -> Vec<u64> {
         let mut frames = Vec::new();
         loop {
@@ -107,7 +107,7 @@ fn leases_that_end_together_end_in_bounded_steps() {
     bench.engine.begin_step();
     let first = bench.engine.uncommitted_bytes() as u64;
     assert!((1..=SLACK * PASS_BYTES).contains(&first), "{first} bytes in the first step");
-    // One whose turn has not come has ended all the same.
+    // A lease that still waits for its turn has ended all the same.
     let settlement = |firing: &Firing| {
         let token = firing.token.clone();
         Settlement { token, namespace: None, verdict: SettleVerdict::Ack }
@@ -201,7 +201,7 @@ fn small_records_are_bounded_by_their_number() {
     }
     bench.sync();
     bench.settle_down();
-    // Each that becomes due is read to learn when it expires.
+    // Each timer that becomes due is read, to find its expiry.
     let step = |bench: &mut Bench, of: fn(&Stats) -> u64| {
         let mut seen = of(&bench.counts());
         loop {
@@ -296,7 +296,7 @@ fn health_is_what_a_look_at_every_lane_finds() {
 #[test]
 fn what_a_step_back_of_the_clock_puts_off_is_looked_through_in_bounded_steps() {
     let count = 40_000;
-    // All held in the window of the lane, or nearly all hidden.
+    // All resident in the window of the lane, or nearly all spilled.
     for overdue_max in [1_000_000, 1_000] {
         let mut bench = Bench::with_large_segments();
         bench.engine.options.overdue_max = overdue_max;

@@ -1,8 +1,8 @@
-//! Two ids whose hash is the same: the second is never taken for the first where a record is read.
+//! Two ids with the same hash: the second is never taken for the first where a record is read.
 //!
-//! Nobody can construct such ids, and of 10⁹ timers two have one hash in one store of ten thousand.
-//! What is promised then: the second is refused, and the first stays as it is. The one exception is
-//! a cancel of a timer that was never attempted: it reads nothing, so it knows no id but the hash.
+//! Such ids cannot be constructed. Of 10⁹ timers, two have one hash in one store of ten thousand. The
+//! promise then: the second is refused, and the first stays as it is. The only exception is a cancel of a
+//! timer without attempts: it reads nothing, so it knows only the hash.
 
 use duly_core::{Millis, Schedule, State, schedule::IfExists, schedule::Patch, schedule::When};
 use duly_store::{
@@ -53,7 +53,7 @@ fn is_not_found(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(Refusal::UnknownTimer { .. }))
 }
 
-/// Everything that may be asked for by the second id leaves the first as it is.
+/// Every call with the second id leaves the first as it is.
 fn leaves_the_first_alone(bench: &mut Bench, cancel_if_revision: Option<u32>) {
     let (second, before) = (second(), get(bench, FIRST));
     assert!(before.is_some());
@@ -103,8 +103,8 @@ fn p4_a_cancel_by_such_an_id_is_not_found_once_the_first_was_attempted() {
     assert_eq!(listed(&mut bench, ListState::Only(State::Finished)), [FIRST]);
 }
 
-/// What is promised where nothing is read: the one timer of that hash ends, once, and whoever asks for
-/// it by its own id hears so before it would have fired.
+/// The promise where nothing is read: the one timer of that hash ends, once. A caller that asks for it by
+/// its own id learns that before it would have fired.
 #[test]
 fn p4_a_cancel_of_a_first_attempt_knows_only_the_hash_and_ends_the_one_timer_that_has_it() {
     let mut bench = bench(60_000);

@@ -1,4 +1,4 @@
-//! Checkpoints, rewrites and removals while the engine goes on, and crashes at any moment of them.
+//! Checkpoints, rewrites and removals while the engine continues, and crashes at any moment of them.
 //!
 //! `DULY_CRASH_SEED` and `DULY_CRASH_SEEDS` repeat one seed or try many.
 
@@ -13,7 +13,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Tells how to repeat a seed, however it fails.
+/// Prints how to repeat a seed, on every kind of failure.
 struct Repeat(u64);
 
 impl Drop for Repeat {

@@ -1,8 +1,8 @@
-//! An engine whose commits, syncs and background work happen when a seed says so, as with threads,
-//! and that is crashed in between.
+//! An engine whose commits, syncs and background work happen when a seed says so, as with threads. It is
+//! crashed in between.
 //!
-//! What it knew is kept for each frame. After a crash the frames that are found say what it has to
-//! know then, to the last count.
+//! Its state is kept for each frame. After a crash the frames on the disk decide which state it must
+//! have, to the last count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,19 +42,19 @@ use super::{
 
 const NAMESPACES: [&str; 3] = ["aa", "bb", "cc"];
 const IDS: u32 = 5;
-/// So many that their index has several tables, and the walks of the others are cut anywhere.
+/// Enough for several tables in their index, so that walks of the others are cut anywhere.
 const FILL: u32 = 2_100;
-/// So many of them are cancelled at once.
+/// Timers of them that are cancelled at once.
 const BLOCK: u32 = 50;
 
-/// How it ends.
+/// The kind of end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Power,
     Kill,
 }
 
-/// See the module.
+/// The engine under test, and its states.
 pub(super) struct Loose {
     pub(super) engine: Engine,
     disk: SimDisk,
@@ -65,12 +65,12 @@ pub(super) struct Loose {
     work: VecDeque<Work>,
     sequels: VecDeque<Sequel>,
     firings: BTreeMap<&'static str, Vec<Firing>>,
-    /// By frame: what was known when it had been written.
+    /// State after each frame was written.
     known: BTreeMap<u64, Shown>,
-    /// Entries of a namespace that was deleted may still be counted.
+    /// Entries of a deleted namespace may still be counted.
     deleted: bool,
     pub(super) made: u64,
-    /// Openings in which the auditor came round.
+    /// Startups after which the auditor completed a pass.
     pub(super) audits: u64,
 }
 
@@ -136,7 +136,7 @@ impl Loose {
             "bb" => http("https://own.test/"),
             _ => Destination::Pull,
         };
-        // Of one, tombstones go by their number; of another, by their age too.
+        // In one namespace tombstones are evicted by their number, in another they end by age too.
         let (max_retained, retention_ms) = match namespace {
             "bb" => (u64::MAX, 600_000),
             "cc" => (self.pick(&[1, 2, 2, 3]), self.pick(&[2_000, 20_000, 600_000])),
@@ -177,7 +177,7 @@ impl Loose {
         self.apply(namespace, Operation::Schedule { schedule, if_exists: IfExists::Replace });
     }
 
-    /// One step of the loop: what the seed picks.
+    /// Runs one step of the loop, which the seed picks.
     pub(super) fn step(&mut self) {
         match self.random.random_range(0..100) {
             0..42 => self.change(),
@@ -200,7 +200,7 @@ impl Loose {
         self.work.extend(self.engine.take_work());
     }
 
-    /// Writes what was appended, and keeps what is known then.
+    /// Writes the appended records, and keeps the state of that moment.
     fn commit(&mut self) {
         self.marks.extend(self.engine.commit().unwrap());
         let written = self.engine.lsns().0;
@@ -234,7 +234,7 @@ impl Loose {
         }
     }
 
-    /// Cancels timers that stand side by side in a run: pieces of it empty.
+    /// Cancels timers that are side by side in a run, so that pieces of it empty.
     fn thin_out(&mut self) {
         let first = self.random.random_range(0..FILL);
         for i in first..(first + BLOCK).min(FILL) {
@@ -336,7 +336,7 @@ impl Loose {
         self.engine.settle(&settlement).unwrap();
     }
 
-    /// Crashes, opens what is left and compares.
+    /// Crashes, opens the rest and compares.
     pub(super) fn end(&mut self, end: End) -> Result<(), String> {
         if !self.deleted {
             check_files(&self.engine);
@@ -360,7 +360,7 @@ impl Loose {
         }
         let now_ms = self.clock.wall().as_millis() as u64;
         let shown = still(&shown(&self.engine), now_ms);
-        // A frame that a roll wrote in the middle of an operation was never looked at.
+        // A frame that a roll wrote in the middle of an operation has no kept state.
         if let Some(known) = self.known.get(&found)
             && let Some(difference) = difference(&shown, &still(known, now_ms))
         {

@@ -1,7 +1,7 @@
-//! Very many namespaces: what deleting one costs does not grow with their number, nor the call with
-//! what it holds, and the counters of all others are what they were, over crashes too.
+//! A large number of namespaces: the cost of a deletion does not grow with their number, nor that of the
+//! call with the content. The counters of all others stay, over crashes too.
 //!
-//! `DULY_MANY_NAMESPACES` says how many; 100,000 is what a store is built for.
+//! `DULY_MANY_NAMESPACES` sets the number; 100,000 is what a store is built for.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::*;
 
 /// Timers of each.
 const TIMERS: u32 = 10;
-/// Timers of the one that holds more.
+/// Timers of the largest one.
 const LARGE: u32 = 2_000;
-/// One of so many has timers that fire.
+/// One of every `FIRING` has timers that fire.
 const FIRING: u32 = 200;
 
 struct Many {
@@ -23,7 +23,7 @@ struct Many {
     count: u32,
 }
 
-/// What a piece of work came to, in whatever a machine does not decide.
+/// The cost of a piece of work, in units that do not depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cost {
     frames: u64,
@@ -79,7 +79,7 @@ impl Many {
         self.apply(namespace, Operation::Schedule { schedule, if_exists: IfExists::Fail });
     }
 
-    /// A namespace in which one of ten is cancelled and another put off.
+    /// Makes a namespace in which one of ten timers is cancelled and another rescheduled.
     fn make(&mut self, name: NamespaceName, timers: u32) {
         self.engine.put_namespace(&name, Put::IfAbsent(Box::default())).unwrap();
         for number in 0..timers {
@@ -101,12 +101,12 @@ impl Many {
         }
     }
 
-    /// One timer is acknowledged, one given up, one tried again, one leased.
+    /// Acknowledges one timer, dead-letters one, retries one, leases one.
     fn fire(&mut self, number: u32) {
         let name = namespace(number);
         let texts = ["acked", "dead", "retried", "leased"];
         texts.iter().for_each(|text| self.schedule(&name, text, Millis::ZERO));
-        // What is durable by one step can be claimed in the next.
+        // Timers that are durable in one step can be claimed in the next.
         self.step();
         self.engine.begin_step();
         let request = ClaimRequest {
@@ -135,7 +135,7 @@ impl Many {
         }
     }
 
-    /// One step; answers how much it handed to the background.
+    /// Runs one step. Returns the number of pieces of work that it handed over.
     fn step(&mut self) -> usize {
         self.engine.begin_step();
         self.commit();
@@ -152,7 +152,7 @@ impl Many {
         }
     }
 
-    /// Steps until nothing is left to do; answers how many, and how much was handed over.
+    /// Runs steps until nothing is left to do. Returns their number, and the pieces of work.
     fn rest(&mut self) -> (u32, usize) {
         let (mut steps, mut background) = (1, self.step());
         while self.engine.is_busy() {
@@ -162,7 +162,7 @@ impl Many {
         (steps, background)
     }
 
-    /// Deletes a namespace: what the call costs, and what all that follows it does.
+    /// Deletes a namespace. Returns the cost of the call, and of everything that follows.
     fn delete(&mut self, name: &NamespaceName) -> [Cost; 2] {
         while self.rest().1 > 0 {}
         let now = |many: &Self| {
@@ -184,7 +184,7 @@ impl Many {
         [cost(before, called, (0, 0)), cost(called, now(self), rest)]
     }
 
-    /// The counters of all.
+    /// Returns the counters of all namespaces.
     fn counters(&self) -> BTreeMap<NamespaceName, Stats> {
         let all = self.engine.namespaces.iter().map(|(number, namespace)| {
             let stats = self.engine.counts_of(number).expect("it is there");
@@ -205,7 +205,7 @@ impl Many {
     }
 }
 
-/// That of which counters differ, if there are any.
+/// Returns the first namespace whose counters differ, if there is one.
 fn difference(
     one: &BTreeMap<NamespaceName, Stats>,
     other: &BTreeMap<NamespaceName, Stats>,
@@ -231,7 +231,8 @@ fn p1_t28_with_very_many_namespaces_one_goes_at_no_cost_of_theirs_and_their_coun
         before.values().map(|it| it.scheduled + it.in_flight + it.retrying).sum::<u64>()
     );
 
-    // As many as there are, or few: the same. The call: the same, too, for one that holds much more.
+    // The cost is the same for many namespaces or few; that of the call also for one with much more
+    // content.
     let deleted = many.delete(&namespace(5));
     assert_eq!(deleted, few.delete(&namespace(5)), "of {} namespaces, and of 10", many.count);
     let [call, _] = deleted;
@@ -252,7 +253,7 @@ fn p1_t28_with_very_many_namespaces_one_goes_at_no_cost_of_theirs_and_their_coun
     let mut many = many.crashed();
     assert_eq!(difference(&many.counters(), &expected), "", "after a power loss");
 
-    // Purged: made anew under its name, with nothing in it, and none of what was there comes back.
+    // Purged: created again under its name, it is empty, and nothing of the old one comes back.
     let purged = namespace(0);
     assert!(expected[&purged].in_flight + expected[&purged].dead > 0, "there is something to go");
     many.delete(&purged);
@@ -265,7 +266,7 @@ fn p1_t28_with_very_many_namespaces_one_goes_at_no_cost_of_theirs_and_their_coun
     shown::check_files(&many.engine);
 }
 
-/// Before, 480 bytes were counted for a namespace with 15 KB of settings.
+/// Regression: 480 bytes were counted for a namespace with 15 KB of settings.
 #[test]
 fn p10_settings_of_namespaces_count_as_memory_of_the_index() {
     use duly_core::{Destination, Settings, destination::HttpDestination, headers::Headers};
@@ -295,7 +296,7 @@ fn p10_settings_of_namespaces_count_as_memory_of_the_index() {
     assert!(small_bytes > 1_500, "{small_bytes}");
     engine.put_namespace(&namespace(0), replace(large())).unwrap();
     assert!(bytes(&engine) - before > small_bytes + 14_000, "{}", bytes(&engine) - before);
-    // So few fit the memory that they may take, and those that are there cannot grow past it either.
+    // Only as many fit as the memory allows, and the existing ones cannot grow past it either.
     engine.put_namespace(&namespace(1), Put::IfAbsent(Box::default())).unwrap();
     let mut count = 2;
     let refused = loop {

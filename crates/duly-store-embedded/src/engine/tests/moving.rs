@@ -1,8 +1,8 @@
-//! Locations that move, with checkpoints in between: whichever of the two kept checkpoints is read,
-//! and wherever the moves stood, what it points at is there.
+//! Locations that move, with checkpoints in between: every record that a kept checkpoint points at
+//! exists, whichever of the two is read, and at every moment of the moves.
 //!
-//! The rewriter, the checkpoints and the removal of files take their steps one by one here; a move
-//! stands in no record, so only the rule of what goes when keeps the old places.
+//! The rewriter, the checkpoints and the removal of files run step by step here. No record contains a
+//! move, so only the rule of removal keeps the old places.
 
 use duly_core::{Payload, payload::Form};
 
@@ -10,11 +10,11 @@ use crate::{engine::work::Pace, index::Key};
 
 use super::*;
 
-/// So many that those which are left move in several steps.
+/// Enough that the remaining ones move in several steps.
 const TIMERS: u32 = 18_000;
-/// One of so many is left.
+/// One of every `LEFT` remains.
 const LEFT: u32 = 4;
-/// Its record is damaged on the disk: it stays where it is, and its run with it.
+/// Its record is damaged on the disk: it stays where it is, and so does its run.
 const DAMAGED: u32 = 16_000;
 
 pub(super) struct Mover {
@@ -28,7 +28,7 @@ fn options() -> Options {
     Options { checkpoint_bytes: 1, young_bytes: 1, chunk_bytes: 4_096, ..small() }
 }
 
-/// What kill -9 would leave now.
+/// The state that kill -9 would leave now.
 fn copy(disk: &SimDisk) -> SimDisk {
     let copy = SimDisk::new(2);
     for name in disk.names() {
@@ -48,7 +48,7 @@ impl Mover {
     pub(super) fn new() -> Self {
         let (mut engine, disk, clock) = opened(options());
         let mut settings = duly_core::Settings::default();
-        // What is cancelled leaves nothing that would move, too.
+        // Nothing of the cancelled timers is left to move.
         settings.limits.max_retained = 0;
         let secrets = duly_store::namespaces::Secrets::Set;
         let put = Put::Replace { settings: Box::new(settings), secrets };
@@ -86,7 +86,7 @@ impl Mover {
         self.commit();
     }
 
-    /// Does what was handed over.
+    /// Runs the work that was handed over.
     pub(super) fn background(&mut self) {
         loop {
             let work = self.engine.take_work();
@@ -97,7 +97,7 @@ impl Mover {
         }
     }
 
-    /// Rewrites until locations are about to move; answers whether there is anything to rewrite.
+    /// Rewrites until locations are about to move. Returns `true` if there is anything to rewrite.
     pub(super) fn rewrite_until_moving(&mut self) -> bool {
         self.engine.rewriter.is_wanted = true;
         for _ in 0..100 {
@@ -110,7 +110,7 @@ impl Mover {
         false
     }
 
-    /// Takes a checkpoint, and lets go what can go then.
+    /// Takes a checkpoint, and removes what can be removed then.
     pub(super) fn take_checkpoint(&mut self) {
         let newest = |mover: &Self| mover.engine.checkpoints.kept.back().map(|kept| kept.number);
         let before = newest(self);
@@ -131,7 +131,7 @@ impl Mover {
         self.let_go();
     }
 
-    /// Removes and gives back what can go now.
+    /// Removes and frees what can go now.
     fn let_go(&mut self) {
         self.engine.reclaim();
         self.background();
@@ -156,7 +156,7 @@ impl Mover {
         self.engine.files.get(slot).unwrap().id.name()
     }
 
-    /// Some runs of which little is left.
+    /// Runs of which little is left.
     pub(super) fn with_sparse_runs() -> Self {
         let mut mover = Self::new();
         (0..TIMERS).for_each(|n| mover.schedule(&name_of(n), vec![7; 10]));
@@ -186,7 +186,7 @@ impl Mover {
         mover
     }
 
-    /// After kill -9 now, either checkpoint brings back all that is left.
+    /// Checks that after kill -9 now either checkpoint restores all that is left.
     fn check(&self, when: &str) {
         for is_newest_damaged in [false, true] {
             let left = copy(&self.disk);
@@ -229,7 +229,7 @@ fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_m
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
     let mut steps = 0;
     while mover.engine.rewriter.is_moving() {
-        // Not before each: then what is left by the first of them might go before the last.
+        // Not before each move: then the rest of the first ones might be removed before the last.
         if steps % 9 == 0 {
             mover.take_checkpoint();
             mover.check(&format!("before step {steps}"));

@@ -1,7 +1,7 @@
-//! Numbers of namespaces that are used again: never while a record on disk refers to one.
+//! Numbers of namespaces that are reused: never while a record on disk refers to one.
 //!
-//! `DULY_NAMESPACE_CYCLES` says how many namespaces are made and deleted, `DULY_NAMESPACE_NUMBERS` how many numbers
-//! there are for them. `cargo xtask torture` runs it with 65,535 numbers.
+//! `DULY_NAMESPACE_CYCLES` sets how many namespaces are created and deleted, `DULY_NAMESPACE_NUMBERS` how
+//! many numbers there are for them. `cargo xtask torture` runs it with 65,535 numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ fn setting(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// How long tombstones are kept in the namespace whose timers come and go: all cycles take less than the time that
-/// timers may have.
+/// Retention in the namespace whose timers come and go. All cycles take less than the time that timers
+/// may have.
 const RETENTION: Millis = Millis::from_secs(1);
 
 struct Life {
@@ -77,7 +77,7 @@ impl Life {
         assert!(!matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_)), "{outcome:?}");
     }
 
-    /// Numbers that a record on disk names.
+    /// Returns the numbers that a record on disk names.
     fn named_on_disk(&self) -> BTreeSet<u32> {
         let (disk, manifest) = (&self.disk, &self.engine.manifest);
         let mut named = BTreeSet::new();
@@ -98,10 +98,10 @@ impl Life {
         named
     }
 
-    /// Makes a namespace; waits for the journal to be rewritten where no number is free.
+    /// Creates a namespace. Waits until the journal is rewritten if no number is free.
     fn make(&mut self, namespace: &NamespaceName) -> u32 {
         for round in 0.. {
-            // With very many numbers that takes too long.
+            // With a large number of numbers that takes too long.
             let named = if self.numbers < 1_000 { self.named_on_disk() } else { BTreeSet::new() };
             match self.engine.put_namespace(namespace, Put::IfAbsent(Box::default())) {
                 Ok(_) => {
@@ -120,7 +120,7 @@ impl Life {
         unreachable!("the loop ends by a number or by an assertion")
     }
 
-    /// Timers come and go in a namespace that stays.
+    /// Creates and ends timers in a namespace that stays.
     fn write_a_little(&mut self) {
         for round in 0..20 {
             let text = format!("filler{round}");
@@ -148,14 +148,14 @@ fn p4_a_number_is_used_again_only_when_no_record_refers_to_it() {
         let namespace = name(&format!("n{cycle}"));
         let number = life.make(&namespace);
         *given.entry(number).or_default() += 1;
-        // Nothing of the namespace that had the number before is in it.
+        // It has nothing of the namespace that had the number before.
         let made = life.engine.namespaces.get(number).unwrap();
         assert_eq!((made.pending(), made.dead(), made.tombstones.len()), (0, 0, 0));
         for (text, after) in [("t", 1_000), ("u", 86_400_000), ("v", 90 * 86_400_000)] {
             life.schedule(&namespace, text, Millis::from_ms(after + u64::from(cycle)));
         }
         held.push(namespace);
-        // Some live for a while, so that their records are carried over into runs.
+        // Some live for a while, so that their records are copied into runs.
         while held.len() > (cycle % 5) as usize {
             let gone = held.remove(0);
             life.engine.delete_namespace(&gone, DeleteMode::Force).unwrap();

@@ -1,4 +1,4 @@
-//! The order of what is due at one instant.
+//! The order of timers that are due at one instant.
 
 use super::*;
 

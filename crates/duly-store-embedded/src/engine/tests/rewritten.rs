@@ -1,4 +1,4 @@
-//! What the rewriter read, and what becomes of the files that it read it from.
+//! Records that the rewriter has read, and the files from which it read them.
 
 use crate::{
     files::FileId,
@@ -9,7 +9,8 @@ use crate::{
 use super::{moving::Mover, *};
 
 impl Mover {
-    /// A timer again, with another payload of the same length, in a frame of its own; answers where.
+    /// Schedules a timer again, with another payload of the same length, in a frame of its own. Returns
+    /// its location.
     fn put(&mut self, text: &str) -> Location {
         self.grown = self.grown.wrapping_add(1);
         self.schedule(text, vec![self.grown; 5_000]);
@@ -29,8 +30,8 @@ impl Mover {
     }
 }
 
-/// A record that was read from a segment would be taken for the one that stands in its place by then,
-/// in the segment after it: another content under the right name.
+/// A record that was read from a segment would be taken for the record that is in its place by then, in
+/// the next segment of that file: another content under the right name.
 #[test]
 fn p5_a_segment_that_the_rewriter_reads_is_not_recycled_under_its_hands() {
     let mut mover = Mover::new();
@@ -45,7 +46,7 @@ fn p5_a_segment_that_the_rewriter_reads_is_not_recycled_under_its_hands() {
     }
     assert!(mover.rewrite_until_moving(), "its segment is old");
     assert_eq!(mover.place_of("x"), old, "it has not moved yet");
-    // Nothing points there any more, nor does it in either of two checkpoints.
+    // Nothing points there any more, in the index or in either of two checkpoints.
     mover.put("x");
     (0..4).for_each(|_| mover.take_checkpoint());
     let mut round = 0;
@@ -66,8 +67,8 @@ fn p5_a_segment_that_the_rewriter_reads_is_not_recycled_under_its_hands() {
     assert_eq!(mover.engine.files.slot_of(segment), None, "it waited for the job, and no longer");
 }
 
-/// Rewrites all that is old. What a job leaves where it is keeps its file for good, which only what
-/// cannot be read may; and what has moved reads as before.
+/// Rewrites all old files. A job that leaves a record in place keeps its file for good, which only
+/// unreadable records may do. Moved records read as before.
 fn check_all_moves(mover: &mut Mover) {
     let before = shown::shown(&mover.engine);
     let mut jobs = 0;
@@ -99,7 +100,7 @@ fn p1_p10_a_rewrite_and_a_merge_leave_out_no_record_and_change_none() {
     check_all_moves(&mut mover);
 }
 
-/// Files are picked by size classes, of which the last has everything over 2 MiB.
+/// Files are picked by size classes, of which the last has all records over 2 MiB.
 #[test]
 fn p10_a_job_ends_with_the_file_that_fills_it() {
     const PAYLOAD: usize = 7 << 20;
@@ -126,7 +127,7 @@ fn p10_a_job_ends_with_the_file_that_fills_it() {
             most = most.max(engine.rewriter.job_bytes());
         }
     };
-    // No step is made meanwhile: all segments but the last are old at once.
+    // No step runs meanwhile: all segments but the last become old at once.
     for i in 0..16 {
         let mut schedule =
             Box::new(Schedule::new(id(&format!("t{i}")), When::After(Millis::from_secs(86_400))));

@@ -1,5 +1,5 @@
-//! Everything that an engine knows, in words: what it would show after a restart, and whether it
-//! agrees with itself.
+//! The whole state of an engine as text: the state that it would have after a restart, and a check
+//! whether it is consistent.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::{
     index::{Cursor, Entry, Flags, Index, Key, Location},
 };
 
-/// What there is, by name, and when it ends by itself, if it does.
+/// Each item by name, with its end if it ends by itself.
 pub(super) type Shown = BTreeMap<String, (u64, String)>;
 
 /// Namespaces of this name only fill the indexes: of their timers only the number is shown.
 pub(super) const FILLER: &str = "00";
 
-/// All that a restart has to bring back.
+/// Returns all state that a restart has to restore.
 pub(super) fn shown(engine: &Engine) -> Shown {
     let mut shown = Shown::new();
     for (number, namespace) in engine.namespaces.iter() {
@@ -28,14 +28,14 @@ pub(super) fn shown(engine: &Engine) -> Shown {
     shown
 }
 
-/// Without what has ended by now.
+/// Removes the items that have ended by now.
 pub(super) fn still(shown: &Shown, now_ms: u64) -> Shown {
     let mut shown = shown.clone();
     shown.retain(|_, (ends_ms, _)| *ends_ms > now_ms);
     shown
 }
 
-/// What is in one and not as it is there in the other.
+/// Describes the items of which the two states differ.
 pub(super) fn difference(found: &Shown, expected: &Shown) -> Option<String> {
     let name =
         found.keys().chain(expected.keys()).find(|name| found.get(*name) != expected.get(*name))?;
@@ -145,7 +145,7 @@ pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what is counted by file against all entries.
+/// Checks the counts by file against all entries.
 pub(super) fn check_files(engine: &Engine) {
     let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
     for (_, ns) in engine.namespaces.iter() {

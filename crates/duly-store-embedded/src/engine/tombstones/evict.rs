@@ -1,16 +1,18 @@
-//! Evictions: where a namespace has more than `max_retained` tombstones, the oldest go.
+//! Evictions: if a namespace has more than `max_retained` tombstones, the oldest are removed.
 //!
 //! ```text
-//!   too many ─► which are the oldest (a pass) ─► Record::Evicted { below } ─► absorb drops them
+//!   too many ─► find the oldest (a pass) ─► Record::Evicted { below } ─► absorb drops them
 //! ```
 //!
-//! An eviction is a record like every other change: that there were too many depends on what had
-//! ended by then, and no restart would find it again. It says below which end of the namespace no
-//! tombstone is left, which is right whatever a fuzzy checkpoint copied: at replay the last one counts,
-//! when all records are in ([`Engine::settle_evictions`]).
+//! How it works:
 //!
-//! With few tombstones the oldest goes with the end that made it too many; with very many, all that
-//! are too many go at the next step.
+//! 1. An eviction is a record like every other change. The excess depended on the timers that had ended
+//!    by then, so no restart could find it again.
+//! 2. The record says below which end number of the namespace no tombstone is left. That holds for every
+//!    possible content of a fuzzy checkpoint. In replay the last such record counts, after all records
+//!    are in ([`Engine::settle_evictions`]).
+//! 3. With few tombstones, the end that exceeds the limit evicts the oldest at once. With a large number,
+//!    the next step evicts all that exceed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,31 +30,32 @@ use super::{
     TABLES_PER_STEP, Tombstones,
 };
 
-/// Tombstones that are looked through at once; with more, a pass goes in steps.
+/// Tombstones that are visited at once; with more, a pass works in steps.
 const AT_ONCE: usize = 16_384;
 /// Tombstones that one call evicts.
 const EVICTIONS_PER_STEP: u64 = 4_096;
-/// One of so many tombstones is remembered as one of the oldest: a pass looks at all of them for these.
+/// One of every `OLDEST_SHARE` tombstones is remembered as one of the oldest, which takes a pass over all
+/// of them.
 const OLDEST_SHARE: usize = 8;
-/// Of the oldest, how many are looked at in a row, and how many that have gone in one step.
+/// Remembered tombstones that are checked in a row, and most gone ones that one step skips.
 const LOOKS_AT_ONCE: usize = 256;
 const GONE_MAX: usize = 16_384;
 /// Fewest and most of the oldest that are remembered.
 const OLDEST: std::ops::RangeInclusive<usize> = 64..=262_144;
 
-/// Which end of its namespace it was, and whose tombstone it is.
+/// End number within the namespace, and key of the timer.
 pub(super) type End = (u64, PackedKey);
 
 /// Namespaces with more than `max_retained` tombstones.
 #[derive(Debug, Default)]
 pub(super) struct Crowded {
     numbers: BTreeSet<u32>,
-    /// The one that had its turn last.
+    /// Namespace that had its turn last.
     latest: u32,
-    /// Not before, by the boot-time clock: there was no room to write it.
+    /// Time before which no eviction is written, by the boot-time clock: the last one could not be.
     not_before_ms: u64,
     gathering: Option<Gathering>,
-    /// While records are read back: below which end no tombstone is left, by namespace.
+    /// During replay: the end number below which no tombstone is left, by namespace.
     replayed: BTreeMap<u32, u64>,
 }
 
@@ -62,7 +65,7 @@ struct Gathering {
     number: u32,
     cursor: Cursor,
     oldest: Earliest<End>,
-    /// How many had ended when it began: what ends later is none of the oldest.
+    /// Number of ended timers when the pass began. Later ends are none of the oldest.
     began_at: u64,
 }
 
@@ -76,14 +79,15 @@ impl Gathering {
     }
 }
 
-/// Which end of its namespace a tombstone is of, where so many had ended: its entry has the low bits.
+/// Returns the end number of a tombstone, given the number of ended timers. Its entry has only the low
+/// bits.
 fn end_of(entry: &Entry, ended: u64) -> u64 {
     let low = u64::from(entry.number());
     let age = ended.wrapping_sub(1).wrapping_sub(low) & u64::from(NUMBER_MAX);
     ended.saturating_sub(1 + age)
 }
 
-/// Whether this is still the tombstone of that end.
+/// Returns `true` if the tombstone of this end still exists.
 fn is_there(tombstones: &Index, (end, key): End) -> bool {
     let entry = tombstones.get(Key::unpack(key));
     entry.is_some_and(|entry| u64::from(entry.number()) == end & u64::from(NUMBER_MAX))
@@ -94,7 +98,8 @@ impl Tombstones {
         (self.index.len() / OLDEST_SHARE).clamp(*OLDEST.start(), *OLDEST.end())
     }
 
-    /// Below which end `count` of the oldest are, or as many of those as are known.
+    /// Returns the end number below which the `count` oldest tombstones are, or as many of them as are
+    /// known.
     fn below(&mut self, count: u64) -> Option<u64> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut gone = 0;
@@ -106,7 +111,7 @@ impl Tombstones {
             match there.take(count).last() {
                 Some((last, _)) => return Some(last + 1),
                 None if looked_at == 0 => return None,
-                // Most of what was remembered has ended: who is the oldest now takes another pass.
+                // Most of the remembered ones are gone: another pass finds the oldest.
                 None if gone > GONE_MAX => self.oldest = Ascending::default(),
                 None => {
                     gone += looked_at;
@@ -118,7 +123,8 @@ impl Tombstones {
 }
 
 impl Engine {
-    /// Evicts what is too much in a namespace; with very many tombstones, has the next step do it.
+    /// Evicts the tombstones of a namespace that exceed the limit. With a large number of tombstones, the
+    /// next step does it.
     pub(in crate::engine) fn evict_tombstones(&mut self, number: u32) {
         let Some(namespace) = self.namespaces.get(number) else {
             return;
@@ -136,14 +142,14 @@ impl Engine {
         }
     }
 
-    /// How many tombstones a namespace has past `max_retained`.
+    /// Returns the number of tombstones of a namespace past `max_retained`.
     fn tombstones_over(&self, number: u32) -> u64 {
         self.namespaces.get(number).map_or(0, |namespace| {
             namespace.tombstones.len().saturating_sub(namespace.settings.limits.max_retained)
         })
     }
 
-    /// Evicts some of the oldest tombstones, at most `most`; answers how many.
+    /// Evicts some of the oldest tombstones, at most `most`. Returns how many.
     fn evict(&mut self, number: u32, most: u64) -> u64 {
         let below = |engine: &mut Self| engine.namespaces.get_mut(number)?.tombstones.below(most);
         let mut known = below(self);
@@ -166,7 +172,7 @@ impl Engine {
         before - self.namespaces.get(number).map_or(0, |namespace| namespace.tombstones.len())
     }
 
-    /// Takes a record of evictions into the state.
+    /// Applies an eviction record to the state.
     pub(in crate::engine) fn absorb_evicted(&mut self, number: u32, below: u64) {
         if self.replaying {
             self.tombstone_passes.crowded.replayed.insert(number, below);
@@ -183,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// When all records have been read back: drops what they say was evicted, and finds out where
-    /// there are too many.
+    /// Runs after replay: drops the tombstones that eviction records name, and finds the namespaces with
+    /// too many.
     pub(in crate::engine) fn settle_evictions(&mut self) {
         for (number, below) in std::mem::take(&mut self.tombstone_passes.crowded.replayed) {
             let Some(namespace) = self.namespaces.get(number) else {
@@ -220,7 +226,7 @@ impl Engine {
         Some(Gathering { number, cursor: Cursor::START, oldest: Earliest::new(wanted), began_at })
     }
 
-    /// Looks at some more; answers whether that was all.
+    /// Visits some more tombstones. Returns `true` if all were visited.
     fn gather(&self, gathering: &mut Gathering) -> bool {
         let Some(namespace) = self.namespaces.get(gathering.number) else {
             return true;
@@ -245,7 +251,7 @@ impl Engine {
         }
     }
 
-    /// One step for one of the namespaces with too many.
+    /// Runs one step for one of the namespaces with too many tombstones.
     pub(super) fn pass_over_crowded(&mut self) {
         let crowded = &mut self.tombstone_passes.crowded;
         if let Some(mut gathering) = crowded.gathering.take() {
@@ -270,7 +276,7 @@ impl Engine {
 }
 
 impl Crowded {
-    /// The namespace whose turn it is.
+    /// Returns the namespace whose turn it is.
     fn next(&mut self) -> Option<u32> {
         let behind = self.numbers.range(self.latest.saturating_add(1)..).next();
         self.latest = *behind.or_else(|| self.numbers.first())?;

@@ -14,7 +14,7 @@ use crate::{
     index::Location,
 };
 
-/// So many that a pass over them takes several steps.
+/// Enough for several steps of a pass.
 const TOMBSTONES: u32 = 40_000;
 
 struct Bench {
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A namespace with very many tombstones, and a limit for them.
+    /// A namespace with a large number of tombstones, and a limit for them.
     fn new(max_retained: u64) -> Self {
         let (mut engine, ..) = opened(small());
         let number = engine.namespaces.number_of(&shop()).expect("it was made");
@@ -51,7 +51,7 @@ impl Bench {
         self.engine.apply(command)
     }
 
-    /// One more timer ends.
+    /// Ends one more timer.
     fn end_one(&mut self) {
         let id = id(&format!("new {}", self.made));
         self.made += 1;
@@ -79,7 +79,7 @@ impl Bench {
     }
 }
 
-/// Nothing is read there.
+/// No record is read there.
 fn place() -> Location {
     Location::new(0, 4, 64)
 }

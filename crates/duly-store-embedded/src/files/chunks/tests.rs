@@ -2,7 +2,7 @@ use super::*;
 
 const SIZE: ChunkBytes = ChunkBytes(4096);
 
-/// A record of so many bytes at this byte.
+/// The location of a record of `bytes` bytes at this byte.
 fn at(offset: u64, bytes: u64) -> Location {
     Location::new(0, offset / ALIGN, bytes)
 }
@@ -13,7 +13,7 @@ fn of_length(bytes: u64) -> Chunks {
     chunks
 }
 
-/// Bounds of what may go.
+/// Returns the bounds of the removable ranges.
 fn removable(chunks: &Chunks, records_end: u64, oldest_kept: u64) -> Vec<(u64, u64)> {
     let ranges = chunks.removable(SIZE, records_end, oldest_kept);
     ranges.into_iter().map(|range| (range.start, range.end)).collect()
@@ -76,7 +76,7 @@ fn a_hole_is_counted_once_and_tried_once() {
     assert_eq!(chunks.punched(SIZE, end, &front), 5 * 4096);
     assert_eq!(chunks.punched(SIZE, end, &front), 0, "known already");
     assert_eq!(removable(&chunks, end, 5), [(7 * 4096, end)]);
-    // The file system may tell of more or of less than pieces.
+    // The file system may report more or less than whole chunks.
     assert_eq!(chunks.punched(SIZE, end, &(7 * 4096 - 512..9 * 4096 - 512)), 4096);
     assert_eq!(removable(&chunks, end, 5), [(8 * 4096, end)]);
 }

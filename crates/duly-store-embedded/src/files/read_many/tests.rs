@@ -12,19 +12,19 @@ use crate::{
     journal::fixture::pending,
 };
 
-/// What a file is asked for, by byte.
+/// A request to a file, with its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Ahead(u64),
     Read(u64),
 }
 
-/// A file in memory that takes note of what it is asked for.
+/// A file in memory that records the requests.
 #[derive(Debug)]
 struct Noting {
     bytes: Vec<u8>,
     asked: Mutex<Vec<Asked>>,
-    /// Whether it is in memory.
+    /// `true`: the file is in memory.
     is_warm: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl File for Noting {
     }
 }
 
-/// A file with so many records, so far apart, and where they are.
+/// Makes a file with `count` records, `apart` bytes apart, and returns their locations.
 fn scattered(count: u64, apart: u64, payload_bytes: usize) -> (Files, Arc<Noting>, Vec<Location>) {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     for number in 0..count {

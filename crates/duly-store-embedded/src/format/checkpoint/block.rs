@@ -1,4 +1,4 @@
-//! One block of a checkpoint, whatever it holds.
+//! One block of a checkpoint, of any kind.
 
 use super::{
     BLOCK_CRC_AT, BLOCK_HEADER_BYTES, BlockHeader, End, Entries, FileSlot, Leases, Namespace,
@@ -17,7 +17,7 @@ const SEVERAL: u32 = 4;
 const FILES: u32 = 5;
 const END: u32 = 6;
 
-/// What a block holds. Entries are borrowed from where they were read.
+/// The contents of a block. Entries are borrowed from the buffer that they were read into.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Block<'a> {
     /// Kind 1: one namespace.
@@ -28,7 +28,7 @@ pub(crate) enum Block<'a> {
     Leases(Leases),
     /// Kind 4: dead letters of timers that have several.
     Several(Several),
-    /// Kind 5: which file has which slot.
+    /// Kind 5: the file of each slot.
     Files(Vec<FileSlot>),
     /// Kind 6: the end.
     End(End),
@@ -38,8 +38,8 @@ impl<'a> Block<'a> {
     /// Appends the block.
     ///
     /// # Panics
-    /// When its payload is longer than [`PAYLOAD_BYTES_MAX`]: who gathers what goes into a block
-    /// keeps to the limits of the kinds.
+    /// When its payload is longer than [`PAYLOAD_BYTES_MAX`]. The caller must keep to the limits of the
+    /// kinds.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, seed: Seed) {
         let start = out.len();
         out.extend_from_slice(&[0; BLOCK_HEADER_BYTES as usize]);

@@ -1,4 +1,4 @@
-//! Entries of an index, 24 bytes each: nearly all of a checkpoint.
+//! Entries of an index, 24 bytes each: nearly all bytes of a checkpoint.
 //!
 //! ```text
 //! 0  namespace  u32
@@ -7,7 +7,7 @@
 //! 8  entries, each three u64
 //! ```
 //!
-//! They stay bytes until they are looked at one by one, so that 100 million of them cost no copy.
+//! They stay bytes until they are read one by one, so that 100 million of them are not copied.
 
 use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
@@ -21,7 +21,7 @@ pub(crate) const ENTRY_BYTES: usize = 24;
 /// Most entries in a block.
 pub(crate) const ENTRIES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - 8) / ENTRY_BYTES;
 
-/// Which index of a namespace entries are of.
+/// The index of a namespace that entries belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Which {
     Live = 1,
@@ -46,7 +46,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Entries that [`append_entry`] gathered in `bytes`, at most [`ENTRIES_MAX`].
+    /// Wraps entries that [`append_entry`] gathered in `bytes`, at most [`ENTRIES_MAX`].
     pub(crate) fn new(namespace: u32, which: Which, bytes: &'a [u8]) -> Self {
         assert!(bytes.len().is_multiple_of(ENTRY_BYTES), "{} bytes of entries", bytes.len());
         Self { namespace, which, bytes }
@@ -80,7 +80,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Appends an entry as [`Entries::new`] takes it.
+/// Appends an entry in the layout that [`Entries::new`] takes.
 pub(crate) fn append_entry(bytes: &mut Vec<u8>, words: [u64; 3]) {
     for word in words {
         bytes.extend_from_slice(&word.to_le_bytes());

@@ -3,7 +3,7 @@
 //! ```text
 //! 0  number  u32
 //! 4  lsn     u64  of the newest record whose effect on the totals is in them
-//!    counts  4 x u64  about how many entries follow of each index, so that room can be made
+//!    counts  4 x u64  about how many entries of each index follow, to reserve memory
 //!    body         as in a namespace's record: name, times, totals, settings
 //!    lanes   u32  how many, then of each, ascending:
 //!                 number u8, key text: "" follows the namespace, "pull", "overflow", or an origin
@@ -18,20 +18,20 @@ use crate::format::{
     settings,
 };
 
-/// A namespace as it was copied.
+/// The copy of a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Namespace {
     pub(crate) number: u32,
-    /// Records up to this one do not count in its totals again.
+    /// Records up to this lsn are already counted in the totals.
     pub(crate) lsn: u64,
     pub(crate) record: NamespaceRecord,
-    /// By number.
+    /// Lanes, by number.
     pub(crate) lanes: Vec<Lane>,
-    /// About how many entries of each index follow: a hint.
+    /// Approximate number of entries of each index that follow: a hint.
     pub(crate) counts: [u64; 4],
 }
 
-/// A lane and the number that index entries name it by.
+/// A lane and its number in index entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) number: u8,
@@ -72,7 +72,7 @@ impl Namespace {
     }
 }
 
-/// Origins are `scheme://host:port`, so the labels of the other lanes are none.
+/// Origins are `scheme://host:port`, so they cannot equal the labels of the other lanes.
 fn key_of(label: &str) -> Option<LaneKey> {
     if label.is_empty() {
         return None;

@@ -9,7 +9,7 @@
 //!          reserved u32
 //! ```
 //!
-//! Keys, of timers and of letters by their delivery ids, are 12 bytes as the index packs them.
+//! Keys are 12 bytes as the index packs them. A dead letter's key is that of its delivery id.
 
 use duly_core::Timestamp;
 
@@ -23,12 +23,12 @@ use crate::format::{
 const LEASE_BYTES: usize = 57;
 const LETTER_BYTES: usize = 32;
 const FILE_BYTES: usize = 16;
-/// Namespace and reserved bytes in front of leases and letters.
+/// Namespace and reserved bytes in front of leases and dead letters.
 const PREFIX_BYTES: usize = 8;
 
 /// Most leases in a block.
 pub(crate) const LEASES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LEASE_BYTES;
-/// Most letters in a block.
+/// Most dead letters in a block.
 pub(crate) const LETTERS_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LETTER_BYTES;
 /// Most files in a block.
 pub(crate) const FILES_MAX: usize = PAYLOAD_BYTES_MAX as usize / FILE_BYTES;
@@ -100,7 +100,7 @@ pub(crate) struct Several {
 pub(crate) struct Letter {
     pub(crate) timer: [u8; 12],
     pub(crate) died_ms: u64,
-    /// The key of its delivery id.
+    /// The key of the dead letter's delivery id.
     pub(crate) letter: [u8; 12],
 }
 
@@ -124,7 +124,7 @@ impl Several {
     }
 }
 
-/// What kind of file has a slot.
+/// Kind of the file in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Segment = 1,
@@ -136,7 +136,7 @@ pub(crate) enum FileKind {
 pub(crate) struct FileSlot {
     pub(crate) slot: u16,
     pub(crate) kind: FileKind,
-    /// Sequence of the segment, or id of the run.
+    /// Sequence of the segment, or id of the sorted run.
     pub(crate) number: u64,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn decode_files(
     })
 }
 
-/// The last block: what a whole checkpoint has.
+/// The last block: the counts of the whole checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct End {
     /// Blocks before this one.
@@ -168,7 +168,7 @@ pub(crate) struct End {
     pub(crate) namespaces: u64,
     /// Entries of all indexes.
     pub(crate) entries: u64,
-    /// Highest number that a namespace ever had; one is given again only when no record on disk has it.
+    /// Highest number that a namespace ever had. A number is reused only when no record on disk has it.
     pub(crate) highest_namespace: u32,
 }
 
@@ -196,7 +196,7 @@ impl End {
     }
 }
 
-/// Reads `count` things of `bytes` bytes each, which are all that is left.
+/// Reads `count` items of `bytes` bytes each, which must be all that is left.
 fn each<T>(
     reader: &mut Reader<'_>,
     count: usize,

@@ -244,7 +244,7 @@ fn file() -> impl Strategy<Value = FileSlot> {
     })
 }
 
-/// Any block that owns what it holds.
+/// Any block that owns its contents.
 pub(crate) fn block() -> impl Strategy<Value = Block<'static>> {
     let many = 0..5;
     prop_oneof![

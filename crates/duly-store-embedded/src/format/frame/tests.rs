@@ -58,7 +58,7 @@ fn every_flipped_bit_is_noticed() {
     }
 }
 
-/// Before anything behind it is read.
+/// The header is checked before anything behind it is read.
 #[test]
 fn every_flipped_bit_of_a_header_is_noticed_by_the_header_alone() {
     let frame = sample();
@@ -153,7 +153,7 @@ fn a_closing_frame_has_no_records_and_follows_a_durable_one() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(reads(&damaged), None, "bit {bit}");
     }
-    // Records take room.
+    // A frame with a count has records.
     let mut counted = frame;
     counted[36] = 1;
     seal_header(&mut counted, SEED);

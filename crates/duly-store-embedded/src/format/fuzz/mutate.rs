@@ -1,8 +1,8 @@
-//! Damage: flipped bits, cuts, pieces moved, and numbers at their extremes.
+//! Damage: flipped bits, cuts, moved parts, and extreme numbers.
 
 use rand::{Rng, rngs::StdRng};
 
-/// A copy of `bytes`, damaged one to four times; `other` is where foreign bytes come from.
+/// Returns a copy of `bytes`, damaged one to four times; foreign bytes come from `other`.
 pub(super) fn damaged(random: &mut StdRng, bytes: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.random_range(1..=4) {
@@ -47,7 +47,7 @@ fn damage(random: &mut StdRng, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// Writes over what is there, as far as that goes.
+/// Overwrites bytes from `at` on, as far as there are any.
 fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
     let count = with.len().min(bytes.len() - at);
     bytes[at..at + count].copy_from_slice(&with[..count]);

@@ -1,7 +1,7 @@
-//! The pieces of the format: how each is made, sealed again after damage, and judged.
+//! The pieces of the format: makes each, repairs its checksum after damage, and checks it.
 //!
-//! A judgement is whether the bytes are taken. What is taken must encode to something that decodes
-//! to the same: otherwise a rewrite, which copies what it has decoded, would change it.
+//! Accepted bytes must encode to bytes that decode to the same value. Otherwise a rewrite, which copies
+//! decoded records, would change them.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -20,13 +20,13 @@ use crate::{
 
 const KEY: u128 = 77;
 
-/// Valid bytes, and what to do with them.
+/// Valid bytes, and the functions for them.
 pub(super) struct Piece {
     pub(super) name: &'static str,
     pub(super) bytes: Vec<u8>,
-    /// Puts the checksum right, if there is one and there are bytes enough.
+    /// Repairs the checksum, if there is one and there are enough bytes.
     pub(super) seal: fn(&mut [u8]),
-    /// Whether they are taken; panics where what was taken does not encode to itself.
+    /// Returns `true` if the bytes are accepted. Panics if the accepted value does not encode to itself.
     pub(super) check: fn(&[u8]) -> bool,
 }
 
@@ -34,7 +34,7 @@ fn seed() -> Seed {
     Seed::of(KEY)
 }
 
-/// One of everything.
+/// Makes one piece of every kind.
 pub(super) fn all(runner: &mut TestRunner) -> Vec<Piece> {
     let mut pieces = vec![manifest(runner), segment(runner), token(runner), frame(runner)];
     pieces.extend((0..8).map(|_| record(runner)));
@@ -166,7 +166,7 @@ fn record(runner: &mut TestRunner) -> Piece {
     Piece { name: "record", bytes, seal, check }
 }
 
-/// Puts the checksum of a header of `count` bytes right.
+/// Repairs the checksum of a header of `count` bytes.
 fn seal_header(bytes: &mut [u8], count: usize, crc_at: usize) {
     if bytes.len() >= count {
         let crc = seed().crc_around(&bytes[..count], crc_at);
@@ -244,7 +244,7 @@ fn run_trailer() -> Piece {
 
 fn directory() -> Piece {
     let check = |bytes: &[u8]| {
-        // As it would be with a trailer that was damaged in step with it.
+        // As with a trailer that was damaged consistently.
         let trailer = run::Trailer {
             directory_crc: seed().crc(bytes),
             groups: bytes.len() as u64 / run::GROUP_BYTES,

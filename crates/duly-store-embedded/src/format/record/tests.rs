@@ -17,7 +17,7 @@ fn encoded(namespace: u32, record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// The same few records of every kind at every run.
+/// Makes the same few records of every kind each time.
 fn samples() -> Vec<Record> {
     let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
@@ -34,7 +34,7 @@ fn samples() -> Vec<Record> {
     samples
 }
 
-/// Bytes with the checksum that belongs to them.
+/// Gives bytes the checksum that belongs to them.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = usize::try_from(bytes_of(&bytes).expect("a header")).expect("small").min(bytes.len());
     let crc = crc32c::crc32c(&bytes[4..end]);
@@ -83,7 +83,7 @@ proptest! {
         drop(decode(&resealed(bytes)));
     }
 
-    /// Closer to the real thing than random bytes: one byte of a real record is another.
+    /// Closer to real input than random bytes: one byte of a real record differs.
     #[test]
     fn a_changed_byte_behind_a_good_checksum_ends_in_an_answer(
         record in strategies::record(),
@@ -122,7 +122,7 @@ fn every_truncation_is_noticed() {
         for end in 0..length {
             let cut = decode(&bytes[..end]);
             assert_eq!(cut, Err(DecodeError::Truncated(end)), "cut at {end} of {record:?}");
-            // As the rest of a torn sector would be. The length may be among what was lost.
+            // As the rest of a torn sector would be. The length may be among the lost bytes.
             let mut zeroed = bytes.clone();
             zeroed[end..].fill(0);
             if zeroed != bytes {

@@ -1,4 +1,4 @@
-//! The directory of a run: which records are of which hour and namespace.
+//! The directory of a sorted run: the place of the records of each hour and namespace.
 //!
 //! ```text
 //!  0  hour       u32  time / 3 600 000
@@ -7,8 +7,8 @@
 //! 12  count      u32  records
 //! ```
 //!
-//! One entry for each group, sorted by (hour, namespace), no two alike. The records of a group end
-//! where those of the next one begin.
+//! There is one entry for each group, and one more for each MiB that begins within it. Entries are
+//! sorted by (hour, namespace). The records of an entry end where those of the next one begin.
 
 use super::{HEADER_BYTES, Trailer, hour_of};
 use crate::format::{
@@ -25,25 +25,25 @@ pub(crate) const GROUP_BYTES: u64 = 16;
 pub(crate) struct Group {
     pub(crate) hour: u32,
     pub(crate) namespace: u32,
-    /// Where the first record is, in units of [`ALIGN`].
+    /// Offset of the first record, in units of [`ALIGN`].
     pub(crate) unit: u32,
     pub(crate) count: u32,
 }
 
 impl Group {
-    /// What groups are sorted by.
+    /// Returns the sort key of a group.
     pub(crate) const fn key(&self) -> (u32, u32) {
         (self.hour, self.namespace)
     }
 }
 
-/// All groups of a run.
+/// All groups of a sorted run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub(crate) groups: Vec<Group>,
 }
 
-/// What is wrong, and where in the directory.
+/// A fault, and its offset in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Misplaced {
     pub(crate) offset: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Misplaced {
 }
 
 impl Directory {
-    /// Its bytes, and their checksum for the trailer.
+    /// Returns the bytes of the directory, and their checksum for the trailer.
     pub(crate) fn encode(&self, seed: Seed) -> (Vec<u8>, u32) {
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
@@ -64,7 +64,7 @@ impl Directory {
         (bytes, crc)
     }
 
-    /// Reads it and checks it against the run's trailer.
+    /// Reads the directory and checks it against the trailer.
     pub(crate) fn decode(bytes: &[u8], trailer: &Trailer, seed: Seed) -> Result<Self, Misplaced> {
         let whole = |error| Misplaced { offset: 0, error };
         if seed.crc(bytes) != trailer.directory_crc {
@@ -88,7 +88,8 @@ impl Directory {
         }
     }
 
-    /// What contradicts itself or the trailer, and in which group.
+    /// Returns the first contradiction within the directory or to the trailer, with the index of its
+    /// group.
     fn contradiction(&self, trailer: &Trailer) -> Option<(usize, &'static str)> {
         let mut records = 0;
         for (index, group) in self.groups.iter().enumerate() {

@@ -169,7 +169,7 @@ fn a_directory_that_contradicts_itself_or_the_trailer_is_refused() {
     for (index, directory) in wrong {
         let (bytes, _) = directory.encode(seed());
         let error = Directory::decode(&bytes, &trailer(&directory), seed()).expect_err("wrong");
-        // A unit that is wrong shows in the group before it, too.
+        // A wrong unit also shows in the group before it.
         let at = usize::try_from(error.offset).expect("small") / 16;
         assert!(at == index || at + 1 == index, "{directory:?}: {error:?}");
         assert!(matches!(error.error, DecodeError::Impossible(_)), "{error:?}");

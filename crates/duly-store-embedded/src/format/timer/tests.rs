@@ -1,5 +1,5 @@
-//! The codes of enumerations are their places in lists that `duly_core` owns; a place that moved
-//! would change the meaning of every directory there is.
+//! The codes of enumerations are their places in lists that `duly_core` owns. A place that moved would
+//! change the meaning of every existing directory.
 
 use duly_core::Timestamp;
 

@@ -1,10 +1,11 @@
-//! Checks of the invariants, for tests.
+//! Checks the invariants, for tests.
 
 use super::*;
 
 impl Directory {
-    /// Panics unless all invariants hold. The long tables had their last put at this length: one that was
-    /// as deep as it might be then is divided at the next, however many there are by now.
+    /// Panics unless all invariants hold. `len` is the number of entries at the last put into a long
+    /// table. If the table had the maximum depth at that time, it is split only at its next put, even if
+    /// the maximum depth has grown since.
     pub(in crate::index) fn check_made_at(&self, len: usize) {
         let mut expected = 0_u64;
         let mut pointers = self.pointers.iter();

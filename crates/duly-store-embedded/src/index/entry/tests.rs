@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::index::{NAMESPACE_MAX, PackedKey};
 
-/// The end of time as timers know it: the year 2200.
+/// The latest time of a timer: the year 2200.
 const AT_MAX_MS: u64 = 7_258_118_399_999;
 
 fn entry(key: Key, lane: u8, at_ms: u64, kind: Kind, location: Location) -> Entry {
@@ -179,7 +179,7 @@ fn a_size_class_is_the_smallest_that_covers() {
     check(65, 128);
     check(1 << 20, 1 << 20);
     check((1 << 20) + 1, 2 << 20);
-    // The last class: the read tells the size.
+    // The last class: the read shows the size.
     check((2 << 20) + 1, 2 << 20);
     check(256 << 20, 2 << 20);
 }

@@ -57,7 +57,7 @@ proptest! {
         let entries = in_order((0..len).map(|n| entry(key(n), n)).collect());
         let mut index = loaded(len as usize * percent / 100, &entries);
         assert_alike(&mut index, &mut put(&entries));
-        // It goes on like any other.
+        // It continues like any other index.
         for n in len / 2..len + more {
             prop_assert_eq!(index.put(entry(key(n), 1)).is_some(), n < len);
         }
@@ -86,7 +86,7 @@ proptest! {
         let mut shuffled = entries.clone();
         shuffled.sort_by_key(|entry| entry.low().wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut expected = put(&shuffled);
-        // The last put into a crowd is among the later half of all.
+        // The last put into a crowded span is in the later half of all puts.
         expected.check_made_at(expected.len() / 2);
         prop_assert_eq!(index.len(), expected.len());
         prop_assert!(pass(&mut index, |_| ()) == pass(&mut expected, |_| ()));
@@ -101,7 +101,7 @@ proptest! {
         for (at, n) in late {
             entries.insert(at.index(entries.len() + 1), entry(key(n), n + 50_000));
         }
-        // The last of each key counts.
+        // The last entry of each key counts.
         let mut index = loaded(len as usize, &entries);
         let mut expected = put(&entries);
         prop_assert!(pass(&mut index, |_| ()) == pass(&mut expected, |_| ()));

@@ -49,7 +49,7 @@ fn entry(low: u64, high: u8, at_ms: u64) -> Entry {
     Entry::new(key(low, high), 9, claim, Location::new(5, 77, 100))
 }
 
-/// An even spread, in no order.
+/// Spreads numbers evenly, in no order.
 const fn spread(n: u64) -> u64 {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,8 +1,8 @@
-//! One segment on its own, frame by frame, as far as it can be read.
+//! Reads one segment alone, frame by frame, as far as it can be read.
 //!
-//! For `duly store check`: the rules are those of [`super`], but what is wrong is noted and the
-//! reading goes on behind it, where a later frame shows where that is. Segments that no replay reads
-//! any more are read in no other way.
+//! It is for `duly store check`. The rules are those of [`super`], but damage is noted. If a later frame
+//! shows where valid frames continue, reading resumes there. This is the only reader of segments that no
+//! replay needs any more.
 
 use crate::{
     disk::Disk,
@@ -18,22 +18,22 @@ use super::{
     walk::{Halt, WholeFrame},
 };
 
-/// What a segment holds.
+/// The contents of a segment.
 #[derive(Debug)]
 pub(crate) struct Alone {
     pub(crate) base_lsn: u64,
-    /// Number of the frame that would come next.
+    /// Number of the next frame.
     pub(crate) next_lsn: u64,
     pub(crate) frames: u64,
     pub(crate) records: u64,
-    /// Where its last frame ends.
+    /// End of its last frame.
     pub(crate) end: u64,
-    /// What is wrong in it.
+    /// The damage in it.
     pub(crate) damage: Vec<OpenError>,
 }
 
-/// Reads a segment and hands over each record with the byte where it stands. `None`: it has no
-/// header and no frame, as a crash leaves one that was just made.
+/// Reads a segment and passes each record with its byte offset to `each`. Returns `None` if it has no
+/// header and no frame: a crash leaves such a file of a segment that was just made.
 pub(crate) fn read_alone(
     disk: &dyn Disk,
     manifest: &Manifest,

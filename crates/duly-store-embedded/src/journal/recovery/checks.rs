@@ -1,4 +1,4 @@
-//! Names, headers and tails of segments: what is refused before, and after, their frames are read.
+//! Checks of the names, headers and tails of segments, before and after their frames are read.
 
 use crate::{
     disk::Disk,
@@ -11,7 +11,7 @@ use crate::{
 
 use super::{ReplayPoint, scan::Scan};
 
-/// The segments that there are, in order.
+/// Returns the numbers of the existing segments, in order.
 pub(super) fn sequences_there(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     let mut sequences = Vec::new();
     for name in disk.list(DIR)? {
@@ -28,7 +28,7 @@ pub(super) fn sequences_there(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     Ok(sequences)
 }
 
-/// The segments to be read, in order and without a gap.
+/// Returns the numbers of the segments to be read, in order and without a gap.
 pub(super) fn sequences(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<u64>, OpenError> {
     let mut sequences = sequences_there(disk)?;
     if let Some(point) = from {
@@ -55,7 +55,7 @@ pub(super) fn check_header(
     if header.store != manifest.store {
         return Err(damaged(name, 16, "the segment belongs to another store"));
     }
-    // A newer build may have written it in a way that its manifest says this one can read.
+    // A newer build may have written it in a format that its manifest declares readable by this one.
     if header.version > format::VERSION.max(manifest.version) {
         return Err(OpenError::Newer {
             found: header.version,
@@ -76,8 +76,8 @@ pub(super) fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
     OpenError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
-/// Segments have their full length before they get their name, so another length is no trace of a
-/// crash.
+/// Checks the length of a segment's file. Segments have their full length before they get their name, so
+/// another length is not a trace of a crash.
 pub(super) fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
     if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&length) {
         return Ok(());
@@ -87,7 +87,7 @@ pub(super) fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
     Err(damaged(name, 0, &what))
 }
 
-/// Whether a replay point can be in the segment with this header.
+/// Checks that a replay point can be in the segment with this header.
 pub(super) fn check_point(
     name: &str,
     header: &segment::Header,
@@ -110,8 +110,8 @@ pub(super) fn check_point(
     Err(damaged(name, offset, &what))
 }
 
-/// Returns how the frames of a segment end, and where the bytes end that are cut off behind them;
-/// refuses when a later frame shows that the missing one had been durable.
+/// Returns the kind of a segment's tail, and the end of the bytes that are cut off behind its frames.
+/// Refuses if a later frame proves that the missing one had been durable.
 pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<(Tail, u64), OpenError> {
     let missing = scan.lsn;
     if let Some(witness) = scan.later_frame(|header| header.durable_lsn() >= missing)? {
@@ -127,7 +127,7 @@ pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<(Tail, u64),
     }
     let tail = match scan.last() {
         Some(header) if !header.is_closing() => Tail::Open,
-        // Without a frame it is confirmed by what the segment was begun after, or by the checkpoint.
+        // A tail without a frame is confirmed by the previous segment or by the checkpoint.
         _ => Tail::Closed,
     };
     Ok((tail, scan.at))

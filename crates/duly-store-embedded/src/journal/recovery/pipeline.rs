@@ -1,17 +1,17 @@
-//! Replay on two threads: one reads, checks and skims, the caller's applies.
+//! Replay on two threads: one reads, checks and skims, and the caller's thread applies.
 //!
 //! ```text
 //!   duly-replay: walk ─► frames ─► Effect::skim ─► batches ══ at most 4 wait ══► each_batch
 //! ```
 //!
-//! * Everything that was read before a place that is refused has been handed over, in order, when
-//!   the refusal is answered; so what is answered does not depend on which thread is ahead. A
-//!   batch that its consumer refuses comes before whatever the reader met behind it.
-//! * A consumer that refuses or panics ends the reader at its next batch; a panic of either thread
-//!   goes on in the caller.
-//! * The consumer must leave the disk alone meanwhile.
+//! 1. When a refusal is returned, everything read before the refused place has been passed on, in order.
+//!    So the result does not depend on the speed of either thread. An error of the consumer takes
+//!    precedence over an error of the reader behind that batch.
+//! 2. If the consumer fails or panics, the reader stops at its next batch. A panic of either thread
+//!    continues in the caller.
+//! 3. The consumer must not change the disk meanwhile.
 //!
-//! Called by the engine at open.
+//! The engine calls it at a start.
 
 use std::{
     panic,
@@ -32,7 +32,7 @@ use super::{
     walk::{Halt, Visitor, WholeFrame, walk},
 };
 
-/// Records handed over at once.
+/// Records in a batch.
 const BATCH_RECORDS: usize = 4_096;
 /// Batches that wait for the consumer.
 const BATCHES_AHEAD: usize = 4;
@@ -40,24 +40,24 @@ const BATCHES_AHEAD: usize = 4;
 /// A record that was read back.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Replayed {
-    /// Its slot is the segment's place among those that were read, from 0.
+    /// Location of the record. Its slot is the segment's index among those that were read, from 0.
     pub(crate) location: Location,
     /// Number of its frame.
     pub(crate) lsn: u64,
     pub(crate) namespace: u32,
-    /// Its bytes, without the padding.
+    /// Bytes of the record, without the padding.
     pub(crate) bytes: u32,
     pub(crate) effect: Effect,
 }
 
-/// What the reading thread sends.
+/// A message from the reading thread.
 enum HeartbeatReply {
     Batch(Vec<Replayed>),
     Progress(Progress),
 }
 
-/// Reads the journal, from its beginning or from `from` on, and hands over what its records do, in
-/// order. Segments before `from` are not looked at and need not be there.
+/// Reads the journal from its beginning or from `from` on, and passes on the effects of its records, in
+/// order. Segments before `from` are not read and need not exist.
 pub(crate) fn recover(
     disk: &dyn Disk,
     manifest: &Manifest,
@@ -78,8 +78,8 @@ pub(crate) fn recover(
     })
 }
 
-/// Takes what comes until the reader is done. The receiver goes with this call, however it ends:
-/// that is what stops the reader.
+/// Receives messages until the reader is done. The receiver is dropped with this call in every case, and
+/// that stops the reader.
 fn consume(
     receiver: Receiver<HeartbeatReply>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
@@ -102,12 +102,12 @@ fn read(
 ) -> Result<Found, Halt> {
     let mut skimmer = Skimmer { hash_key: manifest.hash_key, batch: Vec::new(), sender };
     let read = walk(disk, manifest, from, &mut skimmer);
-    // Also before a refusal: a consumer's comes first, if it has one.
+    // Also before a refusal: an error of the consumer takes precedence.
     skimmer.flush()?;
     read
 }
 
-/// Skims what a walk comes by.
+/// Skims the records of each frame of a walk.
 struct Skimmer {
     hash_key: u128,
     batch: Vec<Replayed>,

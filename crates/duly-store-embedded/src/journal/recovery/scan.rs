@@ -1,6 +1,6 @@
-//! Walking the frames of one segment, a window of the file at a time.
+//! Scans the frames of one segment, through a window of the file.
 //!
-//! Called by [`super::walk`] alone, which decides what a frame's absence means.
+//! [`super::walk`] decides what the absence of a frame means.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::{
     open::Result,
 };
 
-/// Bytes that are read at once, unless a frame is longer.
+/// Bytes read at once, unless a frame is longer.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Part of a file, in memory.
+/// A part of a file, in memory.
 struct Window<'a> {
     file: &'a dyn File,
     length: u64,
@@ -22,7 +22,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The bytes from `from` on, cut at the end of the file.
+    /// Returns the bytes from `from` on, cut at the end of the file.
     fn slice(&mut self, from: u64, bytes: u64) -> Result<&[u8]> {
         let until = from.saturating_add(bytes).min(self.length);
         let from = from.min(until);
@@ -36,19 +36,19 @@ impl Window<'_> {
     }
 }
 
-/// A number of bytes of a segment.
+/// Converts a number of bytes of a segment.
 fn memory(bytes: u64) -> usize {
     usize::try_from(bytes).expect("a segment fits memory")
 }
 
-/// A valid frame, in its place.
+/// A valid frame and its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) start: u64,
     pub(super) header: frame::Header,
 }
 
-/// Where a walk over a segment stands.
+/// The state of a scan over a segment.
 pub(super) struct Scan<'a> {
     window: Window<'a>,
     seed: frame::Seed,
@@ -60,12 +60,12 @@ pub(super) struct Scan<'a> {
     pub(super) lsn: u64,
     /// The last valid frame.
     last: Option<frame::Header>,
-    /// Number and start of the latest frames that no later one says to be durable.
+    /// Numbers and starts of the latest frames that no later frame declares durable.
     unsure: VecDeque<(u64, u64)>,
 }
 
 impl<'a> Scan<'a> {
-    /// At the beginning of a segment of `length` bytes, behind a frame of `epoch`.
+    /// Starts at the beginning of a segment of `length` bytes, behind a frame of `epoch`.
     pub(super) fn new(
         file: &'a dyn File,
         length: u64,
@@ -78,17 +78,17 @@ impl<'a> Scan<'a> {
         Self { window, seed, at, epoch, lsn, last: None, unsure: VecDeque::new() }
     }
 
-    /// Goes to a place where frame `lsn` begins, or would.
+    /// Moves to a place where frame `lsn` begins, or would begin.
     pub(super) const fn begin_at(&mut self, offset: u64, lsn: u64) {
         (self.at, self.lsn) = (offset, lsn);
     }
 
-    /// The segment's header, if it is valid.
+    /// Returns the segment's header, if it is valid.
     pub(super) fn segment_header(&mut self) -> Result<Option<segment::Header>> {
         Ok(segment::Header::read(self.window.slice(0, segment::HEADER_BYTES)?))
     }
 
-    /// The next frame in order, or `None` where there is none.
+    /// Returns the next frame in order; `None` if there is none.
     pub(super) fn next_frame(&mut self) -> Result<Option<Frame>> {
         let (lsn, epoch) = (self.lsn, self.epoch);
         let follows = |header: &frame::Header| header.lsn == lsn && header.epoch >= epoch;
@@ -107,23 +107,23 @@ impl<'a> Scan<'a> {
         Ok(Some(frame))
     }
 
-    /// The last frame that was read here.
+    /// Returns the last frame that was read here.
     pub(super) const fn last(&self) -> Option<frame::Header> {
         self.last
     }
 
-    /// The bytes of a frame, header included.
+    /// Returns the bytes of a frame, header included.
     pub(super) fn bytes_of(&mut self, frame: Frame) -> Result<&[u8]> {
         self.window.slice(frame.start, frame.header.frame_bytes())
     }
 
-    /// Where the frames begin that may never have been synced.
+    /// Returns the start of the frames that may never have been synced.
     pub(super) fn unsure_from(&self) -> u64 {
         self.unsure.front().map_or(self.at, |(_, start)| *start)
     }
 
-    /// The first valid frame behind the last one that belongs to the present life of the segment
-    /// and that `wanted` asks for.
+    /// Returns the first valid frame behind the last one that is of the present life of the segment and
+    /// accepted by `wanted`.
     pub(super) fn later_frame(
         &mut self,
         wanted: impl Fn(&frame::Header) -> bool,
@@ -132,7 +132,8 @@ impl<'a> Scan<'a> {
         self.frame_behind(|header| header.lsn >= lsn && header.epoch >= epoch && wanted(header))
     }
 
-    /// The first valid frame behind the last one, of whichever life, that `wanted` asks for.
+    /// Returns the first valid frame behind the last one, of any life of the segment, that `wanted`
+    /// accepts.
     fn frame_behind(&mut self, wanted: impl Fn(&frame::Header) -> bool) -> Result<Option<Frame>> {
         let magic = frame::MAGIC.to_le_bytes();
         let mut from = self.at;
@@ -152,9 +153,9 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Returns the end of the bytes that stand where the next frame would and are no whole frame:
-    /// neither zeros nor what the file held before it became this segment. Where it was another one
-    /// before, nobody can tell where they end: then it is where they begin.
+    /// Returns the end of left-over bytes in the place of the next frame: neither zeros, nor a whole
+    /// frame, nor what the file held before it became this segment. If the file was another segment
+    /// before, their end is unknown, and their start is returned.
     pub(super) fn leftovers_until(&mut self) -> Result<Option<u64>> {
         let (at, lsn) = (self.at, self.lsn);
         let next = self.window.slice(at, frame::HEADER_BYTES as u64)?;
@@ -175,7 +176,7 @@ impl<'a> Scan<'a> {
         Ok(Some(until))
     }
 
-    /// The valid frame at this place, if its header is as wanted.
+    /// Returns the valid frame at this place, if `wanted` accepts its header.
     fn frame_at(
         &mut self,
         start: u64,
@@ -194,5 +195,5 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Frames begin at multiples of this.
+/// Alignment of frames.
 const ALIGN_BYTES: usize = ALIGN as usize;

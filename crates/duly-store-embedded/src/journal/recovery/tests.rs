@@ -135,7 +135,7 @@ fn frames_that_no_sync_covered_may_be_lost_in_any_combination() {
         assert_eq!(reread.ids(), [&["kept"], &["2", "3", "4"][..lost]].concat());
         put(&fixture.disk, FIRST, &whole);
     }
-    // Once a later frame says that they were durable, the same loss is damage.
+    // When a later frame says that they were durable, the same loss is damage.
     fixture.journal.synced(4, crate::journal::Position { sequence: 1, offset: begins[2] });
     fixture.append(&pending("witness", 0));
     fixture.commit();
@@ -156,20 +156,20 @@ fn a_frame_left_over_from_before_a_cut_is_not_read_again() {
     let disk = fixture.disk.kill();
     let (mut fixture, records) = fixture.reopen(disk);
     assert_eq!(records.len(), 1);
-    // The new frame has the very length of the torn one, and the left-over one the very next lsn.
+    // The new frame has the length of the torn one, and the left-over one has the very next lsn.
     fixture.append(&pending("anew", 0));
     let mark = fixture.commit();
     assert_eq!((mark.lsn, mark.position.offset), (2, torn_to));
     let reread = read(&fixture).expect("whole");
     assert_eq!(reread.ids(), ["kept", "anew"]);
     assert_eq!(reread.found.tail, Tail::Unknown, "something lies behind the end");
-    // It is no witness either, once the new frame is torn in turn.
+    // The left-over frame proves nothing either, when the new frame is torn in turn.
     fixture.disk.corrupt(FIRST, torn_to - 20, 1);
     assert_eq!(read(&fixture).expect("torn").ids(), ["kept"]);
 }
 
-/// A torn frame whose payload is made of frames that were sealed with `seed`: the next lsn and
-/// many more, in the right epoch, each saying that everything before it was durable.
+/// Reads a torn frame whose payload contains frames that were sealed with `seed`. They have the next lsn
+/// and many more, in the right epoch, and each says that everything before it was durable.
 fn torn_around_forged_frames(seed: frame::Seed) -> Result<Reread, OpenError> {
     let mut fixture = Fixture::new(1);
     fixture.frame("kept", 0);
@@ -182,7 +182,7 @@ fn torn_around_forged_frames(seed: frame::Seed) -> Result<Reread, OpenError> {
         frame::seal(&mut forged, seed, identity);
         payload.extend_from_slice(&forged);
     }
-    // This id puts the payload where frames can begin.
+    // This id puts the payload at a place where frames can begin.
     let place = fixture.append(&pending_with("id-to-align-1", payload));
     fixture.commit();
     let bytes = fixture.disk.read_file(FIRST);
@@ -196,7 +196,7 @@ fn torn_around_forged_frames(seed: frame::Seed) -> Result<Reread, OpenError> {
 fn frames_within_a_payload_are_neither_witnesses_nor_frames() {
     let foreign = torn_around_forged_frames(frame::Seed::of(0)).expect("nothing is missing");
     assert_eq!((foreign.ids(), foreign.found.tail == Tail::Unknown), (vec!["kept"], true));
-    // Who knew the store's own key could stop it from opening.
+    // A caller that knew the store's own key could prevent its start.
     let own = manifest_of_fixtures().frame_seed();
     let error = torn_around_forged_frames(own).expect_err("believed");
     assert!(error.to_string().contains("written after it was durable"), "{error}");
@@ -224,7 +224,7 @@ fn a_missing_segment_is_named() {
     fixture.disk.remove(&segment_name(3)).expect("removed");
     let error = read(&fixture).expect_err("a gap");
     assert!(is_damage(&error, &segment_name(3), 0), "{error}");
-    // The oldest ones may be gone: they are removed when nothing needs them.
+    // The oldest segments may be gone: they are removed when nothing needs them.
     fixture.disk.rename(&segment_name(4), &segment_name(3)).expect("renamed");
     let error = read(&fixture).expect_err("a renamed segment");
     assert!(is_damage(&error, &segment_name(3), 32), "{error}");
@@ -360,7 +360,7 @@ fn random_bytes_behind_a_header_are_a_torn_tail() {
         let fixture = Fixture::new(1);
         let mut noise = vec![0; usize::try_from(SEGMENT_BYTES_MIN).expect("small") - 64];
         random.fill_bytes(&mut noise);
-        // With beginnings of frames all over.
+        // With starts of frames everywhere.
         for at in (0..noise.len() - 4).step_by(16 * 5) {
             noise[at..at + 4].copy_from_slice(b"DLYf");
         }

@@ -1,8 +1,7 @@
-//! The walk over the segments: which are read, in which order, and what stops it.
+//! Walks over the segments: decides which are read, in which order, and what stops the walk.
 //!
-//! It hands every frame that counts to a [`Visitor`], which makes of the records what it wants. The
-//! rules are those of [`super`]; the visitor adds none, except that a record it cannot read is
-//! damage too.
+//! It passes every valid frame to a [`Visitor`], which processes the records. The rules are those of
+//! [`super`]. The visitor adds only one: a record that it cannot read is damage too.
 
 use std::sync::Arc;
 
@@ -21,28 +20,28 @@ use super::{
     scan::{Frame, Scan},
 };
 
-/// Progress is told at least this often.
+/// Bytes of a segment after which progress is reported.
 const PROGRESS_BYTES: u64 = 8 << 20;
 
-/// What a walk's findings go to.
+/// The receiver of the frames of a walk.
 pub(super) trait Visitor {
     /// Takes the records of the next frame.
     fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt>;
 
-    /// Is told how far the walk is.
+    /// Takes a progress report.
     fn progress(&mut self, progress: Progress) -> Result<(), Halt>;
 }
 
-/// Why a walk did not reach the end.
+/// The reason that a walk did not reach the end.
 pub(super) enum Halt {
     /// The directory is refused.
     Refused(OpenError),
-    /// Nobody listens any more.
+    /// The consumer has stopped.
     Unheard,
 }
 
 impl Halt {
-    /// The reason, for visitors that listen to the end.
+    /// Returns the reason, for visitors that never stop by themselves.
     pub(super) fn refusal(self) -> OpenError {
         match self {
             Self::Refused(error) => error,
@@ -72,7 +71,7 @@ pub(super) struct WholeFrame<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     name: &'a str,
@@ -81,13 +80,13 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The location of the record whose bytes begin here.
+    /// Returns the location of the record whose bytes begin here.
     pub(super) fn location(self, bytes: &[u8]) -> Location {
         let bytes = record::bytes_of(bytes).unwrap_or(0);
         Location::new(self.slot, self.offset / ALIGN, bytes)
     }
 
-    /// Where the record begins in its segment.
+    /// Returns the offset of the record in its segment.
     pub(super) const fn offset(self) -> u64 {
         self.offset
     }
@@ -98,8 +97,8 @@ impl Place<'_> {
 }
 
 impl WholeFrame<'_> {
-    /// Hands over every record: its place, and the frame's bytes from there on. `each` refuses what
-    /// is not a whole record.
+    /// Passes every record to `each`: its place, and the frame's bytes from there on. `each` refuses
+    /// bytes that are not a whole record.
     pub(super) fn each_record(
         &self,
         mut each: impl FnMut(Place<'_>, &[u8]) -> Result<(), Halt>,
@@ -166,7 +165,7 @@ pub(super) fn walk(
     Ok(found)
 }
 
-/// Opens what is to be read; nothing is read while one of them cannot be right.
+/// Opens the files to be read. Nothing is read if one of them cannot be right.
 fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<Named>, Halt> {
     let sequences = sequences(disk, from)?.into_iter();
     let open = sequences.map(|sequence| {
@@ -191,7 +190,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads the next segment; answers whether it is one, and not left from a crash in a roll.
+    /// Reads the next segment. Returns `false` for a file that a crash during a roll left behind.
     fn segment(&mut self, segment: Named) -> Result<bool, Halt> {
         let Named { sequence, name, file, length } = segment;
         let place = self.found.segments.len();
@@ -200,7 +199,7 @@ impl Walk<'_> {
         let seed = self.manifest.frame_seed();
         let mut scan = Scan::new(file.as_ref(), length, seed, self.epoch, self.found.next_lsn);
         let Some(header) = scan.segment_header()? else {
-            // A segment that a replay point is in was in use.
+            // A segment with a replay point was in use.
             if is_last && point.is_none() && scan.later_frame(|_| true)?.is_none() {
                 self.found.unused = Some(sequence);
                 return Ok(false);
@@ -236,8 +235,8 @@ impl Walk<'_> {
                 self.tell(place, bytes_done)?;
             }
         }
-        // The header of the next segment is checked against this lsn; but a crash in a roll leaves
-        // one without a header.
+        // The header of the next segment is checked against this lsn, but a crash during a roll leaves a
+        // file without a header.
         let (tail, cut_until) = check_tail(&name, &mut scan)?;
         self.found.tail = tail;
         self.found.next_lsn = scan.lsn;
@@ -246,7 +245,7 @@ impl Walk<'_> {
         let (end, unsure_from) = (scan.at, scan.unsure_from());
         let is_first = self.found.segments.is_empty();
         if is_last && !is_first && end == segment::HEADER_BYTES {
-            // Its name may be what a failed sync of the directory left in memory only.
+            // After a failed sync of the directory its name may exist in memory only.
             self.found.unused = Some(sequence);
             return Ok(false);
         }

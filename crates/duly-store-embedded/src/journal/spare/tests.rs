@@ -19,7 +19,7 @@ fn header(sequence: u64) -> segment::Header {
     }
 }
 
-/// A durable first segment.
+/// Makes a disk with a durable first segment.
 fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
     disk.make_dir(DIR).unwrap();
@@ -33,7 +33,7 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-/// Whoever recycles is a thread of its own: the journal may roll before it has synced the directory.
+/// The recycling thread is separate: the journal may roll before that thread has synced the directory.
 #[test]
 fn p1_a_recycled_segment_gets_its_new_header_when_it_has_lost_its_old_name_for_good() {
     for seed in 1..40 {

@@ -1,4 +1,4 @@
-//! A store whose timers leave nothing behind, so that every roll could drop all there is.
+//! A store whose timers leave nothing behind, so that every roll could drop all segments before it.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn has_namespace(store: &EmbeddedStore) -> bool {
     found.is_some_and(|namespace| namespace.settings.retention == Millis::ZERO)
 }
 
-/// Answers whether the namespace was acknowledged.
+/// Returns `true` if the namespace was acknowledged.
 fn run(disk: &SimDisk) -> bool {
     let Ok(store) = open(disk) else {
         return false;
@@ -68,8 +68,8 @@ fn run(disk: &SimDisk) -> bool {
     acknowledged
 }
 
-/// P1: a roll that drops everything before it leaves the namespaces' settings somewhere durable,
-/// wherever the power goes.
+/// P1: a roll that drops everything before it leaves the namespaces' settings durable, wherever the
+/// power fails.
 #[test]
 fn p1_namespaces_survive_a_power_cut_in_a_roll_that_drops_all_segments() {
     let mut acknowledged_cuts = 0;

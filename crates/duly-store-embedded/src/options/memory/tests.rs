@@ -1,6 +1,6 @@
 use super::*;
 
-/// What the groups allow, where these files are there.
+/// Returns the limit of the control groups with these files.
 fn max(files: &[(&str, &str)]) -> u64 {
     cgroup_max(&|asked| {
         let file = files.iter().find(|(name, _)| *name == asked);

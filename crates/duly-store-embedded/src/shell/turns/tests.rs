@@ -9,7 +9,7 @@ fn name(text: &str) -> NamespaceName {
     NamespaceName::new(text).unwrap()
 }
 
-/// A batch of one command, told by its timer.
+/// A batch of one command, identified by its timer.
 fn batch(namespace: &str, timer: &str) -> Request {
     let operation = Operation::Fire { id: TimerId::new(timer).unwrap() };
     let command = Command { namespace: name(namespace), operation, answer: Answer::Brief };
@@ -62,7 +62,7 @@ fn calls_are_all_done_in_their_turn_and_hold_up_nobody_who_waits() {
     turns.push(batch("shop", "b"));
     assert_eq!(told(&turns.pop().unwrap()), "shop/a");
     assert_eq!(told(&turns.pop().unwrap()), "call");
-    // More of them, while they have their turn.
+    // More calls come during their turn.
     (0..3).for_each(|_| turns.push(call()));
     let order = drained(&mut turns);
     assert_eq!(order, ["call", "call", "shop/b", "call", "call", "call"]);

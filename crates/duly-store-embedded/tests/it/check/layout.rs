@@ -1,5 +1,5 @@
-//! Where the parts of a store's files are, as `docs/internals/disk-format.md` has them: read here once
-//! more, so that the test of a check does not rely on what it tests.
+//! The places of the parts of a store's files, as in `docs/internals/disk-format.md`. They are parsed
+//! again here, so that the test does not rely on the code that it tests.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ pub(super) struct Part {
     pub(super) range: Range<usize>,
 }
 
-/// How much of it there is.
+/// The number of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// A few bytes a file.
+    /// A few bytes in a file.
     Frame,
-    /// Very much.
+    /// Many bytes.
     Content,
 }
 
@@ -44,7 +44,7 @@ const BLOCKS: [&str; 7] = [
     "the last block",
 ];
 
-/// All that a store has to have to be a test.
+/// All parts that a store must have for the test.
 pub(super) const ALL: &[&str] = &[
     "the manifest",
     "the header of a segment",
@@ -73,7 +73,7 @@ pub(super) fn is_known(name: &str) -> bool {
         || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// The parts of a file, in order.
+/// Returns the parts of a file, in order.
 pub(super) fn parts_of(name: &str, bytes: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     match name.rsplit('.').next() {

@@ -1,5 +1,5 @@
-//! That a golden directory has every kind of record, block, run and file in it that the page about
-//! the format names: a kind that is added there has to be written here.
+//! Checks that a golden directory has every kind of record, block, sorted run and file that the page
+//! about the format names. A new kind in the page must be written here.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,12 +11,12 @@ const FRAME_HEADER_BYTES: usize = 48;
 const CHECKPOINT_HEADER_BYTES: usize = 96;
 const HEADER_BYTES: usize = 16;
 
-/// The kinds in the table of the page that begins with this line.
+/// Returns the kinds in the table of the page that begins with this line.
 fn documented(table: &str) -> BTreeSet<u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/disk-format.md");
     let page = fs::read_to_string(path).expect("the page is committed");
     let (_, rows) = page.split_once(table).expect("the page has this table");
-    // Behind the line under the headings, up to the end of the table.
+    // From the line under the headings to the end of the table.
     let rows = rows.lines().skip(2).take_while(|line| line.starts_with('|'));
     let kinds: BTreeSet<u32> = rows
         .map(|row| row.split('|').nth(1).expect("a column").trim())
@@ -31,7 +31,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     usize::try_from(u32::from_le_bytes(bytes)).expect("a small number")
 }
 
-/// Files of a folder with this suffix, whole.
+/// Returns the complete files of a folder with this suffix.
 fn files(folder: &str, suffix: &str) -> Vec<Vec<u8>> {
     let folder = golden(&present()).join(folder);
     let paths = fs::read_dir(folder).expect("listed").map(|entry| entry.expect("listed").path());
@@ -39,7 +39,7 @@ fn files(folder: &str, suffix: &str) -> Vec<Vec<u8>> {
     paths.map(|path| fs::read(path).expect("read")).collect()
 }
 
-/// Kind and cause of some records that stand one behind the other.
+/// Kind and cause of consecutive records.
 type Kinds = BTreeSet<(u32, u32)>;
 
 fn kinds_of(mut records: &[u8]) -> Kinds {

@@ -1,5 +1,5 @@
-//! Everything in a store as text, field by field, so that a field that is added later changes no
-//! listing of an older format.
+//! Writes everything in a store as text, field by field, so that a field that is added later does not
+//! change a listing of an older format.
 
 use std::fmt::Write;
 
@@ -20,12 +20,12 @@ const STATES: [ListState; 4] = [
     ListState::Only(State::Cancelled),
 ];
 
-/// The answer of an inline store, which is there at once.
+/// Returns the result of an inline store, which is available at once.
 pub(super) fn now<T>(answer: StoreFuture<'_, T>) -> T {
     answer.now_or_never().expect("an inline store answers at once").expect("it works")
 }
 
-/// All namespaces with all their timers, dead letters and tombstones.
+/// Lists all namespaces with all their timers, dead letters and tombstones.
 pub(super) fn list(store: &EmbeddedStore) -> String {
     let mut text = String::new();
     for namespace in now(store.list_namespaces(None, 100)) {

@@ -1,5 +1,5 @@
-//! What is written into a golden directory: every kind of record, every field of a timer, every
-//! state, and enough segments that the first ones are rewritten into runs of each kind.
+//! The contents of a golden directory: every kind of record, every field of a timer, every state, and
+//! enough segments that the first ones are rewritten into sorted runs of each kind.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ use duly_store_embedded::EmbeddedStore;
 
 use super::listing::now;
 
-/// How far the clock moves while the script runs.
+/// Movement of the clock while the script runs.
 pub(super) const LASTS: Millis = Millis::from_secs(10);
 
 const SHARD: ShardId = ShardId(0);
@@ -46,7 +46,7 @@ pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock, dir: &Path) {
     script.evicted();
     script.lost(dir);
     clock.advance(LASTS);
-    // Time is noticed at the next call: a timer expires, lease ends are still ahead.
+    // Time is noticed at the next call: a timer expires, while lease ends are still ahead.
     let stats = now(store.stats(SHARD, name("shop"))).expect("it is there");
     assert!(stats.dead >= 3 && stats.in_flight == 2 && stats.retained == 4, "{stats:?}");
 }
@@ -77,7 +77,7 @@ fn http(url: &str) -> HttpDestination {
     HttpDestination::new(url).expect("an allowed URL")
 }
 
-/// Due in an hour, pulled.
+/// A timer that is due in an hour, for pull.
 fn later(text: &str) -> Schedule {
     let mut schedule = Schedule::new(id(text), When::After(Millis::from_secs(3_600)));
     schedule.spec.destination = Some(Destination::Pull);
@@ -90,7 +90,7 @@ fn with(mut schedule: Schedule, give: impl FnOnce(&mut TimerSpec)) -> Schedule {
     schedule
 }
 
-/// Due at once, pulled.
+/// A timer that is due at once, for pull.
 fn due(text: &str) -> Schedule {
     Schedule { when: When::After(Millis::ZERO), ..later(text) }
 }
@@ -265,7 +265,7 @@ impl Script<'_> {
         self.schedule(with(in_two_seconds, |it| it.expire_after = Some(Millis::from_secs(1))));
     }
 
-    /// As another store had them.
+    /// Imports timers in the form of another store.
     fn imported(&self) {
         let at = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
         let schedule = Schedule { when: When::At(at), ..later("imported") };
@@ -288,7 +288,7 @@ impl Script<'_> {
         }
     }
 
-    /// More have ended than are retained.
+    /// More timers end than are retained.
     fn evicted(&self) {
         let few = Script { store: self.store, namespace: name("few") };
         few.put(Settings {
@@ -301,8 +301,8 @@ impl Script<'_> {
         }
     }
 
-    /// A record that cannot be read when it is claimed. What stands on the disk is put right again:
-    /// a journal that stays damaged is refused.
+    /// Makes a record unreadable when it is claimed. The bytes on the disk are repaired afterwards: a
+    /// journal that stays damaged is refused.
     fn lost(&self, dir: &Path) {
         const ID: &str = "unreadable";
         let damaged = Script { store: self.store, namespace: name("damaged") };

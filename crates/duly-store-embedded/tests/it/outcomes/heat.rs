@@ -1,4 +1,4 @@
-//! Races by the dozen: rounds of timers on one store, five callers at each of them.
+//! Many races at once: rounds of timers on one store, with five callers each.
 
 use std::{
     sync::{
@@ -32,34 +32,34 @@ use crate::{
 /// Timers of a round.
 pub(super) const TIMERS: usize = 48;
 
-/// Ahead of the clock for the whole round.
+/// A time that is ahead of the clock for the whole round.
 const FAR_MS: u64 = 30_000;
 
-/// Shortest lease that there is.
+/// The shortest lease.
 const LEASE_MS: u64 = 1_000;
 
 const RETRY_MS: u64 = 300;
 
-/// A lie that is told between the store and who asks, now and then.
+/// A wrong reply, made now and then between the store and its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plant {
-    /// A cancel is answered and not done.
+    /// A cancel is acknowledged and not done.
     CancelLies,
-    /// A cancel is done and answered as if nothing were there.
+    /// A cancel is done, and its reply says that there is no such timer.
     CancelUntold,
-    /// A change is answered and not done.
+    /// A change is acknowledged and not done.
     ChangeLies,
-    /// A lost lease's verdict is answered as taken.
+    /// The verdict on a lost lease is reported as accepted.
     StaleTaken,
-    /// An `ack` is answered as taken and hands the firing back.
+    /// An `ack` is reported as accepted, but hands the firing back.
     AckForgotten,
-    /// A firing is handed to two.
+    /// A firing is handed to two consumers.
     TwiceGranted,
-    /// The clock that the store goes by is ahead of everybody's.
+    /// The clock of the store is ahead of the callers' clock.
     FiresEarly,
 }
 
-/// What many races came to.
+/// The result of many races.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) races: u64,
@@ -69,18 +69,18 @@ pub(super) struct Tally {
     pub(super) moved: u64,
     pub(super) refused_in_flight: u64,
     pub(super) stale_refused: u64,
-    /// Faults, each with whose they are.
+    /// Faults, each with its timer.
     pub(super) faults: Vec<(Fault, String)>,
 }
 
-/// A firing that somebody holds or has held.
+/// A firing that a caller holds or has held.
 #[derive(Debug, Clone)]
 struct Held {
     timer: usize,
     firing: Firing,
 }
 
-/// When a call was made and answered.
+/// The numbers of a call's start and of its reply.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     made: u64,
@@ -101,14 +101,14 @@ struct Round<'a> {
     clock: &'a ManualClock,
     plant: Option<Plant>,
     numbers: AtomicU64,
-    /// Makes every time that is set another one.
+    /// Makes every due time different.
     times: AtomicU64,
     number: u64,
     lives: Vec<Mutex<Vec<Answered>>>,
     held: Mutex<Vec<Held>>,
 }
 
-/// Runs so many races, each seed's on a store of its own.
+/// Runs `races` races, those of each seed on a store of its own.
 pub(super) fn run(seed: u64, races: u64, plant: Option<Plant>) -> Tally {
     let clock = ManualClock::default();
     let disk = Arc::new(SimDisk::new(seed));
@@ -159,7 +159,7 @@ impl Round<'_> {
         timer.parse().expect("ids are made by `id`")
     }
 
-    /// Milliseconds since the tests' clock began, as times of timers are given.
+    /// Returns the milliseconds since the start of the tests' clock, in the unit of timers' times.
     fn now_ms(&self) -> u64 {
         self.clock.now().unix_ms() - ManualClock::START.unix_ms()
     }
@@ -226,7 +226,7 @@ impl Round<'_> {
         let lie =
             is_cancel && self.lies(Plant::CancelLies) || is_change && self.lies(Plant::ChangeLies);
         let told: Vec<Operation> = match lie {
-            // Asked about what is not there, so that nothing is done.
+            // Asks about timers that do not exist, so that nothing is done.
             true => operations.iter().map(|_| cancel("nobody")).collect(),
             false => operations.clone(),
         };
@@ -248,7 +248,7 @@ impl Round<'_> {
         }
     }
 
-    /// Some of the timers, in any order, a few at a time.
+    /// Passes some of the timers, in any order, a few at a time.
     fn some(&self, random: &mut StdRng, of_ten: u32, mut with: impl FnMut(&mut StdRng, &[usize])) {
         let mut timers: Vec<usize> =
             (0..TIMERS).filter(|_| random.random_ratio(of_ten, 10)).collect();
@@ -301,7 +301,7 @@ impl Round<'_> {
             let mut taken = Vec::new();
             for _ in 0..many {
                 let i = random.random_range(0..held.len());
-                // Tokens are used late, more than once, and by two at once.
+                // Tokens are used late, more than once, and by two callers at once.
                 taken.push(match random.random_ratio(2, 3) {
                     true => held.swap_remove(i),
                     false => held[i].clone(),
@@ -360,7 +360,7 @@ impl Round<'_> {
         self.lives[held.timer].lock().push(settled);
     }
 
-    /// Everybody behaves well until every timer has ended.
+    /// Makes no more wrong replies until every timer has ended.
     fn drain(&self) {
         self.clock.advance(Millis::from_ms(2 * FAR_MS));
         for _ in 0..1_000 {
@@ -375,7 +375,7 @@ impl Round<'_> {
                 self.clock.advance(Millis::from_ms(LEASE_MS));
             }
         }
-        // What is left is judged.
+        // The rest is checked.
     }
 
     fn end(&self, timer: usize) -> Option<State> {
@@ -411,7 +411,7 @@ impl Round<'_> {
     }
 }
 
-/// What a liar says of an operation that was not done.
+/// Returns the wrong reply for an operation that was not done.
 fn told_instead(operation: &Operation) -> Event {
     match operation {
         Operation::Reschedule { patch, .. } => {

@@ -1,12 +1,12 @@
-//! The judge: what the answered calls about one timer prove. Pure.
+//! The checker: finds what the completed calls about one timer prove. Pure.
 //!
-//! A call took effect somewhere between the moment when it was made and the one when it was
-//! answered, so a fault is only what no order of overlapping calls explains.
+//! A call took effect between its start and its reply. So a fault is only what no order of overlapping
+//! calls explains.
 
 use duly_core::State;
 use duly_store::SettleOutcome;
 
-/// What a holder said.
+/// The verdict of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Ack,
@@ -16,7 +16,7 @@ pub(super) enum Said {
     Extend { lease_ms: u64 },
 }
 
-/// What was answered.
+/// The reply to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     /// Scheduled.
@@ -33,41 +33,41 @@ pub(super) enum Event {
     Settled { token: String, said: Said, outcome: SettleOutcome },
 }
 
-/// An answered call.
+/// A completed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answered {
-    /// Its place among all calls' beginnings and ends.
+    /// Its place among the starts and replies of all calls.
     pub(super) made: u64,
     pub(super) answered: u64,
-    /// The wall clock just before it was made and just after it was answered.
+    /// The wall clock just before the start and just after the reply.
     pub(super) before_ms: u64,
     pub(super) after_ms: u64,
     pub(super) event: Event,
 }
 
-/// What must never be.
+/// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    /// More than one end was answered, or none though all was waited for.
+    /// More than one end was acknowledged, or none though every call was waited for.
     Outcomes(usize),
-    /// The end that was answered is not the one that a look shows.
+    /// The acknowledged end is not the one that the store shows.
     OtherEnd,
-    /// Leased after an end was answered.
+    /// A claim followed an acknowledged end.
     ClaimedAfterEnd,
-    /// Leased for a time that an answered change had replaced.
+    /// A claim had a due time that an acknowledged change had replaced.
     OldTime,
-    /// Leased before it was due, or before its wait was over.
+    /// A claim came before the due time, or before the end of its wait.
     Early,
-    /// Leased to two at once.
+    /// Two callers had a lease at once.
     LeasedTwice,
-    /// A verdict was taken from a token that had lost its lease.
+    /// A verdict was accepted with a token that had lost its lease.
     StaleSettle,
-    /// A cancel was refused as in flight, and nobody can have had it.
+    /// A cancel was refused as in flight, though no caller can have had the timer.
     HeldByNobody,
 }
 
 impl Answered {
-    /// Whether this was made when `other` had been answered.
+    /// Returns `true` if this call started after the reply to `other`.
     const fn follows(&self, other: &Self) -> bool {
         self.made > other.answered
     }
@@ -79,7 +79,7 @@ impl Answered {
         }
     }
 
-    /// The end that this answer says.
+    /// Returns the end that this reply reports.
     pub(super) const fn end(&self) -> Option<State> {
         match &self.event {
             Event::Cancelled => Some(State::Cancelled),
@@ -94,7 +94,7 @@ impl Answered {
         }
     }
 
-    /// Whether a verdict that ends the lease of this token was taken.
+    /// Returns `true` if a verdict that ends the lease of this token was accepted.
     fn gives_back(&self, of: &str) -> bool {
         matches!(
             &self.event,
@@ -104,8 +104,7 @@ impl Answered {
     }
 }
 
-/// Everything that is wrong with the life of one timer, which a look shows as `end` when everybody
-/// had time to finish.
+/// Returns all faults in the life of one timer. `end` is its state after all calls had time to finish.
 pub(super) fn judge(life: &[Answered], end: Option<State>) -> Vec<Fault> {
     let mut faults = Vec::new();
     let ends: Vec<&Answered> = life.iter().filter(|a| a.end().is_some()).collect();
@@ -147,8 +146,8 @@ pub(super) fn judge(life: &[Answered], end: Option<State>) -> Vec<Fault> {
     faults
 }
 
-/// A change to another time had been answered, and everything that set this time was over before
-/// that change was made.
+/// Returns `true` if a change to another time had been acknowledged, and every call that set this time
+/// was over before that change started.
 fn is_old_time(life: &[Answered], claim: &Answered, due_ms: u64) -> bool {
     let setters = || life.iter().filter(|a| a.due_ms() == Some(due_ms));
     let mut changes = life.iter().filter(|a| matches!(a.event, Event::Moved { .. }));
@@ -159,7 +158,8 @@ fn is_old_time(life: &[Answered], claim: &Answered, due_ms: u64) -> bool {
     })
 }
 
-/// It was handed back for later, nobody changed that, and it is not later yet.
+/// Returns `true` if the firing was handed back for later, no change followed, and that time has not
+/// come.
 fn waits(life: &[Answered], claim: &Answered) -> bool {
     life.iter().any(|a| {
         let Event::Settled { said: Said::Retry { wait_ms }, outcome: SettleOutcome::Ok, .. } =
@@ -174,7 +174,7 @@ fn waits(life: &[Answered], claim: &Answered) -> bool {
     })
 }
 
-/// Another lease lived at the same time, whichever of the two was granted first.
+/// Returns `true` if another lease lived at the same time, whichever of the two was granted first.
 fn is_leased_twice(life: &[Answered], claim: &Answered, token: &str, until_ms: u64) -> bool {
     life.iter().any(|other| {
         let Event::Claimed { token: theirs, leased_until_ms: their_until_ms, .. } = &other.event
@@ -218,7 +218,8 @@ fn is_stale(
         _ => return false,
     }
     let extends = matches!(said, Said::Extend { .. });
-    // Whoever else gave this lease back: of two, one is stale, and an extension that follows is.
+    // Another call gave this lease back. Of two such calls one is stale, and so is an extension that
+    // follows.
     let settled = others.any(|a| !extends || settle.follows(a));
     let overtaken = life.iter().any(|a| {
         let takes =
@@ -228,7 +229,7 @@ fn is_stale(
     settled || overtaken || settle.before_ms > lease_end_ms(life, claim, settle)
 }
 
-/// The latest end that the lease can have had when this was settled.
+/// Returns the latest end that the lease can have had when this was settled.
 fn lease_end_ms(life: &[Answered], claim: &Answered, settle: &Answered) -> u64 {
     let Event::Claimed { token: of, leased_until_ms, .. } = &claim.event else {
         return 0;

@@ -1,4 +1,4 @@
-//! What a damaged record costs: its own timer, which becomes a dead letter, or its own tombstone.
+//! The cost of a damaged record: its own timer, which becomes a dead letter, or its own tombstone.
 
 use duly_core::{Millis, State, env::Clock, timer::DeadLetterReason};
 use duly_store::{
@@ -17,8 +17,8 @@ use crate::{
     twins::{copy, open_busy},
 };
 
-/// What becomes of the timers of a damaged store within two hours: how many fire, and how many are
-/// dead letters with the reason `corrupt`.
+/// Delivers the timers of a damaged store within two hours. Returns the number of firings, and of dead
+/// letters with the reason `corrupt`.
 fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
     let clock = ManualClock::default();
     let store = open_busy(disk, &clock, 2);
@@ -49,7 +49,7 @@ fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
             .is_some_and(|dead_letter| dead_letter.reason == DeadLetterReason::Corrupt),
         Body::Tombstone(_) => false,
     };
-    // What is due later is found by the auditor, if it comes by.
+    // The auditor may also find timers that are due later.
     let due = dead.iter().filter(|view| view.due_at() <= Clock::now(&clock));
     let corrupt = due.filter(|view| is_corrupt(&view.body)).count();
     (fired.len(), corrupt)
@@ -90,7 +90,7 @@ fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_
     for at in (2_000..60_000).step_by(3_001) {
         let what = format!("byte {at} flipped");
         let disk = left.with(|disk| disk.corrupt(&first_segment(), at, 8));
-        // Opened with no young generation: all that is whole is carried over.
+        // Opened without young segments: all undamaged records are carried over.
         let (fired, corrupt) = outcome(&left, &disk, &what);
         assert_eq!(fired + corrupt, all, "{what}: {fired} fired, {corrupt} are corrupt");
         assert!(corrupt <= 1, "{what}: {corrupt} are corrupt");
@@ -99,13 +99,14 @@ fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_
     assert!(met > 0, "some damage was met");
 }
 
-/// The runs that hold tombstones, as their headers say.
+/// Returns the sorted runs that hold tombstones, by their headers.
 fn runs_of_tombstones(disk: &SimDisk) -> Vec<String> {
     let runs = names(disk, "runs/").into_iter();
     runs.filter(|run| disk.read_file(run)[40] == 2).collect()
 }
 
-/// How many tombstones are counted, after all of them were listed, and how many were.
+/// Returns the number of tombstones that are counted after all of them were listed, and the number
+/// listed.
 fn tombstones(store: &EmbeddedStore) -> (u64, usize) {
     let listed = [State::Finished, State::Cancelled].map(|state| {
         let request = ListRequest::new(name("shop"), ListState::Only(state));

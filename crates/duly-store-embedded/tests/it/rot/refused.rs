@@ -1,5 +1,6 @@
-//! What an opening does without, and what it refuses: checkpoints, runs and segments that are
-//! damaged or missing; a checkpoint that is older than the journal, newer than it, or not there (T14).
+//! Files that a start does without, and files whose loss it refuses: checkpoints, sorted runs and
+//! segments that are damaged or missing; a checkpoint that is older than the journal, newer than it, or
+//! missing (T14).
 
 use duly_store_embedded::{EmbeddedStore, Options, disk::Disk};
 
@@ -37,7 +38,7 @@ fn p1_t14_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
     left.has_all(&disk, &format!("without {newest}"));
 }
 
-/// Two checkpoints, taken when most of the timers had gone.
+/// Makes two checkpoints after most of the timers ended.
 fn emptied() -> Left {
     let Left { disk, clock, .. } = left();
     let store = open_busy(&disk, &clock, 2).expect("nothing is wrong");
@@ -58,7 +59,7 @@ fn emptied() -> Left {
     Left { disk: copy(&disk, 1), clock, shown }
 }
 
-/// An opening removes what nothing names, and what it removes is missed by neither checkpoint.
+/// A start removes files that nothing names, and neither checkpoint needs them.
 #[test]
 fn p1_a_newest_checkpoint_that_rots_after_an_opening_gives_way_too() {
     for left in [left(), emptied()] {
@@ -124,7 +125,7 @@ fn p1_t11_a_run_whose_frame_is_damaged_is_refused_by_name_or_not_needed() {
         let bytes = left.disk.read_file(&run);
         let end = bytes.len() as u64;
         let directory = directory_at(&bytes);
-        // All of the header and the footer of the first, a few bytes of the others.
+        // All bytes of the header and the footer of the first, a few bytes of the others.
         let every = if nth == 0 { 1 } else { number("DULY_CRASH_STRIDE", 8) };
         let every = usize::try_from(every).expect("small");
         for at in (0..64).chain(directory..end).step_by(every) {
@@ -157,7 +158,7 @@ fn p1_t11_a_missing_run_or_segment_is_refused_by_name_or_not_needed() {
     assert!(refusals > 1, "most files are needed");
 }
 
-/// A file that each of the two checkpoints needs or does not: the older one, the newest one.
+/// Returns which of the two checkpoints needs a file: the older one, the newest one.
 fn needs(left: &Left, file: &str) -> (bool, bool) {
     let both = names(&left.disk, "checkpoints/");
     let without = |checkpoint: &str| {
@@ -170,10 +171,10 @@ fn needs(left: &Left, file: &str) -> (bool, bool) {
     (without(&both[1]), without(&both[0]))
 }
 
-/// A store as it was when its checkpoints needed some run like this, and that run.
+/// Makes a store whose checkpoints need some sorted run in this way, and returns that run too.
 fn with_run_needed(by: (bool, bool)) -> (Left, String) {
-    // Runs come and go between two checkpoints where others do not follow at once for the room of
-    // what was rewritten: with seldom ones, or in a store that is large beside that room.
+    // Sorted runs come and go between two checkpoints only if rewritten space does not cause others at
+    // once: with rare checkpoints, or in a store that is large compared to that space.
     let stores = [(80, 0), (16, 60), (16, 120)];
     let found = stores.into_iter().find_map(|(kib, ballast)| run_needed(by, kib << 10, ballast));
     found.unwrap_or_else(|| panic!("there never is a run that is needed so: {by:?}"))
@@ -181,7 +182,7 @@ fn with_run_needed(by: (bool, bool)) -> (Left, String) {
 
 fn run_needed(by: (bool, bool), checkpoint_bytes: u64, ballast: u64) -> Option<(Left, String)> {
     let Left { disk, clock, .. } = left();
-    // Runs go whole: where their pieces go one by one they are seldom merged.
+    // Sorted runs are removed as a whole: if their chunks go one by one the runs are seldom merged.
     let options = Options { chunk_bytes: 1 << 20, checkpoint_bytes, ..busy(2) };
     let on = std::sync::Arc::new(disk.clone());
     let told = std::sync::Arc::new(clock.clone());
@@ -215,7 +216,7 @@ fn p1_t11_a_missing_run_that_only_the_newest_checkpoint_needs_gives_way_to_the_o
     left.has_all(&disk, &format!("without {run}"));
 }
 
-/// The frames that the newest checkpoint has in it were durable: the older one does not open a journal
+/// The frames that the newest checkpoint covers were durable: the older one does not open a journal
 /// without them.
 #[test]
 fn p1_t11_t14_no_checkpoint_gives_way_where_the_journal_ends_before_it() {

@@ -1,8 +1,9 @@
-//! Every order of steps with shards that lose all they hold but their marker, as `duly store repair` leaves
-//! them if it gets no further: a namespace is made, changed, deleted and
-//! repaired, messages are lost, repeated or late, and in between a shard is emptied, the coordinator shard
-//! as often as all others together. No timer goes whose namespace's end was not recorded, but for those of
-//! an emptied shard.
+//! Random orders of steps with shards that lose everything but their marker, as an unfinished `duly
+//! store repair` leaves them.
+//!
+//! A namespace is made, changed, deleted and repaired; messages are lost, repeated or late. In between a
+//! shard is emptied, the coordinator shard as often as all others together. Only timers of an emptied
+//! shard may be lost without a recorded end of their namespace.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,16 @@ use crate::{keys, namespaces::Absence};
 const SEEDS: u64 = 200;
 const STEPS: usize = 100;
 
-/// A step that is on its way.
+/// A step that is under way.
 #[derive(Debug, Clone)]
 enum Message {
     /// A caller that found the name nowhere makes the namespace.
     Create,
-    /// A shard hears of a version of the namespace.
+    /// A shard receives a version of the namespace.
     Take(u16, Box<Control>, Deals),
-    /// A shard hears of the end of a number.
+    /// A shard receives the end of a number.
     End(u16, String, String),
-    /// The coordinator shard hears that all others have confirmed an end.
+    /// The coordinator shard receives that all others have confirmed an end.
     Done(String, String),
 }
 
@@ -33,13 +34,13 @@ struct Lossy {
     random: StdRng,
     home: ShardId,
     messages: Vec<Message>,
-    /// Shards that have not confirmed an end yet.
+    /// Shards that have not confirmed an end yet, by number and version of the end.
     unconfirmed: BTreeMap<(String, String), BTreeSet<u16>>,
-    /// What has to be there, by shard and number.
+    /// Timers that must be there, by shard and number.
     timers: BTreeMap<(u16, String), BTreeSet<String>>,
     /// Numbers whose end was recorded.
     recorded: BTreeSet<String>,
-    /// Shards that lost something that they held.
+    /// Number of shards that were emptied while they held something.
     emptied: usize,
     made: u32,
     log: Vec<String>,
@@ -66,7 +67,7 @@ impl Lossy {
         keys::key(&keys::seq(ShardId(shard), SHARDS), own)
     }
 
-    /// The number that has the name in a shard.
+    /// Returns the number that has the name in a shard.
     fn number(&mut self, shard: u16) -> Option<String> {
         self.redis.hget(Self::key(shard, "nn"), name().as_str()).expect("a field")
     }
@@ -160,7 +161,7 @@ impl Lossy {
         self.log.push(format!("shard {shard} is emptied"));
     }
 
-    /// A caller deletes the namespace at its coordinator shard; the other shards hear of it in their time.
+    /// A caller deletes the namespace at its coordinator shard, which sends the end to the other shards.
     async fn end(&mut self) {
         let Some(control) = self.control().await else { return };
         let deployment = &self.store.deployment;
@@ -175,7 +176,7 @@ impl Lossy {
         self.unconfirmed.insert((control.num, ver), others);
     }
 
-    /// A caller shuts gates, at the coordinator shard first, and dies.
+    /// A caller takes locks, at the coordinator shard first, and stops.
     async fn shut(&mut self) {
         let Some(control) = self.control().await else { return };
         let own = format!("{:016x}", self.random.random::<u64>());
@@ -190,7 +191,7 @@ impl Lossy {
         }
     }
 
-    /// Another caller meets a gate and thinks that it has lasted too long.
+    /// Another caller meets a lock and takes it for expired.
     async fn doubt(&mut self) {
         let shard = ShardId(self.any_shard());
         let deployment = Arc::clone(&self.store.deployment);
@@ -216,7 +217,7 @@ impl Lossy {
         }
     }
 
-    /// The other shards hear in their time what the coordinator shard has.
+    /// Sends the version of the coordinator shard to the other shards.
     fn tell(&mut self, AtHome { control, deals }: AtHome) {
         self.log.push(format!("{} has version {}", control.num, control.ver));
         for shard in (0..SHARDS).filter(|shard| *shard != self.home.0) {
@@ -225,7 +226,7 @@ impl Lossy {
         }
     }
 
-    /// An operator repairs the namespace, and keeps any number where there are several.
+    /// An operator repairs the namespace, and keeps any number if there are several.
     async fn repair(&mut self) {
         let mut numbers: Vec<String> = (0..SHARDS).filter_map(|at| self.number(at)).collect();
         numbers.sort_unstable();
@@ -242,11 +243,11 @@ impl Lossy {
         }
         let place = self.random.random_range(0..self.messages.len());
         let message = self.messages[place].clone();
-        // It may come again.
+        // Otherwise it arrives again.
         if self.random.random_bool(0.8) {
             self.messages.swap_remove(place);
         }
-        // Or be lost.
+        // A message may be lost.
         if self.random.random_bool(0.1) {
             return;
         }
@@ -287,7 +288,7 @@ impl Lossy {
         }
     }
 
-    /// Every timer is there whose namespace's end was not recorded.
+    /// Checks that every timer is there unless its namespace's end was recorded.
     fn check(&mut self) {
         let ends: Vec<String> = self.redis.hkeys(Self::key(self.home.0, "ends")).expect("fields");
         self.recorded.extend(ends);
@@ -301,8 +302,8 @@ impl Lossy {
         }
     }
 
-    /// All messages have come, and an operator has repaired what there is to repair: every shard has the
-    /// same namespace and takes timers.
+    /// Delivers all messages, and repairs as an operator does: afterwards every shard has the same
+    /// namespace and takes timers.
     async fn settle(&mut self) {
         while !self.messages.is_empty() {
             self.deliver().await;

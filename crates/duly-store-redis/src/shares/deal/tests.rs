@@ -1,4 +1,4 @@
-//! Who is counted, and what each gets.
+//! Tests of the count of used quota, and of the parts of an allocation.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Plans as tables, and that no plan moves more than there is.
+//! Plans as tables, and a property: no plan moves more than there is.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ fn report(allowance: u64, used: u64) -> Report {
     }
 }
 
-/// Shard 0 is the home; each shard has an allowance and uses some of it.
+/// Makes a plan. Shard 0 is the coordinator shard; each shard has a quota and uses some of it.
 fn plan_of(shards: &[(u64, u64)], wanted: &[(u16, u64)]) -> Plan {
     let reports: Vec<Report> = shards.iter().map(|(has, used)| report(*has, *used)).collect();
     let reports = (0..).zip(&reports).collect();
@@ -53,7 +53,7 @@ fn what_is_short_is_brought_by_way_of_the_home() {
             vec![(1, 9)],
             moved(&[(2, 2)], &[(1, 2)]),
         ),
-        // 30 are unused: one that is short of 3 gets 3, and 9 as everybody has left.
+        // 30 are unused. A shard that lacks 3 gets 3, and 9, the average that each shard has left.
         (
             "and some to spare",
             vec![(1, 1), (1, 1), (40, 10)],
@@ -110,7 +110,7 @@ proptest! {
         let gifts: u64 = plan.gifts.iter().map(|(_, most)| most).sum();
         let onward: u64 = plan.onward.iter().map(|(_, most)| most).sum();
         prop_assert!(onward <= gifts + unused(0));
-        // Where anything is unused, nobody who is short goes away with nothing for want of a plan.
+        // If any quota is unused, the plan moves some to the shards that are short.
         let is_short = |(shard, want): &(u16, u64)| {
             let (has, used) = shards[usize::from(*shard)];
             used + want > has

@@ -1,4 +1,4 @@
-//! The reference with one fault in it.
+//! The reference store with one fault.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Broken {
         Ok(outcome)
     }
 
-    /// Firings of timers that were replaced long ago.
+    /// Returns the firings of timers that were replaced earlier.
     fn resurrected(&self) -> Vec<Firing> {
         let now = duly_core::env::Clock::now(&self.clock);
         let mut replaced = self.replaced.lock();

@@ -1,4 +1,4 @@
-//! Operations from a seed.
+//! Generates operations from a seed.
 
 use duly_core::{
     Destination, Millis, Payload, RetryPolicy, Settings, TimerId,
@@ -27,7 +27,7 @@ const NAMESPACES: [&str; 2] = ["plain", "tight"];
 const ORIGINS: [&str; 2] = ["http://one.example/x", "http://two.example:81/y"];
 const IDS: u64 = 14;
 
-/// `steps` operations that `seed` decides; the first two make the namespaces.
+/// Generates `steps` operations from `seed`; the first two create the namespaces.
 pub fn generate(seed: u64, steps: usize, disturb: Disturb) -> Vec<Op> {
     let mut dice = Dice { random: SplitMix64::new(seed), disturb };
     let puts = NAMESPACES.map(|namespace| dice.put(namespace));
@@ -64,7 +64,7 @@ impl Dice {
             0..=37 => {
                 let count = 1 + self.below(6);
                 let mut requests: Vec<Request> = (1..=count).map(|i| self.request(i)).collect();
-                // At most one, since all of a call would be due at the same millisecond.
+                // At most one, because all of a call would be due at the same millisecond.
                 if self.one_in(3) {
                     requests.push(Request::Fire(self.id()));
                 }
@@ -100,7 +100,7 @@ impl Dice {
         id(&format!("t{:02}", self.below(IDS)))
     }
 
-    /// A time that no other command of the run has: `i` tells those of one call apart.
+    /// Returns a time that no other command of the run has. `i` distinguishes the commands of one call.
     fn timing(&mut self, i: u64) -> Timing {
         let ahead_ms = self.grains(9).ms();
         match self.below(4) {
@@ -125,7 +125,7 @@ impl Dice {
 
     fn policy(&mut self) -> RetryPolicy {
         match self.below(3) {
-            // Without jitter, which follows from the delivery id and so differs between stores.
+            // Without jitter: it is derived from the delivery id, so it differs between stores.
             0 => RetryPolicy::Exponential(Exponential { jitter: 0.0, ..Exponential::default() }),
             _ => RetryPolicy::Delays(vec![self.grains(4), self.grains(9)]),
         }
@@ -180,7 +180,7 @@ impl Dice {
 
     fn import(&mut self, id: TimerId, i: u64) -> Request {
         let comes = self.pick(&[Comes::First, Comes::Retry, Comes::Dead]);
-        // What has been tried was due.
+        // A timer that was attempted was due before.
         let ago_ms = i64::try_from(self.grains(9).ms() + i).unwrap_or(0);
         Request::Import {
             id,
@@ -191,7 +191,7 @@ impl Dice {
         }
     }
 
-    /// Takes all retries of a lane or none, since two may have the same time.
+    /// Claims all retries of a lane or none, because two of them may have the same time.
     fn claiming(&mut self) -> Claiming {
         let mut lanes = Vec::new();
         for namespace in NAMESPACES {

@@ -1,4 +1,4 @@
-//! What the driver knows of one store's own names: tokens and delivery ids.
+//! The driver's table of one store's own names: tokens and delivery ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,28 +6,28 @@ use duly_core::DeliveryId;
 
 use crate::{Firing, Outcome, Token, query::Body};
 
-/// Tokens and delivery ids of one store, in order of first sight.
+/// Tokens and delivery ids of one store, in the order in which they were first seen.
 #[derive(Debug, Default)]
 pub struct Known {
     firings: Vec<(Token, DeliveryId)>,
     numbers: BTreeMap<DeliveryId, usize>,
-    /// Redriven, so that whatever comes of them is a retry.
+    /// Firings that were redriven: their later attempts are retries.
     redriven: BTreeSet<DeliveryId>,
 }
 
 impl Known {
-    /// Notes a firing that was granted.
+    /// Records a granted firing.
     pub(super) fn note(&mut self, token: Token, delivery_id: DeliveryId) {
         self.firings.push((token, delivery_id));
     }
 
-    /// The firing before the last `back` ones, going round.
+    /// Returns the firing before the last `back` ones, cyclically.
     pub(super) fn firing(&self, back: u64) -> Option<&(Token, DeliveryId)> {
         let back = usize::try_from(back).ok()?.checked_rem(self.firings.len())?;
         self.firings.get(self.firings.len() - 1 - back)
     }
 
-    /// Notes what was redriven.
+    /// Records a redriven firing.
     pub(super) fn note_outcome(&mut self, outcome: &Outcome) {
         if let Outcome::Changed(view) = outcome
             && let Body::Whole(timer) = &view.body
@@ -37,15 +37,18 @@ impl Known {
         }
     }
 
-    /// Whether a firing was granted as a retry. Its times do not tell: a retry's wait runs by the
-    /// steady clock, and the port does not say what a store that tells it by the wall clock makes of a
-    /// step, so it may be the due time in one store and another in the next. Nor does the number of
-    /// the attempt: the first of a timer that was given up and redriven is a retry, too.
+    /// Returns `true` if a firing was granted as a retry.
+    ///
+    /// 1. Its times do not tell. The wait of a retry runs by the steady clock. The port does not define how
+    ///    a store that shows it by the wall clock treats a step. So the time may be the due time in one
+    ///    store, and another time in the next.
+    /// 2. The number of the attempt does not tell either: the first attempt of a redriven dead letter is a
+    ///    retry too.
     pub(super) fn is_retry(&self, firing: &Firing) -> bool {
         firing.attempt > 1 || self.redriven.contains(&firing.delivery_id)
     }
 
-    /// The number of a delivery id: how many others were seen before it.
+    /// Returns the number of a delivery id: the count of ids that were seen before it.
     pub(super) fn number(&mut self, delivery_id: DeliveryId) -> usize {
         let next = self.numbers.len();
         *self.numbers.entry(delivery_id).or_insert(next)

@@ -1,4 +1,4 @@
-//! A look at everything a store shows.
+//! Reads everything that a store shows.
 
 use duly_core::{NamespaceName, State};
 
@@ -10,10 +10,10 @@ use crate::{
     query::ListState,
 };
 
-/// Timers per page: small, so that pages end in the middle of things.
+/// Timers per page: few, so that pages end within namespaces.
 const PAGE: usize = 5;
 
-/// Everything, line by line.
+/// Returns everything, line by line.
 pub(super) async fn look(
     harness: &dyn Harness,
     known: &mut Known,
@@ -38,7 +38,7 @@ async fn seen(
         let stats = store.stats(SHARD, namespace.name.clone()).await?;
         lines.push(counts(stats.unwrap_or_default(), disturb));
         if disturb != Disturb::ClockSteps {
-            // For the same reason as `next_due_at` below.
+            // Left out for the same reason as `next_due_at` below.
             let request = ForecastRequest {
                 namespace: namespace.name.clone(),
                 bucket: BUCKET_MIN,
@@ -70,8 +70,8 @@ async fn seen(
 
 fn counts(mut stats: Stats, disturb: Disturb) -> String {
     if disturb == Disturb::ClockSteps {
-        // Until the next claim looks at them, retries that a step back of the wall clock put off
-        // may be told by the time that they had before.
+        // A step back of the wall clock postpones retries. Until the next claim examines them, a store may
+        // show them with their earlier time.
         stats.next_due_at = None;
     }
     let bytes = stats.pending_bytes > 0;
@@ -96,8 +96,8 @@ async fn list(
         }
     }
     if matches!(state, ListState::Only(State::Dead)) {
-        // Dead letters of one id and due time stand in the order of their incarnations, which are
-        // random; the order in which they died is the same in every store.
+        // Dead letters with the same id and due time are in the order of their incarnations, which are
+        // random. The order in which they were dead-lettered is the same in every store.
         let life = |view: &TimerView| {
             let timer = view.timer();
             timer.map(|t| (t.created_at, t.occurrence, t.revision, t.attempts))

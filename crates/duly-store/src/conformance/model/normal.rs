@@ -1,4 +1,4 @@
-//! The normal form of answers: what two right stores have to agree on, as text.
+//! The normal form of results, as text: two correct stores must agree on it.
 
 use duly_core::{
     Timer, Timestamp,
@@ -41,7 +41,7 @@ fn whole(timer: &Timer, now: Timestamp) -> String {
     let content =
         (&timer.spec.payload, &timer.spec.headers, &timer.spec.tags, &timer.spec.destination);
     let rules = (&timer.spec.retry, timer.spec.expire_after, timer.request_hash);
-    // A wait that is over says nothing more: when the end of a lease was noticed is the store's.
+    // A wait that is over is left out: stores may notice the end of a lease at different times.
     let next = timer.next_attempt_at.map(|at| at.max(now));
     let dead_letter = timer.dead_letter.map(|dead_letter| dead_letter.reason);
     let settled = timer.last_settled.map(|settled| settled.verdict);
@@ -53,7 +53,7 @@ fn whole(timer: &Timer, now: Timestamp) -> String {
     )
 }
 
-/// Attempts without the text that a store itself gives to a lost lease.
+/// Returns attempts without the text that each store itself writes for a lost lease.
 fn history(attempts: &[Attempt]) -> Vec<String> {
     let lines = attempts.iter().map(|attempt| {
         let reason = match attempt.outcome {
@@ -82,7 +82,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
     }
 }
 
-/// A firing; a retry's time is left out, as it may be the moment of a lease end.
+/// Returns a firing without the time of a retry, which may be the end of a lease.
 pub(super) fn firing(firing: &Firing, known: &mut Known) -> String {
     let delivery = known.number(firing.delivery_id);
     let names = (&firing.namespace, &firing.id, firing.occurrence, firing.attempt);

@@ -1,7 +1,7 @@
-//! Operations that mean the same on every store.
+//! Operations with the same meaning on every store.
 //!
-//! They name no token, delivery id or absolute time: a firing is named by how long ago it was
-//! claimed, a time by its distance from now.
+//! They contain no token, delivery id or absolute time. A firing is named by the number of firings that were
+//! claimed after it, and a time by its distance from now.
 
 use duly_core::{
     Destination, Millis, Payload, RetryPolicy, Settings, TimerId,
@@ -11,36 +11,36 @@ use duly_core::{
 
 use crate::{SettleVerdict, conformance::Restart, namespaces::Activity};
 
-/// By how much every step moves the clock.
+/// The time by which every step moves the clock.
 pub(super) const STEP: Millis = Millis::from_ms(8);
-/// Everything else that moves the clock, or a due time away from now, is a multiple of this.
+/// The unit of all other moves of the clock, and of the distances of due times from now.
 pub(super) const GRAIN_MS: u64 = 10_000;
-/// Nodes that claim: 0 to this, exclusive.
+/// Number of nodes that claim; they are numbered from 0.
 pub(super) const NODES: u64 = 2;
 
 /// One step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Some commands in one call.
+    /// Several commands in one call.
     Apply {
-        /// In which namespace.
+        /// The namespace.
         namespace: &'static str,
-        /// What.
+        /// The commands.
         requests: Vec<Request>,
     },
     /// A claim.
     Claim(Claiming),
-    /// Verdicts on firings, each named by how many were claimed after it.
+    /// Verdicts on firings, each named by the number of firings that were claimed after it.
     Settle(Vec<(u64, SettleVerdict)>),
-    /// A node is gone.
+    /// The end of a node.
     ReleaseNode(u64),
-    /// Both clocks move on.
+    /// A move of both clocks.
     Advance(Millis),
-    /// The wall clock alone steps.
+    /// A step of the wall clock alone.
     StepWall(i64),
-    /// The store is closed and opened.
+    /// A restart of the store.
     Restart(Restart),
-    /// A pause or its end.
+    /// A pause or a resume.
     SetActivity(&'static str, Activity),
     /// New settings.
     Put(&'static str, Box<Settings>),
@@ -53,76 +53,76 @@ pub enum Request {
     Schedule {
         /// The id.
         id: TimerId,
-        /// When.
+        /// The due time.
         timing: Timing,
-        /// What.
+        /// The payload.
         payload: Option<Payload>,
         /// Its tags.
         tags: Tags,
-        /// Where to.
+        /// Its own destination.
         destination: Option<Destination>,
-        /// Its own policy.
+        /// Its own retry policy.
         retry: Option<RetryPolicy>,
-        /// When it is too late.
+        /// The time after which it expires.
         expire_after: Option<Millis>,
-        /// What about an existing one.
+        /// The mode for an existing timer.
         if_exists: IfExists,
     },
     /// Reschedule.
     Reschedule {
         /// The id.
         id: TimerId,
-        /// To when, if to another time.
+        /// The new due time, if it changes.
         timing: Option<Timing>,
-        /// To what.
+        /// The change of the payload.
         payload: Change<Payload>,
-        /// Where to.
+        /// The change of the destination.
         destination: Change<Destination>,
-        /// Only at this revision.
+        /// The revision that it must have, if given.
         if_revision: Option<u32>,
     },
-    /// Import one of a few timers of this id, each with an incarnation of its own.
+    /// Import one of several timers of this id, each with its own incarnation.
     Import {
         /// The id.
         id: TimerId,
-        /// Which of them.
+        /// The incarnation.
         incarnation: u64,
-        /// Which of its firings.
+        /// The occurrence.
         occurrence: u32,
-        /// When it is due.
+        /// The due time.
         timing: Timing,
-        /// As what it comes.
+        /// The history of the timer.
         comes: Comes,
     },
     /// Cancel.
     Cancel {
         /// The id.
         id: TimerId,
-        /// Only at this revision.
+        /// The revision that it must have, if given.
         if_revision: Option<u32>,
     },
     /// Fire now.
     Fire(TimerId),
-    /// Give up if it was due so long ago.
+    /// Dead-letter it if it was due at least this long ago.
     DeadLetter(TimerId, Millis),
     /// Redrive the latest dead letter of an id.
     Redrive(TimerId, Millis),
-    /// Redrive the dead letter of a firing, named by how many were claimed after it.
+    /// Redrive the dead letter of a firing, named by the number of firings that were claimed after it.
     RedriveFiring(u64, Millis),
     /// Purge the latest dead letter of an id.
     Purge(TimerId),
-    /// Purge the dead letter of a firing, named by how many were claimed after it.
+    /// Purge the dead letter of a firing, named by the number of firings that were claimed after it.
     PurgeFiring(u64),
 }
 
-/// As what a timer is imported.
+/// The history of a timer that is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comes {
-    /// Never tried.
+    /// Never attempted.
     First,
-    /// Tried once, to be tried again at its due time.
+    /// Attempted once; the next attempt is at its due time.
     Retry,
-    /// Given up.
+    /// A dead letter.
     Dead,
 }
 
@@ -138,16 +138,16 @@ pub enum Timing {
 /// A claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claiming {
-    /// Which lanes.
+    /// The lanes.
     pub lanes: Vec<(&'static str, LaneKey)>,
-    /// Most first attempts per lane.
+    /// Maximum number of first attempts per lane.
     pub first_max: usize,
-    /// Most retries per lane.
+    /// Maximum number of retries per lane.
     pub retry_max: usize,
-    /// Most bytes.
+    /// Maximum bytes.
     pub bytes_max: u64,
-    /// How long.
+    /// The length of the lease.
     pub lease: Option<Millis>,
-    /// As which node; as a consumer when absent.
+    /// The node that claims; a consumer if absent.
     pub node: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Carrying one operation out.
+//! Runs one operation.
 
 use duly_core::{
     Incarnation, Millis, NamespaceName, RetryPolicy, Schedule, Timer, TimerId, TimerSpec,
@@ -18,8 +18,8 @@ use crate::{
     namespaces::{Put, Secrets},
 };
 
-/// Carries `op` out on a harness and answers what was seen, in normal form. `known` belongs to the
-/// harness and goes along from step to step.
+/// Runs `op` on a harness and returns the result in normal form. `known` belongs to the harness and is kept
+/// from step to step.
 pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<String> {
     tick(harness).await;
     match op {
@@ -71,7 +71,7 @@ async fn apply(
     }
 }
 
-/// The operation a request stands for; none when it names a firing and there was none yet.
+/// Returns the operation of a request; `None` if it names a firing and there was none yet.
 fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<Operation> {
     let latest = |id: &TimerId| DeadLetterId::Timer(id.clone());
     let of_firing = |back: u64| Some(DeadLetterId::Delivery(known.firing(back)?.1));
@@ -130,7 +130,7 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
     })
 }
 
-/// A timer as another store had it.
+/// Returns a timer as another store had it.
 fn imported(
     harness: &dyn Harness,
     id: TimerId,
@@ -184,8 +184,8 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
         Err(error) => return vec![error.code().as_str().to_owned()],
     };
     let mut lines = Vec::new();
-    // Retries of one lane stand together. In the order of their times they may come in any order
-    // of ids, so they are compared in that of the ids.
+    // Retries of one lane are adjacent. The order of their times leaves the order of their ids open, so
+    // they are compared in the order of ids.
     let is_retry = |firing: &Firing| known.is_retry(firing);
     for lane in claimed.firings.chunk_by_mut(|a, b| same_lane(a, b) && is_retry(a) == is_retry(b)) {
         if !lane.is_sorted_by_key(|firing| firing.claimable_at) {
@@ -213,7 +213,7 @@ async fn settle(
     known: &Known,
 ) -> Vec<String> {
     let settlements = verdicts.iter().map(|(back, verdict)| Settlement {
-        // Before anything was claimed, any token is as good as another.
+        // Before the first claim, any token will do.
         token: known.firing(*back).map_or_else(|| Token::new(SHARD, &[0; 8]), |(t, _)| t.clone()),
         namespace: None,
         verdict: verdict.clone(),

@@ -1,4 +1,4 @@
-//! The driver itself: equal stores compare equal, and a different one does not.
+//! Tests of the driver: equal stores compare as equal, and a different one does not.
 
 use duly_core::{
     Millis, State, TimerId,
@@ -97,9 +97,9 @@ fn a_difference_is_found_and_described() {
     assert!(message.contains("reference:") && message.contains("subject:"), "{message}");
 }
 
-/// The first attempt of what was given up and redriven is a retry, and stands among the others in the
-/// order of their ids, also when the wall clock has stepped so far ahead of its time that the
-/// reference answers the due time for it.
+/// The first attempt of a redriven dead letter is a retry, and is compared in the order of ids among the
+/// retries. This must also hold if the wall clock has stepped so far ahead that the reference returns the
+/// due time for it.
 #[test]
 fn a_redriven_first_attempt_is_compared_among_the_retries() {
     let id = |text: &str| TimerId::new(text).unwrap();

@@ -1,4 +1,4 @@
-//! What goes on beside the quiet lanes: another lane with many timers due at one instant.
+//! Load beside the quiet lanes: another lane with many timers due at one instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use super::{Noted, connect};
 use crate::clock::seconds_since;
 use crate::process::Server;
 
-/// What the other lane does.
+/// Behaviour of the other lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Beside {
     /// Its receiver refuses connections.
     Refused,
-    /// Its receiver accepts connections and never answers.
+    /// Its receiver accepts connections and never replies.
     Silent,
     /// It is served at full speed, by webhooks.
     Webhook,
@@ -31,18 +31,18 @@ pub enum Beside {
     Pull,
 }
 
-/// How long the server waits for a receiver that never answers: less than a stretch, so that a
-/// stretch sees its attempts wait and its breaker open.
+/// Time-out of the server for a receiver that never replies. It is shorter than a part of the run,
+/// so attempts wait and the breaker opens within the part.
 const SILENT_TIMEOUT: &str = "5s";
 /// Connections that lease.
 const CONNECTIONS: usize = 4;
-/// How they lease.
+/// Parameters of the lease calls.
 const MANNER: Manner = Manner { max: 1_000, wait_ms: 1_000 };
-/// How long before the due time they begin to.
+/// Time before the due time at which the consumers start.
 const BEFORE: Duration = Duration::from_millis(200);
 
 impl Beside {
-    /// What a stretch beside it is called.
+    /// Returns the name of a part with this load.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Refused => "beside refused",
@@ -70,7 +70,7 @@ pub(super) struct Other {
     far_side: FarSide,
 }
 
-/// Where its timers are sent.
+/// The destination of its timers.
 enum FarSide {
     Dead { _dead: Dead },
     Served { _receiver: Receiver },
@@ -78,7 +78,7 @@ enum FarSide {
 }
 
 impl FarSide {
-    /// Makes it; answers the destination too.
+    /// Creates the destination; returns its settings too.
     fn make(beside: Beside, arrivals: &Noted) -> Result<(Self, serde_json::Value)> {
         let dead = match beside {
             Beside::Refused => Dead::refusing()?,
@@ -96,7 +96,7 @@ impl FarSide {
 }
 
 impl Other {
-    /// Makes the namespace and schedules its timers.
+    /// Creates the namespace and schedules its timers.
     pub(super) async fn prepare(
         server: &Server,
         beside: Beside,
@@ -112,7 +112,7 @@ impl Other {
         Ok(Self { beside, arrivals, due_ms, far_side })
     }
 
-    /// Begins to serve it, where it is pulled.
+    /// Starts the consumers, if the lane is leased.
     pub(super) fn serve(self, server: &Server) -> Serving {
         let consumers = (self.beside == Beside::Pull).then(|| {
             let (address, namespace) = (server.address(), self.beside.namespace());
@@ -128,15 +128,16 @@ impl Other {
     }
 }
 
-/// The other lane while it is due.
+/// The other lane while its timers are due.
 pub(super) struct Serving {
     other: Other,
     consumers: Option<JoinHandle<Result<()>>>,
 }
 
 impl Serving {
-    /// Waits for its end where it is served, takes it away, and answers when that end was (Unix
-    /// µs). A dead receiver must have got nothing.
+    /// Waits until the lane is served, deletes its namespace, and returns the time of its last
+    /// firing (Unix µs). Behind a dead receiver it does not wait and returns `None`; such a
+    /// receiver must have got nothing.
     pub(super) async fn finish(self, server: &Server, table: &mut Table) -> Result<Option<u64>> {
         let Self { other, consumers } = self;
         let Other { beside, arrivals, due_ms, far_side } = other;

@@ -1,5 +1,5 @@
-//! The run as a picture: the worst lateness of each tenth of a second, on a logarithmic scale, the
-//! stretches side by side.
+//! Plot of the run: the worst lateness of each tenth of a second, on a logarithmic scale, with the
+//! parts side by side.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use plotters::prelude::*;
 
 use super::series::{Source, Stretch};
 
-/// Width and height.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (1_200, 520);
-/// The scale begins here: a logarithm needs something.
+/// Start of the scale: a logarithmic scale cannot start at 0.
 const LEAST_MS: f64 = 0.01;
-/// Lines, by the order of the sources.
+/// Colors of the lines, in the order of the sources.
 const COLORS: [RGBColor; 3] =
     [RGBColor(30, 90, 200), RGBColor(200, 40, 30), RGBColor(150, 150, 150)];
-/// Behind every other stretch.
+/// Background of every other part.
 const SHADE: RGBColor = RGBColor(238, 240, 244);
 
 /// Draws an SVG file.
@@ -45,7 +45,7 @@ where
     let worst = stretches
         .iter()
         .flat_map(|stretch| sources.iter().flat_map(|source| stretch.worst_by_interval(source)));
-    // Room above for the names of the stretches.
+    // Space above for the names of the parts.
     let top_ms = worst.map(|(_, ms)| ms).fold(1.0, f64::max) * 6.0;
 
     area.fill(&WHITE)?;
@@ -70,7 +70,7 @@ where
         .x_label_formatter(&|seconds| format!("{seconds:.0}"))
         .y_label_formatter(&|ms| format!("{ms}"))
         .draw()?;
-    // The floor first, so that it does not cover the lanes.
+    // The baseline is drawn first, so that it does not cover the lanes.
     for (source, color) in sources.iter().zip(COLORS).rev() {
         for (place, (stretch, begin, _)) in panels.iter().enumerate() {
             let points = stretch
@@ -99,7 +99,7 @@ where
     Ok(())
 }
 
-/// Each stretch with where it begins and ends in the picture: what was between them is left out.
+/// Returns each part with its start and end in the plot. The time between parts is left out.
 fn side_by_side(stretches: &[Stretch]) -> Vec<(Stretch, f64, f64)> {
     let mut end = 0.0;
     let place = |stretch: &Stretch| {

@@ -1,4 +1,4 @@
-//! A quiet lane: few firings, and a receiver that has nothing else to do, on a thread of its own.
+//! A quiet lane: few firings, and a receiver on its own thread with no other work.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use super::{Noted, connect};
 use crate::process::Server;
 use crate::wire::Connection;
 
-/// Consumers that wait at once, so that one waits while others acknowledge.
+/// Number of consumers: one waits while others acknowledge.
 const CONSUMERS: usize = 4;
-/// How they lease.
+/// Parameters of the lease calls.
 const MANNER: Manner = Manner { max: 100, wait_ms: 20_000 };
 
-/// A quiet lane and whoever takes its firings.
+/// A quiet lane with its consumers or its receiver.
 pub(super) struct Lane {
     kind: Kind,
     server: SocketAddr,
     arrivals: Noted,
-    /// Whoever takes the firings, for as long as the lane is there.
+    /// Consumers or receiver, alive as long as the lane.
     _taker: Taker,
 }
 
-/// Held, not used: it works until it is dropped.
+/// Consumers or receiver. The value is only kept: it works until it is dropped.
 enum Taker {
     Consumers { _thread: ConsumerThread },
     Receiver { _receiver: Receiver },
 }
 
 impl Lane {
-    /// Makes the namespace, and begins to take its firings, so many in all.
+    /// Creates the namespace, and starts to receive its firings, `capacity` in all.
     pub(super) async fn start(server: &Server, kind: Kind, capacity: usize) -> Result<Self> {
         let arrivals = Arc::new(Arrivals::expecting(capacity));
         let receiver = match kind {
@@ -63,7 +63,7 @@ impl Lane {
         Ok(Self { kind, server: server.address(), arrivals, _taker: taker })
     }
 
-    /// How it is delivered.
+    /// Returns the delivery method.
     pub(super) const fn name(&self) -> &'static str {
         match self.kind {
             Kind::Pull => "pull",
@@ -71,7 +71,7 @@ impl Lane {
         }
     }
 
-    /// What has come.
+    /// Returns the arrivals so far.
     pub(super) fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
@@ -88,14 +88,14 @@ impl Lane {
         Ok(())
     }
 
-    /// What the server counts in its namespace.
+    /// Returns the server's statistics of the namespace.
     pub(super) async fn stats(&self) -> Result<Value> {
         let mut connection = Connection::new(self.server);
         must_in(&mut connection, namespace(self.kind), "GET", "/stats", &().into()).await
     }
 
-    /// Complains unless the server has sent as many as came. Not everything need be acknowledged
-    /// yet: nobody waits for that.
+    /// Returns an error unless the server has fired as many timers as have arrived.
+    /// Acknowledgements may still be missing: the run does not wait for them.
     pub(super) async fn ensure_all_delivered(&self) -> Result<()> {
         let stats = self.stats().await?;
         ensure!(
@@ -115,7 +115,7 @@ const fn namespace(kind: Kind) -> &'static str {
     }
 }
 
-/// Consumers on a thread of their own.
+/// Consumers on their own thread.
 struct ConsumerThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -144,13 +144,13 @@ impl Drop for ConsumerThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so itself; the counts show what it missed.
+            // A panic has printed its own message; the counts show the missed firings.
             thread.join().ok();
         }
     }
 }
 
-/// Takes what comes until something goes wrong.
+/// Leases and acknowledges until an error.
 async fn consume(address: SocketAddr, namespace: &'static str, arrivals: Noted) -> anyhow::Error {
     let mut consumers = JoinSet::new();
     for _ in 0..CONSUMERS {

@@ -1,4 +1,4 @@
-//! What was late when: the firings of each stretch, as rows and by the tenth of a second.
+//! Lateness of the firings of each part of the run: one row per firing, and per tenth of a second.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,23 +7,23 @@ use anyhow::{Context, Result};
 
 use super::super::floor;
 
-/// A part of the run that is looked at.
+/// A measured part of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// What went on beside the quiet lanes.
+    /// Load beside the quiet lanes.
     pub(super) name: &'static str,
-    /// Unix µs.
+    /// Start, Unix µs.
     pub(super) begin_us: u64,
-    /// Unix µs.
+    /// End, Unix µs.
     pub(super) end_us: u64,
 }
 
-/// What was late, and how much.
+/// A source of lateness figures.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// A quiet lane, or the floor.
+    /// Name of a quiet lane, or of the baseline.
     pub(super) name: &'static str,
-    /// When it was due (Unix µs), and how much later it came (µs).
+    /// Due time (Unix µs) and lateness (µs) of each firing.
     pub(super) late_us: Vec<(u64, u64)>,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Source {
 const INTERVAL_US: u64 = 100_000;
 
 impl Stretch {
-    /// What of a source was due in it: since its beginning, and how late (both µs).
+    /// Returns the firings of a source that were due in this part: time since its start, and
+    /// lateness (both µs).
     pub(super) fn of(self, source: &Source) -> impl Iterator<Item = (u64, u64)> {
         let within = source
             .late_us
@@ -40,14 +41,14 @@ impl Stretch {
         within.map(move |(due_us, late_us)| (due_us - self.begin_us, *late_us))
     }
 
-    /// How long it is.
+    /// Returns the length of the part.
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     pub(super) fn seconds(self) -> f64 {
         self.end_us.saturating_sub(self.begin_us) as f64 / 1e6
     }
 
-    /// The most that something due in each tenth of a second was late: seconds since the
-    /// beginning, ms.
+    /// Returns the highest lateness of the firings due in each tenth of a second: seconds since the
+    /// start, ms.
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     pub(super) fn worst_by_interval(self, source: &Source) -> Vec<(f64, f64)> {
         let mut worst = std::collections::BTreeMap::new();
@@ -60,7 +61,7 @@ impl Stretch {
     }
 }
 
-/// Writes every firing of every stretch as a line.
+/// Writes one line per firing of each part.
 pub(super) fn write_csv(path: &Path, stretches: &[Stretch], sources: &[Source]) -> Result<()> {
     std::fs::write(path, csv(stretches, sources))
         .with_context(|| format!("cannot write {}", path.display()))

@@ -1,4 +1,5 @@
-//! The floor beside the lateness: how late a thread that only sleeps is woken, all through the run.
+//! Baseline of the lateness: the wake-up lateness of a thread that only sleeps, during the whole
+//! run.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,17 +9,17 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::clock::now_us;
 
-/// How long it sleeps each time.
+/// Length of one sleep.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A thread that naps until it is stopped.
+/// A thread that sleeps again and again until it is stopped.
 pub(super) struct Waking {
     stop: mpsc::Sender<()>,
     thread: thread::JoinHandle<Vec<(u64, u64)>>,
 }
 
 impl Waking {
-    /// Begins.
+    /// Starts the thread.
     pub(super) fn start() -> Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new().name("waking".to_owned()).spawn(move || {
@@ -34,7 +35,7 @@ impl Waking {
         Ok(Self { stop, thread: thread.context("no thread for naps")? })
     }
 
-    /// Ends; answers when each nap should have ended (Unix µs) and how much later it did (µs).
+    /// Stops the thread. Returns the intended end (Unix µs) and the lateness (µs) of each sleep.
     pub(super) fn stop(self) -> Result<Vec<(u64, u64)>> {
         drop(self.stop);
         self.thread.join().map_err(|_| anyhow!("the napping thread panicked"))

@@ -1,14 +1,15 @@
-//! Hosts that are far away: every packet between them and all others takes a time, and may get lost.
+//! Distant hosts: every packet between them and all others is delayed, and may be lost.
 //!
 //! ```text
 //!   hosts ── ports ── bridge `far` ── tap ══ held here ══ tap ── bridge of the side ── all others
 //! ```
 //!
-//! What netem would do in the kernel, in user space, as not every kernel has it: the ports of the
-//! hosts are put on a bridge of their own, and each frame between that and the bridge where they were
-//! passes through the tool. Addresses, connections and servers know nothing of it. Frames never
-//! overtake each other; among themselves the hosts are as near as ever. Only one group is far at a
-//! time.
+//! * This does in user space what netem does in the kernel, because not every kernel has netem. The
+//!   ports of the hosts are moved to a separate bridge, and each frame between this bridge and
+//!   their former one passes through the tool.
+//! * Addresses, connections and servers stay unchanged.
+//! * Frames never overtake each other. Frames between the distant hosts are not delayed.
+//! * Only one group of hosts is distant at a time.
 
 use std::fmt;
 use std::io;
@@ -26,21 +27,21 @@ use tun_rs::{AsyncDevice, DeviceBuilder, Layer};
 
 use super::network::{self, Host, Side};
 
-/// The bridge of hosts that are far.
+/// The bridge of the distant hosts.
 pub(super) const FAR: &str = "far";
 
-/// The devices through which frames come and go: on that bridge, and on that of everybody else.
+/// The two tap devices: one on that bridge, one on the bridge of all other hosts.
 const TAPS: [&str; 2] = ["far-here", "far-there"];
 
-/// Longest frame: no segment is longer than the links allow.
+/// Longest frame: the links allow no longer segment.
 const FRAME_MAX: usize = 2_048;
 
-/// What a way does to a frame, in each direction.
+/// Delay and loss of a route, in each direction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Way {
-    /// How long a frame takes, in milliseconds.
+    /// Delay of a frame, in milliseconds.
     pub(super) takes_ms: RangeInclusive<u64>,
-    /// How many of a hundred get lost.
+    /// Share of lost frames, in percent.
     pub(super) lost_percent: u32,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// One direction of a way: when the frames that enter it leave it.
+/// One direction of a route: it computes the time at which each frame leaves.
 #[derive(Debug)]
 struct Direction {
     way: Way,
@@ -67,7 +68,8 @@ impl Direction {
         Self { way, rng, last: None }
     }
 
-    /// When a frame that enters now leaves, behind those before it; `None` when it gets lost.
+    /// Returns the time at which a frame that enters now leaves, after those before it; `None` if
+    /// it is lost.
     fn leaves(&mut self, now: Instant) -> Option<Instant> {
         if self.rng.random_range(0..100) < self.way.lost_percent {
             return None;
@@ -79,7 +81,7 @@ impl Direction {
     }
 }
 
-/// Hosts that are far, until they are brought [`back`](Far::back).
+/// Distant hosts, until [`back`](Far::back).
 #[derive(Debug)]
 pub(super) struct Far {
     hosts: Vec<Host>,
@@ -87,14 +89,14 @@ pub(super) struct Far {
     carriers: JoinSet<io::Result<()>>,
 }
 
-/// Why no host can be far on this machine, if that is so.
+/// Returns the reason why this machine cannot make hosts distant, if there is one.
 pub(super) fn missing() -> Option<String> {
     let probe = DeviceBuilder::new().name("far-probe").layer(Layer::L2).build_sync();
     probe.err().map(|error| format!("no tap device can be made ({error}): it takes /dev/net/tun"))
 }
 
 impl Far {
-    /// From now on every frame of these hosts on this side goes this way.
+    /// Sends every frame of these hosts on this side over this route from now on.
     pub(super) fn put(hosts: &[&Host], side: Side, way: &Way, rng: &mut SmallRng) -> Result<Self> {
         let mut ends = Vec::new();
         for (name, bridge) in TAPS.into_iter().zip([FAR, side.word()]) {
@@ -111,7 +113,7 @@ impl Far {
         Ok(Self { hosts: hosts.iter().copied().cloned().collect(), side, carriers })
     }
 
-    /// They are as near as they were. What is on its way gets lost.
+    /// Moves the hosts back. Frames in flight are lost.
     pub(super) fn back(mut self) -> Result<()> {
         network::join(&self.hosts.iter().collect::<Vec<_>>(), self.side)?;
         match self.carriers.try_join_next() {

@@ -1,4 +1,4 @@
-//! What can happen to nodes, Redis servers and the network between them, and in which order it does.
+//! Faults of nodes, Redis servers and the network between them, and their order.
 
 use std::fmt;
 
@@ -6,62 +6,63 @@ use clap::ValueEnum;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-/// Something that goes wrong, and is put right again.
+/// A fault, which is repaired at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Fault {
     /// A node is killed with -9, and started again later.
     KillNode,
-    /// A node stands still (SIGSTOP) for longer than a lease.
+    /// A node is stopped (SIGSTOP) for longer than a lease.
     StopNode,
     /// A node is cut off from Redis, not from receivers.
     CutFromStore,
-    /// A node is cut off from the receivers, not from Redis.
+    /// A node is cut off from receivers, not from Redis.
     CutFromReceivers,
-    /// A node has a long way to Redis: 50 to 300 ms in each direction.
+    /// A node has a delay of 50 to 300 ms to Redis, in each direction.
     SlowStore,
-    /// A master has such a way to everybody, or to everybody but its replicas.
+    /// A master has such a delay to all hosts, or to all hosts but its replicas.
     SlowMaster,
-    /// Of the packets between a node and Redis 1 to 5 % are lost, in each direction.
+    /// 1 to 5 % of the packets between a node and Redis are lost, in each direction.
     LossyNetwork,
-    /// A master is killed with -9; its replica takes over; it comes back.
+    /// A master is killed with -9; its replica takes over; the master comes back.
     KillMaster,
-    /// A master restarts without its data before a replica takes over; an operator repairs its shards.
+    /// A master restarts without its data before a replica takes over; an operator repairs its
+    /// shards.
     LoseMaster,
-    /// A master comes back with data of some seconds before; an operator repairs its shards.
+    /// A master comes back with data that are some seconds old; an operator repairs its shards.
     RollBackMaster,
-    /// A master is cut off alone; its replica takes over; it comes back.
+    /// A master is cut off alone; its replica takes over; the master comes back.
     IsolateMaster,
     /// A master is cut off together with a node.
     IsolateMasterWithNode,
-    /// A node runs with a clock that is ahead or behind, by 5 s or an hour.
+    /// A node runs with a clock that is 5 s or an hour ahead or behind.
     WrongClock,
     /// A master reaches its `maxmemory`.
     FullMemory,
-    /// All servers forget their scripts, again and again.
+    /// All servers lose their scripts, several times.
     FlushScripts,
     /// Slots with timers move to another master.
     MoveSlots,
-    /// Every node is asked to end and started again, one after the other.
+    /// Every node is stopped and started again, one after the other.
     RollingRestart,
 }
 
 impl Fault {
-    /// Whether a node dies by it, so that others have to take over its shards.
+    /// Returns `true` if a node dies, so that others take over its shards.
     pub(super) const fn kills_a_node(self) -> bool {
         matches!(self, Self::KillNode)
     }
 
-    /// Whether a process is killed by it.
+    /// Returns `true` if a process is killed.
     pub(super) const fn kills(self) -> bool {
         matches!(self, Self::KillNode | Self::KillMaster | Self::LoseMaster | Self::RollBackMaster)
     }
 
-    /// Whether it makes the way to Redis worse, without an end to wait for.
+    /// Returns `true` if the fault delays or loses packets to Redis, for a fixed time.
     pub(super) const fn slows(self) -> bool {
         matches!(self, Self::SlowStore | Self::SlowMaster | Self::LossyNetwork)
     }
 
-    /// Whether a replica takes the place of a master.
+    /// Returns `true` if a replica takes the place of a master.
     pub(super) const fn fails_over(self) -> bool {
         matches!(self, Self::KillMaster | Self::IsolateMaster | Self::IsolateMasterWithNode)
     }
@@ -74,7 +75,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Rounds of all wanted faults, each round in an order of its own.
+/// Rounds of all wanted faults, each round in random order.
 #[derive(Debug)]
 pub(super) struct Order {
     wanted: Vec<Fault>,
@@ -82,18 +83,18 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Of these; of all, where none is named.
+    /// Creates rounds of the named faults, or of all faults if none is named.
     pub(super) fn new(named: &[Fault]) -> Self {
         let wanted = if named.is_empty() { Fault::value_variants() } else { named };
         Self { wanted: wanted.to_vec(), round: Vec::new() }
     }
 
-    /// Never again: it cannot be done here.
+    /// Removes a fault that this machine cannot do.
     pub(super) fn leave_out(&mut self, fault: Fault) {
         self.wanted.retain(|wanted| *wanted != fault);
     }
 
-    /// The next one.
+    /// Returns the next fault; `None` if no fault is left.
     pub(super) fn next(&mut self, rng: &mut SmallRng) -> Option<Fault> {
         if self.round.is_empty() {
             self.round.clone_from(&self.wanted);

@@ -1,4 +1,4 @@
-//! Faults done to a [`Stage`]: each is put right again before it is left.
+//! Injection of faults into a [`Stage`]: each fault is repaired before its function returns.
 
 mod clock;
 mod far;
@@ -18,12 +18,12 @@ use super::fault::Fault;
 use super::stage::Stage;
 use crate::clock::now_us;
 
-/// What came of a fault.
+/// Result of a fault.
 #[derive(Debug, Clone)]
 pub(super) struct Done {
-    /// To whom it was done, and what was measured meanwhile.
+    /// Affected hosts, and measurements of the fault.
     pub(super) text: String,
-    /// When it began.
+    /// Start of the fault.
     pub(super) from_us: u64,
 }
 
@@ -33,7 +33,7 @@ impl Done {
     }
 }
 
-/// Does it. An answer without a text could not be done here, and says why.
+/// Injects a fault. The inner error says why this machine cannot do it.
 pub(super) async fn inflict(
     stage: &mut Stage,
     fault: Fault,
@@ -69,19 +69,19 @@ pub(super) async fn inflict(
     }))
 }
 
-/// The number of some node.
+/// Returns the number of a random node.
 fn some_node(stage: &Stage, rng: &mut SmallRng) -> usize {
     rng.random_range(0..stage.nodes.len())
 }
 
-/// The number of some master.
+/// Returns the number of a random master.
 fn some_master(stage: &Stage, rng: &mut SmallRng) -> Result<usize> {
     let masters = stage.redis.masters(None)?;
     Ok(masters[rng.random_range(0..masters.len())])
 }
 
-/// Waits until the replica has taken the place of a master, where it has one; answers how long that took, in
-/// words.
+/// Waits until the replica has taken the place of the master, if it has a replica. Returns the time
+/// this took, in words.
 async fn promotion(stage: &Stage, master: usize, replica: Option<usize>) -> Result<String> {
     let Some(replica) = replica else {
         return Ok(String::new());
@@ -90,7 +90,7 @@ async fn promotion(stage: &Stage, master: usize, replica: Option<usize>) -> Resu
     Ok(format!(", a replica took over in {took:.1?}"))
 }
 
-/// Lasts until a master that was replaced comes back.
+/// Waits until a replaced master is to come back.
 async fn stay_away(stage: &Stage, rng: &mut SmallRng, ms: std::ops::Range<u64>) {
     match stage.master_away {
         Some(away) => tokio::time::sleep(away).await,
@@ -98,7 +98,7 @@ async fn stay_away(stage: &Stage, rng: &mut SmallRng, ms: std::ops::Range<u64>) 
     }
 }
 
-/// Lasts a random time.
+/// Waits for a random time.
 async fn last(rng: &mut SmallRng, ms: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.random_range(ms))).await;
 }

@@ -1,4 +1,4 @@
-//! A network namespace: sockets and processes are made in it by a thread that goes there.
+//! A network namespace. A thread that enters it creates sockets and processes in it.
 
 use std::fs::File;
 use std::io;
@@ -18,13 +18,13 @@ use crate::wire::{Here, Network};
 pub(super) struct Namespace(Arc<File>);
 
 impl Namespace {
-    /// By its name for `ip netns`.
+    /// Opens a namespace by its name for `ip netns`.
     pub(super) fn open(name: &str) -> io::Result<Self> {
         Ok(Self(Arc::new(File::open(format!("/run/netns/{name}"))?)))
     }
 
-    /// Does something on a thread inside it: the sockets and processes that it makes are of this
-    /// network. A panic in there is an error here.
+    /// Runs `work` on a thread inside the namespace, so its sockets and processes belong to this
+    /// network. A panic of `work` becomes an error.
     pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {

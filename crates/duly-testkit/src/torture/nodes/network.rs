@@ -1,16 +1,16 @@
-//! The network of the place: each node and each Redis server a host of its own, on bridges that the
-//! tool's own namespace holds.
+//! Network of the sandbox: each node and each Redis server is a host, on bridges in the tool's own
+//! namespace.
 //!
 //! ```text
 //!   n1 ─┬─────────────┐          ┌────────── r1 … r6   (Redis)
 //!   n2 ─┼─── store ───┼──────────┤
-//!   n3 ─┘             │  island  │   where ports are put that are cut off together
-//!    │                │  far     │   where ports are put that have a long way ([`super::far`])
+//!   n3 ─┘             │  island  │   ports of hosts that are cut off together
+//!    │                │  far     │   ports of distant hosts ([`super::far`])
 //!    │ └────── web ───┴── 10.78.0.1: receivers, in the tool's namespace
 //! ```
 //!
-//! A host that is cut off has its port taken from its bridge: nothing comes through in either
-//! direction, no connection is reset, and nobody is told.
+//! To cut a host off, its port is moved off its bridge. Then no packet passes in either direction,
+//! no connection is reset, and neither side is notified.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -22,33 +22,33 @@ use anyhow::{Context, Result, ensure};
 use super::far::FAR;
 use super::namespace::Namespace;
 
-/// Where the receivers listen.
+/// Address of the receivers.
 pub(super) const RECEIVERS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 
-/// The networks of nodes and receivers, which webhooks may go to.
+/// The network of nodes and receivers, to which webhooks are allowed.
 pub(super) const WEB: &str = "10.78.0.0/24";
 
-/// A host of the place.
+/// A host of the sandbox.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
-    /// Also the name of its namespace.
+    /// Name of the host and of its namespace.
     pub(super) name: String,
-    /// Its address among nodes and Redis servers.
+    /// Address among nodes and Redis servers.
     pub(super) address: Ipv4Addr,
     pub(super) namespace: Namespace,
 }
 
-/// A line of a host to a bridge.
+/// A link of a host to a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Nodes and Redis servers.
+    /// Link of nodes and Redis servers.
     Store,
-    /// Nodes and receivers.
+    /// Link of nodes and receivers.
     Web,
 }
 
 impl Side {
-    /// The name of its bridge.
+    /// Returns the name of the bridge.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Store => "store",
@@ -56,13 +56,13 @@ impl Side {
         }
     }
 
-    /// The port of this host, in the tool's namespace.
+    /// Returns the port of this host, in the tool's namespace.
     fn port(self, host: &Host) -> String {
         format!("{}-{}", host.name, self.word())
     }
 }
 
-/// Makes the bridges, with nobody on them.
+/// Creates the bridges without hosts.
 pub(super) fn build() -> Result<()> {
     let mut script = "link set lo up\n".to_owned();
     for bridge in ["store", "web", "island", FAR] {
@@ -73,7 +73,7 @@ pub(super) fn build() -> Result<()> {
     ip(&script)
 }
 
-/// Makes a host; `number` from 1 tells its addresses from those of others.
+/// Creates a host; `number`, from 1, determines its addresses.
 pub(super) fn host(name: &str, number: u8, sides: &[Side]) -> Result<Host> {
     let mut script = format!("netns add {name}\n");
     for side in sides {
@@ -94,22 +94,22 @@ pub(super) fn host(name: &str, number: u8, sides: &[Side]) -> Result<Host> {
     })
 }
 
-/// Cuts these hosts off from all others on this side; among themselves they still hear each other.
+/// Cuts these hosts off from all others on this side. They still reach each other.
 pub(super) fn cut_off(hosts: &[&Host], side: Side) -> Result<()> {
     move_to(hosts, side, "island")
 }
 
-/// Leaves them on a bridge with whatever leads away from it.
+/// Moves these hosts to the bridge `far`, with the tap that leads away from it.
 pub(super) fn put_far(hosts: &[&Host], side: Side) -> Result<()> {
     move_to(hosts, side, FAR)
 }
 
-/// Puts a device on a bridge.
+/// Adds a device to a bridge.
 pub(super) fn join_bridge(device: &str, bridge: &str) -> Result<()> {
     ip(&format!("link set {device} master {bridge} up\n"))
 }
 
-/// Joins them again.
+/// Moves these hosts back to their bridge.
 pub(super) fn join(hosts: &[&Host], side: Side) -> Result<()> {
     move_to(hosts, side, side.word())
 }
@@ -119,7 +119,7 @@ fn move_to(hosts: &[&Host], side: Side, bridge: &str) -> Result<()> {
     ip(&lines.collect::<String>())
 }
 
-/// Commands of `ip`, one a line.
+/// Runs commands of `ip`, one per line.
 fn ip(script: &str) -> Result<()> {
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
@@ -134,7 +134,8 @@ fn ip(script: &str) -> Result<()> {
     Ok(())
 }
 
-/// One command of `ip`, which may be for another namespace (`-n`): a batch is for one alone.
+/// Runs one command of `ip`, which may name another namespace (`-n`). A batch has only one
+/// namespace.
 fn ip_line(line: &str) -> Result<()> {
     super::place::run(Command::new("ip").args(line.split(' ')))
 }

@@ -15,16 +15,16 @@ use crate::wire::Connection;
 /// Shards of the deployment.
 pub(super) const SHARDS: u16 = 32;
 
-/// Longest time that a start may take.
+/// Longest time of a start.
 const START: Duration = Duration::from_secs(60);
 
-/// Longest time that a stop may take.
+/// Longest time of a shutdown.
 const STOP: Duration = Duration::from_secs(60);
 
-/// How long a look at a node may take.
+/// Longest time of a status call.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What all nodes are told.
+/// Settings that all nodes share.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
     pub(super) bin: PathBuf,
@@ -41,7 +41,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// One that does not run yet. Its log is in this folder.
+    /// Creates a node that does not run yet. Its log is in this folder.
     pub(super) fn new(host: Host, told: &Told, folder: &Path) -> Self {
         let settings = [
             ("DULY_STORE__URL", told.store.clone()),
@@ -49,7 +49,7 @@ impl Node {
             ("DULY_STORE__ON_ROLLBACK", "pause".to_owned()),
             ("DULY_STORE__MIN_REPLICAS", told.min_replicas.to_string()),
             ("DULY_STORE__REPLICATION_TIMEOUT", "500ms".to_owned()),
-            // Means something where `min_replicas` is 0: that loses timers, which are counted.
+            // Needed if `min_replicas` is 0. Such a setup loses timers, which are counted.
             ("DULY_STORE__ALLOW", "no_replicas".to_owned()),
             ("DULY_DELIVERY__ALLOW_NETWORKS", WEB.to_owned()),
         ];
@@ -64,7 +64,7 @@ impl Node {
         Self { host, options, server: None }
     }
 
-    /// Where it is called.
+    /// Returns the address to call the node.
     pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint { network: Arc::clone(&self.options.network), address: self.options.listen }
     }
@@ -73,12 +73,12 @@ impl Node {
         &self.options.log
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the node and waits until it is ready.
     pub(super) async fn start(&mut self) -> Result<()> {
         self.start_with(&[]).await
     }
 
-    /// The same, with more in its environment.
+    /// Starts the node with further environment variables.
     pub(super) async fn start_with(&mut self, more: &[(&str, &str)]) -> Result<()> {
         let mut options = self.options.clone();
         options.settings.extend(crate::process::settings(more));
@@ -99,7 +99,7 @@ impl Node {
         self.running()?.thaw()
     }
 
-    /// Asks it to end, and expects that it ends well.
+    /// Shuts the node down; an error unless it ends with success.
     pub(super) async fn stop(&mut self) -> Result<()> {
         let ended_well = self.running()?.stop(STOP).await?;
         ensure!(ended_well, "{} was asked to end and ended with a failure", self.host.name);
@@ -110,7 +110,7 @@ impl Node {
         Ok(self.running()?.has_ended()?)
     }
 
-    /// What is not right about it, when so many nodes are to be there.
+    /// Returns a problem of the node, if there is one; `nodes` members are expected.
     pub(super) async fn complaint(&self, nodes: usize) -> Option<String> {
         let mut connection: Connection = self.endpoint().connection();
         let name = &self.host.name;
@@ -132,7 +132,7 @@ impl Node {
         (!is_whole).then(|| format!("{name} sees other members: {}", cluster["nodes"]))
     }
 
-    /// The runs of nodes that it sees, sorted; `None` when it does not answer.
+    /// Returns the member ids that this node reports, sorted; `None` if it does not reply.
     pub(super) async fn runs(&self) -> Option<Vec<String>> {
         let mut connection: Connection = self.endpoint().connection();
         let cluster = connection.call("GET", "/v1/cluster", b"", LOOK).await.ok()?.json();

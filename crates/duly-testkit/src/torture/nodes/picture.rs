@@ -1,5 +1,5 @@
-//! One node death and one failover as pictures: how many firings were due and how many came, and how
-//! late each was, over the seconds around it.
+//! Plots of one node death and one failover: due and received firings, and their lateness, over the
+//! seconds around the fault.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,30 +12,31 @@ use plotters::prelude::*;
 use super::resume::{Event, Firing, due_s, firings};
 use crate::history::History;
 
-/// Width and height.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (1_000, 620);
 /// Seconds before the fault.
 const BEFORE_S: f64 = 4.0;
 /// Seconds after all is well; then the next fault may come.
 const AFTER_S: f64 = 2.0;
-/// Firings are counted by so much of a second.
+/// Seconds of one bucket of firings.
 const BUCKET_S: f64 = 0.25;
-/// The scale of lateness, in milliseconds: a logarithm needs something.
+/// Start of the lateness scale in milliseconds: a logarithmic scale cannot start at 0.
 const LEAST_MS: f64 = 0.3;
 const DUE: RGBColor = RGBColor(150, 150, 150);
 const CAME: RGBColor = RGBColor(30, 90, 200);
 const MARK: RGBColor = RGBColor(200, 40, 30);
 
-/// What a picture shows.
+/// Content of one plot.
 struct Scene<'h> {
     title: String,
     firings: &'h [Firing],
     from_us: u64,
-    /// What happened when, in seconds after the fault.
+    /// Names and times of events, in seconds after the fault.
     marks: [(&'static str, f64); 3],
 }
 
-/// Draws `node-death.svg` and `failover.svg` into a folder, of the first of each in the run.
+/// Draws the first node death of the run to `node-dead_letter.svg` and the first failover to
+/// `failover.svg`, in this folder.
 pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let firings = firings(history);
@@ -100,7 +101,7 @@ where
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
     }
-    // One below the other: two of them may be close.
+    // One below the other, because two of them may be close.
     for ((name, at), height) in scene.marks.into_iter().zip([1.0, 0.92, 0.84]) {
         chart.draw_series([PathElement::new([(at, 0.0), (at, top)], MARK)])?;
         let style = ("sans-serif", 14).into_font().color(&MARK);
@@ -139,7 +140,7 @@ where
     Ok(())
 }
 
-/// How many moments there are in each bucket of the span.
+/// Returns the number of moments in each bucket of the span.
 fn counted(moments_s: &[f64], span: &Range<f64>) -> Vec<(f64, f64)> {
     let starts = std::iter::successors(Some(span.start), |at| Some(at + BUCKET_S));
     starts

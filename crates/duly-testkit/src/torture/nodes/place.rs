@@ -1,8 +1,9 @@
-//! A place of its own for the run: namespaces of network, mounts and processes.
+//! Sandbox of a run: its own namespaces for network, mounts and processes.
 //!
-//! The tool starts itself again through `unshare`. What is made inside (interfaces, bridges, network
-//! namespaces, processes, files) belongs to the place, and the kernel takes it away when the tool
-//! ends, however it ends: nothing outside has to be cleaned up or can be hit by mistake.
+//! The tool starts itself again through `unshare`. Everything made inside (interfaces, bridges,
+//! network namespaces, processes, files) belongs to the sandbox. The kernel removes it when the
+//! tool ends in any way. So nothing outside needs a cleanup, and nothing outside can be changed by
+//! mistake.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -10,24 +11,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-/// Set for the tool inside: where evidence is kept.
+/// Environment variable for the tool inside: the folder of the evidence.
 const INSIDE: &str = "DULY_TORTURE_INSIDE";
 
-/// Folder that is a file system of the place, in memory, for the data of the servers.
+/// Mount point of a file system in memory, for the data of the servers.
 const DATA: &str = "/mnt";
 
-/// Where `ip netns` has its names; hidden by an empty folder of the place.
+/// Folder of the names of `ip netns`; an empty folder of the sandbox hides the one of the machine.
 const NAMES: &str = "/run/netns";
 
-/// What a place needs.
+/// Options of `unshare` for the sandbox.
 const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Where evidence is kept, outside the file system of the place; `None` outside the place.
+/// Returns the folder of the evidence, outside the file system of the sandbox; `None` outside the
+/// sandbox.
 pub(super) fn evidence() -> Option<PathBuf> {
     std::env::var_os(INSIDE).map(PathBuf::from)
 }
 
-/// Says why there can be no such place on this machine, for this user.
+/// Checks that this machine and this user can create such a sandbox.
 pub fn is_possible() -> Result<()> {
     let tried = Command::new("unshare")
         .args(UNSHARE)
@@ -44,7 +46,7 @@ pub fn is_possible() -> Result<()> {
     Ok(())
 }
 
-/// Starts the tool again inside a new place. Comes back only when that cannot be done.
+/// Starts the tool again inside a new sandbox. It returns only if this fails.
 pub(super) fn enter() -> anyhow::Error {
     if let Err(error) = is_possible() {
         return error;
@@ -59,7 +61,7 @@ pub(super) fn enter() -> anyhow::Error {
     anyhow!("cannot start unshare: {}", command.exec())
 }
 
-/// Makes the empty folders of the place. Inside only.
+/// Mounts the empty folders of the sandbox. Call it only inside.
 pub(super) fn furnish() -> Result<()> {
     std::fs::create_dir_all(NAMES).with_context(|| format!("cannot make {NAMES}"))?;
     for folder in [NAMES, DATA] {

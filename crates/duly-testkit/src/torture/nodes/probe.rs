@@ -1,5 +1,5 @@
-//! Timers that measure: a steady stream to the receiver that does nothing wrong, each scheduled well
-//! before it is due, and never touched again.
+//! Probes: a steady stream of timers to the well-behaved receiver, each scheduled well before its
+//! due time and never changed. They measure lateness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::clock::{now_ms, now_us};
 use crate::history::{Action, Due, Operation};
 use crate::torture::world::{Phase, WELL, World};
 
-/// Probes at once: one that waits for a node that stands still leaves the others.
+/// Number of probes. While one waits for a stopped node, the others continue.
 pub(super) const PROBES: u32 = 6;
 
 /// Time between two timers of one probe.
 const EVERY: Duration = Duration::from_millis(150);
 
-/// How long ahead they are due, in milliseconds.
+/// Delay of the timers, in milliseconds.
 const AHEAD_MS: std::ops::Range<u64> = 2_000..8_000;
 
-/// Schedules until the load ends.
+/// Schedules timers until the load ends.
 pub(super) async fn run(world: Arc<World>, number: u32) {
     let mut rng = world.rng(500 + u64::from(number));
     let mut caller = world.caller(520 + u64::from(number));

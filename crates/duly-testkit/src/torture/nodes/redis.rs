@@ -1,6 +1,7 @@
-//! The Cluster: three masters with replicas, every server a host of its own.
+//! The Redis Cluster: three masters with replicas, each server on its own host.
 //!
-//! Servers are asked on the loopback address of their host, so one that is cut off can be asked too.
+//! Commands go to the loopback address of a server's host, so they also reach a server that is cut
+//! off.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,19 +13,19 @@ use super::network::{self, Host, Side};
 use super::resp::{self, Reply};
 use super::view::{self, Member};
 
-/// How long the servers may take to agree.
+/// Longest time until the servers agree.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Slots of a Cluster.
+/// Slots of a Redis Cluster.
 const SLOTS: u32 = 16_384;
 
-/// Masters.
+/// Number of masters.
 const MASTERS: u32 = 3;
 
-/// Settings beside those that name addresses.
+/// Settings besides those with addresses.
 const SETTINGS: [&str; 18] = [
     "--protected-mode",
     "no",
@@ -46,7 +47,7 @@ const SETTINGS: [&str; 18] = [
     "noeviction",
 ];
 
-/// One server of it.
+/// One server of the cluster.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) host: Host,
@@ -68,14 +69,14 @@ impl Peer {
         Ok(Self { host, server, is_running: true })
     }
 
-    /// Sends it one command.
+    /// Sends one command.
     pub(super) fn tell(&self, command: &str) -> Result<String> {
         let port = self.server.port();
         let told = self.host.namespace.enter(|| tell(port, command));
         told.with_context(|| format!("{} was told {command}", self.host.name))
     }
 
-    /// Sends it one command of words that need not be text.
+    /// Sends one command whose words need not be text.
     pub(super) fn ask(&self, words: &[&[u8]]) -> Result<Reply> {
         let port = self.server.port();
         match self.host.namespace.enter(|| resp::ask(port, words))?? {
@@ -84,35 +85,35 @@ impl Peer {
         }
     }
 
-    /// The same, and expects that it is done.
+    /// Sends one command and expects `OK`.
     pub(super) fn order(&self, command: &str) -> Result<()> {
         let answer = self.tell(command)?;
         ensure!(answer == "+OK", "{} answered {command} with {answer}", self.host.name);
         Ok(())
     }
 
-    /// Kills it as kill -9 does.
+    /// Kills the server with SIGKILL.
     pub(super) fn kill(&mut self) {
         self.is_running = false;
         self.server.kill();
     }
 
-    /// Removes what it keeps, while it is down.
+    /// Removes the server's data, while it is down.
     pub(super) fn lose_data(&self) {
         self.server.lose_data();
     }
 
-    /// Copies what it keeps now.
+    /// Copies the server's data.
     pub(super) fn copy_data(&self, to: &Path) {
         self.server.copy_data(to);
     }
 
-    /// Puts such a copy in the place of what it keeps, while it is down.
+    /// Replaces the server's data with such a copy, while it is down.
     pub(super) fn restore_data(&self, from: &Path) {
         self.server.restore_data(from);
     }
 
-    /// Starts it again on what it kept.
+    /// Starts the server again with its data.
     pub(super) fn start_again(&mut self) -> Result<()> {
         let Self { host, server, is_running } = self;
         host.namespace.enter(|| server.start_again())?;
@@ -129,7 +130,7 @@ impl Peer {
     }
 }
 
-/// All servers.
+/// All servers of the cluster.
 #[derive(Debug)]
 pub(super) struct Redis {
     pub(super) peers: Vec<Peer>,
@@ -138,8 +139,8 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    /// Starts a Cluster whose slots are spread evenly, with so many replicas of each master, of which
-    /// `min_replicas` have to be there.
+    /// Starts a cluster with evenly spread slots and `replicas` replicas of each master, of which
+    /// `min_replicas` must be connected.
     pub(super) async fn start(replicas: u8, min_replicas: u32) -> Result<Self> {
         let mut peers = Vec::new();
         for number in 1..=(1 + replicas) * u8::try_from(MASTERS)? {
@@ -174,18 +175,19 @@ impl Redis {
         Ok(redis)
     }
 
-    /// The URL of a store on it.
+    /// Returns the URL of a store on this cluster.
     pub(super) fn url(&self) -> String {
         let places = self.peers.iter().map(Peer::place);
         format!("redis-cluster://{}", places.collect::<Vec<_>>().join(","))
     }
 
-    /// What a server sees of all.
+    /// Returns the members as one server sees them.
     fn view(&self, of: usize) -> Result<Vec<Member>> {
         Ok(view::parse(&self.peers[of].tell("CLUSTER NODES")?))
     }
 
-    /// Places of those who serve slots, as a server sees it that is not this one.
+    /// Returns the numbers of the servers that serve slots, as seen by a running server other than
+    /// `without`.
     pub(super) fn masters(&self, without: Option<usize>) -> Result<Vec<usize>> {
         let asked = (0..self.peers.len())
             .find(|number| self.peers[*number].is_running && Some(*number) != without);
@@ -194,7 +196,7 @@ impl Redis {
         Ok(serves.filter_map(|member| self.number(&member.place)).collect())
     }
 
-    /// The replicas that follow a server.
+    /// Returns the replicas of a master.
     pub(super) fn replicas_of(&self, master: usize) -> Result<Vec<usize>> {
         let members = self.view(master)?;
         let id = self.peers[master].tell("CLUSTER MYID")?;
@@ -206,7 +208,7 @@ impl Redis {
         self.peers.iter().position(|peer| peer.place() == place)
     }
 
-    /// Waits until somebody else serves what a server served; a server with a view of that is asked.
+    /// Waits until another server serves the slots of `gone`, as seen by `view_of`.
     pub(super) async fn wait_for_promotion(&self, gone: usize, view_of: usize) -> Result<Duration> {
         let began = Instant::now();
         loop {
@@ -225,7 +227,7 @@ impl Redis {
         }
     }
 
-    /// What is not right about the Cluster, if anything is.
+    /// Returns a problem of the cluster, if there is one.
     pub(super) fn complaint(&self) -> Result<Option<String>> {
         for peer in &self.peers {
             let name = &peer.host.name;

@@ -1,13 +1,13 @@
-//! The smallest client of Redis that knows bytes: keys need not be text.
+//! Minimal Redis client for bytes: keys need not be text.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     Bytes(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// The texts of a list; what is none is passed over.
+    /// Returns the byte strings of a list; other items are skipped.
     pub(super) fn items(self) -> Vec<Vec<u8>> {
         let Self::List(items) = self else { return Vec::new() };
         let bytes = |item| if let Self::Bytes(bytes) = item { Some(bytes) } else { None };

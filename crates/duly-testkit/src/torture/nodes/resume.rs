@@ -1,4 +1,5 @@
-//! How long firings stood still after a fault, from the deliveries of timers that nobody touched.
+//! Duration of the delay of firings after a fault, from the deliveries of timers that were never
+//! changed.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,24 +11,24 @@ use crate::clock::seconds_since;
 use crate::history::{Answer, Delivery, History};
 use crate::torture::world::WELL;
 
-/// A firing that is later than this waited for somebody.
+/// Lateness from which a firing counts as delayed by the fault.
 const LATE: Duration = Duration::from_millis(500);
 
-/// So soon after the beginning of a fault, firings have begun to wait for its end.
+/// Time after the start of a fault within which firings begin to wait for its end.
 const SOON_US: u64 = 2_000_000;
 
-/// How long after a node's death its firings may stand still.
+/// Target for the longest delay of firings after the death of a node.
 const TARGET: Duration = Duration::from_secs(3);
 
-/// A fault that was done.
+/// A fault of the run.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) fault: Fault,
     pub(super) text: String,
     pub(super) from_us: u64,
-    /// When it was put right again.
+    /// Time of the repair.
     pub(super) healed_us: u64,
-    /// When all nodes and servers were well.
+    /// Time at which all nodes and servers were well again.
     pub(super) whole_us: u64,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// A firing of a timer that was scheduled before it was due and never touched.
+/// A firing of a timer that was scheduled before its due time and never changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Firing {
     pub(super) due_ms: u64,
@@ -52,7 +53,7 @@ impl Firing {
     }
 }
 
-/// The first delivery of each such timer for the receiver that does nothing wrong, by due time.
+/// Returns the first delivery of each such timer for the well-behaved receiver, by due time.
 pub(super) fn firings(history: &History) -> Vec<Firing> {
     let mut asked: FxHashMap<u32, Option<u64>> = FxHashMap::default();
     for operation in &history.operations {
@@ -78,10 +79,13 @@ pub(super) fn firings(history: &History) -> Vec<Firing> {
     firings
 }
 
-/// How long after the beginning of a fault the last firing came that had waited for its end; `None`
-/// when none had to wait. Firings due before `until_us` are looked at. A firing that is late belongs to
-/// the fault when it was due soon after its beginning, or while others still waited: what is late after
-/// that has another reason, such as a busy machine.
+/// Returns the time from the start of a fault to the last firing that had waited for its end;
+/// `None` if none had to wait.
+///
+/// 1. Only firings due before `until_us` count.
+/// 2. A late firing belongs to the fault if it was due soon after the start of the fault, or while
+///    others still waited.
+/// 3. A firing that is late after that has another reason, for example a busy machine.
 fn resumed_after(firings: &[Firing], from_us: u64, until_us: u64) -> Option<Duration> {
     let mut last_us = None;
     for firing in firings {
@@ -94,7 +98,7 @@ fn resumed_after(firings: &[Firing], from_us: u64, until_us: u64) -> Option<Dura
     Some(Duration::from_micros(last_us? - from_us))
 }
 
-/// How late firings were that were due in this time, in words: half of them, and the worst.
+/// Describes the lateness of firings that were due in this time: the median and the worst.
 fn lateness(firings: &[Firing], from_us: u64, until_us: u64) -> Option<String> {
     let due = firings.iter().filter(|f| (from_us..until_us).contains(&(f.due_ms * 1_000)));
     let mut late: Vec<Duration> = due.map(|firing| firing.late()).collect();
@@ -106,13 +110,13 @@ fn lateness(firings: &[Firing], from_us: u64, until_us: u64) -> Option<String> {
     ))
 }
 
-/// A line for each event, and one for all node deaths.
+/// Returns a line for each event, and one for all node deaths.
 pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
     let firings = firings(history);
     let mut lines = Vec::new();
     let mut deaths = Vec::new();
     for event in events {
-        // What comes back is another event: a node that joins takes shards over again.
+        // The return of the node is another event: a node that joins takes over shards again.
         let until_us = if event.fault.kills_a_node() { event.healed_us } else { event.whole_us };
         let resumed = resumed_after(&firings, event.from_us, until_us);
         let waited = match resumed {
@@ -140,7 +144,7 @@ pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
     lines
 }
 
-/// Seconds of a firing's due time after a moment; negative before it.
+/// Returns the seconds from a moment to the firing's due time; negative before the moment.
 pub(super) fn due_s(firing: &Firing, from_us: u64) -> f64 {
     -seconds_since(firing.due_ms, from_us)
 }

@@ -1,4 +1,4 @@
-//! Nodes and servers of a run, and whether all of them are well.
+//! Nodes and servers of a run, and the check that all of them are well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use super::node::Node;
 use super::redis::Redis;
 use crate::torture::world::World;
 
-/// Longest time until all is well again after a fault.
+/// Longest time until all is well after a fault.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Everything that faults are done to.
+/// The targets of the faults.
 pub(super) struct Stage {
     pub(super) nodes: Vec<Node>,
     pub(super) redis: Redis,
     pub(super) world: Arc<World>,
-    /// Shards whose data a fault took away.
+    /// Shards whose data a fault removed.
     pub(super) lost: BTreeSet<u16>,
-    /// Their slots.
+    /// Slots of these shards.
     pub(super) lost_slots: BTreeSet<i64>,
-    /// How long a master stays away after a replica has taken its place; at random, unless it is said.
+    /// Time until a replaced master comes back; random if absent.
     pub(super) master_away: Option<Duration>,
 }
 
 impl Stage {
-    /// What is not right, if anything is.
+    /// Returns a problem of a server or node, if there is one.
     pub(super) async fn complaint(&self) -> Result<Option<String>> {
         if let Some(complaint) = self.redis.complaint()? {
             return Ok(Some(complaint));

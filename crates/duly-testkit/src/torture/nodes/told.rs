@@ -1,12 +1,12 @@
-//! Due times that were answered: a delay is counted from the call, whatever the clock of the node
-//! that took it says. (The judge takes an answered due time for what was meant.)
+//! Check of reported due times: a delay must count from the call, with any clock of the node. (The
+//! checker takes a reported due time as the intended one.)
 
 use crate::history::{Action, Answer, Due, History};
 
-/// Complaints listed, at most.
+/// Most complaints listed.
 const LISTED_MAX: usize = 3;
 
-/// Answers that told a due time apart from the delay that was asked for.
+/// Returns complaints about results whose due time does not match the requested delay.
 pub(super) fn complaints(history: &History) -> Vec<String> {
     let wrong = history.operations.iter().filter_map(|operation| {
         let delay_ms = match operation.action {

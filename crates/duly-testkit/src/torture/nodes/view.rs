@@ -1,4 +1,4 @@
-//! What a server says of the members of its Cluster (`CLUSTER NODES`). Pure.
+//! Members of the Redis Cluster as one server reports them (`CLUSTER NODES`). Pure.
 
 /// A member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -6,26 +6,26 @@ pub(super) struct Member {
     /// Address and port.
     pub(super) place: String,
     pub(super) is_master: bool,
-    /// Said to be dead, or suspected.
+    /// `true`: the member is reported as failed, or as suspected.
     is_failing: bool,
-    /// Whom it follows.
+    /// Id of its master.
     pub(super) master: Option<String>,
     has_slots: bool,
 }
 
 impl Member {
-    /// Whether it is a master with slots whom nobody takes for dead.
+    /// Returns `true` if it is a master with slots that is not reported as failed.
     pub(super) fn serves(&self) -> bool {
         self.is_master && self.has_slots && !self.is_failing
     }
 }
 
-/// All members; lines that are none are passed over.
+/// Parses all members; other lines are skipped.
 pub(super) fn parse(text: &str) -> Vec<Member> {
     text.lines().filter_map(member).collect()
 }
 
-/// `<id> <ip:port@bus[,host]> <flags> <master or -> <ping> <pong> <epoch> <link> <slots …>`
+/// Parses `<id> <ip:port@bus[,host]> <flags> <master or -> <ping> <pong> <epoch> <link> <slots …>`.
 fn member(line: &str) -> Option<Member> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, address, flags, master, _, _, _, _, slots @ ..] = words.as_slice() else {

@@ -1,7 +1,8 @@
-//! What a receiver does: with one delivery, or with every connection for a while. Pure.
+//! Behaviour of a receiver: towards one delivery (`Manner`), or towards every connection for a
+//! while (`Habit`). Pure.
 //!
-//! A manner depends on the seed, the delivery id and the attempt only, a habit on the seed and the
-//! time since the start only, so a seed repeats them.
+//! A manner depends only on the seed, the delivery id and the attempt. A habit depends only on the
+//! seed and the time since the start. So a seed repeats both.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::time::Duration;
@@ -11,33 +12,33 @@ use rustc_hash::FxHasher;
 use crate::history::Reply;
 use crate::torture::world::WEBHOOK_TIMEOUT;
 
-/// How long a rude receiver keeps a habit.
+/// Duration of a habit of a rude receiver.
 const HABIT: Duration = Duration::from_secs(4);
 
-/// What happens to one delivery.
+/// Reply to one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// This status, at once.
+    /// Replies with this status at once.
     Status(u16),
-    /// Confirms, but late: near or after the server's patience.
+    /// Confirms late: near or after the server's time-out.
     Late(Duration),
     /// Closes without a byte.
     HangUp,
-    /// Closes its own side without a byte and goes on listening.
+    /// Closes its own side without a byte and continues to read.
     HalfClose,
-    /// Holds the connection and never says anything.
+    /// Keeps the connection open and never replies.
     Silent,
-    /// Answers with what is not HTTP.
+    /// Replies with bytes that are not HTTP.
     Garbage,
-    /// Begins to confirm, byte by byte, and never ends the head.
+    /// Starts to confirm, byte by byte, and never ends the head.
     DripHead,
-    /// Confirms, then a body byte by byte without end.
+    /// Confirms, then sends an endless body, byte by byte.
     DripBody,
-    /// Confirms, then a body as fast as it goes without end.
+    /// Confirms, then sends an endless body at full speed.
     EndlessBody,
-    /// Confirms, but sends less of a body than it said.
+    /// Confirms, but sends a shorter body than announced.
     ShortBody,
-    /// Confirms, with an answer behind it to nothing that was asked.
+    /// Confirms, and sends a second response without a request.
     TwoAnswers,
     /// Confirms, and resets the connection.
     Reset,
@@ -61,7 +62,8 @@ impl Manner {
         Self::Reset,
     ];
 
-    /// What the server can make of it: a whole head that says 2xx confirms, whatever comes after.
+    /// Returns the result for the server: a complete head with 2xx confirms, with anything after
+    /// it.
     pub(super) const fn reply(self) -> Reply {
         match self {
             Self::Status(200..=299)
@@ -80,7 +82,7 @@ impl Manner {
         }
     }
 
-    /// By the dice: most are good.
+    /// Chooses a manner by a hash; most confirm.
     pub(super) fn of(seed: u64, delivery_id: &str, attempt: u32) -> Self {
         let hash = hash((seed, delivery_id, attempt));
         match (hash >> 32) % 1_000 {
@@ -104,21 +106,21 @@ impl Manner {
     }
 }
 
-/// What a rude receiver does for a while, to everybody.
+/// Behaviour of a rude receiver on all connections for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// Takes connections and does the same with every delivery.
+    /// Accepts connections and treats every delivery in the same manner.
     Always(Manner),
-    /// Nobody listens: connections are refused.
+    /// Does not listen: connections are refused.
     Dead,
-    /// Takes connections and reads nothing.
+    /// Accepts connections and reads nothing.
     Deaf,
-    /// Takes connections and resets them at once.
+    /// Accepts connections and resets them at once.
     Slams,
 }
 
 impl Habit {
-    /// By the dice: well one time in four, so that it flaps.
+    /// Chooses a habit by a hash. One in four is good, so the receiver flaps.
     pub(super) fn at(seed: u64, since_start: Duration) -> Self {
         let period = since_start.as_secs() / HABIT.as_secs();
         let hash = hash((seed, "habit", period));

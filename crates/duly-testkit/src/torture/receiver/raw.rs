@@ -1,4 +1,4 @@
-//! HTTP/1.1 by the bytes, so that a receiver can also speak it badly.
+//! HTTP/1.1 at the level of bytes, so that a receiver can also send invalid responses.
 
 use std::io;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::net::TcpStream;
 
 use super::manner::Manner;
 
-/// Longest time that a connection is held open for nothing.
+/// Longest time for which a connection is kept open without a purpose.
 const HOLD: Duration = Duration::from_secs(15);
 
-/// Time between two bytes of a drip.
+/// Time between two bytes of a slow response.
 const DRIP: Duration = Duration::from_millis(50);
 
-/// Most bytes of a body without end; the server stops reading long before.
+/// Most bytes of an endless body; the server stops reading long before.
 const ENDLESS_BYTES: usize = 8 << 20;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A request, whole.
+/// A complete request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) path: String,
@@ -34,8 +34,8 @@ impl Request {
     }
 }
 
-/// Reads the next request; `None` when the connection ends before one is whole: cut off by a kill,
-/// or nothing to say any more.
+/// Reads the next request; `None` if the connection ends before a request is complete, for example
+/// by a kill.
 pub(super) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
     loop {
         if let Some((request, used)) = parse(buffer).ok()? {
@@ -48,7 +48,7 @@ pub(super) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option
     }
 }
 
-/// The first request in the bytes and how many it took; `None` while it is not whole.
+/// Returns the first request in the bytes and its length; `None` if it is incomplete.
 fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let Some(head_end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -72,15 +72,15 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
     Ok(Some((request, body_at + length)))
 }
 
-/// What becomes of the connection.
+/// State of the connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
     Keep,
     Close,
 }
 
-/// Answers in this manner. An error means that the other side has closed the connection, or that
-/// its process was killed.
+/// Replies in this manner. An error means that the other side has closed the connection, or was
+/// killed.
 pub(super) async fn answer(stream: &mut TcpStream, manner: Manner) -> io::Result<After> {
     match manner {
         Manner::Status(code) => {
@@ -106,7 +106,7 @@ pub(super) async fn answer(stream: &mut TcpStream, manner: Manner) -> io::Result
         Manner::ShortBody => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nab").await?;
         }
-        // In one piece: sent later, it would be the answer to the next request.
+        // In one write: sent later, it would be the response to the next request.
         Manner::TwoAnswers => stream.write_all(&[OK, OK].concat()).await?,
         Manner::Reset => {
             stream.write_all(OK).await?;
@@ -116,7 +116,7 @@ pub(super) async fn answer(stream: &mut TcpStream, manner: Manner) -> io::Result
     Ok(After::Close)
 }
 
-/// Reads whatever comes until the other side has enough.
+/// Reads and drops bytes until the other side closes the connection, or `HOLD` is over.
 pub(super) async fn hold(stream: &mut TcpStream) {
     let mut nothing = [0; 1024];
     let until_closed = async { while matches!(stream.read(&mut nothing).await, Ok(1..)) {} };

@@ -1,4 +1,4 @@
-//! The bag alone: its span stays exact while blocks come and go.
+//! Tests of the bag alone: its span stays exact while blocks come and go.
 
 use super::super::bag::{BLOCK_ENTRIES, Bag, Entry};
 
@@ -29,7 +29,7 @@ fn a_full_block_put_under_an_open_one_is_covered_by_its_span() {
     bag.push(Entry::new(5, 0));
     bag.push_block(block(2));
     assert_eq!(bag.min_low(), Some(2));
-    // Until the open block is full and sealed in its turn.
+    // Fills the open block until it is sealed too.
     for _ in 0..BLOCK_ENTRIES {
         bag.push(Entry::new(6, 0));
     }

@@ -1,5 +1,5 @@
-//! Random histories, checked call by call against a sorted map. Deterministic: the same cases in
-//! every run.
+//! Random histories, checked call by call against a sorted map. The cases are the same in every
+//! execution.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ enum Step {
     Insert {
         ahead_ms: i64,
     },
-    /// Enough entries that a bucket has to be spread.
+    /// Enough entries to make a bucket spread.
     InsertMany {
         ahead_ms: i64,
         apart_ms: u64,
@@ -114,8 +114,8 @@ impl Pair {
     }
 }
 
-/// Distances from a millisecond to centuries, in both directions, thick around the boundaries of
-/// the levels.
+/// Distances from a millisecond to centuries, in both directions, denser around the boundaries of the
+/// levels.
 fn distance_ms() -> impl Strategy<Value = i64> {
     let day_ms = DAY_MS as i64;
     prop_oneof![

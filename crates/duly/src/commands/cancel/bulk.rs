@@ -1,4 +1,4 @@
-//! Cancels by filter, until nothing is left that fits.
+//! Cancels all timers that match a filter.
 
 use duly_api::{CancelFilter, CancelManyRequest, CancelManyResponse, State, Time, Words as _};
 use duly_core::NamespaceName;
@@ -12,7 +12,7 @@ use crate::{
     output::text,
 };
 
-/// Which timers: all conditions have to be met.
+/// A filter of timers: all conditions must be met.
 #[derive(clap::Args)]
 pub(super) struct Filter {
     #[command(flatten)]
@@ -20,20 +20,20 @@ pub(super) struct Filter {
     /// In this state
     #[arg(long, value_parser = values::named(&STATES, State::as_str))]
     state: Option<State>,
-    /// Every pending timer of the namespace: said in full, in place of any condition
+    /// Every pending timer of the namespace, in place of a condition
     #[arg(
         long,
         conflicts_with_all = ["tag", "id_prefix", "due_from", "due_to", "state"]
     )]
     all: bool,
-    /// Cancel at most this many; again, it goes on with those that are left
+    /// Cancel at most this many; the same command again continues with the rest
     #[arg(
         long,
         value_name = "N",
         value_parser = values::within::<1, 10_000>
     )]
     limit: Option<u16>,
-    /// Cancel nothing, and say how many would be
+    /// Cancel nothing, and print the number of timers that would be cancelled
     #[arg(long)]
     dry_run: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct Filter {
 /// The states in which a timer can be cancelled.
 const STATES: [(State, &str); 3] = [values::STATES[0], values::STATES[1], values::STATES[3]];
 
-/// Runs it. Repeated after a failure, it goes on with those that are left.
+/// Runs the command. Repeated after a failure, it continues with the timers that are left.
 pub(super) async fn run(
     namespace: &NamespaceName,
     filter: &Filter,
@@ -61,7 +61,7 @@ pub(super) async fn run(
 }
 
 impl Filter {
-    /// Cancels what fits, call by call, or counts it.
+    /// Cancels the matching timers, call by call, or counts them.
     async fn cancel(
         &self,
         namespace: &NamespaceName,

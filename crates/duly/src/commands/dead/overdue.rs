@@ -1,6 +1,7 @@
-//! `duly dead overdue`: makes dead letters of what is overdue, instead of having it delivered late.
+//! `duly dead overdue`: dead-letters overdue timers, instead of delivering them late.
 //!
-//! Over HTTP, call by call, so that progress is seen: after a restore there may be millions.
+//! It works over HTTP, call by call, so that it can show progress: after a restore there may be millions
+//! of timers.
 
 use duly_api::{DeadLetterOverdueRequest, DeadLetterOverdueResponse, Time};
 use duly_core::{NamespaceName, Timestamp};
@@ -15,22 +16,22 @@ use crate::{
     output::{progress::Progress, text, when},
 };
 
-/// Make dead letters of what is overdue, instead of having it delivered late
+/// Dead-letter overdue timers, instead of delivering them late
 ///
-/// Meant for a paused namespace, as after a restore: what fired since the backup was made would fire
-/// again. What is being delivered is left alone.
+/// Meant for a paused namespace, as after a restore: timers that fired since the backup was made would
+/// fire again. Timers that are being delivered are skipped.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     named: Named,
-    /// What was due by this time, not in the future; now unless given
+    /// Timers that were due by this time, which is not in the future; default now
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     due_by: Option<Timestamp>,
     #[command(flatten)]
     confirm: Confirm,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     let mut moment = args.due_by.map(Time::from);
@@ -48,8 +49,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     })
 }
 
-/// Makes dead letters of what is overdue in a namespace; answers how many. `moment` is by when they
-/// must be due: that of the first call, for all namespaces.
+/// Dead-letters the overdue timers of a namespace, and returns their number. `moment` is the latest due
+/// time. If it is `None`, the first call sets it, for all namespaces.
 pub(crate) async fn give_up(
     session: &Session,
     namespace: &NamespaceName,

@@ -1,4 +1,4 @@
-//! Bringing a namespace to rest before a move: paused, and with nothing in flight.
+//! Drains a namespace before a move: pauses it, and waits until nothing is in flight.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     output::{progress::Progress, text},
 };
 
-/// Time between two looks.
+/// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Pauses a namespace and waits until nothing of it is in flight.

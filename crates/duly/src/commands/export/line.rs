@@ -1,30 +1,30 @@
-//! The lines of an export: what `export` writes and `import` reads.
+//! The lines of an export, as `export` writes and `import` reads them.
 //!
 //! ```text
 //!   {"namespace":{"name":"orders","settings":{…},…}}
-//!   {"timer":{"id":"order:1",…}}                        pending ones, then dead letters
-//!   {"end":{"namespace":"orders","timers":1,"dead":0}}  without it the file was cut
+//!   {"timer":{"id":"order:1",…}}                        pending timers, then dead letters
+//!   {"end":{"namespace":"orders","timers":1,"dead":0}}  without it the file is truncated
 //! ```
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// One line: exactly one of its fields.
+/// A line. Exactly one of its fields is set.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Line {
-    /// A namespace begins.
+    /// The beginning of a namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<Box<RawValue>>,
-    /// A timer or dead letter of it, in transport form.
+    /// A timer or dead letter of the namespace, in transport form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timer: Option<Box<RawValue>>,
-    /// It is whole.
+    /// The end of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
 }
 
-/// How much of a namespace there is.
+/// The end of a namespace, with the number of its lines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct End {
@@ -36,19 +36,19 @@ pub(crate) struct End {
     pub(crate) dead: u64,
 }
 
-/// What is read of a namespace's line, here and at a server.
+/// The part of a namespace's line that is read, here and at a server.
 #[derive(Deserialize)]
 pub(crate) struct Opening {
     /// Its name.
     pub(crate) name: String,
-    /// Whether it hands out no firing.
+    /// `true`: the namespace is paused, so it delivers no firing.
     #[serde(default)]
     pub(crate) paused: bool,
-    /// When it goes on by itself.
+    /// Time at which the namespace resumes by itself.
     pub(crate) resumes_at: Option<String>,
-    /// Its settings, as a PUT takes them.
+    /// Settings of the namespace, in the form of a PUT.
     pub(crate) settings: Option<Box<RawValue>>,
-    /// The secrets that sign its webhooks.
+    /// Fingerprints of the secrets that sign its webhooks.
     #[serde(default)]
     pub(crate) signing_secret_fingerprints: Vec<String>,
 }

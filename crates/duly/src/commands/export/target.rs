@@ -1,7 +1,9 @@
-//! Where an export goes: stdout, or a file that is there when it is whole and not before.
+//! The target of an export: stdout, or a file that appears only when it is complete.
 //!
-//! It is written beside its place, for nobody else to read since it holds secrets, and takes that place
-//! when it is on the disk. Whatever goes wrong before leaves nothing behind.
+//! 1. The lines are written to a temporary file in the same directory. Only its owner can read it, since
+//!    it contains secrets.
+//! 2. When all bytes are on the disk, the temporary file is renamed.
+//! 3. After a failure before the rename, the temporary file is removed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,10 +16,10 @@ use serde::Serialize;
 
 use crate::{Outcome, failure::Failure};
 
-/// Bytes that are written at once.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Where lines are written.
+/// The target of lines.
 pub(super) enum Target {
     /// Stdout.
     Stdout(BufWriter<io::Stdout>),
@@ -25,7 +27,7 @@ pub(super) enum Target {
     File(Unfinished),
 }
 
-/// A file under way.
+/// A file that is not complete yet.
 pub(super) struct Unfinished {
     writer: BufWriter<File>,
     part: PathBuf,
@@ -34,7 +36,7 @@ pub(super) struct Unfinished {
 }
 
 impl Target {
-    /// Opens it; `-` is stdout.
+    /// Opens the target; `-` is stdout.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER_BYTES, io::stdout())));
@@ -54,7 +56,7 @@ impl Target {
         Ok(Self::File(Unfinished { writer, part, path: path.to_owned(), is_whole: false }))
     }
 
-    /// Whether answers have stdout for themselves.
+    /// Returns `true` for a file: stdout is then free for the command's result.
     pub(super) fn is_file(&self) -> bool {
         matches!(self, Self::File(_))
     }
@@ -70,7 +72,7 @@ impl Target {
         }
     }
 
-    /// Everything is written.
+    /// Completes the export.
     pub(super) fn finish(self) -> Outcome {
         match self {
             Self::Stdout(mut writer) => Ok(writer.flush()?),
@@ -88,7 +90,7 @@ impl Unfinished {
         self.writer.get_ref().sync_all()?;
         fs::rename(&self.part, &self.path)?;
         self.is_whole = true;
-        // The name is on the disk when its directory is.
+        // The new name is durable when its directory is synced.
         let directory = self.path.parent().filter(|parent| *parent != Path::new(""));
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }

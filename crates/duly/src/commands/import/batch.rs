@@ -1,4 +1,4 @@
-//! Timers that go to the server together, with the lines that they stand on.
+//! Batches of timers that are sent together, with their line numbers.
 
 use duly_api::Problem;
 use duly_core::NamespaceName;
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::counts::{Counts, Fault};
 use crate::{cli::Session, failure::Failure, http};
 
-/// Timers of one call.
+/// Most timers of one call.
 const TIMERS_MAX: usize = 1_000;
-/// Bytes of timers after which a call is made though it could hold more: a server takes what is this
-/// large, unless it was set to take very little.
+/// Bytes of timers after which a batch is sent. A server accepts this size, unless it is configured with
+/// a very small limit.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Timers of one namespace that were read and not yet sent.
@@ -30,7 +30,7 @@ struct Answer {
     results: Vec<Done>,
 }
 
-/// What became of one timer.
+/// The result of one timer.
 #[derive(Deserialize)]
 struct Done {
     #[serde(default)]
@@ -40,24 +40,24 @@ struct Done {
 }
 
 impl Batch {
-    /// Another timer.
+    /// Adds a timer.
     pub(super) fn push(&mut self, number: u64, timer: Box<RawValue>) {
         self.bytes += timer.get().len();
         self.numbers.push(number);
         self.timers.push(timer);
     }
 
-    /// Whether it is time to send them.
+    /// Returns `true` if the batch must be sent.
     pub(super) fn is_full(&self) -> bool {
         self.timers.len() >= TIMERS_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// The line of its first timer.
+    /// Returns the line number of its first timer.
     pub(super) fn first(&self) -> Option<u64> {
         self.numbers.first().copied()
     }
 
-    /// Sends them; answers what is wrong with which line.
+    /// Sends the timers, and returns the faults with their line numbers.
     pub(super) async fn send(
         &mut self,
         namespace: &NamespaceName,
@@ -97,7 +97,7 @@ impl Batch {
     }
 }
 
-/// What the server says of a place in the call, as of the line that was sent there.
+/// Rewrites a sentence of the server about a timer of the call as one about its line.
 fn of_the_line(sentence: &str, place: u64) -> String {
     let path = format!("timers[{place}]");
     let sentence = sentence.replacen(&format!("{path}."), "", 1);

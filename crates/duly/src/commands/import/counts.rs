@@ -1,30 +1,30 @@
-//! What an import came to, and what was wrong with single lines.
+//! The counts of an import, and the faults of single lines.
 
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
-/// What became of the timers of a file.
+/// The results of the timers of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
-    /// They are there now.
+    /// Timers that were imported.
     pub(super) imported: u64,
-    /// They had been there before.
+    /// Timers that existed before.
     pub(super) existing: u64,
-    /// They had been there and were cancelled since.
+    /// Timers that existed before and were cancelled.
     pub(super) cancelled: u64,
-    /// Lines with which something is wrong.
+    /// Lines with a fault.
     pub(super) failed: u64,
-    /// Timers that were not sent, since their namespace is not there.
+    /// Timers that were not sent, since their namespace does not exist.
     pub(super) skipped: u64,
 }
 
 impl Counts {
-    /// Timers that were dealt with.
+    /// Returns the number of timers that were processed.
     pub(super) fn done(self) -> u64 {
         self.imported + self.existing + self.cancelled
     }
 
-    /// For people.
+    /// Returns the counts as text.
     pub(super) fn sentence(self) -> String {
         let Self { imported, existing, cancelled, failed, skipped } = self;
         let mut sentence = format!("{imported} imported, {existing} there already");
@@ -41,28 +41,28 @@ impl Counts {
     }
 }
 
-/// What is wrong with a line.
+/// The fault of a line.
 pub(super) struct Fault {
-    /// Its number.
+    /// Line number.
     pub(super) number: u64,
-    /// For people.
+    /// Message for people.
     pub(super) sentence: String,
-    /// For programs.
+    /// Error document for programs.
     error: Option<Box<RawValue>>,
 }
 
 impl Fault {
-    /// The line itself is not right.
+    /// Returns the fault of a line that is invalid itself.
     pub(super) fn of(number: u64, sentence: impl Into<String>) -> Self {
         Self { number, sentence: sentence.into(), error: None }
     }
 
-    /// The server refused it.
+    /// Returns the fault of a line that the server refused.
     pub(super) fn refused(number: u64, sentence: String, error: Box<RawValue>) -> Self {
         Self { number, sentence, error: Some(error) }
     }
 
-    /// For programs: as a line of a batch is answered.
+    /// Returns the fault as JSON, in the form of a line's result in a batch.
     pub(super) fn document(&self) -> String {
         let own = || {
             json!({ "code": "damaged_line", "title": "The line cannot be read", "detail": self.sentence })

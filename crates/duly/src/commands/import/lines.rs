@@ -1,10 +1,10 @@
-//! The lines of an import file, each with its number and within a bound.
+//! The lines of an import file, each with its number and a size limit.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line: room for the largest payload, as base64, and all that can stand beside it.
+/// Longest line: the largest payload as base64, and everything that can be beside it.
 const LINE_BYTES_MAX: u64 = 32 << 20;
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A file that is read line by line.
@@ -15,17 +15,17 @@ pub(super) struct Lines<R> {
     bytes_max: u64,
 }
 
-/// What stands on a line.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Text {
-    /// This.
+    /// The whole line.
     Whole(Vec<u8>),
-    /// More than a line may have.
+    /// A line that is longer than the limit.
     TooLong,
 }
 
 impl<R: Read> Lines<R> {
-    /// The lines of a source.
+    /// Returns the lines of a source.
     pub(super) fn new(source: R) -> Self {
         Self::up_to(source, LINE_BYTES_MAX)
     }
@@ -35,17 +35,17 @@ impl<R: Read> Lines<R> {
         Self { source, number: 0, read_bytes: 0, bytes_max }
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read so far.
     pub(super) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// The number of the last line.
+    /// Returns the number of the last line.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line that is not empty, without its end.
+    /// Reads the next line that is not empty, without its line end.
     pub(super) fn next(&mut self) -> io::Result<Option<Text>> {
         loop {
             let mut line = Vec::new();
@@ -68,7 +68,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads to the end of the line and keeps nothing of it.
+    /// Skips the rest of the line.
     fn skip(&mut self) -> io::Result<()> {
         loop {
             let buffer = self.source.fill_buf()?;

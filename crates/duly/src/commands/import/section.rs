@@ -1,4 +1,5 @@
-//! One namespace of a file, from its line to its end, and whether all of it is there.
+//! The section of a namespace in a file, from its first line to its end line, and the check that it is
+//! complete.
 
 use duly_core::NamespaceName;
 use serde::Deserialize;
@@ -9,37 +10,37 @@ use crate::{commands::export::line::End, output::text};
 
 /// A namespace whose timers are being read.
 pub(super) struct Section {
-    /// Its name; nothing where it cannot be read.
+    /// The namespace's name; none if it cannot be read.
     name: Option<NamespaceName>,
-    /// Whether its timers are sent.
+    /// The handling of its timers.
     fate: Fate,
     timers: u64,
     dead: u64,
-    /// Lines that could be of either.
+    /// Lines that could be a timer or a dead letter.
     damaged: u64,
 }
 
-/// What becomes of the timers of a section.
+/// The handling of the timers of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// They are sent.
+    /// The timers are sent.
     Sent,
-    /// Their namespace is not there.
+    /// The timers are skipped: their namespace does not exist.
     Skipped,
 }
 
 impl Section {
-    /// A namespace begins.
+    /// Returns a section that begins.
     pub(super) fn new(name: Option<NamespaceName>, fate: Fate) -> Self {
         Self { name, fate, timers: 0, dead: 0, damaged: 0 }
     }
 
-    /// Where its timers go, if they are sent.
+    /// Returns the namespace that the timers are sent to, if they are sent.
     pub(super) fn target(&self) -> Option<&NamespaceName> {
         self.name.as_ref().filter(|_| self.fate == Fate::Sent)
     }
 
-    /// Counts a timer.
+    /// Counts a timer or dead letter.
     pub(super) fn count(&mut self, timer: &RawValue) {
         #[derive(Deserialize)]
         struct Peek {
@@ -55,7 +56,7 @@ impl Section {
         self.damaged += 1;
     }
 
-    /// What is wrong with its end, if anything is.
+    /// Returns the fault of the end line, if it has one.
     pub(super) fn end(&self, number: u64, end: &End) -> Option<Fault> {
         if let Some(name) = self.name.as_ref().filter(|name| name.as_str() != end.namespace) {
             let sentence =
@@ -83,7 +84,7 @@ impl Section {
         Some(Fault::of(number, sentence))
     }
 
-    /// What is wrong if nothing of it comes any more.
+    /// Returns the fault of a section without an end line.
     pub(super) fn cut(&self, number: u64) -> Fault {
         let name = self.name.as_ref().map_or("a namespace", NamespaceName::as_str);
         let sentence = format!(

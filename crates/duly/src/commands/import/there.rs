@@ -1,4 +1,4 @@
-//! A namespace at the server that timers come to: whether it is there, and what it needs.
+//! Prepares a namespace for an import: checks that it exists, or creates it.
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{cli::Session, commands::export::line::Opening, failure::Failure};
 
-/// A namespace here, or a problem that says that there is none.
+/// A namespace of this server, or a problem if it does not exist.
 #[derive(Deserialize)]
 struct There {
     name: Option<String>,
@@ -16,7 +16,8 @@ struct There {
     signing_secret_fingerprints: Vec<String>,
 }
 
-/// Sees to it that the namespace is here: what to do by hand afterwards, or why its timers cannot come.
+/// Ensures that the namespace exists. Returns notes for the operator, or the reason why its timers
+/// cannot be imported.
 pub(super) async fn arrive(
     opening: &Opening,
     name: &NamespaceName,

@@ -13,7 +13,7 @@ use crate::{
     output::when,
 };
 
-/// Hand out no firing until it is resumed; scheduling and cancelling go on
+/// Deliver no firing until the namespace is resumed; timers can still be scheduled and cancelled
 #[derive(clap::Args)]
 pub(super) struct PauseArgs {
     #[command(flatten)]
@@ -23,20 +23,21 @@ pub(super) struct PauseArgs {
     resume_at: Option<Timestamp>,
 }
 
-/// Hand out firings again
+/// Deliver firings again
 ///
-/// With `--at` it stays paused until then and goes on by itself, also after a restart; another pause
-/// forgets the time.
+/// With `--at` the namespace stays paused until then and resumes by itself, also after a restart.
+/// Another pause removes the time.
 #[derive(clap::Args)]
 pub(super) struct ResumeArgs {
     #[command(flatten)]
     named: Named,
-    /// Not before this time; one that has passed is now
+    /// Not before this time; a time in the past means now
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<Timestamp>,
 }
 
-/// Pauses, and with a time says when to go on: in this order, since a pause forgets such a time.
+/// Pauses the namespace, and then sets the time to resume, if there is one. A pause removes such a time,
+/// so the order matters.
 pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     if let Some(at) = args.resume_at.filter(|at| *at <= when::now()) {
@@ -53,7 +54,7 @@ pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     said(namespace, &answer, session)
 }
 
-/// Resumes.
+/// Resumes the namespace.
 pub(super) async fn resume(args: ResumeArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     said(namespace, &resume_at(namespace, args.at, session).await?, session)

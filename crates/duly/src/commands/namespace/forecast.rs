@@ -1,4 +1,4 @@
-//! `duly namespace forecast`: what comes, drawn with a bar for each bucket.
+//! `duly namespace forecast`: the timers that become due, with a bar for each bucket of time.
 
 use duly_api::NamespaceForecast;
 use duly_core::{Millis, Timestamp};
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// Show how many timers become due in each stretch of the time ahead
+/// Show how many timers become due in each bucket of future time
 ///
-/// Each pending timer is counted once: overdue, in flight, in the bucket of its due time or next
-/// attempt, or later. Buckets begin at multiples of their length. While timers change the counts are
-/// a fuzzy snapshot.
+/// Each pending timer is counted once: as overdue, in flight, in the bucket of its due time or next
+/// attempt, or later. Buckets begin at multiples of their length. If timers change meanwhile, the counts
+/// are approximate.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -27,12 +27,12 @@ pub(super) struct Args {
     /// Length of a bucket, 1s to 366d
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
-    /// How many buckets, 1 to 1000
+    /// Number of buckets, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32>)]
     count: u32,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
     let call = session.http.namespace(Method::GET, &args.named.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
     })
 }
 
-/// Columns of the longest bar.
+/// Length of the longest bar, in columns.
 const BAR_COLUMNS: u64 = 40;
 
 fn drawn(forecast: &NamespaceForecast, now: Timestamp, screen: Screen) -> String {
@@ -67,7 +67,7 @@ fn drawn(forecast: &NamespaceForecast, now: Timestamp, screen: Screen) -> String
     text
 }
 
-/// A bar in eighths of a column; what is not nothing is never without one.
+/// Returns a bar in eighths of a column; a value above 0 has at least one eighth.
 fn bar(due: u64, most: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if due == 0 {

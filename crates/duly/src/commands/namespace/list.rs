@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Every namespace, and their texts as the server sent them.
+/// Returns every namespace, and the JSON of each as the server sent it.
 pub(crate) async fn all(
     session: &Session,
 ) -> Result<(Vec<Namespace>, Vec<Box<RawValue>>), Failure> {
@@ -34,7 +34,7 @@ pub(crate) async fn all(
     }
 }
 
-/// The name of a namespace that a server told of.
+/// Checks the name of a namespace in a server's response, and returns it.
 pub(crate) fn checked_name(namespace: &Namespace) -> Result<NamespaceName, Failure> {
     let name = &namespace.name;
     NamespaceName::new(name)
@@ -77,7 +77,7 @@ pub(super) async fn run(session: &Session) -> Outcome {
     printer.line(&table.text(printer.screen()))
 }
 
-/// The kind of the destination of a namespace, or its URL.
+/// Returns the URL of a namespace's destination, or `pull`.
 pub(crate) fn destination(namespace: &Namespace) -> String {
     match namespace.destination.as_ref().and_then(|destination| destination.http.as_ref()) {
         Some(http) => http.url.clone(),

@@ -16,17 +16,17 @@ use crate::{
 pub(super) struct Args {
     #[command(flatten)]
     named: Named,
-    /// With its pending timers and dead letters; at a terminal you are asked
+    /// Also delete its pending timers and dead letters; at a terminal you are asked for confirmation
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     confirm: Confirm,
 }
 
-/// What to type when there is something to lose.
+/// The hint for a namespace that is not empty.
 const NOT_EMPTY: &[Hint] = &[("namespace_not_empty", "`--force` deletes it with everything in it")];
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     if args.force && args.confirm.is_needed() {

@@ -12,22 +12,22 @@ use crate::{
 
 /// Restore the record of a namespace that its coordinator shard in Redis has lost
 ///
-/// The other shards have the settings, and their timers are kept; what a lost shard held is gone.
-/// Without a lost record nothing changes. Where the shards hold the namespace under several numbers,
-/// as after a master of Redis was rolled back, the refusal lists them, and `--keep` names one.
+/// The other shards have the settings, and their timers are kept; the timers of a lost shard are gone.
+/// If no record is lost, nothing changes. If the shards have the namespace under several numbers, as
+/// after a master of Redis was rolled back, the refusal lists the numbers, and `--keep` selects one.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Keep the namespace under this number and give up the timers under any other; at a terminal you
-    /// are asked
+    /// Keep the namespace under this number and discard the timers under any other; at a terminal you
+    /// are asked for confirmation
     #[arg(long, value_name = "NUMBER")]
     keep: Option<String>,
     #[command(flatten)]
     confirm: Confirm,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     if let Some(keep) = args.keep.as_ref().filter(|_| args.confirm.is_needed()) {

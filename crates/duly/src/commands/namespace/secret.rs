@@ -1,6 +1,6 @@
-//! `duly namespace secret`: makes, shows, sets and rotates the secrets that webhooks are signed with.
+//! `duly namespace secret`: creates, shows, sets and rotates the secrets that webhooks are signed with.
 //!
-//! A secret is shown once, where it is made. Secrets on a command line can be seen by other users of
+//! A secret is printed once, when it is created. Secrets on a command line can be seen by other users of
 //! the machine and stay in the shell's history, so they come from a file or stdin.
 
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ use crate::{
 /// Bytes of a new secret.
 const SECRET_BYTES: usize = 32;
 
-/// Make, show, set and rotate the secrets that webhooks are signed with
+/// Create, show, set and rotate the secrets that webhooks are signed with
 ///
-/// To rotate one without a delivery that is refused: make a new one (`new`), set both, the new one
-/// and the old one (`set`), give the new one to the receivers, and then set the new one alone.
+/// To rotate a secret without a refused delivery: create a new one (`new`), set both, the new one and
+/// the old one (`set`), give the new one to the receivers, and then set the new one alone.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -39,7 +39,7 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a new secret and print it; no server is asked
+    /// Create a new secret and print it; no server is called
     New,
     /// Show the fingerprints of a namespace's secrets; secrets themselves are never shown
     List(Named),
@@ -47,19 +47,19 @@ enum Action {
     Set {
         #[command(flatten)]
         named: Named,
-        /// A file that holds the secrets, whsec_…, one a line; `-` for stdin
+        /// A file with the secrets, whsec_…, one per line; `-` for stdin
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
-        /// Though no secret that is in use stays: receivers that know only those refuse every
+        /// Allow a change that keeps no secret in use: receivers that know only those refuse every
         /// delivery until they know a new one
         #[arg(long)]
         at_once: bool,
     },
-    /// Sign no more
+    /// Stop signing
     Clear(Named),
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
         Action::New => new(session),
@@ -98,14 +98,14 @@ fn new(session: &Session) -> Outcome {
     session.printer.document(&document.to_string(), || Ok(text))
 }
 
-/// The fingerprints of the secrets in use.
+/// Returns the fingerprints of the secrets in use.
 async fn known(namespace: &NamespaceName, session: &Session) -> Result<Vec<String>, Failure> {
     let answer = session.http.namespace(Method::GET, namespace, &[]).send().await?;
     let known: Namespace = answer.parse()?;
     Ok(known.signing_secret_fingerprints)
 }
 
-/// Sets the secrets, and says what that changed.
+/// Sets the secrets, and prints the changes.
 async fn put(
     namespace: &NamespaceName,
     secrets: &[SigningSecret],
@@ -120,7 +120,7 @@ async fn put(
     shown(before, &now.signing_secret_fingerprints, session)
 }
 
-/// The fingerprints that were there and that are there now.
+/// Prints the fingerprints before and after a change.
 fn shown(before: &[String], now: &[String], session: &Session) -> Outcome {
     let printer = session.printer;
     let document = json!({ "signing_secret_fingerprints": now });

@@ -1,7 +1,7 @@
 //! `duly namespace set`: changes some settings and keeps the others.
 //!
-//! A request replaces `retry` and `limits` whole. So that naming one limit keeps the others, they
-//! are read first and sent back with what changes.
+//! A request replaces `retry` and `limits` as a whole. To change one limit and keep the others, the
+//! command reads the current values and sends them back with the change.
 
 use clap::ValueEnum;
 use reqwest::Method;
@@ -12,23 +12,23 @@ use crate::{
     Outcome, args::named::Named, cli::Session, commands::get, failure::Failure, http::Hint,
 };
 
-/// Change settings of a namespace; what is not named stays
+/// Change settings of a namespace; other settings stay
 ///
-/// A single limit, or part of the retry policy, can be named alone: what is there is read, changed
-/// and written back, so two such changes at the same moment may lose one of them. A destination or
-/// fallback is replaced whole.
+/// A single limit, or one part of the retry policy, can be changed alone: the command reads the current
+/// value, changes it and writes it back. So one of two such changes at the same moment may be lost. A
+/// destination or fallback is replaced as a whole.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     named: Named,
-    /// Take this back to its default; repeat it for more
+    /// Reset this setting to its default; repeat it for more
     #[arg(long, value_name = "SETTING")]
     reset: Vec<Reset>,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// What can be reset.
+/// The settings that can be reset.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Reset {
@@ -51,10 +51,10 @@ enum Reset {
     MaxRetained,
 }
 
-/// What to type where there is none.
+/// The hint for a namespace that does not exist.
 const HINTS: &[Hint] = &[("not_found", "`duly namespace put` makes one")];
 
-/// Runs it.
+/// Runs the command.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     let body = match args.settings.read()? {
@@ -80,12 +80,13 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     get::show(session.printer, &call.body(&body).hints(HINTS).send().await?)
 }
 
-/// Something must change, and nothing both ways.
+/// Checks that there is a change, and that no field is both set and reset.
 fn check(given: &Value, reset: &[Reset]) -> Outcome {
     if *given == json!({}) && reset.is_empty() {
         return Err(Failure::usage("nothing to change: name a setting, or --reset one"));
     }
-    // A new part beside `--reset limits` or `--reset retry` says: this, and else the defaults.
+    // A new part together with `--reset limits` or `--reset retry` means: this part, and defaults for
+    // the rest.
     for field in reset.iter().filter(|field| !matches!(field, Reset::Limits | Reset::Retry)) {
         let name = field.name();
         let path = field.scope().map_or_else(String::new, |scope| format!("/limits/{scope}"));
@@ -98,7 +99,8 @@ fn check(given: &Value, reset: &[Reset]) -> Outcome {
     Ok(())
 }
 
-/// Whether a part of something that is replaced whole changes.
+/// Returns `true` if the change needs the current values, because only a part of `retry` or `limits`
+/// changes.
 fn needs_present(given: &Value, reset: &[Reset]) -> bool {
     given.get("retry").is_some() || changes_limits(given, reset)
 }
@@ -107,13 +109,13 @@ fn changes_limits(given: &Value, reset: &[Reset]) -> bool {
     given.get("limits").is_some() || reset.iter().any(|field| field.scope().is_some())
 }
 
-/// The body of the request.
+/// Returns the body of the request.
 fn changes(given: &Value, reset: &[Reset], present: &Value) -> Value {
     let mut body = json!({});
     if changes_limits(given, reset) && !reset.contains(&Reset::Limits) {
         body["limits"] = present["limits"].clone();
     }
-    // Waits of one kind say nothing beside those of the other.
+    // Waits of one kind have no effect on those of the other.
     let has_delays = |retry: &Value| retry.get("delays").is_some();
     let is_same = |retry: &Value| has_delays(retry) == has_delays(&present["retry"]);
     if given.get("retry").is_some_and(is_same) {
@@ -143,12 +145,12 @@ fn merge(into: &mut Value, change: &Value) {
 }
 
 impl Reset {
-    /// The field's name, typed and sent alike.
+    /// Returns the field's name, the same on the command line and in a request.
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns the scope of a limit; none of another setting.
+    /// Returns the scope of a limit; none for another setting.
     fn scope(self) -> Option<&'static str> {
         match self {
             Self::DeliverPerSecond | Self::MaxInFlight => Some("lane"),

@@ -1,4 +1,4 @@
-//! The settings of a namespace on the command line, and as a request says them.
+//! The settings of a namespace, on the command line and in a request.
 
 use std::path::PathBuf;
 
@@ -25,16 +25,17 @@ pub(super) struct Settings {
     file: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
-    /// How long a leased firing belongs to its consumer, 1s to 12h
+    /// Length of a consumer's lease, 1s to 12h
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
-    /// How long ended timers can still be looked up
+    /// Time for which tombstones of ended timers are kept
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     retention: Option<Millis>,
-    /// Share of the workers when they are scarce, 1 to 1000
+    /// Weight of the namespace when delivery workers are scarce, 1 to 1000
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     weight: Option<u32>,
-    /// Sign webhooks with the secrets of this file, whsec_…, one a line: two during a rotation; `-` for stdin
+    /// Sign webhooks with the secrets of this file, whsec_…, one per line: two during a rotation; `-`
+    /// for stdin
     #[arg(long, value_name = "FILE")]
     signing_secret_file: Option<PathBuf>,
     #[command(flatten)]
@@ -48,28 +49,28 @@ pub(super) struct Settings {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Limits")]
 struct Limits {
-    /// Schedules taken a second
+    /// Most schedules per second
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     schedule_per_second: Option<u32>,
-    /// Attempts begun a second, per webhook lane
+    /// Most attempts started per second, per webhook lane
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     deliver_per_second: Option<u32>,
-    /// Attempts under way at once, per webhook lane
+    /// Most attempts under way at once, per webhook lane
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     max_in_flight: Option<u32>,
-    /// Pending timers
+    /// Most pending timers
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_pending: Option<u64>,
-    /// Bytes of one payload
+    /// Most bytes of one payload
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_payload_bytes: Option<u64>,
-    /// Longest time from now to due
+    /// Longest time from now to the due time
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     max_delay: Option<Millis>,
-    /// Dead letters; at the limit the lanes stop
+    /// Most dead letters; at this limit the lanes stop
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_dead: Option<u64>,
-    /// Ended timers that can still be looked up
+    /// Most tombstones of ended timers
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_retained: Option<u64>,
 }
@@ -78,14 +79,14 @@ struct Limits {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Given {
-    /// A document, sent as it is.
+    /// A document, sent unchanged.
     File(Box<RawValue>),
-    /// The options that were typed.
+    /// The typed options.
     Options(Box<NamespaceSettings>),
 }
 
 impl Settings {
-    /// Returns what was given.
+    /// Returns the given settings.
     pub(super) fn read(self) -> Result<Given, Failure> {
         let secrets = self.signing_secret_file.as_deref().map(secret::from_file).transpose()?;
         let settings = NamespaceSettings {

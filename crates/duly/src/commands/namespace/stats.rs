@@ -1,4 +1,4 @@
-//! `duly namespace stats` and `lanes`: counts, and what each lane does.
+//! `duly namespace stats` and `lanes`: counts, and the state of each lane.
 
 use duly_api::{Lane, NamespaceStats, PushLane};
 use duly_core::NamespaceName;
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Everything.
+/// Prints the counts and the lanes.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
     let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
@@ -23,7 +23,7 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
         let fields: Fields = answer.parse()?;
         let NamespaceStats { lanes, .. } = answer.parse()?;
         let pairs = fields.pairs(when::now()).into_iter();
-        // A row without a name goes on with the one before it: another lane.
+        // A row without a name continues the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
         let counts = table::of_pairs(printer.screen(), counts);
         let lanes = if lanes.is_empty() {
@@ -35,7 +35,7 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
     })
 }
 
-/// The lanes alone.
+/// Prints the lanes alone.
 pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outcome {
     let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
@@ -80,7 +80,7 @@ fn of_lanes(lanes: &[Lane]) -> Table {
     table
 }
 
-/// The breaker of a push lane in words; nothing of another lane.
+/// Returns the breaker of a push lane as text; empty for another lane.
 fn breaker(push: &PushLane) -> String {
     let failures = match push.failures_in_a_row {
         0 => String::new(),

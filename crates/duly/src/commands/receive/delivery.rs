@@ -1,4 +1,4 @@
-//! What is known of one delivery, from its headers.
+//! A received delivery, as read from its headers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ pub(super) struct Delivery {
     delivery_id: Option<String>,
     source: Option<String>,
     signature: Signature,
-    /// Whether it has a signature at all.
+    /// `true`: the delivery has a signature.
     is_signed: bool,
     answered: u16,
     content_type: Option<String>,
@@ -34,20 +34,20 @@ pub(super) struct Delivery {
     payload_preview: String,
 }
 
-/// What the signature of a delivery says.
+/// The result of a signature check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Signature {
-    /// No secret to check it with.
+    /// There is no secret to check the signature with.
     Unchecked,
-    /// Made with a secret that is known here, of these bytes, just now.
+    /// The signature was made recently, for these bytes, with a known secret.
     Valid,
-    /// Not so, and why.
+    /// The signature is wrong, for this reason.
     Wrong(String),
 }
 
 impl Signature {
-    /// Checks the signature where there is a secret.
+    /// Checks the signature, if there is a secret.
     pub(super) fn check(secrets: &[SigningSecret], headers: &HeaderMap, body: &[u8]) -> Self {
         if secrets.is_empty() {
             return Self::Unchecked;
@@ -74,7 +74,7 @@ impl Signature {
 }
 
 impl Delivery {
-    /// Reads what the headers say.
+    /// Reads a delivery from its headers.
     pub(super) fn new(
         headers: &HeaderMap,
         body: &[u8],
@@ -101,7 +101,7 @@ impl Delivery {
         }
     }
 
-    /// For people: lateness, attempt, ids, signature, payload.
+    /// Returns the text for people: lateness, attempt, ids, signature, payload.
     pub(super) fn line(&self, screen: Screen) -> String {
         let signature = self.signature.words(self.is_signed, screen);
         let Self { attempt: Some(attempt), id: Some(id), .. } = self else {
@@ -129,19 +129,19 @@ impl Delivery {
         )
     }
 
-    /// For programs.
+    /// Returns the delivery as JSON.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// How long after its due time it came, to a tenth of a millisecond.
+/// Returns the time from the due time to the receipt, to a tenth of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "Unix milliseconds fit an f64")]
 fn lateness_ms(now_ms: f64, due_at: Timestamp) -> f64 {
     ((now_ms - due_at.unix_ms() as f64) * 10.0).round() / 10.0
 }
 
-/// The text of a percent-encoded header; as it stands where it is no UTF-8.
+/// Returns the text of a percent-encoded header; unchanged if it is not UTF-8.
 fn percent_decoded(encoded: &str) -> String {
     let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8();
     decoded.map_or_else(|_| encoded.to_owned(), |text| text.into_owned())

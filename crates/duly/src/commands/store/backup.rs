@@ -7,7 +7,7 @@ use reqwest::Method;
 
 use crate::{Outcome, cli::Session, failure::Failure, output::text};
 
-/// A copy takes as long as it takes.
+/// Time limit of a backup, long enough for any size.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) async fn run(path: &Path, session: &Session) -> Outcome {

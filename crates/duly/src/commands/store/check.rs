@@ -37,7 +37,7 @@ pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
     ))
 }
 
-/// The report for programs.
+/// Returns the report as JSON.
 fn document(report: &check::Report) -> Value {
     let files = report.files.iter().map(|files| {
         json!({

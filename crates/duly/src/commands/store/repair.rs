@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{Outcome, cli::Session};
 
-/// A repair takes as long as there are namespaces.
+/// Time limit of a repair, long enough for any number of namespaces.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
-//! The screen that is drawn anew at every interval, and the keys.
+//! The screen of `duly top`, updated at every interval, and its keys.
 //!
-//! The terminal is given back as it was however this ends: by a key, by a signal, by an error.
+//! The terminal is restored however the screen ends: by a key, a signal or an error.
 
 use std::{
     io::{self, Write as _},
@@ -28,14 +28,14 @@ use super::{
 };
 use crate::{Outcome, cli::Session};
 
-/// Intervals that the keys choose.
+/// Intervals that the keys select.
 const STEPS_MS: [u64; 8] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-/// Keys that wait.
+/// Most keys that wait to be processed.
 const KEYS_MAX: usize = 16;
-/// Time between two looks at whether anybody still wants keys.
+/// Time between two checks that the screen still exists.
 const KEYS_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Quit,
@@ -45,7 +45,7 @@ enum Key {
     Redraw,
 }
 
-/// A terminal that is ours until this is dropped.
+/// A terminal in raw mode, restored when dropped.
 struct Borrowed;
 
 impl Borrowed {
@@ -59,13 +59,13 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // There is nothing else to try when the terminal is gone.
+        // If the terminal is gone, nothing else can be done.
         execute!(io::stdout(), Show, LeaveAlternateScreen).ok();
         terminal::disable_raw_mode().ok();
     }
 }
 
-/// What is on the screen.
+/// The state of the screen.
 struct Live<'a> {
     session: &'a Session,
     server: String,
@@ -77,7 +77,7 @@ struct Live<'a> {
     gone: Option<String>,
 }
 
-/// Shows the server, of which `last` is the first look, until a key or a signal ends it.
+/// Shows the server until a key or a signal ends the screen. `last` is the first poll.
 pub(super) async fn run(
     session: &Session,
     interval: Millis,
@@ -109,11 +109,11 @@ pub(super) async fn run(
 }
 
 impl Live<'_> {
-    /// Waits until the interval is over and looks. A key may drop it on the way: then nothing has
-    /// changed, and the time since the last look still counts.
+    /// Waits for the end of the interval, and polls the server. This future may be dropped by a key:
+    /// nothing has changed then, and the time since the last poll still counts.
     async fn turn(&mut self) {
         let interval = Duration::from_millis(self.interval_ms);
-        // A server that is gone has no last look worth waiting from.
+        // If the server is not reachable, the whole interval is waited for.
         let waited = match self.gone {
             Some(_) => Duration::ZERO,
             None => self.last.at.elapsed().min(interval),
@@ -158,7 +158,7 @@ fn shorter(ms: u64) -> u64 {
     STEPS_MS.into_iter().rev().find(|step| *step < ms).unwrap_or(ms)
 }
 
-/// Keys as they are typed, read on a thread of its own that ends when nobody wants them.
+/// Starts a thread that reads keys, until the receiver is dropped. Returns the receiver.
 fn keys() -> mpsc::Receiver<Key> {
     let (sender, keys) = mpsc::channel(KEYS_MAX);
     thread::spawn(move || {
@@ -172,7 +172,7 @@ fn keys() -> mpsc::Receiver<Key> {
                 return;
             };
             if let Some(key) = meaning(&event) {
-                // Whoever types faster than is drawn loses keys, and nothing else.
+                // Keys that are typed faster than the screen is drawn are dropped.
                 sender.try_send(key).ok();
             }
         }

@@ -1,34 +1,34 @@
-//! What happened between two looks: rates from counters, quantiles from histograms.
+//! The differences between two polls: rates from counters, quantiles from histograms.
 //!
-//! A counter never falls while a server lives. One that did says that the server began anew, and
-//! then everything it counts now happened since.
+//! A counter never falls while a server lives. If a counter has fallen, the server has restarted. Then
+//! its current counts all belong to the time since the restart.
 
 use serde::Serialize;
 
 use super::scrape::{Metrics, Series};
 
-/// The metrics of two looks.
+/// The metrics of two polls.
 pub(super) struct Between<'a> {
     before: &'a Metrics,
     now: &'a Metrics,
     has_restarted: bool,
 }
 
-/// What a histogram says of an interval.
+/// The quantiles of a histogram over an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Quantiles {
-    /// Values in the interval.
+    /// Number of values in the interval.
     pub(super) count: u64,
-    /// Half of them are below.
+    /// Median.
     pub(super) p50_ms: f64,
-    /// All but a hundredth are below.
+    /// 99th percentile.
     pub(super) p99_ms: f64,
-    /// None is above; nothing where the last bucket has no bound.
+    /// Upper bound of the largest value; none if the last bucket is not bounded.
     pub(super) max_ms: Option<f64>,
 }
 
 impl<'a> Between<'a> {
-    /// What lies between these.
+    /// Returns the comparison of two polls.
     pub(super) fn new(before: &'a Metrics, now: &'a Metrics) -> Self {
         let has_fallen = |(key, series): (&String, &Series)| {
             counts(&series.name) && series.value > now.0.get(key).map_or(0.0, |series| series.value)
@@ -36,20 +36,20 @@ impl<'a> Between<'a> {
         Self { before, now, has_restarted: before.0.iter().any(has_fallen) }
     }
 
-    /// Whether the server began anew.
+    /// Returns `true` if the server has restarted between the polls.
     pub(super) fn has_restarted(&self) -> bool {
         self.has_restarted
     }
 
-    /// How much the counters of this name grew whose labels are wanted.
+    /// Returns the growth of the counters with this name and the wanted labels.
     pub(super) fn growth(&self, name: &str, wants: impl Fn(&Series) -> bool) -> f64 {
         let now = self.now.0.iter();
         let wanted = now.filter(|(_, series)| series.name == name && wants(series));
         wanted.map(|(key, series)| series.value - self.earlier(key)).sum()
     }
 
-    /// The quantiles of the histogram of this name, all its labels together; none where nothing
-    /// came in.
+    /// Returns the quantiles of the histogram with this name, over all its labels; none if it has no new
+    /// values.
     pub(super) fn quantiles(&self, name: &str) -> Option<Quantiles> {
         let bucket = format!("{name}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
@@ -74,33 +74,33 @@ impl<'a> Between<'a> {
 }
 
 impl Metrics {
-    /// The sum of what has this name and whose labels are wanted.
+    /// Returns the sum of the series with this name and the wanted labels.
     pub(super) fn sum(&self, name: &str, wants: impl Fn(&Series) -> bool) -> f64 {
         let wanted = self.0.values().filter(|series| series.name == name && wants(series));
         wanted.map(|series| series.value).sum()
     }
 
-    /// A gauge without labels.
+    /// Returns the value of a gauge without labels.
     pub(super) fn gauge(&self, name: &str) -> Option<f64> {
         self.0.values().find(|series| series.name == name).map(|series| series.value)
     }
 }
 
 impl Series {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         let label = self.labels.iter().find(|(label, _)| label == name);
         label.map(|(_, value)| value.as_str())
     }
 }
 
-/// Whether what has this name never falls.
+/// Returns `true` for the name of a series that never falls.
 fn counts(name: &str) -> bool {
     ["_total", "_count", "_bucket"].iter().any(|end| name.ends_with(end))
 }
 
-/// Quantiles of cumulative buckets in order of their bounds, in seconds, as Prometheus has them: on
-/// a straight line within a bucket, and at most the last bound.
+/// Returns the quantiles of cumulative buckets, sorted by their bounds in seconds. Like Prometheus, it
+/// interpolates linearly within a bucket. A value above the last bound counts as that bound.
 fn of_buckets(buckets: &[(f64, f64)]) -> Option<Quantiles> {
     let count = buckets.last().map(|(_, count)| *count).filter(|count| *count >= 1.0)?;
     let at = |share: f64| {

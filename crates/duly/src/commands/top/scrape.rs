@@ -1,8 +1,7 @@
-//! What a server says of itself at one moment: its metrics, whether it can work, and the counts of
-//! its namespaces.
+//! One poll of a server: its metrics, its readiness, and the counts of its namespaces.
 //!
-//! Everything is bounded: the bytes of each answer, the namespaces that are looked at, and the time
-//! for all of it. A namespace that is deleted between two calls is left out.
+//! Everything is bounded: the bytes of each response, the number of namespaces, and the time of the
+//! whole poll. A namespace that is deleted between two calls is left out.
 
 use std::{
     collections::HashMap,
@@ -22,21 +21,21 @@ use crate::{
     failure::Failure,
 };
 
-/// Most namespaces whose counts are asked for.
+/// Most namespaces whose counts are requested.
 pub(super) const NAMESPACES_MAX: usize = 100;
-/// Most bytes of one answer.
+/// Largest response in bytes.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-/// Time for all the calls of one look.
+/// Time limit of all calls of one poll.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One line of the metrics.
+/// One series of the metrics, with its value.
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) labels: Vec<(String, String)>,
     pub(super) value: f64,
 }
 
-/// The metrics, by the line up to the value.
+/// The metrics, by name and labels.
 #[derive(Default)]
 pub(super) struct Metrics(pub(super) HashMap<String, Series>);
 
@@ -48,25 +47,25 @@ pub(super) struct Namespace {
     pub(super) counts: NamespaceStats,
 }
 
-/// What was seen.
+/// The result of a poll.
 pub(super) struct Scrape {
     pub(super) at: Instant,
     pub(super) metrics: Metrics,
     pub(super) readiness: Readiness,
     pub(super) namespaces: Vec<Namespace>,
-    /// Whether there are more namespaces than are looked at.
+    /// `true`: the server has more namespaces than `NAMESPACES_MAX`.
     pub(super) has_more: bool,
 }
 
 impl Namespace {
-    /// What it has done; the totals survive a restart of the server.
+    /// Returns the totals of the namespace, which survive a restart of the server.
     pub(super) fn totals(&self) -> Totals {
         self.counts.totals.clone().unwrap_or_default()
     }
 }
 
 impl Metrics {
-    /// Reads the text format of Prometheus; what cannot be read is passed over.
+    /// Parses the Prometheus text format; lines that cannot be read are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let series = text.lines().filter_map(|line| {
             let sample = Sample::parse(line)?;
@@ -80,7 +79,7 @@ impl Metrics {
     }
 }
 
-/// Looks at the server.
+/// Polls the server.
 pub(super) async fn look(session: &Session) -> Result<Scrape, Failure> {
     let looked = tokio::time::timeout(PATIENCE, ask(session)).await;
     looked.unwrap_or_else(|_| {
@@ -95,7 +94,7 @@ pub(super) async fn look(session: &Session) -> Result<Scrape, Failure> {
     })
 }
 
-/// The version that the server says it has.
+/// Returns the server's version.
 pub(super) async fn version(session: &Session) -> Option<String> {
     let call = session.http.service(Method::GET, &["cluster"]).at_most(RESPONSE_BYTES_MAX);
     let answer = tokio::time::timeout(PATIENCE, call.send()).await.ok()?.ok()?;
@@ -109,7 +108,7 @@ async fn ask(session: &Session) -> Result<Scrape, Failure> {
     let metrics = Metrics::parse(&metrics.text);
     let (_, readiness) = health::ask(session, "readyz").await?;
     let (namespaces, has_more) = match namespaces(session).await {
-        // A server that still reads its store has metrics and reasons, and nothing else.
+        // A server that is still opening its store has only metrics and reasons.
         Err(Failure::Refused { .. }) => (Vec::new(), false),
         other => other?,
     };

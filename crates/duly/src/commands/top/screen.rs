@@ -1,7 +1,7 @@
-//! One screen of what two looks say, as lines of a width and in a number that fit.
+//! One screen of `duly top`, as lines that fit a width and a height.
 //!
-//! Pure: it draws nothing, so that tests see what a terminal of any size would show. Text of
-//! others (names, reasons) is made fit for a terminal here.
+//! The module is pure and prints nothing, so that tests see the screen of a terminal of any size. It
+//! escapes text from elsewhere (names, reasons).
 
 use super::{
     rates::Quantiles,
@@ -9,35 +9,35 @@ use super::{
 };
 use crate::output::{terminal::Tone, text, when};
 
-/// Characters of a value with its name, and of the space behind.
+/// Characters of a value with its name and the space behind it.
 const CELL: usize = 20;
-/// Reasons that are shown.
+/// Most reasons that are shown.
 const REASONS_MAX: usize = 3;
-/// Width from which a row has every column.
+/// Width from which a row has all columns.
 const WIDE: usize = 72;
 
-/// A line.
+/// A line with its tone.
 #[derive(Debug, PartialEq)]
 pub(super) struct Line(pub(super) Tone, pub(super) String);
 
-/// Room for lines.
+/// The size of the screen.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
-/// What is shown around the figures.
+/// The parts of the screen around the figures.
 pub(super) struct Around<'a> {
     /// The address of the server.
     pub(super) server: &'a str,
-    /// Why there is no answer at present.
+    /// The reason why the server is not reachable now.
     pub(super) gone: Option<&'a str>,
-    /// What the keys do, for the last line.
+    /// The meaning of the keys, for the last line.
     pub(super) keys: Option<&'a str>,
 }
 
-/// The lines for a screen of this size: none is longer, and there are not more.
+/// Returns the lines for a screen of this size. No line is wider, and there are no more lines than rows.
 pub(super) fn lines(view: Option<&View>, around: &Around<'_>, size: Size) -> Vec<Line> {
     let mut lines = Vec::new();
     opening(&mut lines, view, around);
@@ -119,7 +119,7 @@ fn figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
     lines.push(Line(Tone::Plain, String::new()));
 }
 
-/// As many cells on a line as there is room for.
+/// Adds cells, with as many on a line as fit.
 fn flow(
     lines: &mut Vec<Line>,
     columns: usize,
@@ -169,7 +169,7 @@ fn state(row: &Row) -> (Tone, &'static str) {
     }
 }
 
-/// The cells of a row side by side; in a narrow screen the most telling of them.
+/// Formats the cells of a row. A narrow screen gets the most important cells only.
 fn row(
     [name, destination, pending, due, flight, rate, state]: [String; 7],
     columns: usize,
@@ -187,7 +187,7 @@ fn row(
     )
 }
 
-/// At most so many characters, fit for a terminal.
+/// Cuts a text to a number of characters, and escapes it for the terminal.
 fn cut(text: &str, chars_max: usize) -> String {
     let whole = text::preview(text, usize::MAX);
     if whole.chars().count() <= chars_max {
@@ -201,7 +201,7 @@ fn count(number: u64) -> String {
     if number < 10_000 { number.to_string() } else { short(number as f64) }
 }
 
-/// `0`, `12.5`, `1234`, `123k`, `1.2M`.
+/// Formats a number: `0`, `12.5`, `1234`, `123k`, `1.2M`.
 fn short(value: f64) -> String {
     match value {
         value if value < 0.05 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! What two looks say: the document for programs, and what the screen shows.
+//! The comparison of two polls: the document for programs, and the content of the screen.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::{
     scrape::{Namespace, Scrape, Series},
 };
 
-/// Everything there is to show of one interval.
+/// The values of one interval.
 #[derive(Serialize)]
 pub(super) struct View {
     pub(super) interval_ms: u64,
     pub(super) version: Option<String>,
     pub(super) ready: bool,
     pub(super) reasons: Vec<String>,
-    /// Whether the server began anew within the interval.
+    /// `true`: the server has restarted within the interval.
     pub(super) restarted: bool,
     pub(super) per_second: Activity,
-    /// Since the server started.
+    /// Totals since the server started.
     pub(super) totals: Activity,
     pub(super) lateness: Option<Quantiles>,
     pub(super) commit: Option<Quantiles>,
@@ -31,13 +31,13 @@ pub(super) struct View {
     pub(super) oldest_due_ms: u64,
     pub(super) disk_free_bytes: Option<u64>,
     pub(super) resident_bytes: Option<u64>,
-    /// Those with most due come first.
+    /// Namespaces; those with the most due timers come first.
     pub(super) namespaces: Vec<Row>,
-    /// Whether there are more than were looked at.
+    /// `true`: the server has more namespaces than were polled.
     pub(super) more_namespaces: bool,
 }
 
-/// What was done.
+/// The activity of the server.
 #[derive(Serialize)]
 pub(super) struct Activity {
     pub(super) scheduled: f64,
@@ -46,7 +46,7 @@ pub(super) struct Activity {
     pub(super) acknowledged: f64,
     pub(super) failed: f64,
     pub(super) retried: f64,
-    /// Of the namespaces that were looked at.
+    /// Count of the polled namespaces only.
     pub(super) dead: f64,
     pub(super) refused: f64,
 }
@@ -60,13 +60,13 @@ pub(super) struct Row {
     pub(super) due: u64,
     pub(super) in_flight: u64,
     pub(super) fired_per_second: f64,
-    /// The worst of its lanes.
+    /// The worst state among the breakers of its lanes.
     pub(super) breaker: Option<&'static str>,
     pub(super) paused: bool,
 }
 
 impl View {
-    /// What lies between two looks.
+    /// Returns the comparison of two polls.
     pub(super) fn between(before: &Scrape, now: &Scrape, version: Option<String>) -> Self {
         let interval = now.at.saturating_duration_since(before.at);
         let between = Between::new(&before.metrics, &now.metrics);
@@ -81,7 +81,7 @@ impl View {
                 .then_with(|| a.name.cmp(&b.name))
         });
         let dead = now.namespaces.iter().map(|now| {
-            // What a namespace counted before it was first seen is not of this interval.
+            // Counts from before the first poll of a namespace do not belong to this interval.
             earlier(before, now).map_or(0, |before| grown(before.totals().dead, now.totals().dead))
         });
         let dead = per_second(float(dead.sum()), interval);
@@ -162,7 +162,7 @@ fn earlier<'a>(before: &'a Scrape, now: &Namespace) -> Option<&'a Namespace> {
     before.namespaces.iter().find(|before| before.name == now.name)
 }
 
-/// How much a total grew; one that fell is that of a namespace made anew.
+/// Returns the growth of a total. If it has fallen, the namespace was deleted and created again.
 fn grown(before: u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
@@ -177,7 +177,7 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// The whole number next to a value; of what is none, 0.
+/// Rounds a value to a whole number; 0 if it is not a number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(value: f64) -> u64 {
     value.round() as u64

@@ -1,4 +1,5 @@
-//! Requests over HTTP/2 whose caller opens no window: written frame by frame, as no client does it.
+//! HTTP/2 requests whose caller opens no flow-control window: written frame by frame, as no client does
+//! it.
 
 use std::{
     io::Write as _,
@@ -6,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// Requests of one connection, as many as a server takes at once.
+/// Requests per connection: the most that a server accepts at once.
 const STREAMS: u32 = 250;
 
 const DATA: u8 = 0;
@@ -15,7 +16,7 @@ const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Connections that ask for these paths in turns, and take nothing of the answers.
+/// Opens connections that request these paths in turn, and read nothing of the responses.
 pub(super) fn unread(address: SocketAddr, paths: &[&str], connections: usize) -> Vec<TcpStream> {
     let request = |i: usize, stream: u32, text: &mut Vec<u8>| {
         let fields = head("GET", paths[i % paths.len()], address);
@@ -24,7 +25,7 @@ pub(super) fn unread(address: SocketAddr, paths: &[&str], connections: usize) ->
     (0..connections).filter_map(|_| connection(address, &request)).collect()
 }
 
-/// The same with calls of a method whose message names a namespace in its first field.
+/// Does the same with gRPC calls whose message has a namespace in its first field.
 pub(super) fn unread_grpc(
     address: SocketAddr,
     method: &str,
@@ -52,7 +53,7 @@ fn connection(
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_write_timeout(Some(Duration::from_millis(300))).ok()?;
     let mut text = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    // SETTINGS_INITIAL_WINDOW_SIZE: no byte of an answer may come.
+    // SETTINGS_INITIAL_WINDOW_SIZE 0: no byte of a response may be sent.
     frame(&mut text, SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     for i in 0..STREAMS {
         request(i as usize, 2 * i + 1, &mut text);
@@ -78,7 +79,7 @@ fn head(method: &str, path: &str, address: SocketAddr) -> Vec<u8> {
     fields
 }
 
-/// A header field, literal and without an index (RFC 7541, 6.2.2).
+/// Writes a literal header field without an index (RFC 7541, 6.2.2).
 fn field(fields: &mut Vec<u8>, name: &str, value: &str) {
     fields.push(0);
     for text in [name, value] {

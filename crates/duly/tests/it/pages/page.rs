@@ -3,31 +3,31 @@
 /// A part of a page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Part {
-    /// A line of anything else.
+    /// A line outside of console blocks.
     Line(String),
-    /// What is typed between two fences, and what it prints.
+    /// The commands between two fences, with their output.
     Console(Vec<Step>),
 }
 
 /// A command and its output.
 #[derive(Debug, PartialEq)]
 pub(super) struct Step {
-    /// Where it stands, from 1.
+    /// Line number, from 1.
     pub(super) line: usize,
-    /// What is typed behind `$ `, on as many lines as end with a backslash and one more.
+    /// The command after `$ `, continued on the next line after a backslash.
     pub(super) command: String,
-    /// What the page shows.
+    /// The output in the page.
     pub(super) shown: Vec<String>,
 }
 
 impl Step {
-    /// Whether the next line of the page belongs to what is typed.
+    /// Returns `true` if the next line of the page continues the command.
     fn is_begun(&self) -> bool {
         self.shown.is_empty() && self.command.ends_with('\\')
     }
 }
 
-/// Takes a page apart.
+/// Splits a page into its parts.
 pub(super) fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut lines = text.lines().zip(1..);
@@ -57,7 +57,7 @@ pub(super) fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// Puts a page together again.
+/// Joins the parts of a page.
 pub(super) fn text(parts: &[Part]) -> String {
     let mut text = String::new();
     let mut line = |line: &str| {

@@ -1,8 +1,8 @@
-//! Whether what was printed is what a page shows, whatever the time and the random numbers.
+//! Compares printed text with the text of a page, without regard to times and random values.
 
 /// Stands for any text.
 const ANY: &str = "…";
-/// Ids and tokens that the server makes are at least so long.
+/// Shortest id or token that the server generates.
 const ID_CHARS_MIN: usize = 26;
 const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
 
@@ -38,10 +38,10 @@ fn is_same(shown: &str, printed: &str) -> bool {
     true
 }
 
-/// A line without what differs from run to run: times become `<time>`, spans `<span>`, ids and
-/// tokens `<id>`, and spaces that make columns one space.
+/// Returns a line without the parts that differ from run to run: times become `<time>`, time spans
+/// `<span>`, ids and tokens `<id>`, and a run of spaces between columns one space.
 fn plain(line: &str) -> String {
-    // What was due at this very moment, and what was a moment ago.
+    // A time of now, or of a moment ago.
     let line = line.replace("(now)", "(0s ago)").replace(" now ", " 0s ago ");
     let mut out: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -75,7 +75,7 @@ fn is_span(text: &str) -> bool {
     unit.len() < text.len() && UNITS.contains(&unit)
 }
 
-/// `2026-11-21T03:41:26.288Z`: the only form in which the server writes times.
+/// Replaces times like `2026-11-21T03:41:26.288Z`, the only form in which the server writes them.
 fn without_times(word: &str) -> String {
     const FORM: &str = "0000-00-00T00:00:00.000Z";
     let is_time = |text: &str| {

@@ -1,4 +1,4 @@
-//! A shell that is typed into.
+//! A shell that runs the commands of a page.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -16,7 +16,7 @@ use crate::harness::DEADLINE;
 /// Printed when a command has ended.
 const END: &str = "~~ the command has ended ~~";
 
-/// One shell. It and all that was started from it is killed at the end.
+/// A shell. It and all processes started from it are killed at the end.
 pub(super) struct Shell<'a> {
     child: Child,
     stdin: ChildStdin,
@@ -25,7 +25,7 @@ pub(super) struct Shell<'a> {
 }
 
 impl<'a> Shell<'a> {
-    /// Starts one.
+    /// Starts a shell.
     pub(super) fn start(place: &'a Place) -> Self {
         let path = std::env::var("PATH").expect("there is a path");
         let mut child = Command::new("bash")
@@ -53,10 +53,10 @@ impl<'a> Shell<'a> {
         Self { child, stdin, lines, place }
     }
 
-    /// Runs a command: what it printed, without empty lines at the end.
+    /// Runs a command. Returns its output without empty lines at the end.
     pub(super) fn run(&mut self, command: &str) -> Vec<String> {
         let command = self.place.here(command);
-        // Its own standard input is what is typed here next: not for the command to read.
+        // Its own standard input has the next commands, which this command must not read.
         let typed = format!("{{ {command}\n}} < /dev/null\nprintf '\\n%s\\n' '{END}'\n");
         self.stdin.write_all(typed.as_bytes()).expect("bash reads");
         let mut printed = Vec::new();

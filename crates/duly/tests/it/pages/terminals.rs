@@ -1,4 +1,4 @@
-//! The terminals beside the one that is typed into: a server in the first, a receiver in the third.
+//! The other terminals of a page: a server in the first one, a receiver in the third one.
 
 use std::{
     fs,
@@ -14,23 +14,23 @@ use super::{page::Step, plain};
 use crate::harness::{Process, duly};
 
 const SERVE: &str = "duly serve";
-/// Commands that do not end by themselves, and what a page calls their terminal.
+/// Commands that do not end by themselves, and the name of their terminal in a page.
 const STAYING: [(&str, &str); 3] =
     [(SERVE, "first terminal"), (SERVE, " there"), ("duly receive", "third terminal")];
 
-/// Programs of the guide that pages have their readers save.
+/// Programs of the guide that the reader of a page saves.
 const SAVED: [&str; 4] =
     ["receivers/receiver.py", "workers/worker.py", "workers/worker.sh", "reminders/due_at.py"];
 
-/// Where all terminals are: a directory with the programs that pages have their readers save, and two ports.
+/// The place of all terminals: a directory with the programs that readers save, and two ports.
 pub(super) struct Place {
     directory: TempDir,
-    /// What stands in the pages, and what that is here: of the server, and of a receiver.
+    /// The address in the pages, and the address here: of the server, and of a receiver.
     ports: [(&'static str, String); 2],
 }
 
 impl Place {
-    /// An empty one.
+    /// Returns a place with an empty directory.
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
@@ -38,7 +38,7 @@ impl Place {
             let name = Path::new(program).file_name().expect("a file");
             fs::copy(guide.join(program), directory.path().join(name)).expect("it is copied");
         }
-        // Free a moment ago; nobody else takes ports that it was not given. Both are held at once,
+        // Free a moment ago; no other process takes a port that it was not given. Both are held at once,
         // so that they differ.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let [server, receiver] =
@@ -46,23 +46,23 @@ impl Place {
         Self { directory, ports: [("3859", server), ("4000", receiver)] }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(super) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Where the server is, or is to be.
+    /// Returns the address of the server.
     pub(super) fn server(&self) -> String {
         format!("127.0.0.1:{}", self.ports[0].1)
     }
 
-    /// Where `duly` is.
+    /// Returns the directory of the `duly` binary.
     pub(super) fn programs() -> PathBuf {
         let binary = Path::new(env!("CARGO_BIN_EXE_duly"));
         binary.parent().expect("it is in a folder").to_owned()
     }
 
-    /// A command of a page with the ports of this place.
+    /// Returns a command of a page with the ports of this place.
     pub(super) fn here(&self, command: &str) -> String {
         let mut command = command.to_owned();
         for (shown, here) in &self.ports {
@@ -71,37 +71,37 @@ impl Place {
         command
     }
 
-    /// What was printed here, with the ports of the pages.
+    /// Returns printed text with the ports of the pages.
     pub(super) fn as_in_pages(&self, line: &str) -> String {
         let mut line = line.to_owned();
         for (shown, here) in &self.ports {
             line = line.replace(here, shown);
         }
-        // Named where the server has not the usual port.
+        // Printed only if the server does not have the default port.
         line.replace(" --server http://127.0.0.1:3859", "")
     }
 }
 
-/// What runs in them.
+/// The processes in the terminals.
 pub(super) struct Terminals<'a> {
     place: &'a Place,
     running: Vec<(&'static str, Process)>,
 }
 
 impl<'a> Terminals<'a> {
-    /// Two that nothing was typed into.
+    /// Returns terminals without processes.
     pub(super) fn new(place: &'a Place) -> Self {
         Self { place, running: Vec::new() }
     }
 
-    /// Has a server in the first one, before any page is read.
+    /// Starts a server in the first terminal, before any page is read.
     pub(super) fn serve(&mut self) {
         let mut process = Process::of(self.command(SERVE));
         process.address();
         self.running.push((SERVE, process));
     }
 
-    /// Types a command in if it is one that stays; answers whether it is.
+    /// Starts a command that does not end by itself; returns `false` for any other command.
     pub(super) fn start(&mut self, command: &str) -> bool {
         let Some((name, _)) = STAYING.into_iter().find(|(name, _)| *name == command) else {
             return false;
@@ -124,7 +124,8 @@ impl<'a> Terminals<'a> {
         command
     }
 
-    /// Whether the command that was typed in last prints what is shown; what else it printed.
+    /// Compares the output of the last started command with the shown one. An error has the other
+    /// output.
     pub(super) fn compare(&mut self, step: &Step) -> Result<(), Vec<String>> {
         let (_, process) = self.running.last_mut().expect("one was typed in");
         let mut printed = Vec::new();
@@ -137,7 +138,7 @@ impl<'a> Terminals<'a> {
         Ok(())
     }
 
-    /// Presses Ctrl-C where a line of a page says so.
+    /// Presses Ctrl-C if a line of a page tells the reader to.
     pub(super) fn interrupt(&mut self, line: &str) {
         let line = line.to_lowercase();
         let Some((_, behind)) = line.split_once("press ctrl-c") else { return };

@@ -1,4 +1,4 @@
-//! Servers that go away while a node runs, and come back.
+//! Redis servers that fail while a node runs, and return.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{DEADLINE, Server};
 
-/// What the node says of itself.
+/// Returns the readiness of the node.
 fn readiness(node: &Server) -> Value {
     let ran = node.run(&["--output", "json", "health"]);
     let text = if ran.stdout.trim().is_empty() { ran.stderr } else { ran.stdout };
@@ -28,7 +28,7 @@ fn p1_while_redis_is_away_calls_are_unavailable_and_the_node_goes_on_by_itself()
     let node = Server::on_store(&redis.url());
     node.run(&["schedule", "n", "before", "--in", "1s"]).ok();
     redis.kill();
-    // The first may have been on its way when the server went: then nobody knows its outcome.
+    // The first call may have been on its way when the server stopped: then its outcome is unknown.
     until("the store is known to be away", || {
         let ran = node.run(&["--output", "json", "get", "n", "before"]);
         assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -88,7 +88,7 @@ fn p1_in_a_cluster_a_failover_loses_nothing_that_replicas_confirmed() {
     }
     assert_eq!(acknowledged.len(), 60, "with all servers there every one is answered");
     cluster.masters[0].kill();
-    // The replica that takes over has none itself: changes are made, and nobody vouches for them.
+    // The new master has no replica itself: changes are made, and no replica confirms them.
     until("a replica has taken over", || {
         let ran = |id: &str| node.run(&["--output", "json", "schedule", "n", id, "--in", "1h"]);
         let codes: Vec<_> = (0..12).map(|i| ran(&format!("b{i}"))).collect();

@@ -1,5 +1,5 @@
-//! What keeps a node from starting: one clear message each, and exit code 1. What may come back by
-//! itself is waited for: see `waits.rs`.
+//! Conditions that keep a node from starting: each gives one clear message and exit code 1. Conditions
+//! that may pass are waited for: see `waits.rs`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
@@ -17,7 +17,7 @@ fn refused(env: &[(&str, &str)], url: &str) -> String {
     command.envs(env.iter().copied());
     let message = Ran::from(command.output().expect("duly starts")).refused(1);
     assert!(!message.contains("secret"), "{message}");
-    // Warnings of weaker settings come before it.
+    // Warnings about weaker settings come before it.
     let is_one = message.lines().filter(|line| line.starts_with("error: ")).count() == 1;
     assert!(is_one, "{message}");
     message

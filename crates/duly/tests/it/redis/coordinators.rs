@@ -1,4 +1,4 @@
-//! Three masters, each with a coordination shard, and nodes: what the loss of a master costs.
+//! Three masters, each with a coordinator shard, and nodes: the effects of the loss of a master.
 
 use std::{
     collections::BTreeSet,
@@ -10,10 +10,10 @@ use duly_redis_testkit::{cluster::Cluster, server::tell};
 use super::nodes::agree;
 use crate::harness::{DEADLINE, Server};
 
-/// A node acts for so long after the last heartbeat that a majority has answered.
+/// Time for which a node acts after the last heartbeat that a majority has acknowledged.
 const ACTS_FOR: Duration = Duration::from_millis(1_500);
 
-/// Three masters without replicas: each goes on by itself when another is away.
+/// Starts three masters without replicas: each continues when another one fails.
 fn masters() -> Cluster {
     let cluster = Cluster::start(3, 0);
     for master in &cluster.masters {
@@ -23,7 +23,7 @@ fn masters() -> Cluster {
     cluster
 }
 
-/// Leases what it gets, until nothing came for a while and the wanted ids are among it.
+/// Leases firings until none came for a while and the wanted ids are among them.
 fn leased(node: &Server, wanted: &BTreeSet<String>) -> BTreeSet<String> {
     let (mut leased, deadline) = (BTreeSet::new(), Instant::now() + DEADLINE);
     while !wanted.is_subset(&leased) && Instant::now() < deadline {
@@ -56,7 +56,7 @@ fn the_loss_of_any_one_master_stops_only_its_own_shards() {
             }
         }
         assert!((8..24).contains(&there.len()), "{} of 24 on the others", there.len());
-        // By now nodes that needed the lost one would have stopped.
+        // By now nodes that needed the lost master would have stopped.
         std::thread::sleep(ACTS_FOR.saturating_sub(killed.elapsed()));
         for node in &nodes {
             let health = node.run(&["health"]);
@@ -69,7 +69,8 @@ fn the_loss_of_any_one_master_stops_only_its_own_shards() {
     }
 }
 
-/// Commands that nodes have sent to a server so far: scripts, and what is no part of a script.
+/// Returns the number of commands that nodes have sent to a server so far: scripts, and commands outside
+/// of scripts.
 fn sent(port: u16) -> u64 {
     let info = tell(port, "INFO commandstats");
     let of = |command: &str| {
@@ -89,7 +90,7 @@ fn three_idle_nodes_send_at_most_200_commands_a_second() {
     let nodes: Vec<_> = (0..3).map(|_| Server::on_store(&cluster.url())).collect();
     agree(&nodes.iter().collect::<Vec<_>>(), 3);
     let all = || cluster.masters.iter().map(|master| sent(master.port())).sum::<u64>();
-    // Looks at who holds leases follow a change of the members.
+    // After a change of the members, nodes check for a while who holds leases.
     std::thread::sleep(Duration::from_secs(3));
     let (before, began) = (all(), Instant::now());
     std::thread::sleep(Duration::from_secs(10));
@@ -97,6 +98,6 @@ fn three_idle_nodes_send_at_most_200_commands_a_second() {
     let a_second = (all() - before) as f64 / began.elapsed().as_secs_f64();
     println!("{a_second:.0} commands a second");
     assert!(a_second <= 200.0, "{a_second:.0} commands a second");
-    // Heartbeats alone are 36.
+    // Heartbeats alone are 36 commands per second.
     assert!(a_second > 36.0, "{a_second:.0} commands a second");
 }

@@ -1,4 +1,4 @@
-//! What docs/operate/cluster.md and deploy/ tell an operator to type.
+//! The commands that docs/operate/cluster.md and deploy/ give to an operator.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn page() -> String {
     read("docs/operate/cluster.md")
 }
 
-/// The block of the page that holds these words.
+/// Returns the block of the page that contains these words.
 fn block(words: &str) -> String {
     let page = page();
     let found = page.split("```").skip(1).step_by(2).find(|block| block.contains(words));
@@ -29,7 +29,7 @@ fn the_rights_of_the_page_are_enough() {
     let port = server.port();
     let mut line = block("ACL SETUSER").replace("PASSWORD", "secret");
     if tell(port, line.trim()).contains("waitaof") {
-        // As the page says of 7.0.
+        // As the page states for 7.0.
         line = line.replace(" +waitaof", "");
     }
     assert_eq!(tell(port, line.trim()), "+OK");
@@ -42,7 +42,7 @@ fn the_rights_of_the_page_are_enough() {
     ] {
         node.run(&["schedule", "n", id, "--in", "500ms", "--payload-text", &"x".repeat(5_000)])
             .ok();
-        // Waiting for it also proves that wake-ups are heard.
+        // Waiting for the firing also proves that the node receives wake-ups.
         let leased = node.json(&["lease", "n", "--wait", "20s"]);
         let token = leased["firings"][0]["token"].as_str().expect("a token").to_owned();
         node.run(&[&["settle", "n", &token][..], verdict].concat()).ok();
@@ -58,7 +58,7 @@ fn the_rights_of_the_page_are_enough() {
     assert_eq!(tell(port, "ACL LOG 1"), "*0", "nothing was refused");
 }
 
-/// A server with the settings of the page.
+/// Starts a server with the settings of the page.
 fn with_settings_of_the_page() -> Server {
     let mut args = vec!["--cluster-port".to_owned(), free_port().to_string()];
     let settings = block("cluster-enabled yes");
@@ -143,7 +143,7 @@ fn the_compose_file_calls_commands_and_sets_variables_that_exist() {
     }
     assert_eq!(nodes, 3);
     assert!(file.contains("dockerfile: deploy/Dockerfile") && file.contains("context: .."));
-    // What the command of Redis sets starts one, and raises no warning.
+    // Redis starts with the settings of its command, and a node prints no warning about them.
     let (_, command) = file.split_once("redis-server ").expect("a command of Redis");
     let command = command.split("volumes:").next().expect("a first part");
     let words: Vec<_> = command.split_whitespace().map(|word| word.trim_matches('"')).collect();

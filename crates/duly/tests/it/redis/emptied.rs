@@ -1,4 +1,4 @@
-//! A coordinator shard that lost the record of a namespace, as an operator sees it.
+//! A coordinator shard that lost the record of a namespace, from the operator's view.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -22,7 +22,7 @@ fn a_namespace_whose_record_is_lost_is_counted_and_repaired() {
     for id in &ids {
         schedule(id).ok();
     }
-    // All that its shard holds goes, but for what says whose shard it is.
+    // Deletes all keys of its shard but the one that identifies the shard.
     let list = |pattern: &str| server::list(redis.port(), &format!("KEYS {pattern}"));
     let prefix = list("duly:*:nums")[0].replace("nums", "");
     let mut lost = list(&format!("{prefix}*"));

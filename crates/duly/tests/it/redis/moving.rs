@@ -1,11 +1,11 @@
-//! From a server with a directory to nodes on a Cluster, as docs/operate/cluster.md has it.
+//! A move from a server with a directory to nodes on a Cluster, as in docs/operate/cluster.md.
 
 use duly_redis_testkit::cluster::Cluster;
 use serde_json::Value;
 
 use crate::harness::{Server, text};
 
-/// Every timer of a state, whole.
+/// Returns every timer of a state, with all its fields.
 fn all(server: &Server, state: &str) -> Vec<Value> {
     let list = server.json(&["list", "orders", "--state", state, "--limit", "1000"]);
     let ids = list["timers"].as_array().expect("a list").iter();

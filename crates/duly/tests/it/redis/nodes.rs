@@ -1,4 +1,4 @@
-//! What several nodes of one deployment see of each other.
+//! Several nodes of one deployment, and their view of each other.
 
 use duly_redis_testkit::{cluster::Cluster, server};
 use rustix::process::Signal;
@@ -21,7 +21,7 @@ fn a_timer_scheduled_at_one_node_fires_once_at_another() {
         let firings = leased["firings"].as_array().expect("a list");
         for firing in firings {
             let token = firing["token"].as_str().expect("a token");
-            // A verdict is as good at the other node.
+            // A verdict is valid at the other node too.
             let other = if std::ptr::eq(node, &raw const one) { &two } else { &one };
             other.run(&["settle", "orders", token, "--ack"]).ok();
             fired.push(firing["id"].as_str().expect("an id").to_owned());
@@ -77,7 +77,7 @@ fn a_signal_drains_a_node_and_leaves_the_deployment_to_the_others() {
     assert_eq!(two.json(&["lease", "n", "--wait", "20s"])["firings"][0]["id"], "x");
 }
 
-/// The members that a node sees, and how many shards each has.
+/// Returns the members that a node sees, with their number of shards.
 fn members(node: &Server) -> Vec<(String, u64)> {
     let cluster = node.json(&["cluster"]);
     let nodes = cluster["nodes"].as_array().expect("a list");
@@ -88,7 +88,7 @@ fn members(node: &Server) -> Vec<(String, u64)> {
     nodes.iter().map(of).collect()
 }
 
-/// Waits until the nodes see so many members that share all shards.
+/// Waits until the nodes see this many members that share all shards.
 pub(super) fn agree(nodes: &[&Server], count: usize) {
     for _ in 0..600 {
         let seen: Vec<_> = nodes.iter().map(|node| members(node)).collect();

@@ -1,4 +1,4 @@
-//! Passwords and TLS: what is secret is never shown, and what is encrypted is checked.
+//! Passwords and TLS: a secret is never shown, and a certificate is checked.
 
 use std::{fs, process::Command};
 
@@ -16,7 +16,7 @@ fn shows_nothing(said: &str) {
     }
 }
 
-/// Starts a node and stops it; everything it says.
+/// Starts a node and stops it; returns its whole output.
 fn all_it_says(env: &[(&str, &str)], url: &str) -> String {
     let mut command = duly();
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);

@@ -1,5 +1,5 @@
-//! A node whose store may come back by itself waits for it: it lives, is not ready, says why, and stops
-//! at once when it is told to.
+//! A node waits for a store that may come back by itself. It is alive and not ready, reports the reason,
+//! and stops at once on a signal.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::harness::{DEADLINE, Process, duly, run};
 
-/// Longest time from a signal to the end of a node that waits.
+/// Longest time from a signal to the end of a waiting node.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A node that waits for its store.
@@ -31,7 +31,7 @@ impl Waiting {
         Self { process: Process::of(command), url: format!("http://{listen}") }
     }
 
-    /// Waits until `/readyz` gives all of these as a reason; until then the node is alive.
+    /// Waits until the reasons of `/readyz` contain all of these; until then the node is alive.
     #[track_caller]
     fn says(&self, parts: &[&str]) {
         let until = Instant::now() + DEADLINE;
@@ -47,12 +47,12 @@ impl Waiting {
         }
     }
 
-    /// Waits until it is ready.
+    /// Waits until the node is ready.
     fn is_ready(&self) {
         run(&["--server", &self.url, "health", "--wait", "60s"]).ok();
     }
 
-    /// Stops it by this signal; returns what it logged.
+    /// Stops the node with this signal; returns its log.
     #[track_caller]
     fn stop(mut self, signal: Signal) -> String {
         let told = Instant::now();

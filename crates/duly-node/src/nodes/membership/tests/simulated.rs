@@ -1,5 +1,5 @@
-//! Nodes and coordination shards under random losses, delays, pauses, failovers and changes of the
-//! list: no run ever acts that another node holds for gone. Bugs that are planted are noticed.
+//! Nodes and coordinator shards with random losses, delays, pauses, failovers and changes of the list:
+//! no member acts that another node considers gone. Planted bugs are detected.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::*;
 
 const NODES: usize = 3;
 const STEP: u64 = 10;
-/// Worlds that are tried.
+/// Number of simulated worlds.
 const SEEDS: u64 = 100;
-/// Lists that follow one another: each changes some of the shards.
+/// The lists in order: each replaces some of the shards.
 const LISTS: [[u16; 3]; 4] = [[0, 1, 2], [0, 1, 3], [4, 3, 1], [4, 5, 6]];
 
-/// A fault of the protocol that the property has to notice.
+/// A planted protocol bug that the property must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
     None,
-    /// A run that no fresh reply of a majority lists is held for gone.
+    /// A member that no fresh reply of a majority lists counts as gone.
     AbsenceIsGone,
-    /// A shard takes an evicted run in again.
+    /// A shard admits an evicted member again.
     EvictedRejoins,
     /// A reply counts from its arrival.
     CountsFromReply,
-    /// A run goes on in another list.
+    /// A member id is kept in a new list.
     RunOutlivesList,
 }
 
@@ -48,13 +48,13 @@ impl Random {
     }
 }
 
-/// What is on its way.
+/// A message under way.
 enum Message {
     Heartbeat { sent: Sent, beat: Heartbeat },
     Reply { sent: Sent, heard: HeartbeatReply },
 }
 
-/// The way between a node and a shard.
+/// The connection between a node and a shard.
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
     loses_beats: bool,
@@ -64,10 +64,10 @@ struct Way {
 
 struct Node {
     membership: Membership,
-    /// By shard: when its beat was sent that has no reply yet, or the next is due.
+    /// By shard: the heartbeat without a reply, if there is one, and the time of the next.
     waits: BTreeMap<ShardId, (Option<Sent>, u64)>,
     paused_until: u64,
-    /// The list that its store knows.
+    /// The list that the node's store knows.
     list: Coordinators,
 }
 
@@ -77,13 +77,13 @@ struct World {
     now: u64,
     nodes: Vec<Node>,
     shards: BTreeMap<ShardId, Coordinator>,
-    /// What a replica of the shard has, and until when nobody answers for it.
+    /// The replica of a shard, and the time until which no server replies for the shard.
     replicas: BTreeMap<ShardId, (Coordinator, u64)>,
     ways: BTreeMap<(usize, ShardId), Way>,
     /// By arrival and node.
     messages: Vec<(u64, usize, Message)>,
     current: usize,
-    /// Runs that some node holds for gone.
+    /// Members that some node considers gone.
     gone: BTreeSet<MemberId>,
     runs: u64,
     acted: u64,
@@ -119,7 +119,7 @@ impl World {
         MemberId(self.runs)
     }
 
-    /// Runs for so long; returns the run that acted though it was held for gone.
+    /// Runs for `ms`; returns the member that acted although it was considered gone.
     fn run(&mut self, ms: u64, faults: bool) -> Result<(), MemberId> {
         for _ in 0..ms / STEP {
             self.now += STEP;
@@ -160,7 +160,7 @@ impl World {
                 self.nodes[node].paused_until = self.now + length;
             }
             11 if !self.replicas.contains_key(&shard) => {
-                // The replica has all evictions and lacks the last heartbeats; nobody answers for as
+                // The replica has all evictions and lacks the last heartbeats. No server replies for as
                 // long as those count.
                 let mut replica = self.shards[&shard].clone();
                 if self.random.one_in(2) {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// A majority of the list accepts another one; then nodes come to know it.
+    /// A majority of the list accepts another one; then the nodes learn of it.
     fn change_list(&mut self) {
         if self.current + 1 == LISTS.len() {
             return;
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Takes messages to where they go.
+    /// Delivers messages.
     fn carry(&mut self) {
         let mut order: Vec<usize> = (0..self.messages.len()).collect();
         order.retain(|i| {
@@ -237,7 +237,8 @@ impl World {
         let Some(shard) = self.shards.get_mut(&sent.shard) else { return };
         let mut heard = shard.heartbeat(beat.clone());
         if heard == HeartbeatReply::Evicted && self.bug == Bug::EvictedRejoins {
-            // As a shard that keeps no evictions: the run is listed, and nobody hears that it was not.
+            // Acts as a shard that keeps no evictions: it lists the member, and the reply does not say
+            // that it was evicted.
             beat.dead.clear();
             heard = HeartbeatReply::Members { members: Vec::new(), evicted: Vec::new() };
         }
@@ -251,7 +252,7 @@ impl World {
         let now = super::ms(self.now);
         let waits = self.nodes[node].waits.get(&sent.shard);
         if waits.is_none_or(|(open, _)| *open != Some(sent)) {
-            // It was given up.
+            // The heartbeat timed out.
             return;
         }
         let is_heard = matches!(heard, HeartbeatReply::Members { .. });
@@ -273,7 +274,7 @@ impl World {
         let now = super::ms(self.now);
         let fresh = self.fresh_run();
         let known = list(self.current as u64 + 1, &LISTS[self.current].map(ShardId));
-        // A store comes to know the list at some time.
+        // Stores learn of the list at different times.
         if self.nodes[i].list != known && self.random.one_in(50) {
             self.nodes[i].list = known;
         }
@@ -296,7 +297,7 @@ impl World {
             let (sent, beat) = membership.heartbeat(shard, now, "n", Interest::default());
             self.nodes[i].waits.insert(shard, (Some(sent), 0));
             let way = self.ways.get(&(i, shard)).copied().unwrap_or_default();
-            // Now and then a beat is sent twice, and one that was given up may arrive much later.
+            // Now and then a heartbeat is sent twice, and one that timed out may arrive much later.
             for _ in 0..=u64::from(self.random.one_in(10)) {
                 let at = self.now + self.delay(way);
                 let beat = beat.clone();
@@ -306,7 +307,7 @@ impl World {
     }
 }
 
-/// Runs a world; returns the run that acted though it was held for gone.
+/// Runs a world; returns the member that acted although it was considered gone.
 fn simulate(seed: u64, bug: Bug) -> Result<World, MemberId> {
     let mut world = World::new(seed, bug);
     world.run(60_000, true)?;
@@ -324,7 +325,7 @@ fn t16_no_run_acts_that_another_node_holds_for_gone() {
     for seed in 0..SEEDS {
         let world = simulate(seed, Bug::None);
         let world = world.unwrap_or_else(|run| panic!("seed {seed}: {run:?} acted and is gone"));
-        // When the trouble is over all act and see each other.
+        // After the faults all nodes act and list each other.
         for node in &world.nodes {
             assert!(node.membership.may_act(ms(world.now)), "seed {seed}");
             let runs: BTreeSet<_> =
@@ -337,7 +338,7 @@ fn t16_no_run_acts_that_another_node_holds_for_gone() {
         changed += world.current;
         acted += world.acted;
     }
-    // It is not for want of trouble, nor of work.
+    // The world had enough faults and enough work.
     assert!(evicted > 300 && changed > 30, "{evicted} gone, {changed} changes of the list");
     let all = SEEDS * 3 * 90_000 / STEP;
     assert!(acted > all / 2, "nodes acted in {acted} of {all} steps");

@@ -1,10 +1,12 @@
 //! A list as one stream: a timer a line, page after page, as fast as the caller reads.
 //!
-//! The next page is asked for when the one before has been handed over, so a stream holds one page
-//! whatever its length (P10). A page takes its memory before it is read; where there is no room for one
-//! the stream ends. Its last line says that it is whole, or where to go on and why it
-//! ended here: a stream without one was cut off. A search by tag or id prefix says behind each page how
-//! far it is and where to go on, so that it can be stopped at any line.
+//! 1. The next page is read when the previous one has been handed over, so a stream of any length holds
+//!    one page (P10).
+//! 2. A page reserves its memory before it is read; without capacity the stream ends.
+//! 3. The last line says that the stream is complete, or gives the reason for an early end and the
+//!    cursor to continue from. A stream without a last line was cut off.
+//! 4. A search by tag or id prefix reports its progress and a cursor after each page, so a caller can
+//!    stop at any line.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -26,10 +28,10 @@ use crate::http::{
     text::Text,
 };
 
-/// Answers every page from the request's place on.
+/// Responds with every page from the request's position on.
 ///
 /// # Errors
-/// When the first page is refused: then nothing of a stream was answered.
+/// When the first page is refused: then no part of a stream was sent.
 pub(super) async fn answer(
     app: App,
     request: ListRequest,
@@ -60,7 +62,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// The next part of the answer; `None` at its end.
+    /// Returns the next part of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         while self.ready.is_empty() && !self.over {
             if let Err(problem) = self.page().await {
@@ -74,7 +76,7 @@ impl Listing {
         self.ready.pop_front()
     }
 
-    /// A line of few bytes, for which there is always room.
+    /// Returns a short line, which is counted without a check of the capacity.
     fn last(&self, last: &ListEnd) -> VecDeque<Bytes> {
         let mut text = Vec::new();
         write_line(&mut text, last);

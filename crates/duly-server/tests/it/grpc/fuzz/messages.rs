@@ -1,4 +1,4 @@
-//! The messages that are damaged: one of every method of the `.proto` files, as it should be.
+//! The messages to damage: a valid one of every method of the `.proto` files.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use prost_types::FileDescriptorSet;
 
 use super::super::server::{ack, at, lasting, named};
 
-/// What is sent to a method.
+/// The message of a method.
 pub(super) struct Message {
     pub(super) path: &'static str,
     pub(super) bytes: Vec<u8>,
@@ -20,7 +20,7 @@ fn message(path: &'static str, message: &impl prost::Message) -> Message {
 }
 
 fn schedule() -> v1::Schedule {
-    // Nobody is called: where this goes is on this machine, in an hour, and nobody listens.
+    // No receiver is called: the URL is on this machine, due in an hour, and no program listens there.
     let http = v1::HttpDestination {
         url: "http://127.0.0.1:9/x".into(),
         method: Some("PUT".into()),
@@ -55,7 +55,7 @@ fn reschedule() -> v1::Reschedule {
     }
 }
 
-/// One of each method, about this namespace and its timer `t`.
+/// Returns one message of each method, about this namespace and its timer `t`.
 pub(super) fn messages(namespace: &str) -> Vec<Message> {
     let mut all = timers(namespace.into());
     all.extend(many(namespace.into()));
@@ -238,7 +238,7 @@ fn namespaces(namespace: String) -> Vec<Message> {
     ]
 }
 
-/// The paths of all methods that the `.proto` files describe.
+/// Returns the paths of all methods that the `.proto` files describe.
 pub(super) fn methods() -> BTreeSet<String> {
     let set = FileDescriptorSet::decode(v1::FILE_DESCRIPTOR_SET).unwrap();
     let mut found = BTreeSet::new();

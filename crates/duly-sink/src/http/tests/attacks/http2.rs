@@ -1,4 +1,4 @@
-//! The same over HTTP/2: what a receiver can do with frames is bounded in bytes and in time as well.
+//! The same over HTTP/2: frames of a receiver are limited in bytes and in time as well.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,21 +17,21 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A frame of the one stream that there is; of the connection, where it is about that.
+/// Creates a frame of the only stream, or of the connection for frames about that.
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = announced(kind, flags, payload.len());
     frame.extend_from_slice(payload);
     frame
 }
 
-/// The head of a frame whose payload is yet to come.
+/// Creates the head of a frame whose payload follows.
 fn announced(kind: u8, flags: u8, length: usize) -> Vec<u8> {
     let [.., a, b, c] = length.to_be_bytes();
     let stream = u8::from(!matches!(kind, SETTINGS | PING));
     vec![a, b, c, kind, flags, 0, 0, 0, stream]
 }
 
-/// A status and headers as HPACK has them without any table but that of names.
+/// Encodes a status and headers in HPACK, without any table but that of names.
 fn fields(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
     let text = |out: &mut Vec<u8>, text: &str| {
         out.push(u8::try_from(text.len()).unwrap());
@@ -55,12 +55,12 @@ fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
 struct Frames {
     port: u16,
     requests: Arc<AtomicUsize>,
-    /// Connections that were closed from the other side while it still wrote.
+    /// Connections that the sink closed while the receiver still wrote.
     closed: Arc<AtomicUsize>,
 }
 
 impl Frames {
-    /// Answers the first request of each connection with these bytes, and then goes on like that.
+    /// Answers the first request of each connection with these bytes, and then continues with `after`.
     async fn start(authority: &Authority, answer: Vec<u8>, after: After) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -111,7 +111,7 @@ async fn answer_with(
         }
     }
     requests.fetch_add(1, Ordering::Relaxed);
-    // Whatever else comes is read, so that it is never this side that holds something up.
+    // All other bytes are read, so that this side never blocks the exchange.
     tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
     write.write_all(answer).await?;
     write.flush().await?;
@@ -136,7 +136,7 @@ fn endless(frame: &[u8]) -> After {
 #[tokio::test]
 async fn s4_an_http_2_receiver_whose_head_is_slow_or_never_comes_costs_the_header_time_out() {
     let authority = Authority::new();
-    // Nothing, a head that comes byte by byte, and one that goes on without end but slowly.
+    // No bytes, a head that comes byte by byte, and one that continues slowly without end.
     for (answer, after) in [
         (Vec::new(), After::Stall),
         (announced(HEADERS, END_HEADERS, 16_000), After::Drip(0)),
@@ -225,14 +225,14 @@ async fn s4_endless_frames_of_http_2_end_at_the_bytes_allowed() {
     assert_eq!(receiver.deliver(&authority.sink(|_| {})).await, Delivery::Confirmed);
 }
 
-/// Answers every request over its connections with so many bytes; the port.
+/// Starts a receiver that answers every request with this many bytes; returns its port.
 async fn chatty(authority: &Authority, answer_bytes: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let acceptor = TlsAcceptor::from(Arc::new(authority.http2_server()));
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        // Only one connection: that it is lost shows.
+        // Only one connection, so that its loss is visible.
         drop(listener);
         let stream = acceptor.accept(stream).await.unwrap();
         let mut http2 = h2::server::handshake(stream).await.unwrap();
@@ -257,8 +257,8 @@ async fn exchanges_over_an_http_2_connection_are_granted_their_bytes_anew() {
     let port = chatty(&authority, ANSWER_BYTES).await;
     let sink = authority.sink(|options| options.bounds.response_bytes_max = ANSWER_BYTES);
     let to = HttpDestination::new(&format!("https://localhost:{port}/")).unwrap();
-    // In all far more than is granted at once, one after the other and side by side, with long
-    // requests among them that are acknowledged piece by piece.
+    // In total far more than is granted at once, in sequence and concurrently. Some requests are long
+    // and are acknowledged piece by piece.
     for _ in 0..20 {
         let large = vec![b'x'; 256 * 1024];
         assert_eq!(sink.deliver(envelope(to.clone(), &large)).await, Delivery::Confirmed);
@@ -294,7 +294,7 @@ async fn s1_retry_after_and_redirects_of_http_2_are_those_of_http_1_1() {
         assert_eq!(delivery, failed(status, Wait::Policy));
     }
     assert_eq!(target.requests(), 0);
-    // The pair to "nothing arrived": the target does count.
+    // The counterpart to "nothing arrived": the target does count.
     target.deliver(&authority.sink(|_| {})).await;
     assert_eq!(target.requests(), 1);
 }

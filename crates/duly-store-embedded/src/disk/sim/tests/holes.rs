@@ -1,4 +1,4 @@
-//! Holes and write-back: what they free, and what a crash makes of them.
+//! Holes and write-back: the space that they free, and their state after a crash.
 
 use std::collections::BTreeSet;
 

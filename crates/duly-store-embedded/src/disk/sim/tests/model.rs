@@ -1,5 +1,5 @@
-//! Random steps on a real and a simulated disk: what a caller sees is the same, and what was synced
-//! outlives a power loss.
+//! Random steps on a real and a simulated disk: a caller sees the same, and synced bytes outlive a power
+//! loss.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     let name = || prop::sample::select(vec!["a", "b", "d/a", "d/b"]);
     let bytes = prop::collection::vec(any::<u8>(), 0..1500);
-    // Elsewhere a hole has no effect, which is no disagreement.
+    // Elsewhere a hole has no effect, which is not a disagreement.
     let holes = u32::from(cfg!(target_os = "linux"));
     prop_oneof![
         1 => name().prop_map(Step::Create),
@@ -37,7 +37,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes a step and answers what a caller can see of its outcome.
+/// Takes a step and returns the part of its outcome that a caller can see.
 fn take(disk: &dyn Disk, step: &Step) -> String {
     let answer = match step {
         Step::Create(name) => disk.create(name).map(drop),

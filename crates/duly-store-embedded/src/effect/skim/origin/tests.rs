@@ -4,7 +4,7 @@ use crate::format::fields::Writer;
 
 use super::*;
 
-/// What the whole decoder says of a URL.
+/// Returns the lane of a URL by full parsing.
 fn parsed(url: &str) -> Option<LaneKey> {
     let http = HttpDestination::from_stored(url).ok()?;
     Some(Destination::Http(http).lane_key())

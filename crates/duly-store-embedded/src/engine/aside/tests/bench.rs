@@ -1,4 +1,4 @@
-//! An engine on a disk that can be spoiled, and the comparison of its index with everything that it counts.
+//! An engine on a disk that can be spoiled, and the comparison of its index with all its counts.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -30,12 +30,12 @@ pub(super) struct Bench {
     pub(super) engine: Engine,
     pub(super) disk: Spoiled,
     pub(super) clock: ManualClock,
-    /// How many steps follow each call; `None`: until there is nothing to do.
+    /// Steps after each call; `None`: until there is nothing to do.
     pub(super) steps: Option<usize>,
 }
 
 impl Bench {
-    /// With windows that hold few, so that most of what is due is hidden.
+    /// With small resident windows, so that most due timers are spilled.
     pub(super) fn new() -> Self {
         Self::audited_after(Millis::ZERO)
     }
@@ -59,7 +59,7 @@ impl Bench {
         bench
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs everything that needs no time.
     pub(super) fn settle(&mut self) {
         for _ in 0..self.steps.unwrap_or(10_000) {
             self.engine.begin_step();
@@ -98,7 +98,7 @@ impl Bench {
         key
     }
 
-    /// Timers that become due a millisecond apart, one after the other on the disk.
+    /// Schedules timers that become due a millisecond apart, one after the other on the disk.
     pub(super) fn some(&mut self, name: &str, count: u64) -> Vec<Key> {
         let due = |n| When::After(Millis::from_ms(10_000 + n));
         (0..count)
@@ -106,7 +106,7 @@ impl Bench {
             .collect()
     }
 
-    /// Three timers of another namespace that are aside.
+    /// Schedules three timers of another namespace and marks them as unreadable.
     pub(super) fn few_aside(&mut self, name: &NamespaceName) -> Vec<Key> {
         self.engine.put_namespace(name, Put::IfAbsent(Box::default())).unwrap();
         self.settle();
@@ -166,7 +166,7 @@ impl Bench {
         self.settle();
     }
 
-    /// Claims and acknowledges until nothing comes.
+    /// Claims and acknowledges until no firing is left.
     pub(super) fn deliver(&mut self) -> Vec<String> {
         let mut ids = Vec::new();
         loop {
@@ -181,7 +181,7 @@ impl Bench {
         }
     }
 
-    /// Compares the index with everything that is counted.
+    /// Compares the index with all counts.
     #[track_caller]
     pub(super) fn check(&mut self) {
         let namespace = self.engine.namespaces.get(self.number()).unwrap();

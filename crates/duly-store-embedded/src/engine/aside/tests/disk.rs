@@ -1,4 +1,4 @@
-//! A disk that answers EIO where it is told to, on top of a simulated one.
+//! A disk that returns EIO in chosen places, on top of a simulated one.
 
 use std::{ops::Range, sync::Arc};
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::disk::{Disk, Error, File, Lock, Operation, SimDisk, Space};
 
-/// The disk. Clones are the same one.
+/// The disk. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Spoiled {
     pub(super) sim: SimDisk,
@@ -19,12 +19,12 @@ impl Spoiled {
         Self { sim: SimDisk::new(1), bad: Arc::default(), refused: Arc::default() }
     }
 
-    /// From now on reads of these bytes of a journal segment fail, and no others.
+    /// From now on, fails reads of these bytes of a journal segment, and no others.
     pub(super) fn spoil(&self, bad: impl IntoIterator<Item = Range<u64>>) {
         *self.bad.lock() = bad.into_iter().collect();
     }
 
-    /// Reads that were refused since this was asked last.
+    /// Returns the number of reads refused since the last call.
     pub(super) fn take_refused(&self) -> u64 {
         std::mem::take(&mut self.refused.lock())
     }

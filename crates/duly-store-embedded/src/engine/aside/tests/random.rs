@@ -1,5 +1,5 @@
-//! Anything in any order on a disk that is bad here and there: counts are exact after each step, nothing
-//! fires twice, and what is left fires when the disk is well.
+//! Random operations on a disk with bad places: counts are exact after each step, no timer fires twice,
+//! and the rest fires when the disk recovers.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ enum Step {
         after_ms: u64,
         expires: bool,
     },
-    /// Which bytes are bad: each of some timers', by a mask.
+    /// The bad bytes: those of some timers, by a mask.
     Spoil(u64),
     Claim(usize),
     Fail(usize),
@@ -61,7 +61,7 @@ fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, ste
             for firing in bench.claim(most).firings {
                 let wait = Wait::Exactly(Millis::from_secs(7));
                 let (outcome, reason) = (AttemptOutcome::TimedOut, "late".to_owned());
-                // The record may not be read any more by now.
+                // The record may be unreadable by now.
                 let verdict = SettleVerdict::Retry { wait, outcome, reason };
                 let settlement =
                     Settlement { token: firing.token.clone(), namespace: None, verdict };

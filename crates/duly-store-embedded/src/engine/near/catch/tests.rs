@@ -8,7 +8,7 @@ fn key(n: usize) -> PackedKey {
     key
 }
 
-/// Sees all of these, as a sweep does, in steps.
+/// Offers all of these in steps, as a sweep does.
 fn caught(times: &[u64], max: usize) -> (Catch, Vec<Due>) {
     let mut catch = Catch::new(&Window::default(), 1_000, max);
     for (n, at_ms) in times.iter().enumerate() {
@@ -26,7 +26,7 @@ fn caught(times: &[u64], max: usize) -> (Catch, Vec<Due>) {
     (catch, found)
 }
 
-/// Most that wait for one millisecond.
+/// Most timers of one millisecond.
 fn densest(found: &[Due]) -> usize {
     let mut counts = std::collections::BTreeMap::new();
     found.iter().for_each(|(at_ms, _)| *counts.entry(*at_ms).or_insert(0) += 1);

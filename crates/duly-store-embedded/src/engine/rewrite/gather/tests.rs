@@ -9,7 +9,7 @@ use crate::{
     options::SEGMENT_BYTES_MIN,
 };
 
-/// The timers of a part, read by where it says that their bytes are.
+/// The timers of a part, read at the places that it names.
 fn ids(part: &Gathered) -> Vec<String> {
     let records = part.candidates.iter().map(|it| decode(&part.bytes[it.start..it.end]));
     records.map(|it| id_of(&it.expect("whole").record).expect("a timer").to_owned()).collect()
@@ -37,13 +37,13 @@ fn t11_a_frame_whose_length_is_damaged_costs_nothing_that_stands_before_it() {
             fixture.sync();
             starts.push(location.unit() * ALIGN - frame::HEADER_BYTES as u64);
         }
-        // The length stands behind the magic.
+        // The length is after the magic.
         fixture.disk.corrupt(FIRST, starts[1] + 4 + bit / 8, 1 << (bit % 8));
         assert_eq!(gathered(&fixture, 1), ["a"], "bit {bit}");
     }
 }
 
-/// Frames of a segment's first life stand behind its own, whole, each where the next one would begin.
+/// Frames of a segment's earlier use are after its own, whole, each where the next one would begin.
 #[test]
 fn an_old_frame_of_a_recycled_segment_is_not_gathered() {
     let mut fixture = Fixture::new(1);

@@ -22,18 +22,18 @@ mod points;
 
 use broken::{Breaks, BrokenDisk};
 
-/// Small records, in frames of a hundred.
+/// Number of small records, in frames of a hundred.
 const RECORDS: u32 = 40_000;
 const FRAME_RECORDS: u32 = 100;
 
-/// Bytes that tell a number.
+/// Bytes that encode a number.
 fn numbered(number: u32) -> PackedKey {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
     bytes
 }
 
-/// A journal of many small segments; each record tells its number.
+/// Makes a journal of many small segments; each record encodes its number.
 fn long_journal() -> Fixture {
     let mut fixture = Fixture::new(1);
     for first in (0..RECORDS).step_by(FRAME_RECORDS as usize) {
@@ -87,7 +87,7 @@ fn records_come_in_order_and_in_batches() {
 #[test]
 fn a_consumer_that_refuses_stops_the_reader() {
     let fixture = long_journal();
-    // Every segment is a few reads: most of them must be left.
+    // Every segment takes a few reads: most of them must be left.
     let disk = BrokenDisk::new(fixture.disk, Breaks::Panic, 1_000);
     let mut calls = 0;
     let refused = recover_all(&disk, &mut |_| {
@@ -132,7 +132,7 @@ fn a_reader_that_fails_hands_over_what_it_read_and_then_its_error() {
     });
     assert!(matches!(error, OpenError::Disk(_)), "{error}");
     assert!(records > 0 && records < RECORDS as usize, "{records}");
-    // A consumer that refuses the last of it refused something earlier in the journal.
+    // A consumer that refuses the last batch refused something earlier in the journal.
     let mut left = records;
     let error = read(&mut |batch| {
         left -= batch.len();

@@ -1,4 +1,4 @@
-//! A segment that was recycled still holds the frames of its first life, whole and of the same epoch.
+//! A recycled segment still holds the frames of its first life, complete and of the same epoch.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::{
 
 use super::read;
 
-/// A journal whose third segment was its first one: frames 1 to 5 stood in it. Frames 6 and 7 stand
-/// in the second.
+/// Makes a journal whose third segment is its recycled first one. Frames 1 to 5 were in it; frames 6 and
+/// 7 are in the second.
 fn recycled() -> Fixture {
     let mut fixture = Fixture::new(1);
     for id in ["1", "2", "3", "4", "5"] {
@@ -40,7 +40,7 @@ fn recycled() -> Fixture {
 #[test]
 fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
     let mut fixture = recycled();
-    // In the place of the next frame stands a whole one.
+    // The place of the next frame holds a whole old one.
     let reread = read(&fixture).expect("whole");
     assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7"], 8));
     // The new frame has the length of each old one: behind it the second of them begins.
@@ -49,7 +49,7 @@ fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
     assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7", "8"], 9));
     assert_eq!(reread.found.tail, Tail::Open, "nothing was begun behind it");
     let whole = fixture.disk.read_file(&segment_name(3));
-    // Torn it goes, alone, and what it left of the first old frame shows none of the others.
+    // A torn frame is cut alone, and the rest of the first old frame does not lead to the others.
     for cut in (from..to).step_by(8) {
         fixture.disk.corrupt(&segment_name(3), cut, 1);
         let reread = read(&fixture).expect("a torn tail is no damage");
@@ -61,7 +61,7 @@ fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
     let disk = fixture.disk.kill();
     let (mut fixture, records) = fixture.reopen(disk);
     assert_eq!(records.len(), 2);
-    // Without a frame the segment counts as never used: it is made again.
+    // Without a frame the segment counts as never used, and is made again.
     fixture.roll().expect("room");
     fixture.frame("anew", 0);
     let reread = read(&fixture).expect("whole");
@@ -80,12 +80,12 @@ fn each_new_frame_of_a_recycled_segment_can_be_the_last() {
     }
 }
 
-/// A bit of each byte, each time another one.
+/// Returns one bit of each byte, a different one each time.
 fn one_of_each_byte(bytes: Range<u64>) -> impl Iterator<Item = u64> {
     bytes.map(|byte| byte * 8 + byte % 8)
 }
 
-/// Behind a damaged frame stand old ones, and a bit of it is no reason to take it for one of them.
+/// Behind a damaged frame there are old ones. A flipped bit must not turn it into one of them.
 #[test]
 fn a_damaged_last_frame_of_a_recycled_segment_is_unknown_or_damage() {
     let mut fixture = recycled();

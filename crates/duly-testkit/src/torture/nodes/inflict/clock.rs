@@ -1,4 +1,4 @@
-//! A node whose wall clock is wrong, by `libfaketime`. Its monotonic clock runs as ever.
+//! Fault: a node with a wrong wall clock, by `libfaketime`. Its monotonic clock is right.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use rand::rngs::SmallRng;
 use super::{Done, Stage, last, some_node};
 use crate::clock::now_us;
 
-/// Why it may not be possible.
+/// Reason why this machine cannot do it.
 pub(super) const MISSING: &str = "there is no libfaketime.so.1 (Debian: `faketime`)";
 
-/// How wrong it is.
+/// Shifts of the clock.
 const SHIFTS: [&str; 4] = ["+5s", "-5s", "+1h", "-1h"];
 
-/// How long it runs so, in milliseconds.
+/// Duration of the fault, in milliseconds.
 const WRONG_MS: std::ops::Range<u64> = 4_000..6_000;
 
-/// Where the library is, below the folder of each architecture.
+/// Returns the path of the library, below the folder of an architecture.
 pub(super) fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
     let mut places =

@@ -1,4 +1,4 @@
-//! What happens between hosts that still hear each other: the way is long, or loses packets.
+//! Faults between hosts that still reach each other: packets are delayed or lost.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::clock::now_us;
 use crate::torture::nodes::far::{Far, Way};
 use crate::torture::nodes::network::{Host, Side};
 
-/// How long the way is so, in milliseconds.
+/// Duration of the fault, in milliseconds.
 const FAR_MS: std::ops::Range<u64> = 3_000..7_000;
 
-/// How long a packet takes, at the middle and at the ends, in milliseconds.
+/// Mean delay of a packet, in milliseconds.
 const TAKES_MS: std::ops::RangeInclusive<u64> = 50..=300;
 const JITTER_PERCENT: u64 = 20;
 
-/// How many of a hundred packets get lost, in each direction.
+/// Share of lost packets in each direction, in percent.
 const LOST_PERCENT: std::ops::RangeInclusive<u32> = 1..=5;
 
 pub(super) async fn slow_store(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
@@ -29,7 +29,7 @@ pub(super) async fn slow_store(stage: &mut Stage, rng: &mut SmallRng) -> Result<
 
 pub(super) async fn slow_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
     let master = some_master(stage, rng)?;
-    // Alone it is far from its replicas too, so that they confirm late.
+    // If the master alone is distant, its replicas are far from it too, and so they confirm late.
     let mut group = vec![master];
     if rng.random_bool(0.5) {
         group.extend(stage.redis.replicas_of(master)?);

@@ -1,7 +1,7 @@
-//! Masters that lose data, and the operator who accepts that.
+//! Faults of masters that lose data, and the operator who accepts the loss.
 //!
-//! What their shards held is lost by definition and not judged; all that the other masters hold is. So in
-//! one run it is always the master of the same slots.
+//! The data of their shards are lost by definition and not judged. The data of all other masters
+//! are judged. So within one run it is always the master of the same slots.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::clock::now_us;
 use crate::torture::nodes::node::SHARDS;
 use crate::wire::Connection;
 
-/// Age of the data that a master comes back with: more than nodes overlook.
+/// Age of the data of a rolled-back master: more than nodes tolerate.
 const BEHIND: Duration = Duration::from_secs(8);
 
-/// How long it may take until nodes notice all shards, and the longest time of one repair.
+/// Longest time until nodes have detected all shards, and of one repair.
 const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Time between two repairs.
@@ -48,8 +48,9 @@ pub(super) async fn roll_back_master(stage: &mut Stage, rng: &mut SmallRng) -> R
     repaired(stage, master, shards, "confirmed", from_us).await
 }
 
-/// The master that loses data, and how many shards it has: one whose slots were lost before, as far as
-/// none of them has moved to it since.
+/// Chooses the master that loses data, and returns it with its number of shards. It prefers a
+/// master all of whose slots were lost before. Such a master exists unless other slots have moved
+/// to it since.
 fn loser(stage: &mut Stage, rng: &mut SmallRng) -> Result<(usize, usize)> {
     let mut loser = some_master(stage, rng)?;
     for master in stage.redis.masters(None)? {
@@ -63,7 +64,7 @@ fn loser(stage: &mut Stage, rng: &mut SmallRng) -> Result<(usize, usize)> {
     Ok((loser, shards))
 }
 
-/// Repairs what the nodes notice, until that is all shards of the master.
+/// Repairs the shards that the nodes report, until these are all shards of the master.
 async fn repaired(
     stage: &mut Stage,
     master: usize,

@@ -1,4 +1,4 @@
-//! What happens to the memory of Redis servers: it is full, or scripts are forgotten.
+//! Faults of the memory of Redis servers: it is full, or scripts are lost.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rand::rngs::SmallRng;
 use super::{Done, Stage, last, some_master};
 use crate::clock::now_us;
 
-/// How long the memory stays full, in milliseconds.
+/// Time for which the memory is full, in milliseconds.
 const FULL_MS: std::ops::Range<u64> = 2_000..4_000;
 
-/// How often scripts are forgotten, and the time between.
+/// Number of script flushes, and the time between them.
 const FLUSHES: u32 = 10;
 const BETWEEN: Duration = Duration::from_millis(200);
 

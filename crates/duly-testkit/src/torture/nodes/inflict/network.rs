@@ -1,4 +1,4 @@
-//! What happens between hosts: nothing comes through, in either direction, and nobody is told.
+//! Faults between hosts: no packet passes in either direction, and neither side is notified.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::{Done, Stage, last, promotion, some_master, some_node, stay_away};
 use crate::clock::now_us;
 use crate::torture::nodes::network::{Host, Side, cut_off, join};
 
-/// How long a node is cut off, in milliseconds: longer than it is waited for.
+/// Time for which a node is cut off, in milliseconds: longer than the heartbeat timeout.
 const CUT_MS: std::ops::Range<u64> = 3_000..8_000;
 
-/// How long a master is still cut off when another one has taken its place, in milliseconds.
+/// Time for which a master stays cut off after another one has taken its place, in milliseconds.
 const REPLACED_MS: std::ops::Range<u64> = 1_000..3_000;
 
 pub(super) async fn cut_from_store(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {

@@ -1,4 +1,4 @@
-//! What happens to processes: killed, standing still, started again.
+//! Faults of processes: kill, stop, restart.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use rand::rngs::SmallRng;
 use super::{Done, Stage, last, promotion, some_master, some_node, stay_away};
 use crate::clock::now_us;
 
-/// How long a killed node stays away, in milliseconds: until the others have taken over for certain.
+/// Time until a killed node starts again, in milliseconds: the others have certainly taken over by
+/// then.
 const AWAY_MS: std::ops::Range<u64> = 4_000..6_000;
 
-/// How long a node stands still, in milliseconds: longer than it is waited for.
+/// Duration of a stop of a node, in milliseconds: longer than the heartbeat timeout.
 const STILL_MS: std::ops::Range<u64> = 3_000..7_000;
 
-/// How long a master stays away when a replica has taken its place, in milliseconds.
+/// Time until a master comes back after a replica has taken its place, in milliseconds.
 const ALONE_MS: std::ops::Range<u64> = 500..2_000;
 
 pub(super) async fn kill_node(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {

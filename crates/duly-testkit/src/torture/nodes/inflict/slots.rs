@@ -1,4 +1,4 @@
-//! Slots that move to another master while their timers are scheduled and fire.
+//! Fault: slots move to another master while their timers are scheduled and fire.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<D
     for slot in &slots {
         keys += move_slot(*slot, from, to).await?;
         let owner = to.tell("CLUSTER MYID")?;
-        // The new owner first: so nobody is left without one.
+        // The new owner first, so that the slot always has an owner.
         let rest = masters.iter().map(|master| &peers[*master]);
         for peer in [to, from].into_iter().chain(rest) {
             peer.order(&format!("CLUSTER SETSLOT {slot} NODE {owner}"))?;
@@ -48,7 +48,7 @@ pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<D
     Ok(Done::since(from_us, text))
 }
 
-/// Slots of a server that hold keys: all keys of a shard have the same tag.
+/// Returns the slots of a server that hold keys: all keys of a shard have the same tag.
 pub(super) fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
     let tags: BTreeSet<Vec<u8>> =
         peer.ask(&[b"KEYS", b"*"])?.items().iter().filter_map(|key| tag(key)).collect();
@@ -60,14 +60,14 @@ pub(super) fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
         .collect()
 }
 
-/// The part of a key that decides about its slot, with its braces.
+/// Returns the hash tag of a key, which determines its slot, with its braces.
 fn tag(key: &[u8]) -> Option<Vec<u8>> {
     let from = key.iter().position(|byte| *byte == b'{')?;
     let to = from + key[from..].iter().position(|byte| *byte == b'}')?;
     Some(key[from..=to].to_vec())
 }
 
-/// Moves the keys of a slot; answers how many.
+/// Moves the keys of a slot; returns their number.
 async fn move_slot(slot: i64, from: &Peer, to: &Peer) -> Result<usize> {
     let (giver, taker) = (from.tell("CLUSTER MYID")?, to.tell("CLUSTER MYID")?);
     to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver}"))?;

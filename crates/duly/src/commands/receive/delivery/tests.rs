@@ -37,7 +37,7 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
     let delivery = Delivery::new(&headers, b"{\"n\":1}", Signature::Valid, 204);
     assert!(delivery.lateness_ms.is_some_and(|late_ms| late_ms > 0.0));
     let line = delivery.line(Screen::default());
-    // Whole days have no hours behind them.
+    // Whole days have no hours after them.
     for part in
         [" late  attempt 3  a b  delivery MFRGG  signature valid  answered 204", "{\"n\":1}"]
     {

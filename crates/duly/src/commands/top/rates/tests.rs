@@ -22,7 +22,7 @@ fn counters_grow_by_what_came_since_with_labels_that_are_new() {
 
 #[test]
 fn after_a_restart_everything_counted_happened_since_and_no_rate_is_negative() {
-    // The other counter is past where it was already: that it began anew only the first one tells.
+    // The other counter is above its earlier value, so only the first one reveals the restart.
     let before = Metrics::parse("a_total 100\nb_total 3\n");
     for now in ["a_total 2\nb_total 10\n", "b_total 10\n"] {
         let now = Metrics::parse(now);

@@ -1,4 +1,4 @@
-//! A disk on which reading goes wrong after a while.
+//! A disk on which reading fails after a while.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::disk::{Disk, Error, File, Lock, SimDisk, Space};
 
-/// What the reads behind the allowed ones end in.
+/// The failure of the reads beyond the allowed ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Breaks {
     Error,
@@ -27,7 +27,7 @@ impl BrokenDisk {
         Self { disk, breaks, allowed: Arc::new(AtomicUsize::new(allowed)) }
     }
 
-    /// Reads that were not made.
+    /// Returns the number of allowed reads that were not made.
     pub(super) fn left(&self) -> usize {
         self.allowed.load(Ordering::SeqCst)
     }

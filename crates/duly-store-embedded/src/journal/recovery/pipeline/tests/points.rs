@@ -1,4 +1,4 @@
-//! Replay from a point: what is not read, what must be there, and what is not believed.
+//! Replay from a point: the parts that are not read, that must exist, and that are refused.
 
 use crate::{
     disk::SimDisk,
@@ -11,7 +11,7 @@ use crate::open::Tail;
 
 use super::*;
 
-/// Where the journal ends now.
+/// Returns the present end of the journal.
 fn end_of(fixture: &Fixture) -> ReplayPoint {
     let mark = fixture.journal.durable;
     ReplayPoint {
@@ -22,7 +22,7 @@ fn end_of(fixture: &Fixture) -> ReplayPoint {
     }
 }
 
-/// Keys of the records that are read from `from` on, with what was found.
+/// Returns the keys of the records from `from` on, and the result of recovery.
 fn keys(
     disk: &SimDisk,
     fixture: &Fixture,
@@ -46,7 +46,7 @@ fn key(id: &str) -> Key {
     Key::of(manifest().hash_key, NAMESPACE, id)
 }
 
-/// Four segments with two timers each; the point lies between the two of the third.
+/// Makes four segments with two timers each; the point is between the two of the third.
 fn journal_with_point() -> (Fixture, ReplayPoint) {
     let mut fixture = Fixture::new(1);
     let mut point = None;
@@ -85,7 +85,7 @@ fn only_what_is_behind_the_point_is_read_and_needed() {
     assert_eq!(found.segments[1].end, fixture.journal.end);
     assert!(found.tail != Tail::Unknown && found.unused.is_none());
 
-    // What lies before it may be damaged, have gaps, or be gone.
+    // The part before the point may be damaged, have gaps, or be gone.
     fixture.disk.corrupt(FIRST, 70, 1);
     fixture.disk.corrupt(&segment_name(3), point.offset - 20, 1);
     fixture.disk.remove(&segment_name(2)).expect("removed");
@@ -118,7 +118,7 @@ fn a_segment_that_the_point_is_in_or_that_follows_must_be_there() {
         damaged.disk
     };
     refused(&without(3), &fixture, point, &segment_name(3), 0);
-    // The newest may have been removed by hand; that cannot be told, with or without a point.
+    // The newest may have been removed by hand; that cannot be known, with or without a point.
     assert_eq!(keys(&without(4), &fixture, point).expect("whole").0, [key("3b")]);
     let early = ReplayPoint { sequence: 2, offset: segment::HEADER_BYTES, lsn: 3, ..point };
     refused(&without(3), &fixture, early, &segment_name(3), 0);
@@ -134,7 +134,7 @@ fn the_header_of_the_points_segment_is_checked() {
     fixture.disk.corrupt(&third, 40, 1);
     refused(&fixture.disk, &fixture, point, &third, 0);
     fixture.disk.corrupt(&third, 40, 1);
-    // Also where the segment looks as if it had never been used.
+    // Also if the segment looks never used.
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
     fixture.roll().expect("room");
@@ -161,7 +161,7 @@ fn a_point_that_the_segment_cannot_have_is_refused() {
     ] {
         refused(&fixture.disk, &fixture, ReplayPoint { offset, lsn, ..point }, &third, offset);
     }
-    // One where no frame begins that has this number: frames are missing behind it.
+    // A point without a frame of this number: frames are missing behind it.
     let odd = ReplayPoint { offset: point.offset + 16, ..point };
     refused(&fixture.disk, &fixture, odd, &segment_name(4), 0);
     let odd = ReplayPoint { lsn: point.lsn + 2, ..point };
@@ -200,8 +200,8 @@ fn what_is_left_over_from_an_earlier_epoch_is_not_read_at_the_point() {
     fixture.disk.corrupt(FIRST, torn_to - 20, 1);
     let disk = fixture.disk.kill();
     let (mut fixture, _) = fixture.reopen(disk);
-    // The new frame has the very length of the torn one: behind it stands a whole frame of the
-    // epoch before, with the very next number.
+    // The new frame has the length of the torn one. Behind it is a whole frame of the epoch before, with
+    // the very next number.
     fixture.append(&pending("anew", 0));
     let mark = fixture.commit();
     fixture.journal.synced(mark.lsn, mark.position);
