@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_test_that_can_be_lengthened_is() {
+    fn every_seeded_test_is_in_a_torture_group() {
         let with_stride = modules_with(&[
             "number(\"DULY_CRASH_STRIDE\"",
             "checkpoint_crashes::every_operation",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_clock_steps_is_found_wherever_it_stands_in_its_line() {
+    fn clock_step_count_is_found_anywhere_in_its_line() {
         for (text, number) in [
             ("running 2 tests\nclock steps: 121\ntest a ... ok\n", Some(121)),
             ("test a ... clock steps: 7\nok\n", Some(7)),

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_is_read_again_whole() {
+    fn files_are_intact_after_a_cache_drop() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("inner")).unwrap();
         fs::write(folder.path().join("inner/a"), vec![1; 3_000_000]).unwrap();

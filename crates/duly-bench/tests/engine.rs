@@ -98,7 +98,7 @@ fn every_row_is_measured_and_leaves_nothing() {
 }
 
 #[test]
-fn figures_stand_beside_floors_and_targets() {
+fn figures_have_baselines_and_targets() {
     let report = run(&options(&[Name::Ingest, Name::Hot, Name::Latency]));
     let with_target =
         [("ingest", "per_second"), ("hot", "1 M in"), ("latency", "p99.9"), ("latency", "p99.99")];
@@ -138,14 +138,14 @@ fn latency_over_time_is_written_and_drawn() {
 }
 
 #[test]
-fn a_disk_with_too_little_room_is_refused_before_anything_is_written() {
+fn a_full_disk_is_refused_before_the_first_write() {
     let options = Options { timers: 1_000_000_000, ..options(&[Name::Reschedule]) };
     let refused = engine::run(&options).unwrap_err().to_string();
     assert!(refused.contains("--allow-low-disk") && refused.contains("GiB"), "{refused}");
 }
 
 #[test]
-fn only_the_rows_asked_for_are_there_with_all_their_rounds() {
+fn only_requested_rows_run_with_all_rounds() {
     let options = Options { runs: 2, ..options(&[Name::Cancel, Name::Fire]) };
     let report = run(&options);
     let names: Vec<_> = report.rows.iter().map(|row| row.name).collect();
@@ -158,7 +158,7 @@ fn only_the_rows_asked_for_are_there_with_all_their_rounds() {
 }
 
 #[test]
-fn what_was_measured_stands_when_a_later_row_fails() {
+fn a_failed_row_keeps_earlier_rows() {
     let options = Options { program: Some("/bin/true".into()), ..options(&[]) };
     let options = Options { rows: vec![Name::Floor, Name::Ingest, Name::Open], ..options };
     let report = engine::run(&options).unwrap();

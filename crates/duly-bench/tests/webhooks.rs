@@ -3,7 +3,7 @@
 use duly_bench::webhooks::{self, Options};
 
 #[test]
-fn every_delivery_is_confirmed_and_counted_beside_its_floor() {
+fn deliveries_are_confirmed_and_have_a_baseline() {
     for secrets in [0, 2] {
         let report = webhooks::run(&Options {
             deliveries: 501,

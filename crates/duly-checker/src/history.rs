@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forgotten_leaves_the_numbers_of_the_rest_right() {
+    fn forget_renumbers_the_remaining_deliveries() {
         let key = |id: &str| Key { namespace: "ns".into(), id: id.into() };
         let delivery = |key, delivery_id| Delivery {
             key,

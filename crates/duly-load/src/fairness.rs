@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn served_in_turn_is_fair_and_one_after_another_is_not() {
+    fn round_robin_is_fair_and_sequential_is_not() {
         // Two namespaces, two timers each; in turn: a b a b.
         let fair = Fairness::of(&[1_000_000, 3_000_000, 2_000_000, 4_000_000], 2, 0);
         assert!(close(fair.first_s, 3.0) && close(fair.last_s, 4.0), "{fair:?}");

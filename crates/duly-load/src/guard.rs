@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_loaded_without_a_word() {
+    fn foreign_servers_need_a_confirmed_owner() {
         for here in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
             assert_eq!(judge("x", &[at(here)], Owner::Unknown), Ok(at(here)));
         }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn one_foreign_address_among_several_is_enough_to_refuse() {
+    fn one_foreign_address_refuses_the_server() {
         let both = [at("127.0.0.1:1"), at("192.0.2.1:1")];
         assert!(judge("x", &both, Owner::Unknown).is_err());
         let nowhere = Refusal::Nowhere { server: "x".to_owned() };

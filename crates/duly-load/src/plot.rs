@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_both_charts_and_one_of_a_run_without_figures_has_axes() {
+    fn plots_have_both_charts_even_without_figures() {
         let mut report = Report {
             subject: Subject::Lateness,
             transport: "grpc",

@@ -261,7 +261,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_frozen_child_stands_still_until_it_is_thawed_or_killed() {
+    fn a_stopped_child_waits_for_resume_or_kill() {
         use std::os::unix::fs::PermissionsExt;
 
         let dir = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_that_ends_early_is_said() {
+    async fn an_early_exit_of_the_child_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let options = options("/bin/false".into(), dir.path());
         let error = Server::start(&options, Duration::from_secs(10)).await;

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_is_the_last_of_the_distribution_and_below_all() {
+    fn the_distribution_ends_below_100_percent() {
         let recorder = Recorder::default();
         assert!(recorder.distribution().is_empty());
         (0..99).for_each(|_| recorder.record(1_000, 1));

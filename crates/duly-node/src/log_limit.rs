@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_back_and_tells_how_many() {
+    fn counts_suppressed_lines() {
         let limit = LogLimit::new(3, Duration::from_secs(10));
         let at = |s| Duration::from_secs(s);
         for _ in 0..3 {

@@ -61,7 +61,7 @@ async fn a_timer_scheduled_earlier_than_the_sleep_wakes_the_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_p7_a_failed_attempt_is_retried_with_the_same_delivery_id_until_it_is_dead() {
+async fn p3_p7_retries_keep_the_delivery_id_until_dead_lettered() {
     let mut world = World::start().await;
     world.schedule("t", ms(0), A).await;
     let mut ids = Vec::new();
@@ -89,7 +89,7 @@ async fn a_rejected_firing_is_dead_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_dead_receiver_holds_up_no_other_lane() {
+async fn p9_a_dead_receiver_delays_no_other_lane() {
     let mut world = World::start().await;
     world.limit_in_flight(4).await;
     for i in 0..50 {
@@ -181,7 +181,7 @@ async fn a_panic_of_the_sink_costs_one_attempt_and_no_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_is_offered_until_the_store_takes_it() {
+async fn a_verdict_is_retried_until_the_store_accepts_it() {
     let mut world = World::start().await;
     world.limit_in_flight(1).await;
     world.flaky.fail_settles(5);
@@ -233,7 +233,7 @@ async fn p3_a_panic_while_settling_leaves_nothing_leased() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_of_a_claim_that_took_too_long() {
+async fn firings_of_a_slow_claim_are_released() {
     let mut world = World::start().await;
     let too_long = duly_core::Millis::from_secs(crate::deliver::HOLD_FOR.as_secs());
     world.flaky.delay_claim(world.clock.clone(), too_long);

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t27_only_looks_without_a_turn_in_a_row_are_a_stall() {
+    fn t27_only_consecutive_misses_are_a_stall() {
         let mut watched = Watched::default();
         let looks = [1, 1, 1, 1, 2, 2, 2, 2, 2, 2].map(|turns| watched.look(turns));
         let expected = [

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_understood_or_refused_with_what_is_allowed() {
+    fn urls_are_parsed_or_refused_with_the_allowed_forms() {
         let one = Address::parse("redis://u:p@h").unwrap();
         assert_eq!((one.cluster, one.servers.clone()), (false, vec!["h:6379".to_owned()]));
         assert_eq!(one.of("h:6379"), "redis://u:p@h:6379/");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_beside_the_url_is_encoded_and_stands_once() {
+    fn password_option_is_percent_encoded_and_excludes_one_in_url() {
         let mut options = Options::new("redis://u@h");
         options.password = Some("a/b@c:d%#é".to_owned());
         let address = Address::new(&options).unwrap();

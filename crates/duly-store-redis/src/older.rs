@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_member_is_dead_only_after_looks_at_one_count() {
+    fn older_member_is_dead_only_after_polls_of_one_count() {
         let mut state = State::default();
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);

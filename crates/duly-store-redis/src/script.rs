@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_says_what_it_is_given_and_what_it_answers() {
+    fn every_script_documents_keys_arguments_and_reply() {
         for script in Script::ALL {
             let own = script.parts().2;
             for word in ["-- KEYS", "-- ARGV", "-- reply"] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_only_read_never_write() {
+    fn read_only_scripts_never_write() {
         for script in Script::ALL {
             let own = script.parts().2;
             let writes = own.contains("flush()") || own.contains("touch_seq()");

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn t24_only_clocks_that_are_apart_for_certain_are_named() {
+    fn t24_only_certain_clock_skew_is_reported() {
         let begin = Instant::now();
         let reading = |server: &str, shown: u64, asked: u64, answered: u64| Reading {
             server: server.to_owned(),

@@ -49,7 +49,7 @@ fn timer(payload_bytes: usize, hangs_on: usize) -> Timer {
 }
 
 #[test]
-fn p10_the_memory_of_a_view_is_what_is_allocated() {
+fn p10_view_memory_matches_the_allocator() {
     let name = NamespaceName::new("a-namespace").expect("a name");
     let whole = |payload_bytes, hangs_on| {
         let name = name.clone();

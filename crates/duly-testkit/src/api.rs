@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_names_its_mark_only_when_it_is_whole() {
+    fn only_complete_payloads_have_a_mark() {
         for mark in 0..500 {
             assert_eq!(mark_of(&payload(mark)), Some(mark));
         }

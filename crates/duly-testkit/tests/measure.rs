@@ -128,7 +128,7 @@ async fn debouncing_replaces_every_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_already_is_pulled() {
+async fn a_backlog_is_leased_and_acknowledged() {
     if let Some(figures) = measured("pull --timers 2500 --connections 2 --batch 200").await {
         check(&figures, &["leased and acknowledged", OUT[4]]);
     }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_read_whatever_its_form() {
+    fn payloads_are_read_in_any_form() {
         let json = Firing { payload: Some("[1,2]".into()), ..Firing::default() };
         assert_eq!((json.json(), json.text()), (Ok([1, 2]), Ok("[1,2]")));
         let text = Timer { payload_text: Some("7".into()), ..Timer::default() };

@@ -194,7 +194,7 @@ fn plain() -> Timer {
 }
 
 #[test]
-fn p3_a_firing_under_a_lease_travels_as_one_whose_attempt_is_not_known() {
+fn p3_leased_firings_move_with_an_unknown_outcome() {
     let mut view = view(plain(), State::InFlight);
     let at = |ms| Timestamp::from_unix_ms(ms).expect("a time");
     view.leased_until = Some(at(36_000));
@@ -207,7 +207,7 @@ fn p3_a_firing_under_a_lease_travels_as_one_whose_attempt_is_not_known() {
 }
 
 #[test]
-fn headers_that_callers_could_choose_once_do_not_stop_an_import() {
+fn reserved_headers_of_old_exports_are_removed() {
     let mut body: Value =
         serde_json::from_slice(&text(&view(plain(), State::Scheduled))).expect("JSON");
     let once = json!({"X-Forwarded-For": "127.0.0.1", "forwarded": "for=x", "x-own": "a"});
@@ -222,7 +222,7 @@ fn headers_that_callers_could_choose_once_do_not_stop_an_import() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_with_its_field() {
+fn contradicting_fields_are_refused() {
     let good: Value =
         serde_json::from_slice(&text(&view(plain(), State::Scheduled))).expect("JSON");
     let refused = |change: Value| {

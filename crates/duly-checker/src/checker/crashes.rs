@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_in_doubt_ends_with_the_process_that_had_it() {
+    fn a_kill_bounds_the_effect_of_calls_in_doubt() {
         let crash = |killed_us, ready_us| Crash {
             killed_us,
             reaped_us: killed_us + 10,

@@ -12,7 +12,7 @@ fn local() -> Builder {
 }
 
 #[tokio::test]
-async fn an_address_is_one_with_scheme_and_host_and_nothing_else() {
+async fn address_has_only_scheme_and_host() {
     for url in
         ["http://localhost:3859", "http://127.0.0.1:3859/", "http://[::1]:3859", "http://h/duly/"]
     {
@@ -50,7 +50,7 @@ async fn certificates_must_be_readable() {
 }
 
 #[tokio::test]
-async fn every_limit_has_bounds_and_says_them() {
+async fn limits_outside_their_bounds_are_refused() {
     let (zero, day) = (Duration::ZERO, Duration::from_secs(86_400));
     let retries = |change: fn(&mut Retries)| {
         let mut retries = Retries::default();
@@ -98,12 +98,12 @@ async fn a_token_is_checked_and_never_shown() {
 }
 
 #[test]
-fn without_a_runtime_it_is_an_error_and_no_panic() {
+fn build_without_a_runtime_is_an_error() {
     assert!(refusal(local()).contains("Tokio runtime"));
 }
 
 #[test]
-fn a_client_goes_to_every_thread() {
+fn client_is_send_and_sync() {
     fn is<T: Clone + Send + Sync + 'static>() {}
     is::<Client>();
 }

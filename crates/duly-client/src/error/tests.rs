@@ -21,7 +21,7 @@ fn said(code: Code, metadata: &[(&str, &str)], retry: Option<Duration>) -> Statu
 }
 
 #[test]
-fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
+fn every_code_has_retry_advice_and_certainty() {
     let second = Duration::from_secs(1);
     for code in Code::ALL {
         let error = of_status(&said(code, &[], Some(second)), "server");
@@ -45,7 +45,7 @@ fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
 }
 
 #[test]
-fn an_item_and_a_call_that_are_refused_alike_are_the_same_error() {
+fn item_and_call_refusals_are_equal_errors() {
     let metadata = [
         ("field", "if_revision"),
         ("seen", "1"),
@@ -77,7 +77,7 @@ fn an_item_and_a_call_that_are_refused_alike_are_the_same_error() {
 }
 
 #[test]
-fn only_a_connection_that_was_never_made_is_a_proof_that_nothing_was_done() {
+fn only_a_failed_connect_proves_that_nothing_was_done() {
     let mut never = Status::unavailable("tcp connect error");
     let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
     never.set_source(Arc::new(ConnectError(refused.into())));
@@ -93,7 +93,7 @@ fn only_a_connection_that_was_never_made_is_a_proof_that_nothing_was_done() {
 }
 
 #[test]
-fn what_others_say_has_a_code_and_says_what_to_do() {
+fn foreign_statuses_get_a_code_and_a_hint() {
     for (status, code, word) in [
         (Status::unauthenticated("who?"), Code::Unauthenticated, "token"),
         (Status::unimplemented("404"), Code::MethodNotAllowed, "Duly server"),
@@ -107,7 +107,7 @@ fn what_others_say_has_a_code_and_says_what_to_do() {
 }
 
 #[test]
-fn the_place_in_a_batch_is_taken_off_and_nothing_else() {
+fn only_the_batch_index_is_removed_from_the_field() {
     let mut refusal = Refusal::new(Code::InvalidArgument, "operations[3].schedule.delay must be x");
     refusal.problem.field = Some("operations[3].schedule.delay".into());
     let alone = refusal.clone().without_path("operations[3].schedule.");

@@ -30,7 +30,7 @@ async fn tried(safety: Safety, answers: Vec<Result<u8, Error>>) -> (Result<u8, E
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_surely_not_done_is_repeated_whatever_it_is() {
+async fn calls_not_carried_out_are_always_repeated() {
     let mut wait = Refusal::new(Code::ResourceExhausted, "full");
     wait.problem.retry_after_ms = Some(3_000);
     for safety in [Safety::Reading, Safety::Repeatable, Safety::Guarded, Safety::Once] {
@@ -44,7 +44,7 @@ async fn what_was_surely_not_done_is_repeated_whatever_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
+async fn calls_of_unknown_outcome_are_repeated_only_if_safe() {
     for (safety, tries) in [(Safety::Repeatable, 2), (Safety::Guarded, 2), (Safety::Once, 1)] {
         let (answer, tried) = tried(safety, vec![Err(unknown()), Ok(7)]).await;
         assert_eq!((answer.is_ok(), tried), (tries == 2, tries), "{safety:?}");
@@ -54,7 +54,7 @@ async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_without_an_answer_is_never_in_doubt() {
+async fn read_without_a_response_is_never_unknown() {
     for answers in [vec![Err(unknown())], vec![Err(unknown()), Err(not_done())]] {
         let mut answers = answers.into_iter();
         let retries =
@@ -72,7 +72,7 @@ async fn a_read_without_an_answer_is_never_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_not_repeated() {
+async fn refused_calls_are_not_repeated() {
     for code in
         [Code::InvalidArgument, Code::AlreadyExists, Code::Finished, Code::ResourceExhausted]
     {
@@ -82,7 +82,7 @@ async fn what_is_refused_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_guarded_repetition_may_come_from_the_first_time() {
+async fn refused_guarded_repetition_is_an_unknown_outcome() {
     let answers = || vec![Err(unknown()), Err(refused(Code::RevisionMismatch))];
     let (answer, _) = tried(Safety::Guarded, answers()).await;
     let error = answer.unwrap_err();
@@ -96,7 +96,7 @@ async fn a_refusal_of_a_guarded_repetition_may_come_from_the_first_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_later_failure_makes_certain_what_is_not() {
+async fn later_failures_keep_an_unknown_outcome_unknown() {
     let retries = Retries { tries_max: 2, ..Retries::default() };
     let deadline = Instant::now() + Duration::from_secs(60);
     let answers = RefCell::new(VecDeque::from([unknown(), not_done()]));
@@ -115,7 +115,7 @@ async fn no_later_failure_makes_certain_what_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_given_up_when_its_time_or_its_tries_are_over() {
+async fn call_fails_after_its_time_or_its_tries() {
     let began = Instant::now();
     let deadline = began + Duration::from_secs(10);
     let answer: Result<(), _> =
@@ -134,7 +134,7 @@ async fn a_call_is_given_up_when_its_time_or_its_tries_are_over() {
 }
 
 #[test]
-fn waits_double_up_to_the_longest_and_chance_only_shortens_them_by_half() {
+fn waits_double_to_the_maximum_with_jitter_of_at_most_half() {
     let retries = Retries::default();
     let (ms, longest) = (Duration::from_millis, retries.longest_wait);
     for (tries, whole) in [(1, ms(50)), (2, ms(100)), (3, ms(200)), (7, longest), (4_000, longest)]

@@ -47,7 +47,7 @@ async fn under_way<'a>(
 }
 
 #[tokio::test]
-async fn what_comes_is_sent_at_once_until_enough_is_under_way_and_then_goes_together() {
+async fn operations_are_sent_at_once_below_the_limit_then_batched() {
     let one = Batching { batches_max: 1, ..Batching::default() };
     for (batching, at_once) in [(one, 1), (Batching::default(), 16)] {
         let script = Arc::new(Script::closed());
@@ -66,7 +66,7 @@ async fn what_comes_is_sent_at_once_until_enough_is_under_way_and_then_goes_toge
 }
 
 #[tokio::test]
-async fn operations_on_one_id_wait_for_each_other_and_for_nobody_else() {
+async fn operations_wait_only_for_their_own_id() {
     let script = Arc::new(Script::closed());
     let client = script.client(Batching::default()).await;
     let first = under_way(&script, &client, 0..1).await;
@@ -83,7 +83,7 @@ async fn operations_on_one_id_wait_for_each_other_and_for_nobody_else() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_company() {
+async fn operations_do_not_wait_for_a_batch_to_fill() {
     let script = Arc::new(Script::default());
     let client = script.client(Batching::default()).await;
     for number in 0..3 {
@@ -93,7 +93,7 @@ async fn nobody_waits_for_company() {
 }
 
 #[tokio::test]
-async fn a_linger_that_is_asked_for_ends_when_the_batch_is_full() {
+async fn full_batch_ends_the_linger() {
     let script = Arc::new(Script::default());
     let linger = Duration::from_secs(1);
     let batching = Batching { linger, operations_max: 3, ..Batching::default() };
@@ -103,7 +103,7 @@ async fn a_linger_that_is_asked_for_ends_when_the_batch_is_full() {
 }
 
 #[tokio::test]
-async fn a_batch_has_at_most_as_many_operations_and_bytes_as_it_may() {
+async fn batches_respect_their_operation_and_byte_limits() {
     let few = Batching { operations_max: 10, ..Batching::default() };
     let small = Batching { bytes_max: 1, ..Batching::default() };
     for (batching, most) in [(few, 10), (small, 1)] {
@@ -117,7 +117,7 @@ async fn a_batch_has_at_most_as_many_operations_and_bytes_as_it_may() {
 }
 
 #[tokio::test]
-async fn a_batch_that_the_server_finds_too_large_is_split() {
+async fn batch_too_large_for_the_server_is_split() {
     let script = Arc::new(Script { operations_max: 2, ..Script::default() });
     let client = script.client(Batching::default()).await;
     assert!(all_well(&soon(schedule(&client, 0..9)).await));
@@ -126,7 +126,7 @@ async fn a_batch_that_the_server_finds_too_large_is_split() {
 }
 
 #[tokio::test]
-async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
+async fn withdrawn_operation_is_not_sent() {
     let script = Arc::new(Script::closed());
     let one = Batching { batches_max: 1, ..Batching::default() };
     let client = script.client(one).await;
@@ -150,7 +150,7 @@ async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
 }
 
 #[tokio::test]
-async fn what_was_sent_and_has_no_answer_in_time_is_not_known() {
+async fn operation_without_a_response_in_time_is_unknown() {
     let script = Arc::new(Script::closed());
     let url = format!("http://{}", script.serve().await);
     let builder = Client::builder(url).retries(Retries::none());
@@ -161,7 +161,7 @@ async fn what_was_sent_and_has_no_answer_in_time_is_not_known() {
 }
 
 #[tokio::test]
-async fn p10_what_waits_is_bounded_and_says_so() {
+async fn p10_waiting_bytes_are_limited() {
     let script = Arc::new(Script::closed());
     let batching = Batching { waiting_bytes_max: 1024 * 1024, ..Batching::default() };
     let client = script.client(batching).await;
@@ -178,7 +178,7 @@ async fn p10_what_waits_is_bounded_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_that_is_refused_refuses_only_itself_and_knows_nothing_of_the_batch() {
+async fn refused_operation_refuses_only_itself() {
     let server = Server::start().await;
     let client = server.client();
     let wrong = Schedule::after(HOUR).with_id("wrong").with_header("host", "x");

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn each_call_shows_the_token_and_who_made_it() {
+async fn calls_send_token_and_user_agent() {
     let script = Arc::new(Script::default());
     let url = format!("http://{}", script.serve().await);
     let client = Client::builder(url).token("t0ken").user_agent("shop/7").build().unwrap();
@@ -29,7 +29,7 @@ async fn each_call_shows_the_token_and_who_made_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_may_ask_for_a_name_and_password_and_serve_below_a_path() {
+async fn proxy_with_basic_auth_and_a_path_prefix_works() {
     let script = Arc::new(Script::default());
     let address = script.serve_below("/on/duly", Server::builder()).await;
     let builder = || Client::builder(format!("http://{address}/on/duly/")).basic("me", "sécret:");
@@ -48,7 +48,7 @@ async fn a_proxy_may_ask_for_a_name_and_password_and_serve_below_a_path() {
 }
 
 #[tokio::test]
-async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
+async fn peer_without_http_2_is_not_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -71,7 +71,7 @@ async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
 }
 
 #[tokio::test]
-async fn without_a_token_none_is_shown() {
+async fn calls_without_a_token_send_no_authorization() {
     let script = Arc::new(Script::default());
     let client = script.client(Batching::default()).await;
     soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
@@ -79,7 +79,7 @@ async fn without_a_token_none_is_shown() {
 }
 
 #[tokio::test]
-async fn it_speaks_tls_to_whom_it_trusts_and_to_nobody_else() {
+async fn tls_accepts_only_trusted_servers() {
     let key = KeyPair::generate().unwrap();
     let certificate =
         CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -102,7 +102,7 @@ async fn it_speaks_tls_to_whom_it_trusts_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_consumer_that_is_refused_for_good_ends_and_says_why() {
+async fn permanently_refused_consumer_ends_with_the_error() {
     let script = Arc::new(Script::default());
     let client = script.client(Batching::default()).await;
     let consumer = client.consume(NAMESPACE, async |_| crate::server::DONE).unwrap();

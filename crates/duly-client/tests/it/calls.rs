@@ -41,7 +41,7 @@ fn outcome(timer: &Timer) -> &'static str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p11_what_goes_in_comes_out() {
+async fn p11_timers_keep_their_content() {
     let server = Server::start().await;
     let client = server.client();
     let retry = Retry::attempts(3).with_backoff(Duration::from_secs(2), HOUR);
@@ -76,7 +76,7 @@ async fn p11_what_goes_in_comes_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_the_same_request_is_the_same_timer_and_another_one_does_as_it_says() {
+async fn p6_same_request_is_the_same_timer_another_follows_if_exists() {
     let server = Server::start().await;
     let client = server.client();
     let first = || Schedule::after(HOUR).with_id("x").with_text("1");
@@ -101,7 +101,7 @@ async fn p6_the_same_request_is_the_same_timer_and_another_one_does_as_it_says()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_p5_a_timer_is_changed_fired_and_cancelled_and_each_answer_is_definite() {
+async fn p4_p5_change_fire_and_cancel_return_definite_results() {
     let server = Server::start().await;
     let client = server.client();
     client
@@ -141,7 +141,7 @@ async fn p4_p5_a_timer_is_changed_fired_and_cancelled_and_each_answer_is_definit
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_turns_its_pages_by_itself() {
+async fn list_reads_all_pages() {
     let server = Server::start().await;
     let client = server.client();
     for number in 0..7 {
@@ -177,7 +177,7 @@ async fn a_list_turns_its_pages_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_says_where_the_next_one_begins() {
+async fn page_has_a_cursor_to_the_next_one() {
     let server = Server::start().await;
     let client = server.client();
     for number in 0..3 {
@@ -199,7 +199,7 @@ async fn a_page_says_where_the_next_one_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unbatched_a_change_answers_the_timer_whole_and_is_refused_in_the_same_words() {
+async fn unbatched_changes_return_whole_timers_and_equal_refusals() {
     let server = Server::start().await;
     let batched = server.client();
     let client = batched.unbatched();
@@ -303,7 +303,7 @@ async fn namespaces_are_written_paused_resumed_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespaces_are_changed_in_part_looked_ahead_in_and_deleted() {
+async fn namespaces_are_patched_forecast_and_deleted() {
     let server = Server::start().await;
     let client = server.client();
     let settings = NamespaceSettings {
@@ -343,7 +343,7 @@ async fn namespaces_are_changed_in_part_looked_ahead_in_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_limit_says_when_another_try_can_help() {
+async fn p10_limit_refusals_have_a_retry_time() {
     let server = Server::start().await;
     let client = Client::builder(server.url()).retries(duly_client::Retries::none());
     let client = client.build().unwrap();
@@ -357,7 +357,7 @@ async fn p10_a_limit_says_when_another_try_can_help() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_before_anything_is_sent() {
+async fn invalid_requests_fail_before_sending() {
     // No server listens there.
     let client = Client::new("http://127.0.0.1:1").unwrap();
     let early = UNIX_EPOCH - Duration::from_secs(1);
@@ -385,7 +385,7 @@ async fn what_is_wrong_is_said_before_anything_is_sent() {
 }
 
 #[test]
-fn outside_of_a_runtime_a_call_is_an_error_and_no_panic() {
+fn call_outside_of_a_runtime_is_an_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = runtime.block_on(async { Client::new("http://127.0.0.1:1") }).unwrap();
     for error in [

@@ -23,7 +23,7 @@ async fn counted(consumer: &Consumer, is_so: impl Fn(duly_client::Counts) -> boo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_handled_is_confirmed() {
+async fn handled_firings_are_acknowledged() {
     let server = Server::start().await;
     let client = server.client();
     // The namespace does not exist yet.
@@ -53,7 +53,7 @@ async fn what_is_handled_is_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_of_many_none_is_lost_and_none_is_handled_twice() {
+async fn p3_each_of_many_firings_is_handled_once() {
     const COUNT: usize = 3_000;
     let server = Server::start().await;
     let client = server.client();
@@ -81,7 +81,7 @@ async fn p3_of_many_none_is_lost_and_none_is_handled_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_handlers_run_at_once_than_may() {
+async fn concurrency_is_limited() {
     let server = Server::start().await;
     let client = server.client();
     for number in 0..5 {
@@ -184,7 +184,7 @@ async fn the_lease_of_a_slow_handler_is_extended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
+async fn stop_finishes_handlers_and_releases_the_rest() {
     let server = Server::start().await;
     let client = server.client();
     due(&client, "running").await;
@@ -215,7 +215,7 @@ async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_runs_too_long_after_a_stop_is_aborted_and_its_firing_goes_back() {
+async fn slow_handler_is_aborted_after_a_stop_and_firing_released() {
     let server = Server::start().await;
     let client = server.client();
     due(&client, "endless").await;
@@ -243,7 +243,7 @@ async fn a_consumer_whose_handle_is_dropped_stops() {
 }
 
 #[tokio::test]
-async fn what_is_chosen_has_bounds_and_says_them() {
+async fn options_outside_their_bounds_are_refused() {
     let client = duly_client::Client::new("http://127.0.0.1:1").unwrap();
     let consumer = || client.consumer(NAMESPACE);
     let dedup = |entries_max, keep| duly_client::Dedup { entries_max, keep };

@@ -69,7 +69,7 @@ async fn lose_a_confirmation(dedup: Dedup) -> (usize, duly_client::Counts) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_handled_is_confirmed_again_without_being_handled_again() {
+async fn handled_firing_is_acknowledged_again_without_its_handler() {
     let (calls, counts) = lose_a_confirmation(Dedup::default()).await;
     assert_eq!(calls, 1);
     assert_eq!((counts.received, counts.acked, counts.duplicates), (2, 1, 1), "{counts:?}");
@@ -83,7 +83,7 @@ async fn without_deduplication_it_is_handled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_goes_on_while_its_server_restarts_and_its_firing_comes_back_to_it() {
+async fn running_handler_rejoins_its_firing_after_a_server_restart() {
     let server = Server::start().await;
     let client = server.client();
     due(&client, "x").await;

@@ -24,7 +24,7 @@ async fn state(client: &Client, id: &str) -> State {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_answers_each_operation_in_its_place() {
+async fn batch_results_are_in_order() {
     let server = Server::start().await;
     let client = server.client();
     later(&client, "there").await;
@@ -68,7 +68,7 @@ async fn a_batch_answers_each_operation_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fits_is_cancelled_and_nothing_by_mistake() {
+async fn matching_timers_are_cancelled_and_no_others() {
     let server = Server::start().await;
     let client = server.client();
     for (id, tag) in [("a", "red"), ("b", "blue"), ("c", "red"), ("d", "red"), ("e", "blue")] {
@@ -127,7 +127,7 @@ async fn dead_letters_are_redriven_and_purged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_overdue_is_given_up_and_the_rest_stays() {
+async fn overdue_timers_are_dead_lettered_and_others_stay() {
     let server = Server::start().await;
     let client = server.client();
     later(&client, "later").await;

@@ -54,7 +54,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_a_schedule_whose_answer_got_lost_is_one_timer() {
+async fn p6_schedule_with_a_lost_response_is_one_timer() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call =
@@ -80,7 +80,7 @@ async fn p6_a_schedule_without_an_id_is_one_timer_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_debounce_whose_answer_got_lost_replaces_once() {
+async fn debounce_with_a_lost_response_replaces_once() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call =
@@ -93,7 +93,7 @@ async fn a_debounce_whose_answer_got_lost_replaces_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_cancel_whose_answer_got_lost_says_that_it_is_cancelled() {
+async fn p4_cancel_with_a_lost_response_returns_already() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call = async move { client.cancel_if(NAMESPACE, "there", 1).await };
@@ -106,7 +106,7 @@ async fn p4_a_cancel_whose_answer_got_lost_says_that_it_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_got_lost_is_not_made_twice_and_nobody_claims_to_know() {
+async fn change_with_a_lost_response_is_made_once_and_is_unknown() {
     for change in [Reschedule::after(2 * HOUR), Reschedule::after(2 * HOUR).with_if_revision(1)] {
         let world = World::new().await;
         let client = world.shaky.clone();
@@ -122,7 +122,7 @@ async fn a_change_whose_answer_got_lost_is_not_made_twice_and_nobody_claims_to_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fire_whose_answer_got_lost_is_not_repeated() {
+async fn fire_with_a_lost_response_is_not_repeated() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call = async move { client.fire(NAMESPACE, "there").await };
@@ -134,7 +134,7 @@ async fn a_fire_whose_answer_got_lost_is_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_a_settlement_whose_answer_got_lost_is_taken_once() {
+async fn p8_settlement_with_a_lost_response_counts_once() {
     let world = World::new().await;
     due(&world.steady, "due").await;
     let token = lease(&world.steady, 1).await.remove(0).token;
@@ -147,7 +147,7 @@ async fn p8_a_settlement_whose_answer_got_lost_is_taken_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_answer_got_lost_takes_no_more() {
+async fn lease_with_a_lost_response_is_not_repeated() {
     let world = World::new().await;
     due(&world.steady, "due").await;
     let client = world.shaky.clone();
@@ -160,7 +160,7 @@ async fn a_lease_whose_answer_got_lost_takes_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_says_how_a_namespace_shall_be_is_repeated() {
+async fn put_patch_pause_and_resume_are_repeated() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call = async move { client.pause(NAMESPACE).await };
@@ -174,7 +174,7 @@ async fn what_says_how_a_namespace_shall_be_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_a_batch_whose_answer_got_lost_is_repeated_where_all_of_it_may_be() {
+async fn p6_repeatable_batch_with_a_lost_response_is_repeated() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let operations = vec![
@@ -194,7 +194,7 @@ async fn p6_a_batch_whose_answer_got_lost_is_repeated_where_all_of_it_may_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_p5_a_batch_whose_answer_got_lost_is_not_repeated_where_a_part_of_it_may_not_be() {
+async fn p4_p5_unsafe_batch_with_a_lost_response_is_not_repeated() {
     for second in [Operation::fire("there"), Schedule::after(HOUR).with_id("new").into()] {
         let world = World::new().await;
         let client = world.shaky.clone();
@@ -213,7 +213,7 @@ async fn p4_p5_a_batch_whose_answer_got_lost_is_not_repeated_where_a_part_of_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_whose_answer_got_lost_does_not_delete_what_came_after_it() {
+async fn delete_with_a_lost_response_spares_a_recreated_namespace() {
     let world = World::new().await;
     let client = world.shaky.clone();
     let call = async move { client.delete_namespace_and_timers(NAMESPACE).await };
@@ -223,7 +223,7 @@ async fn a_delete_whose_answer_got_lost_does_not_delete_what_came_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() {
+async fn bulk_call_with_a_lost_response_is_not_repeated() {
     let world = World::new().await;
     for id in ["again", "gone"] {
         due(&world.steady, id).await;
@@ -283,7 +283,7 @@ async fn unbatched_the_same_calls_are_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_nothing_is_repeated() {
+async fn reads_are_repeated() {
     let world = World::new().await;
     // A read leaves no trace on the server, so the response is held back all the time.
     let client = world.shaky.clone();
@@ -292,7 +292,7 @@ async fn what_changes_nothing_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_finds_no_server_is_repeated_until_there_is_one() {
+async fn unreachable_server_is_retried_until_it_starts() {
     let server = Server::start().await;
     later(&server.client(), "there").await;
     later(&server.client(), "fired").await;

@@ -37,7 +37,7 @@ fn sections(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_code_has_its_section_and_every_section_its_code() {
+fn error_codes_and_page_sections_match() {
     let page = page();
     let sections = sections(&page);
     let headings: Vec<_> = sections.iter().map(|(heading, _)| (*heading).to_owned()).collect();
@@ -51,7 +51,7 @@ fn every_code_has_its_section_and_every_section_its_code() {
 }
 
 #[test]
-fn the_overview_of_the_codes_is_complete_and_its_links_lead_to_them() {
+fn code_overview_is_complete_and_its_links_resolve() {
     let page = page();
     for code in Code::ALL {
         let (name, status) = (code.as_str(), code.http_status());

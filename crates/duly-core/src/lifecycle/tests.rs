@@ -65,7 +65,7 @@ fn p4_p5_p6_p8_the_table_is_the_code() {
 }
 
 #[test]
-fn p4_nothing_leaves_cancelled_but_a_new_schedule() {
+fn p4_only_a_new_schedule_leaves_cancelled() {
     for (name, event) in EVENTS {
         let decision = transition(Some(State::Cancelled), event);
         let harmless = match decision {

@@ -16,7 +16,7 @@ fn names_are_unique_prefixed_and_carry_their_unit() {
 }
 
 #[test]
-fn labels_are_what_the_help_says() {
+fn labels_match_the_help_text() {
     for metric in ALL {
         for label in metric.labels {
             assert!(metric.help.contains(label.name), "{}: {}", metric.name, label.name);

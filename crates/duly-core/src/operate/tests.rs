@@ -252,7 +252,7 @@ fn reason(refusal: &Refusal) -> &'static str {
 }
 
 #[test]
-fn every_decision_is_as_the_table_says() {
+fn every_decision_matches_the_table() {
     let mut rows = TABLE.lines().filter(|line| !line.starts_with('#'));
     let head: Vec<_> = rows.next().unwrap().split('|').map(str::trim).collect();
     let states: Vec<_> = STATES.iter().map(|state| state.map_or("absent", State::as_str)).collect();
@@ -285,7 +285,7 @@ fn every_decision_is_as_the_table_says() {
 }
 
 #[test]
-fn what_a_decision_writes_is_as_the_contract_says() {
+fn decision_effects_match_the_contract() {
     let (settings, usage) = settings_of("free");
     let namespace = namespace();
     let context =
@@ -343,7 +343,7 @@ fn what_a_decision_writes_is_as_the_contract_says() {
 }
 
 #[test]
-fn a_cancel_needs_no_record_of_what_was_never_attempted() {
+fn cancel_before_any_attempt_needs_no_record() {
     let (settings, usage) = settings_of("free");
     let namespace = namespace();
     let context =

@@ -7,7 +7,7 @@ fn at(ms: u64) -> Duration {
 }
 
 #[test]
-fn the_burst_goes_at_once_and_the_rest_by_the_rate() {
+fn burst_is_immediate_and_the_rest_follows_the_rate() {
     let rate = Rate::new(10, 3);
     let mut limit = Gcra::default();
     assert_eq!(limit.available(rate, at(5_000)), 3);
@@ -22,7 +22,7 @@ fn the_burst_goes_at_once_and_the_rest_by_the_rate() {
 }
 
 #[test]
-fn what_was_not_used_can_be_given_back_while_nothing_was_taken_since() {
+fn unused_units_can_be_released_until_the_next_take() {
     let rate = Rate::new(1, 5);
     let mut limit = Gcra::default();
     let first = limit.take(rate, at(0), 3);

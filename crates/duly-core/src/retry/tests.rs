@@ -15,7 +15,7 @@ fn exponential_waits_double_up_to_the_cap() {
 }
 
 #[test]
-fn no_backoff_stays_none_however_often_it_is_multiplied() {
+fn zero_backoff_stays_zero_after_any_attempt() {
     let policy = RetryPolicy::Exponential(Exponential {
         min_backoff: Millis::ZERO,
         multiplier: 100.0,
@@ -28,7 +28,7 @@ fn no_backoff_stays_none_however_often_it_is_multiplied() {
 }
 
 #[test]
-fn jitter_stays_in_its_share_and_repeats_for_a_seed() {
+fn jitter_is_bounded_and_repeats_for_a_seed() {
     let policy = exponential(0.2);
     for seed in 0..1_000 {
         let wait = policy.wait_after(3, seed).unwrap().ms();

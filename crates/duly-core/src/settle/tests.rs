@@ -68,7 +68,7 @@ fn left(effect: Option<Effect>) -> String {
 }
 
 #[test]
-fn every_verdict_does_what_the_contract_says() {
+fn every_verdict_matches_the_contract() {
     let dead = || SettleVerdict::Dead { reason: "never".into() };
     let extend = |lease| SettleVerdict::Extend { lease };
     let (ok, spent) = (SettleOutcome::Ok, SettleOutcome::Dead);

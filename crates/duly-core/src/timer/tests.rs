@@ -61,7 +61,7 @@ fn p7_a_change_after_an_attempt_is_another_occurrence() {
 }
 
 #[test]
-fn p3_a_spent_budget_is_a_dead_letter_and_a_redrive_starts_afresh() {
+fn p3_spent_attempts_dead_letter_and_a_redrive_resets_them() {
     let mut timer = timer();
     assert_eq!(fail(&mut timer, 1, AttemptOutcome::Failed), Next::Retry(at(6_000)));
     assert_eq!(fail(&mut timer, 2, AttemptOutcome::Failed), Next::Retry(at(7_000)));

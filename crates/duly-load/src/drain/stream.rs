@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::Consumers;
 use crate::{
     clock::now_us,
-    transport::grpc::{Grpc, HeartbeatReply},
+    transport::grpc::{Grpc, StreamMessage},
 };
 
 /// Longest wait for a message before the consumer checks whether the run is over.
@@ -24,12 +24,12 @@ impl Consumers {
             let Ok(heard) = timeout(LOOK, stream.hear()).await else { continue };
             let received_us = now_us();
             match heard? {
-                HeartbeatReply::Firings(firings) => {
+                StreamMessage::Firings(firings) => {
                     self.note(&firings, received_us);
                     stream.acknowledge(&firings)?;
                     unsettled.push_back(firings);
                 }
-                HeartbeatReply::Settled(answers) => {
+                StreamMessage::Settled(answers) => {
                     let firings = unsettled.pop_front();
                     let firings = firings.context("an answer came to no acknowledgement")?;
                     self.note_settled(&firings, &answers)?;

@@ -207,7 +207,7 @@ async fn judged(plant: impl FnOnce(&mut Fault)) -> Judged {
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_its_promises_is_not_accused() {
+async fn a_correct_server_has_no_findings() {
     let judged = judged(|_| {}).await;
     assert_eq!(judged.broken(), [""; 0]);
     let counts = judged.counts;
@@ -235,7 +235,7 @@ async fn each_fault_is_named() {
 }
 
 #[tokio::test]
-async fn a_call_without_an_answer_proves_nothing() {
+async fn a_call_in_doubt_is_no_finding() {
     let judged = judged(|fault| fault.is_dead = true).await;
     assert_eq!(judged.broken(), [""; 0]);
     assert_eq!((judged.counts.attempted, judged.counts.acknowledged), (10, 0));

@@ -105,7 +105,7 @@ async fn offered(lines: usize, stall: Duration, until: Duration, stop: &Stop) ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_shows_up_in_all_that_should_have_been_sent_meanwhile() {
+async fn a_stall_counts_for_all_sends_intended_meanwhile() {
     let (_stopper, stop) = Stop::new();
     for lines in [1, 4] {
         let came = offered(lines, 500 * MS, 10_000 * MS, &stop).await;
@@ -121,7 +121,7 @@ async fn a_stall_shows_up_in_all_that_should_have_been_sent_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_sent_is_charged_with_its_wait() {
+async fn unsent_operations_count_with_their_wait() {
     let (_stopper, stop) = Stop::new();
     let came = offered(1, 1_800 * MS, 1_000 * MS, &stop).await;
     assert_eq!(came.acknowledged, 201);
@@ -132,7 +132,7 @@ async fn what_was_never_sent_is_charged_with_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_it_with_what_there_is() {
+async fn a_stopped_run_returns_the_figures_so_far() {
     let (stopper, stop) = Stop::new();
     let stopping = tokio::spawn(async move {
         tokio::time::sleep(100 * MS).await;

@@ -92,7 +92,7 @@ fn every_option_is_used_or_refused_by_name() {
 }
 
 #[test]
-fn numbers_have_limits_that_are_said() {
+fn option_limits_are_reported() {
     for subject in ALL {
         assert!(check(&options(subject)).unwrap() > 0, "{}", subject.name());
     }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_line_is_woken_for_each_of_its_sends_and_not_before() {
+    async fn the_pacer_wakes_each_line_once_per_send() {
         let began = Instant::now() + Duration::from_millis(5);
         let interval = Some(Duration::from_millis(2));
         let pace = Pace { began, interval, sends: 12, until: began + Duration::from_secs(60) };
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_waits_for_it() {
+    fn dropping_the_pacer_ends_its_thread() {
         let is_over = AtomicBool::new(true);
         assert!(!wait(Instant::now() + Duration::from_secs(3_600), &is_over));
     }

@@ -21,7 +21,7 @@ use duly_checker::history::SettleAnswer;
 use futures::future::{BoxFuture, FutureExt as _};
 use tonic::transport::{Channel, Endpoint};
 
-pub(crate) use consume::HeartbeatReply;
+pub(crate) use consume::StreamMessage;
 
 use self::singles::Singles;
 use super::{Firing, Operation, Outcome, Settings, Transport};

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_names_its_mark_only_when_it_is_whole() {
+    fn only_complete_payloads_have_a_mark() {
         let filler = "0123456789abcdef0123";
         for mark in [0, 7, u64::MAX] {
             let payload = marked(mark, filler);

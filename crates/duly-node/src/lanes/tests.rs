@@ -274,7 +274,7 @@ fn p9_no_lane_starves_when_there_are_more_lanes_than_workers() {
 }
 
 #[test]
-fn weight_is_a_namespaces_share_of_scarce_workers_however_many_lanes_it_has() {
+fn weight_decides_the_share_of_scarce_workers() {
     let room = |weight, namespace| Room {
         share: Share { cap: 1_000, weight, rate: None, fallback_after: None },
         lane: Load::default(),
@@ -371,7 +371,7 @@ fn a_claim_that_fails_gives_everything_back() {
 }
 
 #[test]
-fn p10_a_lowered_cap_holds_from_the_claim_that_tells_of_it() {
+fn p10_a_lowered_cap_applies_from_the_next_claim() {
     let mut model = Model::new(1024, 50, 1);
     model.add(0, 10, 0);
     model.walk();
@@ -402,7 +402,7 @@ fn a_firing_of_the_other_kind_uses_the_slot_that_was_held() {
 }
 
 #[test]
-fn the_store_having_more_than_it_said_asks_for_another_look() {
+fn unreported_firings_cause_another_poll() {
     let mut model = Model::new(16, 10, 1);
     let ready = ready_lane(&model, 0, 1, 0);
     let claims = model.lanes.plan(SHARD, vec![ready], model.now);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_announced_at_most_so_often() {
+    fn announcements_of_a_namespace_are_rate_limited() {
         let name = NamespaceName::new("a").unwrap();
         let mut announced = Announced::default();
         let at = Duration::from_secs(1);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_not_said_again_and_is_kept_for_a_while() {
+    fn announced_waits_are_not_repeated_and_linger() {
         let name = NamespaceName::new("a").unwrap();
         let mut announced = Announced::default();
         assert!(announced.waits(&name));

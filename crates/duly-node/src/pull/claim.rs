@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_to_what_is_asked_for() {
+    fn parts_add_up_to_the_requested_number() {
         let hint = |weight| Hint { shard: ShardId(0), weight };
         let check = |max: usize, weights: &[usize], expected: &[usize]| {
             let shards: Vec<Hint> = weights.iter().copied().map(hint).collect();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_comes_out_when_it_is_due_and_once() {
+    fn expected_firings_are_taken_once_when_due() {
         let name = |text: &str| NamespaceName::new(text).unwrap();
         let at = Duration::from_secs;
         let mut expected = Expected::default();

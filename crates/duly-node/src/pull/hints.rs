@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_are_looked_at_until_all_were_empty_while_others_knew() {
+    fn hints_are_complete_after_an_empty_announced_poll() {
         let name = NamespaceName::new("a").unwrap();
         let at = Duration::from_secs;
         let mut hints = Hints::default();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_shards_that_always_have_something_take_turns() {
+    fn p9_busy_shards_take_turns() {
         let name = NamespaceName::new("a").unwrap();
         let mut hints = Hints::default();
         let mut taken = Vec::new();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_shard_gets_more_while_claims_leave_something_there() {
+    fn p9_a_shard_with_leftover_firings_gets_more() {
         let name = NamespaceName::new("a").unwrap();
         let mut hints = Hints::default();
         let mut left = Hint::of(ShardId(7));

@@ -82,7 +82,7 @@ async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize
 }
 
 #[tokio::test(start_paused = true)]
-async fn t19_very_much_due_and_nobody_listening_costs_another_lane_no_turn_and_no_look() {
+async fn t19_a_dead_backlog_costs_other_lanes_no_turns_and_no_polls() {
     for dead in [Dead::Refuses, Dead::Hangs] {
         for beside in [Beside::SameNamespace, Beside::Another] {
             // More than may be under way or open a breaker; then both lanes are in the same state.
@@ -95,7 +95,7 @@ async fn t19_very_much_due_and_nobody_listening_costs_another_lane_no_turn_and_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn t19_very_much_due_that_nobody_leases_costs_another_consumer_no_turn() {
+async fn t19_an_unleased_backlog_costs_other_consumers_no_turns() {
     let mut figures = Vec::new();
     for backlog in [10, backlog()] {
         let mut world = World::start().await;
@@ -127,7 +127,7 @@ async fn t19_very_much_due_that_nobody_leases_costs_another_consumer_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t19_a_receiver_that_is_back_is_served_in_due_order_beside_the_other_lane() {
+async fn t19_a_recovered_receiver_is_served_in_due_order() {
     let backlog = backlog().min(2_000);
     let (mut world, hanging) = stuck(backlog, Dead::Refuses, Beside::Another).await;
     assert!(hanging.is_empty());

@@ -48,7 +48,7 @@ impl Together {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_one_coordination_shard_may_be_lost() {
+async fn any_one_coordinator_shard_may_be_lost() {
     let mut nodes = Together::of_three().await;
     let before = nodes.runs();
     for lost in COORDINATORS {
@@ -68,7 +68,7 @@ async fn any_one_coordination_shard_may_be_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_acts_without_a_majority_and_all_resume() {
+async fn nodes_stop_without_a_majority_and_resume_with_one() {
     let mut nodes = Together::of_three().await;
     let before = nodes.runs();
     nodes.cut_all(COORDINATORS[0], Some(Cut::Refused));
@@ -87,7 +87,7 @@ async fn nobody_acts_without_a_majority_and_all_resume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t16_a_network_cut_between_one_node_and_one_master_stops_nothing() {
+async fn t16_a_cut_between_one_node_and_one_master_stops_nothing() {
     for cut in [Cut::Both, Cut::Replies, Cut::Refused] {
         let mut nodes = Together::of_three().await;
         let (before, owner) = (nodes.runs(), nodes.owner());
@@ -118,7 +118,7 @@ async fn t16_a_network_cut_between_one_node_and_one_master_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
+async fn t16_a_node_without_a_majority_stops_alone() {
     let mut nodes = Together::of_three().await;
     let owner = nodes.owner();
     nodes.worlds[owner].schedule("sent", ms(0), A).await;
@@ -163,7 +163,7 @@ async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_no_majority_hears_keeps_no_shard_to_itself() {
+async fn a_node_without_a_majority_blocks_no_shard() {
     let mut nodes = Together::of_three().await;
     let owner = nodes.owner();
     // One master is down for all nodes, and one for the owner: no majority can evict a member.
@@ -197,7 +197,7 @@ async fn a_shard_that_forgot_its_members_takes_them_in_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_list_of_coordinators_makes_new_runs() {
+async fn a_new_coordinator_list_gives_new_member_ids() {
     let mut nodes = Together::of_three().await;
     let before = nodes.runs();
     nodes.worlds[nodes.owner()].schedule("long", ms(0), A).await;
@@ -221,7 +221,7 @@ async fn another_list_of_coordinators_makes_new_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_waits_for_old_nodes_is_ready_and_begins_nothing() {
+async fn a_node_waiting_for_old_nodes_is_ready_but_idle() {
     let mut nodes = Together::coordinated_by(&COORDINATORS, 1).await;
     nodes.worlds[0].flaky.waits_for(Some(&["old-1", "old-2"]));
     nodes.pass(2_000).await;
@@ -240,7 +240,7 @@ async fn a_node_that_waits_for_old_nodes_is_ready_and_begins_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_says_goodbye_to_every_coordination_shard() {
+async fn a_leaving_node_notifies_every_coordinator_shard() {
     let nodes = Together::of_three().await;
     let gone = nodes.runs()[0];
     // One shard does not reply; that delays the node for no longer than the time-out of a heartbeat.

@@ -40,7 +40,7 @@ async fn what_does_not_end_in_time_counts_as_a_lost_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
+async fn a_drain_answers_waiting_calls_and_queues_no_more() {
     let world = World::start().await;
     let request = request(&world, 1, MINUTE);
     let (handle, first) = (world.handle.clone(), request.clone());
@@ -58,7 +58,7 @@ async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_drain_waits_for_a_claim_that_is_under_way_for_a_lease_call() {
+async fn p3_a_drain_waits_for_claims_of_lease_calls() {
     let world = World::start().await;
     let held = world.flaky.hold_claim();
     let request = request(&world, 1, MINUTE);
@@ -107,7 +107,7 @@ async fn p3_a_walk_that_a_drain_finds_between_two_pages_ends_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_hears_of_slots_that_a_claim_gives_back() {
+async fn a_drain_is_notified_of_released_slots() {
     let mut world = World::start().await;
     let doomed = world.flaky.doom_claim();
     world.schedule("t", ms(0), A).await;

@@ -23,7 +23,7 @@ fn consume(world: &World) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_steady_consumer_costs_a_claim_for_each_firing_and_hardly_a_look() {
+async fn p9_a_steady_consumer_costs_one_claim_per_firing() {
     for owns in [true, false] {
         let nodes = Together::start(2).await;
         let owner = nodes.owner();
@@ -73,7 +73,7 @@ async fn a_webhook_is_in_time_beside_pull_timers_that_are_expected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
+async fn expected_firings_without_a_call_are_announced() {
     let nodes = Together::start(2).await;
     let (owner, other) = (nodes.owner(), 1 - nodes.owner());
     let namespace: NamespaceName = nodes.worlds[0].namespace.clone();
@@ -109,7 +109,7 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_expected_while_no_call_waited_is_found_by_the_next_call() {
+async fn the_next_call_finds_expected_firings() {
     let nodes = Together::start(2).await;
     let owner = nodes.owner();
     let world = &nodes.worlds[1 - owner];
@@ -131,7 +131,7 @@ async fn what_was_expected_while_no_call_waited_is_found_by_the_next_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_hangs_holds_up_no_webhook_of_the_shard() {
+async fn a_hung_pull_claim_delays_no_webhook() {
     let mut nodes = Together::start(1).await;
     let consumer = consume(&nodes.worlds[0]);
     nodes.pass(2_000).await;

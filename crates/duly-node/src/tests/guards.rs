@@ -35,7 +35,7 @@ fn idle(world: &World, name: &str) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t27_an_auditor_that_gets_no_answer_or_panics_looks_again() {
+async fn t27_an_auditor_audits_again_after_a_fault() {
     let faults: [fn(&Flaky); 2] =
         [|flaky| flaky.hang(Breaks::Ready), |flaky| flaky.panic_in(Breaks::Ready)];
     for fault in faults {
@@ -51,7 +51,7 @@ async fn t27_an_auditor_that_gets_no_answer_or_panics_looks_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_auditor_that_stands_still_is_seen_among_the_loops() {
+async fn a_stalled_auditor_is_listed_in_health() {
     for (fault, stands_still) in
         [((|flaky| flaky.hang(Breaks::Ready)) as fn(&Flaky), true), (|_| {}, false)]
     {
@@ -67,7 +67,7 @@ async fn an_auditor_that_stands_still_is_seen_among_the_loops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t27_a_loop_that_panics_is_begun_again_and_its_slots_come_back() {
+async fn t27_a_panicked_loop_restarts_and_releases_its_slots() {
     for call in [Breaks::Ready, Breaks::Claim] {
         let mut world = World::start().await;
         world.limit_in_flight(1).await;
@@ -84,7 +84,7 @@ async fn t27_a_loop_that_panics_is_begun_again_and_its_slots_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t27_a_watchdog_that_panics_watches_on() {
+async fn t27_a_panicked_watchdog_restarts() {
     let mut world = World::start().await;
     world.waker.set(Thread::Panics);
     world.schedule("far", ms(3_600_000), A).await;
@@ -98,7 +98,7 @@ async fn t27_a_watchdog_that_panics_watches_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t27_the_watchdog_begins_a_dead_waker_again() {
+async fn t27_the_watchdog_restarts_a_dead_waker() {
     let mut world = World::start().await;
     world.waker.set(Thread::Turns);
     world.schedule("t", ms(60_000), A).await;

@@ -33,7 +33,7 @@ async fn view(world: &World, id: &str) -> TimerView {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_written_goes_back_uncounted() {
+async fn unwritten_firings_are_released_uncounted() {
     for written_later in [false, true] {
         let world = World::start().await;
         let (held, _, way) = held(&world, 2).await;
@@ -54,7 +54,7 @@ async fn what_was_not_written_goes_back_uncounted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_written_and_not_settled_counts_and_is_due_again_at_once() {
+async fn written_unsettled_firings_count_and_are_due_again() {
     for ends_first in [false, true] {
         let world = World::start().await;
         let (mut held, answer, way) = held(&world, 2).await;
@@ -82,7 +82,7 @@ async fn what_was_written_and_not_settled_counts_and_is_due_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_lease_has_ended_is_forgotten_when_it_ends_extended_or_not() {
+async fn expired_leases_are_removed_also_if_extended() {
     let world = World::start().await;
     let (mut held, answer, way) = held(&world, 3).await;
     way.written();
@@ -127,7 +127,7 @@ impl Room for Rooms {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_room_is_asked_for_when_a_call_has_its_turn_and_one_without_makes_way() {
+async fn p10_memory_is_reserved_at_the_head_of_the_queue() {
     let world = World::start().await;
     let rooms = std::sync::Arc::new(Rooms::default());
     rooms.bytes.store(1_000, NOW);

@@ -45,7 +45,7 @@ fn name(text: &str) -> NamespaceName {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_hour_the_store_hears_where_lease_calls_waited() {
+async fn the_idle_pass_reports_waiting_namespaces() {
     let (told, mut heard) = mpsc::unbounded_channel();
     let clock = ManualClock::default();
     let inner = MemoryStore::new(Arc::new(clock.clone()), 1);

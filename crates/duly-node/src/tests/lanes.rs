@@ -14,7 +14,7 @@ fn lane(world: &World, origin: &str) -> LaneLoad {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() {
+async fn p9_a_failing_receiver_opens_its_breaker_and_delays_no_lane() {
     let mut world = World::start().await;
     world.limit_in_flight(4).await;
     for i in 0..200 {
@@ -62,7 +62,7 @@ async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_do_not_confirm_open_the_breaker_and_refusals_for_good_do_not() {
+async fn failures_open_the_breaker_and_rejections_do_not() {
     let failed = || failed(AttemptOutcome::Failed);
     let rejected = || Delivery::Rejected { reason: "HTTP 410".to_owned() };
     let cases: [(&dyn Fn() -> Delivery, _); 2] =
@@ -242,7 +242,7 @@ async fn a_firing_that_failed_often_enough_goes_to_the_fallback() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_letter_that_is_sent_again_tries_its_own_receiver_first() {
+async fn a_redriven_firing_tries_its_own_receiver_first() {
     let mut world = World::start().await;
     with_fallback(&world, 2, ms(3_600_000)).await;
     world.schedule("t", ms(0), A).await;
@@ -270,7 +270,7 @@ async fn a_dead_letter_that_is_sent_again_tries_its_own_receiver_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver_is_back() {
+async fn an_open_breaker_diverts_to_the_fallback_until_recovery() {
     let mut world = World::start().await;
     with_fallback(&world, 1_000, ms(10_000)).await;
     for i in 0..300 {
@@ -388,7 +388,7 @@ async fn a_fallback_that_is_removed_after_the_plan_costs_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_as_many_waiting_as_can_be_remembered_walks_go_on_at_once() {
+async fn with_a_full_backlog_walks_continue_at_once() {
     let mut world = World::start().await;
     world.limit_in_flight(1).await;
     world.remember_waiting(1);

@@ -114,7 +114,7 @@ async fn t15_the_firings_of_a_killed_node_go_on_at_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_does_not_answer_silences_nobody() {
+async fn an_unresponsive_shard_stops_no_heartbeat() {
     let nodes = Together::start(3).await;
     let owner = nodes.owner();
     let others: Vec<usize> = (0..3).filter(|i| *i != owner).collect();
@@ -133,7 +133,7 @@ async fn a_shard_that_does_not_answer_silences_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_a_node_that_comes_back_is_another_run_and_its_verdicts_change_nothing() {
+async fn p8_verdicts_of_an_old_member_id_are_ignored() {
     let mut nodes = Together::start(2).await;
     let owner = nodes.owner();
     let run = |nodes: &Together, i: usize| nodes.worlds[i].handle.0.nodes.run();
@@ -162,7 +162,7 @@ async fn p8_a_node_that_comes_back_is_another_run_and_its_verdicts_change_nothin
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_living_node_whose_leases_were_ended_goes_on_as_another_run() {
+async fn p3_a_node_rejoins_after_its_leases_were_ended() {
     let mut nodes = Together::start(1).await;
     let run = |nodes: &Together| nodes.worlds[0].handle.0.nodes.run();
     let before = run(&nodes);
@@ -215,7 +215,7 @@ async fn a_node_that_stops_is_followed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_call_hears_of_a_timer_in_another_nodes_shard() {
+async fn a_waiting_call_gets_firings_of_another_nodes_shard() {
     let nodes = Together::start(2).await;
     let owner = nodes.owner();
     let other = &nodes.worlds[1 - owner];
@@ -234,7 +234,7 @@ async fn a_waiting_call_hears_of_a_timer_in_another_nodes_shard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_call_finds_what_nobody_announced() {
+async fn a_waiting_call_finds_unannounced_firings() {
     let nodes = Together::start(2).await;
     let other = &nodes.worlds[1 - nodes.owner()];
     other.schedule_pull("x", ms(100)).await;
@@ -246,7 +246,7 @@ async fn a_waiting_call_finds_what_nobody_announced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
+async fn p3_leases_of_nodes_that_died_unobserved_end() {
     let mut nodes = Together::start(1).await;
     nodes.worlds[0].handle.drain().await;
     nodes.worlds[0].schedule("a", ms(0), A).await;
@@ -260,7 +260,7 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_own() {
+async fn p3_leases_of_a_dead_member_end_in_all_shards() {
     let mut nodes = Together::start(1).await;
     let dies = MemberId(4_712);
     let heartbeat = |number, presence| Heartbeat {

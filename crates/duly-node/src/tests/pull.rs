@@ -42,7 +42,7 @@ fn ids(leased: &Leased) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_are_answered_in_order_of_arrival_when_something_becomes_due() {
+async fn lease_calls_are_answered_in_order_of_arrival() {
     let world = World::start().await;
     let first = waiting(&world, 1).await;
     let second = waiting(&world, 1).await;
@@ -60,7 +60,7 @@ async fn waiters_are_answered_in_order_of_arrival_when_something_becomes_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_try_does_not_overtake_those_who_wait() {
+async fn a_single_try_does_not_overtake_waiting_calls() {
     let world = World::start().await;
     let waits = waiting(&world, 1).await;
     world.clock.advance(ms(1));
@@ -130,7 +130,7 @@ async fn a_wait_ends_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_unknown_and_full_are_told_at_once() {
+async fn paused_unknown_and_full_return_at_once() {
     let world = World::start_with(|options| options.pull_waiters_max = 1).await;
     let mut unknown = request(&world, 1, MINUTE);
     unknown.namespace = NamespaceName::new("nobody").unwrap();
@@ -166,7 +166,7 @@ async fn a_lease_that_ends_is_handed_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_settlements_are_answered_in_order_and_strange_tokens_refused() {
+async fn p8_settlements_keep_order_and_unknown_tokens_fail() {
     let world = World::start().await;
     world.schedule_pull("x", ms(0)).await;
     let leased = try_lease(&world, 1).await;

@@ -14,7 +14,7 @@ use super::{
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
 #[tokio::test(start_paused = true)]
-async fn t27_a_loop_that_hangs_is_begun_again() {
+async fn t27_a_hung_loop_is_restarted() {
     for kind in [Breaks::Ready, Breaks::Claim] {
         let mut world = World::start().await;
         world.limit_in_flight(1).await;
@@ -34,7 +34,7 @@ async fn t27_a_loop_that_hangs_is_begun_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn canary_without_the_watchdog_a_loop_that_hangs_delivers_nothing() {
+async fn canary_without_watchdog_a_hung_loop_delivers_nothing() {
     let mut world = World::start_with(|options| options.stall_after = NEVER).await;
     world.flaky.hang(Breaks::Ready);
     world.schedule("t", ms(0), A).await;
@@ -46,7 +46,7 @@ async fn canary_without_the_watchdog_a_loop_that_hangs_delivers_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t25_a_lost_wake_up_costs_a_look_of_the_watchdog() {
+async fn t25_the_watchdog_recovers_a_lost_wake_up() {
     let mut world = World::start().await;
     world.schedule("t", ms(60_000), A).await;
     world.quiet().await;
@@ -94,7 +94,7 @@ async fn a_clock_that_jumps_is_no_alarm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_settle_that_hangs_is_made_again() {
+async fn p3_a_hung_settle_call_is_repeated() {
     let mut world = World::start().await;
     world.flaky.hang(Breaks::Settle);
     world.schedule("t", ms(0), A).await;
@@ -139,7 +139,7 @@ async fn p3_a_settle_that_takes_longer_than_a_stall_gets_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_does_not_end_with_its_time_out_gives_its_slot_back() {
+async fn a_delivery_past_its_time_out_releases_its_slot() {
     let mut world = World::start().await;
     world.limit_in_flight(1).await;
     world.schedule("t", ms(0), A).await;
@@ -156,7 +156,7 @@ async fn a_delivery_that_does_not_end_with_its_time_out_gives_its_slot_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_claim_for_lease_calls_that_hangs_does_not_hold_up_its_namespace() {
+async fn p9_a_hung_pull_claim_does_not_block_its_namespace() {
     let world = World::start().await;
     world.flaky.hang(Breaks::Claim);
     let refused = world.handle.lease(request(&world, 1, MINUTE)).await;
@@ -168,7 +168,7 @@ async fn p9_a_claim_for_lease_calls_that_hangs_does_not_hold_up_its_namespace() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_auditor_finds_a_lane_that_nobody_works_on() {
+async fn the_auditor_finds_a_neglected_lane() {
     let mut world = World::start().await;
     world.lose(Some(A));
     world.schedule("lost", ms(0), A).await;

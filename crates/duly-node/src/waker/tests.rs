@@ -53,7 +53,7 @@ async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Bell]) {
 }
 
 #[tokio::test]
-async fn the_systems_waker_rings_in_time() {
+async fn the_system_waker_notifies_in_time() {
     let bells = bells(2);
     rings_in_time(system(Arc::clone(&bells)).unwrap(), &bells).await;
 }
@@ -78,7 +78,7 @@ async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn the_stepping_waker_rings_in_time() {
+async fn the_stepping_waker_notifies_in_time() {
     let bells = bells(2);
     let waker = stepping::Stepping::start(Arc::clone(&bells)).unwrap();
     rings_in_time(Box::new(waker), &bells).await;

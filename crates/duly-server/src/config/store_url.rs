@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_secret_is_never_shown() {
+    fn possible_secrets_are_never_shown() {
         for (text, expected) in [
             ("redis://h", "redis://h"),
             ("redis://h:6379/", "redis://h:6379/"),

@@ -35,7 +35,7 @@ fn nothing_has_to_be_said() {
 }
 
 #[test]
-fn p10_the_memory_of_bodies_follows_that_of_the_process() {
+fn p10_request_memory_follows_process_memory() {
     const MIB: u64 = 1024 * 1024;
     for (limit, expected) in
         [(64 * MIB, 32), (512 * MIB, 64), (1024 * MIB, 128), (4096 * MIB, 256), (u64::MAX, 256)]
@@ -51,7 +51,7 @@ fn p10_the_memory_of_bodies_follows_that_of_the_process() {
 }
 
 #[test]
-fn p10_the_default_of_connections_follows_the_memory_of_the_process() {
+fn p10_default_connection_limit_follows_process_memory() {
     const MIB: u64 = 1024 * 1024;
     for (limit, expected) in [(64 * MIB, 256), (512 * MIB, 1_024), (10 * 1024 * MIB, 20_480)] {
         assert_eq!(connections_within(limit), expected, "of {limit}");
@@ -160,7 +160,7 @@ fn a_value_is_read_in_each_of_its_forms() {
 }
 
 #[test]
-fn what_is_shown_can_be_loaded_again() {
+fn shown_configuration_can_be_loaded_again() {
     let mut source = env("DULY_DELIVERY__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8");
     source.env.push(("DULY_WEBHOOK__ALLOW_PORTS".into(), "443,8000-8999".into()));
     source.env.push(("DULY_WEBHOOK__PROXY".into(), "http://[fd00::1]:3128".into()));
@@ -205,7 +205,7 @@ fn a_key_stands_under_its_unit_and_bounds_in_the_reference() {
 }
 
 #[test]
-fn bad_values_are_named_with_place_and_what_is_allowed() {
+fn invalid_values_are_reported_with_place_and_allowed_values() {
     let check = |line: &str, key: &str, seen: &str, allowed: &str| {
         let (section, entry) = line.split_once('.').unwrap();
         let (_keep, source) = file(&format!("[{section}]\n{entry}\n"));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_known_to_read_is_no_change() {
+    fn unknown_methods_count_as_changes() {
         for (path, made) in [
             ("/duly.v1.Timers/Get", Made::Reading),
             ("/duly.v1.Namespaces/Forecast", Made::Reading),

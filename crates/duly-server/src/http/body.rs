@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_sent_stands_in_quotes() {
+    fn only_sent_values_are_quoted() {
         let detail = |headers: &HeaderMap| {
             let problem = check_content_type(headers, &["application/json"]).err();
             problem.expect("refused").into_body().detail
@@ -346,12 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_the_server_stops_is_told_when_to_come_again() {
+    fn calls_during_a_stop_get_a_retry_time() {
         assert_eq!(stopping().into_body().retry_after_ms, Some(1_000));
     }
 
     #[test]
-    fn p10_room_follows_what_has_come_and_not_what_was_announced() {
+    fn p10_memory_follows_arrived_bytes_not_announced_ones() {
         const PART: Bytes = Bytes::from_static(&[b'x'; 1_000]);
         const ANNOUNCED: usize = 70_500;
         let mut text = Text::default();

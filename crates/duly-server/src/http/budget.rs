@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p10_one_answer_at_a_time_goes_past_the_budget() {
+    async fn p10_one_response_at_a_time_exceeds_the_budget() {
         let budget = Budget::new(4 * MIB);
         let full = budget.take_anyway(4 * MIB);
         let mut first = budget.share();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn p10_a_share_takes_less_where_less_is_left() {
+    fn p10_reservations_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * MIB);
         let others = budget.take_anyway(2 * MIB);
         let mut share = budget.share();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn p10_what_does_not_fit_changes_nothing() {
+    fn p10_a_refused_reservation_changes_nothing() {
         let budget = Budget::new(4 * MIB);
         let mut share = budget.take(MIB).unwrap();
         assert!(share.grow_to(4 * MIB).is_err());
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p10_an_answer_counts_until_its_last_byte_is_let_go() {
+    async fn p10_responses_count_until_their_last_byte_is_released() {
         let budget = Budget::new(MIB);
         let mut body = Counted::new(Body::from(vec![7; 1_000]), budget.take(1_000).unwrap());
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();

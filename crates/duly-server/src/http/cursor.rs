@@ -152,7 +152,7 @@ mod tests {
 
     /// `DULY_FUZZ_SEED` and `DULY_FUZZ_SEEDS` repeat one seed or try many.
     #[test]
-    fn damaged_cursors_are_refused_or_mean_what_they_say() {
+    fn damaged_cursors_are_refused_or_round_trip() {
         let number = |variable: &str, default: u64| {
             std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
         };

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_does_not_come_is_a_problem() {
+    async fn timeouts_are_problems() {
         for (made, is_in_doubt) in
             [(Made::Change, true), (Made::Reading, false), (Made::Probe, false)]
         {

@@ -154,7 +154,7 @@ mod tests {
     const MIB: u64 = 1024 * 1024;
 
     #[tokio::test]
-    async fn p10_fewer_bytes_are_claimed_where_less_is_left_and_none_where_that_is_too_little() {
+    async fn p10_claims_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * 1024 * 1024);
         let room = LeaseRoom::new(&budget);
         assert_eq!(room.set_aside(MIB).await, Some(MIB));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p10_nothing_is_claimed_where_a_large_payload_may_find_no_room() {
+    async fn p10_no_claim_without_capacity_for_a_large_payload() {
         let budget = Budget::new(64 * 1024 * 1024);
         let rooms: Vec<_> = (0..3).map(|_| LeaseRoom::new(&budget)).collect();
         rooms.iter().for_each(|room| room.expect(16 * MIB));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_before_the_end_of_the_request_closes_the_connection() {
+    async fn early_responses_close_the_connection() {
         for body in [in_parts(), of_length(DROPPED_BYTES_MAX + 1)] {
             let (asked, unread) = watch(Request::new(body));
             drop(asked);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_behind_the_whole_request_keeps_the_connection() {
+    async fn responses_after_the_request_keep_the_connection() {
         let (asked, unread) = watch(Request::new(in_parts()));
         asked.into_body().collect().await.expect("read");
         assert!(!closes(unread).await);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_rest_that_does_not_come_is_not_waited_for() {
+    async fn a_missing_short_rest_times_out() {
         struct Silent;
 
         impl HttpBody for Silent {

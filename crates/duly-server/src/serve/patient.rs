@@ -141,7 +141,7 @@ mod tests {
         Patience { idle: Duration::from_secs(10), write: Duration::from_secs(30) };
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_says_nothing_or_drips_is_left() {
+    async fn silent_and_slow_peers_are_closed() {
         for said in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
             let (near, mut far) = duplex(1024);
             far.write_all(said.as_bytes()).await.unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_has_said_what_it_speaks_is_waited_for() {
+    async fn peers_may_idle_after_the_preface() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
         let mut patient = Patient::new(near, PATIENCE);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_left_and_one_that_takes_a_little_is_not() {
+    async fn only_a_peer_that_reads_nothing_is_closed() {
         let (near, mut far) = duplex(10);
         let mut patient = Patient::new(near, PATIENCE);
         let reading = tokio::spawn(async move {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxys_credentials_come_from_their_file_and_are_never_shown() {
+    fn proxy_credentials_are_read_from_a_file_and_never_shown() {
         let found = options("user:top-secret\n").expect("options");
         assert!(!format!("{found:?}").contains("secret"));
         let proxy = found.proxy.expect("a proxy");

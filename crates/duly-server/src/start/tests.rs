@@ -113,7 +113,7 @@ async fn call(
 const TIMERS: &str = "/v1/namespaces/a/timers";
 
 #[tokio::test]
-async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_again() {
+async fn startup_serves_health_and_tells_calls_to_retry() {
     let bench = Bench::start().await;
     let (head, health) = bench.call("GET", "/healthz").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -173,7 +173,7 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
 }
 
 #[tokio::test]
-async fn while_the_store_opens_a_grpc_call_is_told_to_come_again() {
+async fn startup_tells_grpc_calls_to_retry() {
     let bench = Bench::start().await;
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", bench.address));
     let mut cluster = ClusterClient::new(channel.unwrap().connect_lazy());
@@ -200,7 +200,7 @@ async fn a_store_that_does_not_open_frees_the_port() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_while_the_store_opens_frees_the_port() {
+async fn a_cancelled_startup_frees_the_port() {
     let Bench { address, tell, starting, .. } = Bench::start().await;
     let (head, _) =
         call(&mut TcpStream::connect(address).await.unwrap(), address, "GET", "/healthz").await;
@@ -213,7 +213,7 @@ async fn a_start_that_is_given_up_while_the_store_opens_frees_the_port() {
 }
 
 #[tokio::test]
-async fn a_server_whose_store_has_ended_is_not_alive_and_stops_by_itself() {
+async fn a_server_with_an_ended_store_is_not_alive_and_stops() {
     let bench = Bench::start().await;
     let disk = SimDisk::new(1);
     bench.tell.send(Tell::OpenOn(disk.clone())).unwrap();

@@ -97,7 +97,7 @@ async fn waiters(running: &Running, count: usize) {
 }
 
 #[tokio::test]
-async fn p10_connections_that_say_nothing_or_too_little_are_closed() {
+async fn p10_silent_and_slow_connections_are_closed() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__HEADER_TIMEOUT", "1s")]).await;
     let half_a_preface = "PRI * HTTP/2.0\r\n\r\nSM";
@@ -115,7 +115,7 @@ async fn p10_connections_that_say_nothing_or_too_little_are_closed() {
 }
 
 #[tokio::test]
-async fn p10_a_body_that_does_not_come_ends_its_call_and_changes_nothing() {
+async fn p10_missing_bodies_end_the_call_without_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_TIMEOUT", "100ms")]).await;
     let address = running.addr();
@@ -147,7 +147,7 @@ fn hold_time() {
 }
 
 #[tokio::test]
-async fn p10_ten_thousand_lease_calls_wait_and_the_next_is_told_when_to_come_again() {
+async fn p10_lease_calls_over_the_limit_get_a_retry_time() {
     const CONNECTIONS: usize = 40;
     const STREAMS: usize = 250;
     hold_time();
@@ -208,7 +208,7 @@ async fn p10_ten_thousand_lease_calls_wait_and_the_next_is_told_when_to_come_aga
 }
 
 #[tokio::test]
-async fn a_lease_call_over_http_1_that_goes_away_leaves_its_place() {
+async fn disconnected_http_1_lease_calls_free_their_slot() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_DELIVERY__PULL_WAITERS_MAX", "1")]).await;
     let address = running.addr();
@@ -230,7 +230,7 @@ async fn a_lease_call_over_http_1_that_goes_away_leaves_its_place() {
 }
 
 #[tokio::test]
-async fn p10_lease_calls_on_connections_of_their_own_leave_room_for_other_calls() {
+async fn p10_waiting_lease_calls_leave_connections_for_others() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__CONNECTIONS_MAX", "4")]).await;
     let address = running.addr();
@@ -258,7 +258,7 @@ async fn p10_lease_calls_on_connections_of_their_own_leave_room_for_other_calls(
 }
 
 #[tokio::test]
-async fn a_stop_answers_who_waits_and_ends_streams_where_they_are() {
+async fn a_stop_ends_waiting_calls_and_streams() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[]).await;
     let address = running.addr();
@@ -291,7 +291,7 @@ async fn a_stop_answers_who_waits_and_ends_streams_where_they_are() {
 }
 
 #[tokio::test]
-async fn a_page_that_makes_its_name_resolve_to_loopback_reaches_nothing() {
+async fn dns_rebinding_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[]).await;
     let address = running.addr();

@@ -36,7 +36,7 @@ fn asked(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_backup_is_made_below_its_directory_and_answered_with_what_is_in_it() {
+async fn backups_go_below_their_directory_and_are_described() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir.path().join("data"));
     let bench = Bench::backing_up(Backups::of(Some(dir.path().join("backups")), store));
@@ -109,7 +109,7 @@ async fn paths_that_no_directory_can_have_are_refused() {
 }
 
 #[tokio::test]
-async fn a_backup_without_room_is_told_when_to_come_again() {
+async fn a_backup_without_disk_space_gets_a_retry_time() {
     let dir = tempfile::tempdir().unwrap();
     let full = |_: &Path| {
         let (operation, name) = (Operation::Write, "a copy".to_owned());

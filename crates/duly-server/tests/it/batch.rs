@@ -69,7 +69,7 @@ async fn an_empty_batch_is_none() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_never_lost_by_what_was_refused() {
+async fn refused_operations_do_not_affect_accepted_ones() {
     let bench = Bench::new();
     bench
         .call("PUT", "/v1/namespaces/a", r#"{"limits":{"namespace":{"max_delay":"1d"}}}"#)

@@ -66,7 +66,7 @@ async fn a_patch_beside_a_delete_does_not_bring_it_back() {
 }
 
 #[tokio::test]
-async fn a_bulk_cancel_leaves_what_fits_no_more_when_it_gets_there() {
+async fn bulk_cancel_skips_timers_moved_out_of_the_filter() {
     let id = |text| TimerId::new(text).unwrap();
     let command = |operation| Command {
         namespace: NamespaceName::new("a").unwrap(),

@@ -96,7 +96,7 @@ async fn no_filter_is_never_all() {
 }
 
 #[tokio::test]
-async fn p4_what_is_in_flight_is_left_and_counted() {
+async fn p4_bulk_cancel_skips_and_counts_firings_in_flight() {
     let bench = Bench::new();
     bench.timer_in("flies", "in_flight").await;
     bench.timer_in("fails", "retrying").await;
@@ -114,7 +114,7 @@ async fn p4_what_is_in_flight_is_left_and_counted() {
 }
 
 #[tokio::test]
-async fn p10_a_call_does_its_share_and_the_cursor_goes_on() {
+async fn p10_bulk_cancel_is_bounded_and_continues_by_cursor() {
     let bench = stocked().await;
     let mut body = json!({"filter": {"id_prefix": "x-"}, "limit": 3});
     let mut counts = Vec::new();

@@ -81,7 +81,7 @@ async fn purging_all_leaves_none() {
 }
 
 #[tokio::test]
-async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
+async fn only_overdue_timers_become_dead_letters() {
     let bench = Bench::new();
     for state in ["in_flight", "retrying", "scheduled", "due"] {
         bench.timer_in(state, state).await;
@@ -107,7 +107,7 @@ async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
 }
 
 #[tokio::test]
-async fn what_is_overdue_is_given_up_in_bounded_calls_that_go_on_where_the_last_ended() {
+async fn overdue_calls_are_bounded_and_continue_by_cursor() {
     let bench = Bench::new();
     for batch in 0..2 {
         let operations: Vec<Value> = (0..6_000)
@@ -124,7 +124,7 @@ async fn what_is_overdue_is_given_up_in_bounded_calls_that_go_on_where_the_last_
 }
 
 #[tokio::test]
-async fn a_full_namespace_and_a_moment_ahead_are_refused_and_nothing_is_lost() {
+async fn overdue_refuses_full_namespaces_and_future_times() {
     let bench = Bench::new();
     let limits = r#"{"limits":{"namespace":{"max_dead":2}}}"#;
     bench.call("PUT", "/v1/namespaces/a", limits).await.expect(201);

@@ -78,7 +78,7 @@ async fn a_coded_body_is_refused_and_not_read_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_body_was_read_closes_the_connection() {
+async fn responses_before_the_body_close_the_connection() {
     let bench = Bench::new();
     for (method, path, name, value, status, closes) in [
         ("POST", TIMERS, "accept", "*/*", 201, false),
@@ -208,7 +208,7 @@ async fn from(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)])
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_is_told_that_it_may_call() {
+async fn allowed_origins_get_cors_headers() {
     let bench = Bench::new();
     let asks = [
         ("origin", PAGE),
@@ -244,7 +244,7 @@ async fn a_page_of_an_allowed_origin_is_told_that_it_may_call() {
 }
 
 #[tokio::test]
-async fn nobody_else_is_told_that_a_page_may_call() {
+async fn only_allowed_origins_get_cors_headers() {
     let bench = Bench::new();
     let asks = ("access-control-request-method", "POST");
     for (method, headers, status) in [

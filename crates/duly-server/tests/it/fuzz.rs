@@ -198,7 +198,7 @@ async fn attack(
 }
 
 #[test]
-fn damaged_calls_are_never_a_fault_and_what_is_refused_changes_nothing() {
+fn damaged_calls_cause_no_fault_and_no_unreported_change() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or(1);
@@ -240,7 +240,7 @@ fn damaged_calls_are_never_a_fault_and_what_is_refused_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_calls_that_are_damaged_are_allowed_as_they_stand() {
+async fn undamaged_calls_are_accepted() {
     let backed = Backed::new();
     let total = calls(&backed.given(&backed.bench()).await).len();
     for row in 0..total {

@@ -7,7 +7,7 @@ use crate::bench::Bench;
 const NS: &str = "/v1/namespaces/a";
 
 #[tokio::test]
-async fn p10_schedules_past_the_rate_are_refused_with_the_time_to_wait() {
+async fn p10_schedules_over_the_rate_get_a_retry_time() {
     let bench = Bench::new();
     let body =
         r#"{"limits":{"lane":{"deliver_per_second":5},"namespace":{"schedule_per_second":2}}}"#;
@@ -66,7 +66,7 @@ async fn a_fallback_is_taken_shown_and_reset() {
 }
 
 #[tokio::test]
-async fn a_paused_namespace_goes_on_at_its_time() {
+async fn a_paused_namespace_resumes_at_its_time() {
     let bench = Bench::new();
     bench.schedule(r#"{"id":"t","delay":0}"#).await.expect(201);
     bench.post(&format!("{NS}/pause"), "").await.expect(200);

@@ -112,7 +112,7 @@ async fn errors_alone_and_a_summary_when_asked_for() {
 }
 
 #[tokio::test]
-async fn what_decides_about_the_stream_is_refused_before_it_begins() {
+async fn invalid_stream_parameters_are_refused_at_the_start() {
     let bench = Bench::new();
     let refused = send(&bench, &format!("{BATCH}?results=some"), "{}").await;
     assert_eq!(refused.problem("invalid_argument")["allowed"], "all or errors");
@@ -163,7 +163,7 @@ async fn a_result_comes_while_the_request_is_still_open() {
 }
 
 #[tokio::test]
-async fn p10_who_does_not_read_its_answers_is_not_read_from() {
+async fn p10_streams_apply_backpressure() {
     let bench = Bench::new();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -186,7 +186,7 @@ async fn p10_who_does_not_read_its_answers_is_not_read_from() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_says_how_far_it_came() {
+async fn broken_streams_report_their_progress() {
     let bench = Bench::new();
     let parts = [
         Ok(Bytes::from("{\"schedule\":{\"id\":\"a\",\"delay\":\"1ms\"}}\n{\"sched")),
@@ -233,7 +233,7 @@ async fn a_list_as_lines_has_every_timer_once_and_an_end() {
 }
 
 #[tokio::test]
-async fn p11_a_timer_is_one_line_however_many_its_payload_has_and_is_delivered_as_it_was() {
+async fn p11_multi_line_payloads_are_one_line_and_stay_intact() {
     let bench = Bench::new();
     let payload = "{\r\n  \"a\": [1,\n 2],\r\"b\": \"x\\ny\"\n}";
     bench.schedule(&format!(r#"{{"id":"t","delay":0,"payload":{payload}}}"#)).await.expect(201);
@@ -252,7 +252,7 @@ async fn p11_a_timer_is_one_line_however_many_its_payload_has_and_is_delivered_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_line_that_drips_is_not_waited_for_longer_than_a_request() {
+async fn p10_slow_lines_have_the_time_limit_of_a_request() {
     let bench = Bench::new();
     let whole = "{\"schedule\":{\"id\":\"a\",\"delay\":\"1ms\"}}\n";
     // Blank lines hold nothing and may come at any time; then a line never ends.

@@ -79,7 +79,7 @@ async fn proxy(to: SocketAddr) -> (SocketAddr, mpsc::UnboundedReceiver<String>) 
 }
 
 #[tokio::test]
-async fn a_webhook_through_a_proxy_cannot_call_the_server_that_sends_it() {
+async fn webhooks_through_a_proxy_cannot_call_duly() {
     let (_directory, running) = server().await;
     let address = running.addr();
     let (proxy, mut answers) = proxy(address).await;
@@ -99,7 +99,7 @@ async fn a_webhook_through_a_proxy_cannot_call_the_server_that_sends_it() {
 }
 
 #[tokio::test]
-async fn where_the_server_itself_listens_is_no_receiver() {
+async fn the_listen_address_is_no_receiver() {
     let (_directory, running) = server().await;
     let address = running.addr();
     let url = format!("http://{address}/v1/namespaces/a/pause");

@@ -51,7 +51,7 @@ async fn get(bench: &Bench, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn p7_p11_a_namespace_moves_with_every_state_and_goes_on_there() {
+async fn p7_p11_a_namespace_moves_with_every_state() {
     let (old, new) = (filled().await, Bench::new());
     let mut timers = exported(&old, "pending").await;
     assert_eq!(timers.len(), 4);
@@ -90,7 +90,7 @@ async fn p7_p11_a_namespace_moves_with_every_state_and_goes_on_there() {
 }
 
 #[tokio::test]
-async fn p11_an_export_holds_the_credentials_that_other_answers_hide_and_no_signing_secret() {
+async fn p11_exports_hold_credentials_but_no_signing_secrets() {
     let bench = filled().await;
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let settings = json!({
@@ -118,7 +118,7 @@ async fn p11_an_export_holds_the_credentials_that_other_answers_hide_and_no_sign
 }
 
 #[tokio::test]
-async fn p4_an_import_can_be_repeated_and_what_was_cancelled_stays_so() {
+async fn p4_repeated_imports_do_not_restore_cancelled_timers() {
     let (old, new) = (filled().await, Bench::new());
     let mut timers = exported(&old, "pending").await;
     timers.extend(exported(&old, "dead").await);
@@ -135,7 +135,7 @@ async fn p4_an_import_can_be_repeated_and_what_was_cancelled_stays_so() {
 }
 
 #[tokio::test]
-async fn timers_that_are_refused_refuse_only_themselves_in_a_document_and_in_lines() {
+async fn refused_timers_do_not_affect_the_rest_of_an_import() {
     let old = filled().await;
     let timers = exported(&old, "pending").await;
     let mut wrong = timers[0].clone();

@@ -74,7 +74,7 @@ async fn a_patch_keeps_resets_and_replaces_by_field() {
 }
 
 #[tokio::test]
-async fn a_full_namespace_goes_only_by_force() {
+async fn deleting_a_namespace_with_timers_needs_force() {
     let bench = Bench::new();
     bench.timer_in("t", "scheduled").await;
     let problem = bench.call("DELETE", NS, "").await.problem("namespace_not_empty");
@@ -193,7 +193,7 @@ async fn the_query_of_a_url_is_kept_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_cancel_where_there_is_no_namespace_has_its_definite_answer() {
+async fn cancel_without_a_namespace_has_a_definite_outcome() {
     let bench = Bench::new();
     let problem = bench.call("DELETE", &format!("{NS}/timers/t"), "").await.problem("not_found");
     assert_eq!(problem["outcome"], "not_found");
@@ -236,7 +236,7 @@ async fn a_forecast_counts_each_pending_timer_once() {
 }
 
 #[tokio::test]
-async fn receivers_at_addresses_that_are_allowed_are_taken_and_names_are_not_looked_up() {
+async fn allowed_addresses_pass_and_names_are_not_looked_up() {
     let bench = Bench::new();
     for host in ["127.0.0.1:9", "2130706433", "10.7.1.2", "8.8.8.8", "no-such-name.invalid"] {
         let body = json!({"destination":{"http":{"url":format!("http://{host}/")}}});
@@ -246,7 +246,7 @@ async fn receivers_at_addresses_that_are_allowed_are_taken_and_names_are_not_loo
 }
 
 #[tokio::test]
-async fn a_rule_about_addresses_that_came_later_refuses_no_other_change() {
+async fn newer_address_rules_do_not_block_other_changes() {
     let bench = Bench::new();
     bench.call("PUT", NS, "{}").await.expect(201);
     let to = duly_core::destination::HttpDestination::new("http://10.0.0.1/").unwrap();
@@ -265,7 +265,7 @@ async fn a_rule_about_addresses_that_came_later_refuses_no_other_change() {
 
 /// Regression test: one connection created 10,900 namespaces in 12 s.
 #[tokio::test]
-async fn namespaces_come_into_being_by_themselves_at_a_limited_rate() {
+async fn implicit_namespaces_have_a_rate_limit() {
     let bench = Bench::new();
     let schedule = |name: String| {
         let bench = &bench;

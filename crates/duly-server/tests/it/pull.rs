@@ -116,7 +116,7 @@ async fn a_paused_namespace_says_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_gives_its_claims_back_uncounted() {
+async fn disconnected_clients_release_claims_uncounted() {
     let bench = Bench::new();
     bench.timer_in("t", "due").await;
     let response = bench.router.clone().oneshot(request("POST", LEASE, "{}")).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_client_that_is_gone_gives_its_claims_back_uncounted() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_none() {
+async fn partly_written_responses_release_their_claims() {
     let bench = Bench::new();
     let payload = "x".repeat(100_000);
     let body = format!(r#"{{"id":"t","delay":0,"payload_text":"{payload}"}}"#);

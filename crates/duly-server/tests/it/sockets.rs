@@ -149,7 +149,7 @@ async fn call(address: std::net::SocketAddr, call: &str, body: &str) -> String {
 }
 
 #[test]
-fn what_a_batch_accepted_is_there_after_a_restart_and_what_it_refused_is_not() {
+fn only_accepted_operations_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     serve_on(directory.path(), async |running| {
         let operations = r#"{"operations":[

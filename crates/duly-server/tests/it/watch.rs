@@ -84,7 +84,7 @@ async fn reasons(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_nobody_works_on_is_named_and_counted() {
+async fn neglected_lanes_are_reported_and_counted() {
     let (bench, fault) = bench(GRANTS_NOTHING);
     let destination = r#"{"http":{"url":"https://a.example"}}"#;
     let timer = format!(r#"{{"id":"t","delay":0,"destination":{destination}}}"#);
@@ -109,7 +109,7 @@ async fn a_lane_that_nobody_works_on_is_named_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_stands_still_is_named_and_begun_again() {
+async fn stuck_loops_are_reported_and_restarted() {
     let (bench, fault) = bench(WORKS);
     bench.timer_in("t", "due").await;
     sleep(Duration::from_secs(1)).await;

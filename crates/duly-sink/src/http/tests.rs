@@ -345,7 +345,7 @@ async fn s5_literal_hosts_are_checked_without_a_look_up() {
 }
 
 #[tokio::test]
-async fn s6_no_secret_stands_in_a_reason() {
+async fn s6_no_secret_appears_in_a_reason() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let lost = Raw::answering(&[""]).await;
     let hangs = Raw::stalling("").await;

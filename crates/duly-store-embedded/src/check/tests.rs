@@ -126,7 +126,7 @@ fn a_healthy_directory_is_clean_and_counted() {
 }
 
 #[test]
-fn a_torn_tail_is_no_damage_and_said_to_be_unknown() {
+fn a_torn_tail_is_reported_as_unknown_not_as_damage() {
     let fixture = fixture();
     let end = fixture.disk.read_file(&segment_name(2)).iter().rposition(|byte| *byte != 0);
     fixture.disk.corrupt(&segment_name(2), end.expect("a frame") as u64, 1);
@@ -159,7 +159,7 @@ fn damage_is_named_with_file_and_byte() {
 }
 
 #[test]
-fn the_share_of_what_is_live_is_not_known_where_not_all_records_were_counted() {
+fn the_live_percentage_is_unknown_behind_damage() {
     let shown = |records, live| {
         let files = FilesOf { kind: "segments", count: 1, bytes: 1, records, live };
         Report { files: vec![files], ..Report::default() }.to_string()

@@ -162,7 +162,7 @@ fn a_checkpoint_of_nothing_reads_back() {
 }
 
 #[test]
-fn the_newest_checkpoint_is_listed_first_and_foreign_names_are_refused() {
+fn checkpoints_list_newest_first_and_refuse_foreign_names() {
     let disk = disk(1);
     assert_eq!(list(&disk).unwrap(), [0; 0]);
     for number in [3, 12, 4] {
@@ -176,7 +176,7 @@ fn the_newest_checkpoint_is_listed_first_and_foreign_names_are_refused() {
 }
 
 #[test]
-fn every_flipped_byte_is_noticed_at_its_block_and_padding_means_nothing() {
+fn every_flipped_byte_except_padding_is_found_at_its_block() {
     let disk = disk(1);
     write(&disk).unwrap();
     let bytes = disk.read_file(FINAL);
@@ -199,7 +199,7 @@ fn every_flipped_byte_is_noticed_at_its_block_and_padding_means_nothing() {
 }
 
 #[test]
-fn every_truncation_and_extension_is_noticed_before_any_block_is_used() {
+fn truncations_and_extensions_are_found_before_any_block() {
     let disk = disk(1);
     write(&disk).unwrap();
     let bytes = disk.read_file(FINAL);
@@ -268,7 +268,7 @@ fn a_block_without_its_padding_is_noticed() {
 }
 
 #[test]
-fn an_end_that_promises_what_is_not_there_is_noticed() {
+fn an_end_with_wrong_counts_is_noticed() {
     let seed = manifest().frame_seed();
     let disk = disk(1);
     write(&disk).unwrap();
@@ -327,7 +327,7 @@ fn an_end_in_the_middle_is_an_error_of_the_caller() {
 }
 
 #[test]
-fn a_crash_at_every_disk_operation_leaves_a_whole_checkpoint_or_none() {
+fn a_crash_leaves_a_complete_checkpoint_or_none() {
     let whole = disk(0);
     let before = whole.ops();
     write(&whole).unwrap();

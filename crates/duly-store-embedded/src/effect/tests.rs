@@ -165,7 +165,7 @@ fn numbers_out_of_their_range_are_refused_by_name() {
 }
 
 #[test]
-fn what_no_timer_can_be_called_is_refused() {
+fn invalid_timer_ids_are_refused() {
     let id_at = HEADER_BYTES + 57 + 4;
     let called = |name: [u8; 2]| {
         let mut bytes = encoded(1, &Record::Pending(Cause::Created, sample().into()));
@@ -184,7 +184,7 @@ fn what_no_timer_can_be_called_is_refused() {
 }
 
 #[test]
-fn a_redriven_timer_names_the_firing_whose_letter_goes() {
+fn a_redriven_timer_names_the_firing_of_its_dead_letter() {
     let mut timer = sample();
     (timer.incarnation, timer.occurrence) = (Incarnation(9), 3);
     let delivery = timer.delivery_id("shop");

@@ -199,7 +199,7 @@ mod tests {
     use duly_core::destination::HttpDestination;
 
     #[test]
-    fn lanes_that_came_up_behind_a_checkpoint_have_their_own_keys_after_the_replay() {
+    fn lanes_created_after_checkpoint_copy_keep_their_keys() {
         let own = HttpDestination::new("https://own.test/").map(Destination::Http);
         let own = own.expect("the URL is allowed");
         let mut lanes = Lanes::default();

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refill_says_when_very_much_surfaced_meanwhile_and_some_was_let_go() {
+    fn refill_reports_dropped_late_timers() {
         let mut overdue = Overdue::default();
         (1..=8).for_each(|at_ms| overdue.add(place(at_ms), 4));
         (1..=4).for_each(|at_ms| overdue.remove(place(at_ms)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refill_begins_once_and_sees_what_surfaced_meanwhile() {
+    fn refill_begins_once_and_collects_late_timers() {
         let mut overdue = Overdue::default();
         (1..=8).for_each(|at_ms| overdue.add(place(at_ms), 4));
         assert!(!overdue.begin_refill(4), "the window is full");

@@ -175,7 +175,7 @@ impl Bench {
 }
 
 #[test]
-fn p1_a_timer_is_claimable_once_its_record_is_durable_and_not_before() {
+fn p1_timer_is_claimable_only_after_its_record_is_durable() {
     let mut bench = Bench::new();
     bench.schedule("a");
     assert!(bench.claim().is_empty(), "not while it is only in memory");
@@ -188,7 +188,7 @@ fn p1_a_timer_is_claimable_once_its_record_is_durable_and_not_before() {
 }
 
 #[test]
-fn p5_a_change_of_a_due_timer_holds_it_back_until_the_change_is_durable() {
+fn p5_changed_due_timer_waits_until_change_is_durable() {
     let mut bench = Bench::new();
     bench.schedule("a");
     bench.sync();
@@ -229,7 +229,7 @@ fn a_failed_attempt_is_retried_without_waiting_for_the_disk() {
 }
 
 #[test]
-fn p1_after_a_failed_write_nothing_is_written_though_the_disk_would_take_it() {
+fn p1_nothing_is_written_after_a_failed_write() {
     let mut bench = Bench::new();
     bench.schedule("a");
     bench.disk.plan(Fault::NoSpaceAtWrite(1));

@@ -173,7 +173,7 @@ fn documented_dump() -> String {
 }
 
 #[test]
-fn the_dump_in_the_documentation_is_what_the_encoder_writes() {
+fn the_documented_dump_equals_the_encoder_output() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/disk-format.md");
     let page = std::fs::read_to_string(&path).expect("the page is committed");
     let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the dump");

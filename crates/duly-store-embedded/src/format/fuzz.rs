@@ -103,8 +103,8 @@ fn damaged_bytes_are_refused_or_decoded_within_bounds() {
 }
 
 #[test]
-fn a_length_that_is_believed_would_be_noticed() {
-    const TEST: &str = "format::fuzz::a_length_that_is_believed_would_be_noticed";
+fn an_unchecked_length_ends_the_fuzz_process() {
+    const TEST: &str = "format::fuzz::an_unchecked_length_ends_the_fuzz_process";
     if std::env::var_os(CHILD).is_some() {
         bound_memory();
         let believed = usize::try_from(u32::MAX).expect("64 bits");

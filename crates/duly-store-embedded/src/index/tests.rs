@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pass_sees_what_stays_exactly_once_whatever_comes_and_goes(
+    fn a_scan_visits_each_staying_entry_exactly_once(
         stays in 1_u64..6_000,
         before in 0_u64..20_000,
         changes in prop::collection::vec(steps(), 1..12),
@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn a_pass_over_a_growing_and_a_shrinking_index_meets_splits_and_merges() {
+fn a_scan_survives_splits_and_merges() {
     let mut index = filled(0..3_000);
     let mut fresh = 1_000_000;
     let mut tables = vec![];
@@ -253,7 +253,7 @@ fn crowded(n: u64) -> Key {
 }
 
 #[test]
-fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
+fn similar_fingerprints_make_a_long_table() {
     let mut index = Index::new();
     for n in 0..6_000 {
         assert_eq!(index.put(entry(crowded(n), n)), None);
@@ -276,7 +276,7 @@ fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
 }
 
 #[test]
-fn a_long_table_is_split_to_the_end_once_the_directory_may_be_deep_enough() {
+fn a_long_table_is_split_fully_when_the_depth_allows() {
     // All keys are in the first 512th.
     let low = |n: u64| key(n).fingerprint().low >> 9;
     let first = |n| Key::from_parts(Fingerprint { low: low(n), high: 0 }, NAMESPACE);
@@ -294,7 +294,7 @@ fn a_long_table_is_split_to_the_end_once_the_directory_may_be_deep_enough() {
 }
 
 #[test]
-fn uneven_tables_merge_only_with_their_other_half_and_as_far_as_they_can() {
+fn uneven_tables_merge_only_with_their_other_half() {
     let mut index = Index::new();
     for n in 0..3_000 {
         index.put(entry(crowded(n), n));

@@ -138,7 +138,7 @@ mod tests {
     use crate::disk::{Disk, Fault, SimDisk};
 
     #[test]
-    fn p1_a_sync_after_a_failed_one_fails_though_the_disk_would_take_it() {
+    fn p1_a_sync_after_a_failed_sync_fails() {
         let disk = SimDisk::new(1);
         let file = sticky(disk.create("a").unwrap());
         file.write_at(0, b"first").unwrap();

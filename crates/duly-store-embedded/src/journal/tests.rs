@@ -17,7 +17,7 @@ mod rolling;
 const NEARLY_A_SEGMENT: usize = 60_000;
 
 #[test]
-fn a_record_reads_back_from_the_frame_from_the_disk_and_after_a_restart() {
+fn a_record_reads_back_from_frame_disk_and_restart() {
     let mut fixture = Fixture::new(1);
     let first = fixture.append(&pending("first", 10));
     let second = fixture.append(&pending("second", 5_000));
@@ -81,7 +81,7 @@ fn a_full_segment_says_so_and_a_roll_makes_room() {
 }
 
 #[test]
-fn a_record_that_fits_no_segment_is_told_from_one_that_does_not_fit_this_one() {
+fn too_large_records_differ_from_a_full_segment() {
     let mut fixture = Fixture::new(1);
     let check = |fixture: &mut Fixture, payload_bytes| {
         fixture.journal.append(NAMESPACE, &pending("a", payload_bytes)).err()
@@ -262,7 +262,7 @@ proptest! {
     /// P1 at the level of the journal. After a power cut anywhere, whole frames are read back, in order
     /// from the first, at least as far as the last sync. The next life continues from there.
     #[test]
-    fn p1_a_power_cut_anywhere_leaves_whole_frames_up_to_the_last_sync_or_more(
+    fn p1_a_power_cut_leaves_whole_frames_at_least_to_the_last_sync(
         seed in any::<u64>(),
         steps in prop::collection::vec((0_u8..3, 0_usize..30_000), 1..14),
         cut in any::<prop::sample::Index>(),

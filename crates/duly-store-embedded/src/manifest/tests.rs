@@ -82,7 +82,7 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
-fn a_newer_format_that_this_build_may_read_is_read_and_keeps_its_number() {
+fn a_newer_readable_format_keeps_its_number() {
     let mut newer = Manifest { version: 9, ..MANIFEST };
     assert_eq!(read(&newer.encode()).expect("readable"), Some(newer));
     newer.begin_epoch();
@@ -100,7 +100,7 @@ fn an_older_format_is_refused_by_name_or_raised() {
 }
 
 #[test]
-fn a_missing_manifest_is_a_new_store_only_where_there_is_no_journal() {
+fn a_missing_manifest_is_a_new_store_only_without_a_journal() {
     let disk = SimDisk::new(1);
     assert_eq!(Manifest::read(&disk).expect("nothing is there"), None);
     disk.make_dir("journal").expect("made");
@@ -160,7 +160,7 @@ fn a_manifest_of_another_store_beside_it_is_refused() {
 }
 
 #[test]
-fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
+fn a_power_cut_in_a_replacement_leaves_old_or_new_manifest() {
     let next = Manifest { epoch: 4, ..MANIFEST };
     // As a new build finds them: both files, the one file of an older build, and one damaged file.
     let prepare = |what: &str, disk: &SimDisk| match what {
@@ -202,7 +202,7 @@ fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
 }
 
 #[test]
-fn a_power_cut_while_the_first_one_is_written_leaves_it_or_nothing() {
+fn a_power_cut_in_the_first_write_leaves_manifest_or_nothing() {
     let disk = SimDisk::new(0);
     MANIFEST.write(&disk).expect("written");
     for (seed, crash_at) in (0..40).flat_map(|seed| (1..=disk.ops()).map(move |at| (seed, at))) {

@@ -137,7 +137,7 @@ fn an_empty_run_opens() {
 }
 
 #[test]
-fn every_flipped_byte_but_those_of_records_is_noticed_where_it_is() {
+fn every_flipped_byte_outside_records_is_found_in_its_place() {
     let (disk, run) = written();
     for at in (0..64).chain(run.records_end..run.length) {
         disk.corrupt(FINAL, at, 0x10);
@@ -178,7 +178,7 @@ fn every_truncation_and_extension_is_noticed() {
 }
 
 #[test]
-fn a_group_has_an_entry_for_each_piece_in_which_records_of_it_begin() {
+fn a_group_has_an_entry_for_each_chunk() {
     let disk = disk(1);
     let seed = manifest().frame_seed();
     let mut writer = writer(&disk, &header(), seed).unwrap().with_chunk_bytes(4096);
@@ -229,7 +229,7 @@ fn in_pieces(seed: u64) -> (SimDisk, Vec<u64>) {
 }
 
 #[test]
-fn a_walk_takes_holes_for_no_damage_and_finds_what_is_behind_them_however_torn_they_are() {
+fn a_walk_passes_torn_holes_and_finds_the_records_behind() {
     let mut torn = 0;
     for seed in 0..200 {
         let (disk, places) = in_pieces(seed);

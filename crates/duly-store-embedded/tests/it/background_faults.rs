@@ -103,7 +103,7 @@ fn p1_a_checkpoint_that_cannot_be_written_is_tried_again() {
 
 /// The growth of the journal since the last successful checkpoint still counts.
 #[test]
-fn p1_a_checkpoint_that_failed_waits_for_no_more_of_the_journal() {
+fn p1_a_failed_checkpoint_is_retried_without_journal_growth() {
     // Nothing is rewritten, so no space waits for a checkpoint, which would be another reason to take
     // one.
     let young_for_good = |seed| Options { young_bytes: 1 << 30, ..busy(seed) };
@@ -166,7 +166,7 @@ fn p1_a_rewrite_that_cannot_read_is_tried_again() {
 }
 
 #[test]
-fn p1_room_that_cannot_be_given_back_within_a_file_is_given_back_later() {
+fn p1_a_failed_hole_is_punched_later() {
     fails(Operation::PunchHole, "runs/", Answers::Broken);
 }
 
@@ -188,7 +188,7 @@ fn p4_files_that_cannot_be_removed_go_later() {
 
 /// A removal that fails half-way has already recycled a segment.
 #[test]
-fn p4_p10_a_removal_that_failed_half_way_is_done_again_from_the_start() {
+fn p4_p10_a_half_failed_removal_restarts_from_the_beginning() {
     for after in 0..4 {
         let mut stage = stage(after + 1);
         go_on(&mut stage, 0..3);
@@ -216,7 +216,7 @@ fn p4_p10_a_removal_that_failed_half_way_is_done_again_from_the_start() {
 
 /// The output of a failed rewrite is of no use to the next one.
 #[test]
-fn p10_a_rewrite_that_fails_again_and_again_fills_no_disk() {
+fn p10_repeatedly_failing_rewrites_do_not_fill_the_disk() {
     let mut stage = stage(1);
     // The first sorted run of a job is written, the second one never.
     for after in (1..40).step_by(2) {
@@ -240,7 +240,7 @@ fn p10_a_rewrite_that_fails_again_and_again_fills_no_disk() {
 }
 
 #[test]
-fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
+fn p10_a_full_disk_keeps_one_loadable_checkpoint() {
     let mut stage = stage(1);
     go_on(&mut stage, 0..5);
     let rule = Rule {
@@ -262,7 +262,7 @@ fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
 
 /// A segment became the spare and then the next segment, before its new names were durable.
 #[test]
-fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_another() {
+fn p1_a_power_loss_after_a_half_removal_swaps_no_segments() {
     let at_ops = number("DULY_CRASH_OP", 1)..number("DULY_CRASH_STEPS", 90);
     for at_op in at_ops.step_by(5) {
         let one = [("DULY_CRASH_OP", at_op), ("DULY_CRASH_STEPS", at_op + 1)];

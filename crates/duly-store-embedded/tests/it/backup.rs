@@ -147,7 +147,7 @@ fn p10_a_restored_store_is_the_source_as_it_was_at_the_backup() {
 }
 
 #[test]
-fn p2_nothing_of_a_restored_store_fires_until_its_namespace_is_resumed() {
+fn p2_a_restored_store_fires_nothing_until_resumed() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let store = opened(&dir.path().join("data"), &clock, 1);
     let put = Step::Put("shop", Box::new(settings()));
@@ -175,7 +175,7 @@ fn p2_nothing_of_a_restored_store_fires_until_its_namespace_is_resumed() {
 }
 
 #[test]
-fn a_backup_that_is_opened_in_its_place_is_paused_too_and_leaves_the_source_alone() {
+fn a_backup_opened_in_place_is_paused() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let data = dir.path().join("data");
     let source: Arc<dyn Disk> = Arc::new(RealDisk::open_or_create(&data).expect("a directory"));
@@ -221,7 +221,7 @@ fn a_target_that_is_in_use_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
+fn a_failed_backup_leaves_no_files_and_no_pins() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let disk = SimDisk::new(1);
     let store = worked(Arc::new(disk.clone()), &clock);
@@ -284,7 +284,7 @@ fn p1_the_last_frame_of_a_backup_is_protected() {
 }
 
 #[test]
-fn what_a_killed_process_left_of_a_backup_is_no_store() {
+fn an_interrupted_backup_is_not_a_store() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let store = opened(&dir.path().join("data"), &clock, 1);
     let target = dir.path().join("backup");
@@ -314,7 +314,7 @@ impl Drop for SetAtEnd<'_> {
 /// Ingest, cancels, rolls, checkpoints and rewriting continue in threads while backups are made. A
 /// backup has everything that was acknowledged before it began.
 #[test]
-fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
+fn p1_p4_a_backup_under_load_has_every_acknowledged_change() {
     // The store grows in each round, in files of 64 kB that are all open.
     let rounds = number("DULY_CRASH_SEEDS", 6).min(60);
     let _repeat = Repeat::new("backup", &[("DULY_CRASH_SEEDS", rounds)]).with_threads();

@@ -81,12 +81,12 @@ fn every_operation(loss: Loss) {
 }
 
 #[test]
-fn p1_a_power_loss_at_any_operation_of_a_backup_costs_the_source_nothing() {
+fn p1_a_power_loss_during_a_backup_leaves_the_source_intact() {
     every_operation(Loss::Power);
 }
 
 #[test]
-fn p1_kill_9_at_any_operation_of_a_backup_costs_the_source_nothing() {
+fn p1_kill_9_at_any_backup_operation_leaves_the_source_intact() {
     every_operation(Loss::Process);
 }
 
@@ -136,7 +136,7 @@ fn is_refused_as_incomplete(target: &Path, clock: &ManualClock, what: &str) {
 }
 
 #[test]
-fn p1_kill_9_within_a_backup_leaves_the_source_whole_and_a_target_that_is_no_store() {
+fn p1_kill_9_within_a_backup_leaves_no_openable_target() {
     let clock = ManualClock::default();
     if let Some(within) = std::env::var_os(WITHIN) {
         let within = Path::new(&within);
@@ -153,8 +153,7 @@ fn p1_kill_9_within_a_backup_leaves_the_source_whole_and_a_target_that_is_no_sto
         let store = worked(source, &clock);
         let then = at_rest(&store);
         drop(store);
-        let test =
-            "p1_kill_9_within_a_backup_leaves_the_source_whole_and_a_target_that_is_no_store";
+        let test = "p1_kill_9_within_a_backup_leaves_no_openable_target";
         if !is_killed(test, dir.path(), after) {
             break;
         }
@@ -175,7 +174,7 @@ fn p1_kill_9_within_a_backup_leaves_the_source_whole_and_a_target_that_is_no_sto
 }
 
 #[test]
-fn p1_kill_9_within_a_restore_leaves_the_backup_whole_and_a_target_that_is_no_store() {
+fn p1_kill_9_within_a_restore_leaves_no_openable_target() {
     if let Some(within) = std::env::var_os(WITHIN) {
         let within = Path::new(&within);
         restore(&within.join("backup"), &within.join("new"), &mut dying()).expect("restored");
@@ -189,8 +188,7 @@ fn p1_kill_9_within_a_restore_leaves_the_backup_whole_and_a_target_that_is_no_st
     store.backup(&backup, &mut |_| {}).expect("a backup");
     let mut kills = 0;
     for after in (1..).step_by(3) {
-        let test =
-            "p1_kill_9_within_a_restore_leaves_the_backup_whole_and_a_target_that_is_no_store";
+        let test = "p1_kill_9_within_a_restore_leaves_no_openable_target";
         if !is_killed(test, dir.path(), after) {
             break;
         }

@@ -181,11 +181,11 @@ fn races(loss: Loss) {
 }
 
 #[test]
-fn p1_p4_t28_callers_beside_checkpoints_and_rewrites_lose_nothing_to_kill_9() {
+fn p1_p4_t28_busy_callers_lose_nothing_to_kill_9() {
     races(Loss::Process);
 }
 
 #[test]
-fn p1_p4_t28_callers_beside_checkpoints_and_rewrites_lose_nothing_to_a_power_loss() {
+fn p1_p4_t28_busy_callers_lose_nothing_to_a_power_loss() {
     races(Loss::Power);
 }

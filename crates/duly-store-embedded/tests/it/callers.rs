@@ -30,7 +30,7 @@ fn put(store: &dyn Store, namespace: &str, settings: Settings) -> Result<(), Err
 }
 
 #[test]
-fn p3_a_claim_whose_caller_left_after_the_answer_is_handed_back() {
+fn p3_an_unreceived_claim_is_handed_back() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = open(Shell::Threads, &disk, &clock, 7);
     put(&store, "shop", Settings::default()).unwrap();

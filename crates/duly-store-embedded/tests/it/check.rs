@@ -109,7 +109,7 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
 /// If the process reaches its limit of open files at any file, the check ends with that error, and
 /// says nothing about the store.
 #[test]
-fn a_file_that_is_one_too_many_to_open_is_no_damage() {
+fn too_many_open_files_are_not_damage() {
     let (sim, clock) = store();
     let mut errors = 0;
     for after in 0.. {
@@ -133,7 +133,7 @@ fn a_file_that_is_one_too_many_to_open_is_no_damage() {
 }
 
 #[test]
-fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
+fn every_meaningful_changed_byte_is_found() {
     let (disk, clock) = varied();
     let whole = checked(&disk, &clock);
     let stride = number("DULY_CRASH_STRIDE", 8);
@@ -184,7 +184,7 @@ fn is_behind(report: &Report, whole: &Report) -> bool {
 }
 
 #[test]
-fn a_file_that_is_missing_is_found_unless_nothing_in_it_counts() {
+fn every_needed_missing_file_is_found() {
     let (disk, clock) = store();
     let mut missed = 0;
     for name in names(&disk, ".run").into_iter().chain(names(&disk, ".log")) {
@@ -242,7 +242,7 @@ fn damaged_checkpoints_are_found_while_the_store_still_opens() {
 }
 
 #[test]
-fn what_is_left_over_is_listed_and_harmless() {
+fn left_overs_are_listed_and_harmless() {
     let (disk, clock) = store();
     let run = names(&disk, ".run").pop().expect("a run");
     let bytes = disk.read_file(&run);
@@ -265,7 +265,7 @@ const OPS_OF_A_NEW_STORE: u64 = 20;
 
 /// The state after a crash is not damage.
 #[test]
-fn what_a_crash_leaves_is_clean() {
+fn the_state_after_a_crash_is_clean() {
     let healthy = SimDisk::new(1);
     drop(worked(Arc::new(healthy.clone()), &ManualClock::default()));
     let ops = healthy.ops() - OPS_OF_A_NEW_STORE;

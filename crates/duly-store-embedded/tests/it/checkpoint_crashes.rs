@@ -113,7 +113,7 @@ pub(crate) fn script() -> Vec<Line> {
 
 /// Checks that the script exercises everything that it is for.
 #[test]
-fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
+fn the_script_exercises_all_background_work() {
     let mut twins = Twins::new(1);
     let (mut seen, mut gone, mut spares, mut several) = (BTreeSet::new(), 0, 0, 0);
 
@@ -213,18 +213,18 @@ pub(crate) fn every_operation_of(module: &'static str, course: Course, loss: Los
 }
 
 #[test]
-fn p1_p4_t28_a_power_loss_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
+fn p1_p4_t28_a_power_loss_in_checkpoints_loses_nothing() {
     every_operation("checkpoint_crashes", script, Loss::Power, 3);
 }
 
 #[test]
-fn p1_p4_t28_kill_9_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
+fn p1_p4_t28_kill_9_in_checkpoints_loses_nothing() {
     every_operation("checkpoint_crashes", script, Loss::Process, 3);
 }
 
 /// Old segments are removed in any order, so a needed one may precede a gap.
 #[test]
-fn a_check_misses_no_segment_that_has_gone_for_good() {
+fn a_check_does_not_miss_removed_segments() {
     let (disk, clock) = (SimDisk::new(3), ManualClock::default());
     let options = Options { checkpoint_bytes: 16 << 10, ..small(3) };
     let on: Arc<dyn Disk> = Arc::new(disk.clone());

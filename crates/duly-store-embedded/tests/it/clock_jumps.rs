@@ -57,7 +57,7 @@ fn open(disk: &SimDisk, clock: &ManualClock, on_clock_jump: OnClockJump) -> Embe
 }
 
 #[test]
-fn p2_what_a_jump_makes_due_is_not_claimed_until_its_time() {
+fn p2_a_held_clock_jump_makes_nothing_claimable() {
     let scene = Scene::new(OnClockJump::Hold);
     scene.clock.step_wall(HOUR_MS + 1);
     scene.tick();
@@ -85,7 +85,7 @@ fn p2_what_a_jump_makes_due_is_not_claimed_until_its_time() {
 }
 
 #[test]
-fn what_a_jump_makes_due_fires_once_the_store_was_opened_again() {
+fn a_held_jump_takes_effect_after_a_restart() {
     let mut scene = Scene::new(OnClockJump::Hold);
     scene.clock.step_wall(HOUR_MS + 1);
     scene.tick();
@@ -96,7 +96,7 @@ fn what_a_jump_makes_due_fires_once_the_store_was_opened_again() {
 }
 
 #[test]
-fn without_it_what_is_due_fires_and_a_slow_clock_is_no_jump() {
+fn without_hold_a_jump_fires_due_timers() {
     let scene = Scene::new(OnClockJump::Fire);
     scene.clock.step_wall(HOUR_MS + 1);
     scene.tick();

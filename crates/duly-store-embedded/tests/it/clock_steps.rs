@@ -179,7 +179,7 @@ fn course(seed: u64, steps: u64) {
 }
 
 #[test]
-fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early_or_lost() {
+fn p2_p3_t28_clock_steps_make_nothing_early_or_lost() {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
         let steps = number("DULY_CRASH_STEPS", 120);
@@ -197,7 +197,7 @@ fn retries_due(store: &EmbeddedStore) -> u64 {
 }
 
 #[test]
-fn p2_a_step_back_holds_back_the_retries_that_a_checkpoint_brought() {
+fn p2_a_step_back_defers_retries_from_a_checkpoint() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let open = |seed| {
         EmbeddedStore::open_inline(Arc::new(disk.clone()), busy(seed), Arc::new(clock.clone()))
@@ -296,7 +296,7 @@ fn retries_after_a_correction(ahead_ms: u64, from: From) {
 }
 
 #[test]
-fn after_an_opening_no_retry_waits_longer_than_its_own_wait_though_the_clock_was_ahead() {
+fn a_corrected_clock_does_not_lengthen_retries() {
     for ahead_ms in [0, 3_600_000, 400 * 86_400_000] {
         for from in [From::Journal, From::Checkpoint] {
             retries_after_a_correction(ahead_ms, from);
@@ -306,7 +306,7 @@ fn after_an_opening_no_retry_waits_longer_than_its_own_wait_though_the_clock_was
 
 /// No timer waits by the wrong clock, so later times are right.
 #[test]
-fn where_no_attempt_has_failed_retries_go_by_the_clock_that_was_put_right() {
+fn without_retries_the_steady_clock_follows_a_correction() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let open = |seed| {
         let disk = Arc::new(disk.clone());

@@ -88,7 +88,7 @@ fn idle() -> (SimDisk, ManualClock, Snapshot) {
 }
 
 #[test]
-fn p1_a_flipped_bit_in_the_last_frame_of_an_idle_store_is_damage() {
+fn p1_a_flipped_bit_in_an_idle_last_frame_is_damage() {
     let (disk, clock, shown) = idle();
     let (last, _) = last_two(&disk);
     for bit in last.start * 8..last.end * 8 {
@@ -115,7 +115,7 @@ fn p1_a_flipped_bit_in_the_last_frame_of_an_idle_store_is_damage() {
 }
 
 #[test]
-fn p1_a_closing_frame_that_is_damaged_costs_nothing_and_is_said() {
+fn p1_a_damaged_closing_frame_loses_nothing_and_is_reported() {
     let (disk, clock, shown) = idle();
     let (_, closing) = last_two(&disk);
     for at in closing.clone() {
@@ -140,7 +140,7 @@ fn p1_a_closing_frame_that_is_damaged_costs_nothing_and_is_said() {
 /// Bytes that are cut off are gone: their rest does not look like another unfinished frame behind the
 /// next.
 #[test]
-fn what_is_cut_off_the_end_is_reported_once() {
+fn a_cut_tail_is_reported_once() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = opened(Shell::Inline, &disk, &clock, 1);
     take_batches(&store);
@@ -330,7 +330,7 @@ fn a_store_with_closing_frames_keeps_older_builds_out() {
 
 /// A frame behind a closing frame ends the protection, and another closing frame renews it.
 #[test]
-fn p1_what_is_written_after_a_closing_frame_is_protected_by_the_next() {
+fn p1_each_closing_frame_protects_the_frames_before_it() {
     let (disk, clock, _) = idle();
     let store = opened(Shell::Inline, &disk, &clock, 2);
     apply(&store, "shop", vec![schedule("later", 9_000, 20)]).expect("taken");

@@ -113,24 +113,24 @@ fn every_operation(loss: Loss, seeds: u64, again_at: impl Fn(u64) -> Option<u64>
 }
 
 #[test]
-fn p1_p4_p5_acknowledged_changes_survive_a_power_loss_at_every_disk_operation() {
+fn p1_p4_p5_acknowledged_changes_survive_any_power_loss() {
     let points = every_operation(Loss::Power, 1, |_| None);
     assert!(points > 200, "the script is long enough to mean something: {points}");
 }
 
 #[test]
-fn p1_p4_p5_acknowledged_changes_survive_kill_9_at_every_disk_operation() {
+fn p1_p4_p5_acknowledged_changes_survive_any_kill_9() {
     every_operation(Loss::Process, 1, |_| None);
 }
 
 #[test]
-fn p1_acknowledged_changes_survive_a_second_power_loss_while_the_store_opens() {
+fn p1_acknowledged_changes_survive_a_power_loss_in_recovery() {
     // A start takes about ten operations: each crash point gets a different one of them.
     every_operation(Loss::Power, 1, |at| Some(1 + at % 12));
 }
 
 #[test]
-fn p1_acknowledged_changes_survive_whatever_a_power_loss_leaves_of_unsynced_sectors() {
+fn p1_acknowledged_changes_survive_any_loss_of_unsynced_sectors() {
     // Other seeds lose, tear and reorder other sectors: only one crash point of each is tried.
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 60) {
@@ -140,7 +140,7 @@ fn p1_acknowledged_changes_survive_whatever_a_power_loss_leaves_of_unsynced_sect
 }
 
 #[test]
-fn p1_a_new_store_survives_a_power_loss_at_every_operation_of_its_first_opening() {
+fn p1_a_new_store_survives_any_power_loss_in_its_first_start() {
     let clock = ManualClock::default();
     let mut at_op = 1;
     loop {

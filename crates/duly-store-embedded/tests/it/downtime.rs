@@ -92,7 +92,7 @@ fn overdue(pending: &mut Pending, by_ms: u64) -> Vec<String> {
 }
 
 #[test]
-fn p3_t17_what_came_due_while_no_store_was_open_comes_at_the_opening_once_and_in_order() {
+fn p3_t17_timers_due_in_downtime_fire_once_and_in_order() {
     for loss in [Loss::Process, Loss::Power] {
         let (mut disk, clock) = (SimDisk::new(1), ManualClock::default());
         let store = opened(&disk, &clock, 1);

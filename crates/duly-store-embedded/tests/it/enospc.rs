@@ -336,18 +336,18 @@ fn full_at_every(operation: Operation, name: &'static str, lasts: Lasts, stride:
 }
 
 #[test]
-fn p1_p10_t12_any_write_that_finds_the_disk_full_once_costs_nothing_that_was_acknowledged() {
+fn p1_p10_t12_one_enospc_at_any_write_loses_nothing() {
     full_at_every(Operation::Write, "", Lasts::Once, 5);
 }
 
 #[test]
-fn p1_p10_t12_any_new_file_or_name_that_finds_the_disk_full_once_costs_nothing() {
+fn p1_p10_t12_one_enospc_at_any_new_file_loses_nothing() {
     full_at_every(Operation::Create, "", Lasts::Once, 3);
     full_at_every(Operation::Rename, "", Lasts::Once, 5);
 }
 
 #[test]
-fn p1_p10_t12_a_disk_that_stays_full_from_any_new_file_on_takes_cancels_and_verdicts() {
+fn p1_p10_t12_a_full_disk_accepts_cancels_and_verdicts() {
     let went_on = full_at_every(Operation::Create, "", Lasts::OnAndOn, 3);
     assert!(
         went_on > 0 || number("DULY_CRASH_OP", 0) > 0,
@@ -356,7 +356,7 @@ fn p1_p10_t12_a_disk_that_stays_full_from_any_new_file_on_takes_cancels_and_verd
 }
 
 #[test]
-fn p1_p10_t12_a_disk_that_stays_full_from_any_write_of_a_new_file_on_loses_nothing() {
+fn p1_p10_t12_a_disk_full_from_any_write_on_loses_nothing() {
     for name in ["journal/next.tmp", "runs/", "checkpoints/"] {
         full_at_every(Operation::Write, name, Lasts::OnAndOn, 3);
     }

@@ -174,7 +174,7 @@ impl Course {
 }
 
 #[test]
-fn p1_every_error_of_every_operation_is_retried_or_ends_the_store() {
+fn p1_every_disk_error_is_retried_or_ends_the_store() {
     let mut calm = Course::new();
     let from = calm.stage.disk.count();
     calm.run();

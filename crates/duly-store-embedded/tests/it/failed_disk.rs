@@ -78,14 +78,14 @@ fn one() -> Vec<duly_store::Operation> {
 }
 
 #[test]
-fn p1_a_failed_sync_acknowledges_nobody_and_stops_the_store() {
+fn p1_a_failed_sync_acknowledges_nothing_and_stops_the_store() {
     for shell in [Shell::Inline, Shell::Threads] {
         ends(shell, rule(Operation::Sync, ".log", 0), one());
     }
 }
 
 #[test]
-fn p1_a_failed_write_acknowledges_nobody_and_stops_the_store() {
+fn p1_a_failed_write_acknowledges_nothing_and_stops_the_store() {
     for shell in [Shell::Inline, Shell::Threads] {
         ends(shell, rule(Operation::Write, ".log", 0), one());
     }
@@ -136,7 +136,7 @@ fn assert_all_there(stage: &Stage) {
 /// Once a new segment has its name, nothing may be written into the one before it. The next start would
 /// find frames there with the numbers that the new segment begins with, and refuse.
 #[test]
-fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
+fn p1_nothing_is_written_behind_a_failed_roll() {
     for shell in [Shell::Inline, Shell::Threads] {
         let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
         leased(&mut stage, Owner::Consumer { lease: None });
@@ -153,7 +153,7 @@ fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
 
 /// The same if the leases of nodes end at a start.
 #[test]
-fn p1_nothing_is_written_behind_a_roll_that_fails_at_an_opening() {
+fn p1_nothing_is_written_behind_a_failed_roll_at_a_start() {
     for shell in [Shell::Inline, Shell::Threads] {
         let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
         leased(&mut stage, Owner::Node(MemberId(7)));

@@ -79,7 +79,7 @@ impl Drop for Stopping<'_> {
 }
 
 #[test]
-fn a_forecast_that_was_asked_for_is_answered_before_the_store_is_closed() {
+fn closing_waits_for_an_accepted_forecast() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = open(Shell::Threads, &disk, &clock, 7);
     fill(&store);

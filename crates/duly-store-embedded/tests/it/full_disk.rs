@@ -65,7 +65,7 @@ fn p10_t12_a_full_disk_refuses_new_timers_and_loses_none() {
 }
 
 #[test]
-fn p3_p10_timers_taken_just_before_the_disk_was_full_fire_on_time() {
+fn p3_p10_timers_scheduled_before_a_full_disk_fire_on_time() {
     for shell in SHELLS {
         let (stage, taken) = filled(shell);
         // Nothing was written since: the accepted timers must become claimable without a write.

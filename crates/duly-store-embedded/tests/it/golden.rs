@@ -121,7 +121,7 @@ fn write_present() {
 }
 
 #[test]
-fn every_format_ever_released_opens_and_gives_what_is_listed() {
+fn every_released_format_opens_with_its_listed_contents() {
     if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
         write_present();
     }

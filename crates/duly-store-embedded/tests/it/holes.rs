@@ -129,12 +129,12 @@ fn the_script_punches_holes_and_rewrites_runs_that_have_some() {
 }
 
 #[test]
-fn p1_p4_a_power_loss_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
+fn p1_p4_a_power_loss_around_holes_loses_nothing() {
     every_operation("holes", script, Loss::Power, 7);
 }
 
 #[test]
-fn p1_p4_kill_9_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
+fn p1_p4_kill_9_around_holes_loses_nothing() {
     every_operation("holes", script, Loss::Process, 7);
 }
 
@@ -212,7 +212,7 @@ fn a_check_finds_zeros_where_a_timer_should_stand() {
 }
 
 #[test]
-fn a_file_system_without_holes_is_asked_once_and_frees_whole_files() {
+fn without_hole_support_whole_files_are_freed() {
     let (disk, clock) = (FaultyDisk::without_holes(SimDisk::new(1)), ManualClock::default());
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     let store = open(Shell::Inline, on, &clock, busy(1)).expect("it opens");
@@ -241,7 +241,7 @@ fn take(store: &EmbeddedStore, lines: Vec<Line>) {
 }
 
 #[test]
-fn a_backup_that_shares_a_run_keeps_it_whole_and_a_hole_comes_when_it_has_gone() {
+fn a_shared_sorted_run_gets_holes_only_after_its_backup_is_gone() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let (data, target) = (dir.path().join("data"), dir.path().join("backup"));
     let store = on_files(&data, &clock, 1);

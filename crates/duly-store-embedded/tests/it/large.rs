@@ -171,7 +171,7 @@ impl Scene {
 }
 
 #[test]
-fn p11_payloads_of_nothing_and_of_16_mib_keep_their_bytes_wherever_they_go() {
+fn p11_empty_and_16_mib_payloads_keep_their_bytes() {
     let mut scene = Scene::new();
     for (id, payload) in &scene.timers {
         let put = put_timer(id, YEAR_MS, payload.clone(), IfExists::Fail);

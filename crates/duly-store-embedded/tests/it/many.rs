@@ -68,7 +68,7 @@ fn fire(store: &dyn Store) -> Vec<String> {
 }
 
 #[test]
-fn p2_t20_an_opening_of_many_timers_over_a_year_reads_no_payload_and_each_fires_in_its_time() {
+fn p2_t20_a_start_of_many_timers_reads_no_payloads() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     drop(filled(&disk, &clock));
     let payloads_bytes = DAYS * PER_DAY * PAYLOAD_BYTES as u64;
@@ -91,7 +91,7 @@ fn p2_t20_an_opening_of_many_timers_over_a_year_reads_no_payload_and_each_fires_
 }
 
 #[test]
-fn p10_t21_room_comes_back_when_nine_of_ten_are_cancelled_before_they_are_due() {
+fn p10_t21_cancelling_most_timers_frees_their_space() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = filled(&disk, &clock);
     let full_bytes = data_bytes(&disk);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn an_opening_tells_the_bytes_of_the_checkpoint_and_of_the_journal_to_their_ends() {
+fn a_start_reports_progress_to_the_end_of_each_file() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let store = open(Shell::Inline, &disk, &clock, 1);
     let put = Step::Put("shop", Box::default());
@@ -48,7 +48,7 @@ fn an_opening_tells_the_bytes_of_the_checkpoint_and_of_the_journal_to_their_ends
 /// Bytes that were read back count towards the next checkpoint. So a store that is restarted often does
 /// not read more each time.
 #[test]
-fn p10_what_an_opening_reads_back_is_bounded_however_short_the_lives_before_it_were() {
+fn p10_replay_stays_bounded_over_frequent_restarts() {
     let (disk, clock) = (SimDisk::new(2), ManualClock::default());
     // Nothing is rewritten, so no space waits for a checkpoint, which would be another reason to take
     // one.

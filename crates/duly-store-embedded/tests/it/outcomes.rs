@@ -56,12 +56,12 @@ fn canary(plant: Plant, expected: &[Fault]) {
 }
 
 #[test]
-fn canary_a_cancel_that_is_not_done() {
+fn canary_a_cancel_is_acknowledged_but_not_done() {
     canary(Plant::CancelLies, &[Fault::ClaimedAfterEnd, Fault::Outcomes(2)]);
 }
 
 #[test]
-fn canary_a_cancel_that_nobody_was_told_of() {
+fn canary_a_cancel_is_done_but_not_reported() {
     canary(Plant::CancelUntold, &[Fault::Outcomes(0)]);
 }
 
@@ -81,7 +81,7 @@ fn canary_an_ack_that_is_forgotten() {
 }
 
 #[test]
-fn canary_a_firing_for_two() {
+fn canary_a_firing_goes_to_two_consumers() {
     canary(Plant::TwiceGranted, &[Fault::LeasedTwice]);
 }
 

@@ -218,7 +218,7 @@ fn is_revived(history: &[Answered], id: &str, from: &Answered, until: u64) -> bo
 }
 
 #[test]
-fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_a_change_to_later() {
+fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_delay() {
     for (_repeat, seed, history, _) in races() {
         let ends = history.iter().filter(|a| matches!(a.event, Event::Cancelled | Event::PutOff));
         let mut checked = 0;
@@ -240,7 +240,7 @@ fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_a_change_to_later() {
 }
 
 #[test]
-fn p8_each_lease_is_settled_once_and_each_firing_acknowledged_once() {
+fn p8_leases_are_settled_once_and_firings_acked_once() {
     for (_repeat, seed, history, _) in races() {
         let mut settled = BTreeSet::new();
         let mut acknowledged = BTreeSet::new();

@@ -28,7 +28,7 @@ fn stage(shell: Shell) -> Stage {
 const ENDS: [fn(&mut Stage); 3] = [|_| {}, Stage::restart_killed, Stage::restart_crashed];
 
 #[test]
-fn p4_p5_t26_cancelled_and_made_again_at_one_instant_it_fires_once_as_it_was_made_last() {
+fn p4_p5_t26_a_recreated_timer_fires_once_in_its_last_form() {
     for shell in [Shell::Inline, Shell::Threads] {
         for (due_ms, end) in [0, 5_000].into_iter().flat_map(|due| ENDS.map(|end| (due, end))) {
             for calls in [1, 5] {
@@ -64,7 +64,7 @@ fn p4_p5_t26_cancelled_and_made_again_at_one_instant_it_fires_once_as_it_was_mad
 }
 
 #[test]
-fn p8_t26_the_token_of_one_that_was_made_before_at_that_instant_does_nothing_to_the_next() {
+fn p8_t26_an_old_token_does_not_affect_the_recreated_timer() {
     for verdict in [SettleVerdict::Ack, SettleVerdict::Release] {
         let mut stage = stage(Shell::Inline);
         stage.take(&Step::Apply("shop", vec![make("first", 0)]));

@@ -171,7 +171,7 @@ fn a_directory_in_use_is_refused_until_it_is_free() {
 }
 
 #[test]
-fn a_journal_that_is_gone_is_no_empty_store() {
+fn a_missing_journal_is_refused() {
     let disk = directory();
     for name in disk.names() {
         if name.starts_with("journal/") {

@@ -99,18 +99,18 @@ fn p10_dead_segments_are_dropped_without_a_restart() {
 }
 
 #[test]
-fn p1_p4_t10_segments_are_made_and_dropped_over_kill_9_and_then_a_power_loss() {
+fn p1_p4_t10_rolls_survive_kill_9_and_a_power_loss() {
     many_pairs([Loss::Process, Loss::Power]);
 }
 
 #[test]
-fn p1_p4_t10_segments_are_made_and_dropped_over_two_power_losses() {
+fn p1_p4_t10_rolls_survive_two_power_losses() {
     many_pairs([Loss::Power, Loss::Power]);
 }
 
 /// A thread makes segments ahead while the journal continues, and may be late.
 #[test]
-fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
+fn p1_spare_segments_lose_nothing_under_fast_rolls() {
     let mut stage = Stage::new(Shell::Threads, FaultyDisk::new(SimDisk::new(1)));
     stage.take(&Step::Put("shop", Box::new(settings())));
     let ids: Vec<String> = (0..400).map(|i| format!("t{i:03}")).collect();
@@ -130,7 +130,7 @@ fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
 /// After a failed sync the page cache shows bytes that the disk does not have. A process that starts
 /// after kill -9 reads them there, and must not take them for durable.
 #[test]
-fn p1_what_a_failed_sync_left_in_the_page_cache_survives_once_it_is_relied_upon() {
+fn p1_recovered_page_cache_contents_are_made_durable() {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 40) {
         let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
@@ -240,7 +240,7 @@ fn p1_one_failure_before_a_segment_is_named_is_not_noticed() {
 
 /// Too many open files, for as long as an operator takes to close some.
 #[test]
-fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
+fn p1_a_failing_roll_is_retried_until_it_succeeds() {
     for shell in [Shell::Inline, Shell::Threads] {
         for (operation, name) in [
             (Operation::Create, "journal/"),
@@ -283,7 +283,7 @@ fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
 /// After a failed sync of the directory the name of a segment may exist in the page cache only. A start
 /// in the same process does not rely on it.
 #[test]
-fn p1_a_segment_whose_name_may_be_lost_is_made_again_by_recovery() {
+fn p1_recovery_remakes_a_segment_with_an_unsynced_name() {
     for seed in 0..12 {
         let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(seed)));
         stage.take(&Step::Put("shop", Box::new(settings())));

@@ -122,7 +122,7 @@ fn little_memory() -> Options {
 }
 
 #[test]
-fn p10_past_the_memory_of_the_index_new_timers_are_refused_and_all_else_works() {
+fn p10_past_the_index_memory_only_new_timers_are_refused() {
     let mut scene = prepared(little_memory(), forgetful());
     let id = |batch: usize, i: usize| format!("t{batch} {i}");
     let mut batches = 0;
@@ -182,7 +182,7 @@ fn p10_dead_letters_count_in_the_memory_of_the_index() {
 }
 
 #[test]
-fn p10_below_the_free_disk_that_is_kept_new_timers_are_refused_and_all_else_works() {
+fn p10_below_the_disk_reserve_only_new_timers_are_refused() {
     let by_bytes = Options { min_free_bytes: 4 << 20, ..small(1) };
     let by_share = Options { min_free_percent: 90, ..small(1) };
     for (options, free_bytes) in [(by_bytes, 3 << 20), (by_share, 100 << 10)] {
@@ -222,7 +222,7 @@ fn p10_below_the_inode_reserve_only_new_timers_are_refused() {
 
 /// New timers that fill the segment must not take the space of other calls.
 #[test]
-fn p10_without_a_free_inode_cancels_and_firings_have_room() {
+fn p10_without_free_inodes_cancels_and_firings_continue() {
     for free in [0, 3] {
         let mut scene = prepared(small(1), settings());
         scene.disk.set_free_inodes(free);

@@ -126,7 +126,7 @@ fn p10_a_full_disk_below_the_journal_ends_no_inline_store() {
 
 /// A call whose frame waits for space returns when the frame is durable.
 #[test]
-fn p1_p10_who_waits_for_a_frame_without_room_waits_on() {
+fn p1_p10_calls_wait_until_their_frame_has_space() {
     for operation in [Operation::Write, Operation::Sync] {
         for seed in 0..6 {
             let what = format!("{operation} seed {seed}");

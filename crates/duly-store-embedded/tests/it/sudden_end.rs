@@ -204,11 +204,11 @@ fn over_seeds(loss: Loss) {
 }
 
 #[test]
-fn p1_p4_t8_kill_9_under_load_forgets_nothing_that_was_answered_claims_included() {
+fn p1_p4_t8_kill_9_under_load_loses_no_acknowledged_change() {
     over_seeds(Loss::Process);
 }
 
 #[test]
-fn p1_p4_t8_a_power_loss_under_load_forgets_nothing_but_claims() {
+fn p1_p4_t8_a_power_loss_under_load_loses_only_claims() {
     over_seeds(Loss::Power);
 }

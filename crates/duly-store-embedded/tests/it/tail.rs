@@ -92,7 +92,7 @@ pub(crate) fn refused(disk: &SimDisk) -> OpenError {
 }
 
 #[test]
-fn p1_a_last_frame_cut_anywhere_is_dropped_and_all_before_it_is_there() {
+fn p1_a_cut_last_frame_is_dropped_alone() {
     let journal = journal();
     let last = journal.last_frame();
     for cut in last.clone() {
@@ -136,7 +136,7 @@ fn p1_a_last_frame_garbled_anywhere_is_dropped_and_overwritten() {
 }
 
 #[test]
-fn p1_t11_damage_before_the_last_frame_is_refused_with_its_place() {
+fn p1_t11_damage_before_the_last_frame_is_refused_by_name() {
     let journal = journal();
     let frames = journal.frames.windows(2).rev().skip(1);
     for frame in frames {

@@ -146,18 +146,18 @@ fn crash_everywhere(loss: Loss) {
 }
 
 #[test]
-fn p4_p6_a_power_loss_at_any_operation_while_tombstones_end_forgets_none_and_brings_none_back() {
+fn p4_p6_tombstones_survive_a_power_loss_until_their_end() {
     crash_everywhere(Loss::Power);
 }
 
 #[test]
-fn p4_p6_kill_9_at_any_operation_while_tombstones_end_forgets_none_and_brings_none_back() {
+fn p4_p6_tombstones_survive_kill_9_until_their_end() {
     crash_everywhere(Loss::Process);
 }
 
 /// A tombstone's end needs no record: a restart does not change it.
 #[test]
-fn p6_a_request_is_new_again_once_its_tombstone_has_ended_over_a_restart() {
+fn p6_a_request_is_new_after_the_end_of_its_tombstone() {
     let mut twins = Twins::new(1);
     let until = 2 + wave(0).len() + fillers(0, 5 + 2).len() + 1 + wave(1).len();
     for line in script().into_iter().take(until) {

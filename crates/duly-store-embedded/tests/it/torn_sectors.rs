@@ -185,11 +185,11 @@ fn any_part_is_lost(under: Under) {
 }
 
 #[test]
-fn p1_a_last_frame_that_lost_any_of_its_sectors_is_cut_whole() {
+fn p1_a_torn_last_frame_is_cut_whole() {
     any_part_is_lost(Under::Zeros);
 }
 
 #[test]
-fn p1_a_last_frame_in_a_recycled_segment_that_lost_any_of_its_sectors_is_cut_whole() {
+fn p1_a_torn_last_frame_in_a_recycled_segment_is_cut_whole() {
     any_part_is_lost(Under::OldFrames);
 }

@@ -83,7 +83,7 @@ fn deliver(stage: &Stage, fired: &mut Vec<String>, tries: u64) -> u64 {
 }
 
 #[test]
-fn p1_t11_a_read_that_fails_at_a_claim_quarantines_nothing_and_the_timer_is_delivered_later() {
+fn p1_t11_a_failed_read_at_a_claim_delays_but_keeps_the_timer() {
     for (fillers, place) in PLACES {
         let mut met = 0;
         for times in [1, 2, READS, 2 * READS, 8 * READS] {
@@ -110,7 +110,7 @@ fn p1_t11_a_read_that_fails_at_a_claim_quarantines_nothing_and_the_timer_is_deli
 
 /// An unreadable timer does not delay the others.
 #[test]
-fn p9_t11_a_timer_that_cannot_be_read_for_long_does_not_keep_the_later_ones_waiting() {
+fn p9_t11_an_unreadable_timer_does_not_delay_later_ones() {
     let (fillers, place) = PLACES[1];
     let mut stage = stage(fillers);
     let later = (0..TIMERS).map(|n| schedule(&format!("later{n}"), 2 * HOUR_MS + n, 300));
@@ -154,7 +154,7 @@ fn pages(stage: &Stage, request: ListRequest) -> (Vec<String>, Option<Error>) {
 }
 
 #[test]
-fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_damage() {
+fn p1_a_failed_read_is_an_error_in_lists_and_gets() {
     for (fillers, place) in PLACES {
         let stage = stage(fillers);
         let shown = Snapshot::of(stage.store());
@@ -196,7 +196,7 @@ fn claim_both(stage: &Stage, most: usize) -> Claimed {
 }
 
 #[test]
-fn p9_a_hundred_that_cannot_be_read_hold_up_neither_their_lane_nor_another_and_all_are_counted() {
+fn p9_unreadable_records_do_not_block_lanes() {
     let (fillers, place) = PLACES[1];
     let mut stage = stage_of(100, fillers);
     let later = |n| schedule(&format!("later{n}"), 2 * HOUR_MS + n, 300);
@@ -240,7 +240,7 @@ fn p9_a_hundred_that_cannot_be_read_hold_up_neither_their_lane_nor_another_and_a
 }
 
 #[test]
-fn p12_who_waits_is_woken_when_what_could_not_be_read_can_be() {
+fn p12_waiting_consumers_wake_when_records_become_readable() {
     let mut stage = Stage::with(Shell::Threads, FaultyDisk::new(SimDisk::new(1)), busy);
     stage.take(&Step::Put("shop", Box::new(settings())));
     let timers = (0..TIMERS).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
@@ -259,7 +259,7 @@ fn p12_who_waits_is_woken_when_what_could_not_be_read_can_be() {
 }
 
 #[test]
-fn p1_a_list_ends_before_what_cannot_be_read_says_where_that_is_and_goes_on_behind_it() {
+fn p1_a_list_stops_before_an_unreadable_record_and_resumes() {
     let (fillers, place) = PLACES[1];
     let mut stage = stage(fillers);
     let soon = (0..5).map(|n| schedule(&format!("soon{n}"), HOUR_MS / 2 + n, 300)).collect();
@@ -290,7 +290,7 @@ fn p1_a_list_ends_before_what_cannot_be_read_says_where_that_is_and_goes_on_behi
 }
 
 #[test]
-fn a_dead_letter_that_cannot_be_read_now_is_redriven_when_it_can() {
+fn an_unreadable_dead_letter_is_redriven_once_readable() {
     let mut stage = stage(0);
     stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
     stage.take(&Step::Claim("shop", 1));
@@ -335,7 +335,7 @@ fn try_to_open(
 
 /// Every read, list, length and open of a file fails once while the store starts.
 #[test]
-fn p1_t14_what_cannot_be_read_at_an_opening_is_done_without_or_refused_and_never_lost() {
+fn p1_t14_unreadable_files_at_a_start_lose_nothing() {
     let (left, stage, shown) = closed();
     for operation in [Operation::Read, Operation::Open, Operation::List, Operation::Length] {
         let (mut after, mut opened, mut refused) = (0, 0, 0);
@@ -371,7 +371,7 @@ fn p1_t14_what_cannot_be_read_at_an_opening_is_done_without_or_refused_and_never
 }
 
 #[test]
-fn p1_t14_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before_it() {
+fn p1_t14_an_unreadable_checkpoint_falls_back_to_the_previous() {
     let (left, stage, shown) = closed();
     let newest = left.names().into_iter().rfind(|name| name.ends_with(".ckp")).expect("two");
     let newest: &'static str = newest.leak();

@@ -124,7 +124,7 @@ async fn a_list_needs_a_majority_of_the_list_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_was_left_half_done_is_finished_by_the_next_look() {
+async fn unfinished_list_change_is_finished_by_the_next_poll() {
     let server = Server::start(&[]);
     let (one, two) = (open(&server, 8).await, open(&server, 8).await);
     let list = follows(&own(&one), &[0, 3, 6]);

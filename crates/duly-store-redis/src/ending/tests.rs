@@ -277,7 +277,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_no_order_of_steps_loses_a_timer_or_leaves_a_gate() {
+async fn p3_no_order_of_steps_loses_timers_or_keeps_deletion_locks() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut options = Options::new(server.url());
     options.shards = SHARDS;
@@ -297,7 +297,7 @@ async fn p3_no_order_of_steps_loses_a_timer_or_leaves_a_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
+async fn p3_ended_namespace_stays_ended_when_its_name_is_reused() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut options = Options::new(server.url());
     options.shards = SHARDS;

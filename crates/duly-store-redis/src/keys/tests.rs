@@ -33,7 +33,7 @@ fn the_table_is_frozen() {
 }
 
 #[test]
-fn keys_of_firings_come_back() {
+fn firing_keys_parse_to_their_parts() {
     let id = TimerId::new("a {b} é").unwrap();
     let key = firing_key(&id, Incarnation(u64::MAX - 1), 7);
     assert_eq!(parse_firing_key(&key), Some((id.clone(), Incarnation(u64::MAX - 1), 7)));

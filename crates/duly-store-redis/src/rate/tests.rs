@@ -25,7 +25,7 @@ async fn store(per_second: u32) -> (Server, RedisStore) {
 }
 
 #[tokio::test]
-async fn p10_what_is_given_back_is_granted_again_but_not_after_another_grant() {
+async fn p10_returned_grants_are_reusable_until_the_next_grant() {
     let (_server, store) = store(3).await;
     let store = &store.deployment;
     let grant = async |count| store.grant(&name(), count).await.expect("an answer");
@@ -40,7 +40,7 @@ async fn p10_what_is_given_back_is_granted_again_but_not_after_another_grant() {
 }
 
 #[tokio::test]
-async fn p10_schedules_go_on_after_a_clock_has_stepped_back() {
+async fn p10_scheduling_resumes_after_a_clock_step_back() {
     let (server, store) = store(10).await;
     let home = store.deployment.home(&name());
     let (_, control) = store.deployment.control_of(home, &name()).await.expect("a look");
@@ -56,7 +56,7 @@ async fn p10_schedules_go_on_after_a_clock_has_stepped_back() {
 }
 
 #[tokio::test]
-async fn p6_only_ids_that_are_free_are_asked_for() {
+async fn p6_grants_are_requested_only_for_free_ids() {
     let (_server, store) = store(1_000).await;
     let ids: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
     let place = by_hand::shard(&store, "t0");

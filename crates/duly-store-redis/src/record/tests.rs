@@ -42,7 +42,7 @@ fn back(record: &Record) -> Record {
 }
 
 #[test]
-fn p11_everything_on_a_timer_comes_back() {
+fn p11_every_field_of_a_timer_round_trips() {
     let mut timer = full();
     let record = Record::new(timer.clone(), 9);
     assert_eq!(back(&record), record);
@@ -59,7 +59,7 @@ fn p11_everything_on_a_timer_comes_back() {
 }
 
 #[test]
-fn a_timer_that_nothing_has_happened_to_takes_47_bytes() {
+fn untouched_timer_takes_47_bytes() {
     let schedule = Schedule::new(id(), When::At(Timestamp::MAX));
     let timer = Timer::new(schedule, Timestamp::MIN, Incarnation(1)).unwrap();
     let record = Record::new(timer, 1).pack([0; 8]).record;
@@ -68,7 +68,7 @@ fn a_timer_that_nothing_has_happened_to_takes_47_bytes() {
 }
 
 #[test]
-fn p11_a_large_payload_lies_apart_and_belongs_to_its_record_alone() {
+fn p11_large_payload_is_stored_apart_for_its_own_record_only() {
     let mut timer = full();
     let bytes = noise(INLINE_MAX + 1);
     timer.spec.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
@@ -96,7 +96,7 @@ fn carrying(payload: Vec<u8>) -> Record {
 }
 
 #[test]
-fn p11_payloads_that_compress_take_less_and_come_back_byte_for_byte() {
+fn p11_compressed_payloads_are_smaller_and_lossless() {
     let rest = carrying(Vec::new()).pack([0; 8]).record.len();
     let line = r#"{"sku":"1094D466","title":"rain jacket","quantity":2},"#;
     for bytes in [255, 256, 1_000, INLINE_MAX, INLINE_MAX + 1, 1 << 20] {
@@ -125,7 +125,7 @@ fn a_damaged_block_is_refused() {
 }
 
 #[test]
-fn tombstones_are_told_from_the_bytes_of_record_and_lease() {
+fn tombstones_decode_from_bytes_of_record_and_lease() {
     let timer = full();
     let packed = Record::new(timer.clone(), 1).pack([0; 8]).record;
     let core = core_of(&packed).unwrap();
@@ -147,7 +147,7 @@ fn tombstones_are_told_from_the_bytes_of_record_and_lease() {
 }
 
 #[test]
-fn leases_say_who_and_how_long() {
+fn leases_decode_holder_and_end() {
     let of = |until: u8, who: &str| {
         let times = [0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, until, 0, 0, 0, 0, 0, 4];
         Lease::unpack(&[&9_u64.to_be_bytes()[..], &times, who.as_bytes()].concat())

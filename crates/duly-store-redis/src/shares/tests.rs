@@ -342,7 +342,7 @@ async fn open(server: &Server) -> RedisStore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_a_share() {
+async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_quota() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut store = open(&server).await;
     for seed in 0..100 {
@@ -358,7 +358,7 @@ async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_a_share() {
 
 /// Two callers count at different times, and the shards get what both settle.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_two_who_deal_at_once_deal_the_same() {
+async fn p10_concurrent_allocations_settle_the_same_quotas() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut world = World::new(open(&server).await, 0).await;
     world.change_to(400).await;

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use crate::harness::RedisHarness;
 
 #[test]
-fn p10_limits_are_shared_out_as_the_reference_does() {
+fn p10_lane_allocations_equal_the_reference() {
     let harness = RedisHarness::new();
     let clock = ManualClock::default();
     let reference = MemoryStore::new(Arc::new(clock.clone()), 1).shared_by_nodes();

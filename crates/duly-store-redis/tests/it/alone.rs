@@ -21,7 +21,7 @@ fn url(server: &Server) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_that_a_server_has_forgotten_are_sent_again() {
+async fn scripts_missing_on_a_server_are_sent_again() {
     let server = Server::start(&[]);
     let store = open(&options(&url(&server), 4)).await;
     let forget = || assert_eq!(tell(server.port(), "SCRIPT FLUSH"), "+OK");
@@ -44,7 +44,7 @@ async fn scripts_that_a_server_has_forgotten_are_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_what_is_answered_while_a_server_goes_and_comes_is_there() {
+async fn p1_acknowledged_timers_survive_server_restarts() {
     let mut server = Server::start(&[]);
     let store = open(&options(&url(&server), 2)).await;
     assert!(matches!(schedule(&store, "before", Millis::ZERO).await, Outcome::Created(_)));
@@ -93,7 +93,7 @@ async fn p2_waiting_for_wakeups_survives_a_server_that_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
+async fn p1_changes_without_required_replicas_are_in_doubt() {
     let server = Server::start(&[]);
     let mut wanted = options(&url(&server), 2);
     let store = open(&wanted).await;
@@ -122,7 +122,7 @@ async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_settings_that_lose_timers_are_refused_unless_allowed_by_name() {
+async fn p1_unsafe_settings_are_refused_unless_allowed() {
     let server = Server::start(&["--appendonly", "no"]);
     let wanted = options(&url(&server), 1);
     let said = refused(&wanted).await;
@@ -152,7 +152,7 @@ async fn a_wrong_address_is_one_clear_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_a_claim_that_nobody_waits_for_is_handed_back_uncounted() {
+async fn p3_abandoned_claim_is_handed_back_uncounted() {
     let server = Server::start(&[]);
     let store = open(&options(&url(&server), 1)).await;
     let place = shard(&store, &id("a"));
@@ -216,7 +216,7 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
+async fn p3_broken_connections_leave_no_orphaned_leases() {
     let server = Server::start(&[]);
     let way = Way::to(server.port());
     let store = open(&options(&way.url(), 1)).await;
@@ -259,7 +259,7 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_after_idle_connections_broke_is_not_in_doubt() {
+async fn calls_after_idle_connections_broke_are_not_in_doubt() {
     let server = Server::start(&[]);
     let store = open(&options(&url(&server), 1)).await;
     for round in 0..20 {
@@ -272,7 +272,7 @@ async fn what_is_sent_after_idle_connections_broke_is_not_in_doubt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founded_once() {
+async fn other_format_is_refused_and_empty_database_created_once() {
     let server = Server::start(&[]);
     let open = async |shards| RedisStore::open(&options(&url(&server), shards)).await;
     let opened = futures::future::join_all([8, 16, 32].map(open)).await;
@@ -286,7 +286,7 @@ async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founde
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_a_change_can_be_asked_to_be_on_disk_before_it_is_answered() {
+async fn p1_changes_wait_for_disks_with_on_disk() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut wanted = options(&url(&server), 2);
     wanted.on_disk = true;

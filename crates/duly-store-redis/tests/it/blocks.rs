@@ -89,7 +89,7 @@ async fn lanes_of_many_blocks_keep_their_order_and_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_of_a_namespace_that_has_ended_are_cleared_away() {
+async fn blocks_of_an_ended_namespace_are_swept() {
     let server = Server::start(&[]);
     let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
     let own = shard(&store, &id("a"));
@@ -105,7 +105,7 @@ async fn blocks_of_a_namespace_that_has_ended_are_cleared_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_holds_more_than_a_few_is_never_looked_through_from_its_front() {
+async fn large_hashes_are_never_listpacks() {
     let server = Server::start(&["--enable-debug-command", "local"]);
     let store = open(&options(&server.url(), 1)).await;
     let only = shard(&store, &id("a"));

@@ -10,7 +10,7 @@ use crate::{
 
 /// Without a request the counts may be 10 s old.
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_are_of_now_when_they_are_asked_for() {
+async fn recount_returns_present_counts() {
     let server = Server::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = open(&options(&url, 8)).await;

@@ -164,12 +164,12 @@ async fn lost_at_home(replicas: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_a_coordinator_that_lost_its_data_removes_nothing_elsewhere() {
+async fn p3_emptied_coordinator_removes_nothing_elsewhere() {
     lost_at_home(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_nor_does_one_whose_replica_follows_it_into_nothing() {
+async fn p3_emptied_coordinator_with_replica_removes_nothing() {
     lost_at_home(1).await;
 }
 

@@ -54,7 +54,7 @@ fn gates(server: &Server) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
+async fn p3_deleting_an_empty_namespace_loses_no_timer() {
     let (server, store) = store(16).await;
     let mut ended = 0;
     let mut kept = 0;
@@ -107,7 +107,7 @@ async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_whose_caller_died_is_opened() {
+async fn deletion_locks_of_stopped_callers_are_released() {
     let (server, store) = store(8).await;
     // The lock of an hour was taken before the clock stepped back.
     for (most, over) in [(8, -1), (3, 3_600), (1, -1)] {
@@ -140,7 +140,7 @@ async fn a_gate_whose_caller_died_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
+async fn p4_recorded_end_reaches_callers_at_a_deletion_lock() {
     let (server, store) = store(8).await;
     shut(&server, -1, 8);
     let home = home_keys(server.port());

@@ -29,7 +29,7 @@ async fn acknowledged(store: &duly_store_redis::RedisStore, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
+async fn p1_confirmed_changes_survive_the_loss_of_a_master() {
     let mut cluster = Cluster::start(3, 1);
     let mut wanted = options(&cluster.url(), 64);
     (wanted.min_replicas, wanted.replication_timeout) = (1, Duration::from_secs(2));
@@ -168,7 +168,7 @@ async fn shards_that_move_to_another_master_are_found_there() {
 /// While the key of a payload is at another server than the rest of its shard, a claim is refused (by
 /// Redis 7.0 itself), and grants nothing without it: a node's lease has no end.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
+async fn p3_p11_claims_never_omit_a_payload_that_moved_first() {
     let cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), 1)).await;
     let large = Payload { form: Form::Text, bytes: "x".repeat(100_000).into() };
@@ -200,7 +200,7 @@ async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_server_of_a_cluster_is_not_taken_for_a_server_alone() {
+async fn cluster_member_is_refused_as_a_single_server() {
     let cluster = Cluster::start(3, 0);
     let url = format!("redis://127.0.0.1:{}", cluster.port());
     let said = crate::calls::refused(&options(&url, 4)).await;

@@ -38,7 +38,7 @@ async fn joins(store: &RedisStore, run: u64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_find_an_idle_connection_far_away_ask_once_for_all() {
+async fn concurrent_calls_share_one_check_of_an_idle_connection() {
     let server = Server::start(&[]);
     let way = Way::to(server.port());
     let mut wanted = options(&way.url(), 1);
@@ -56,7 +56,7 @@ async fn calls_that_find_an_idle_connection_far_away_ask_once_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_find_a_connection_dead_wait_for_one_time_out() {
+async fn concurrent_calls_share_one_timeout_of_a_dead_connection() {
     let server = Server::start(&[]);
     let way = Way::to(server.port());
     let mut wanted = options(&way.url(), 1);
@@ -81,7 +81,7 @@ async fn calls_that_find_a_connection_dead_wait_for_one_time_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_beat_is_sent_without_asking_whether_the_server_is_there() {
+async fn heartbeats_are_sent_without_a_connection_check() {
     let server = Server::start(&[]);
     let way = Way::to(server.port());
     let mut wanted = options(&way.url(), 1);
@@ -97,7 +97,7 @@ async fn a_beat_is_sent_without_asking_whether_the_server_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_beat_is_not_held_up_by_a_change_that_waits_for_replicas() {
+async fn heartbeats_do_not_wait_behind_replica_waits() {
     let server = Server::start(&[]);
     let mut wanted = options(&server.url(), 1);
     (wanted.connections, wanted.replication_timeout) = (1, Duration::from_secs(5));
@@ -131,7 +131,7 @@ async fn a_beat_is_not_held_up_by_a_change_that_waits_for_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_nobody_waits_for_any_more_is_made_to_the_end() {
+async fn abandoned_connects_complete() {
     let mut server = Server::start(&[]);
     let way = Way::to(server.port());
     let mut wanted = options(&way.url(), 1);

@@ -132,7 +132,7 @@ async fn p10_a_batch_into_one_shard_has_the_whole_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_what_the_clock_has_ended_in_other_shards_makes_room() {
+async fn p10_ended_timers_of_other_shards_free_quota() {
     let (_server, store) = store(at_most(20)).await;
     for i in 0..20 {
         let mut timer = Schedule::new(id(&format!("t{i}")), When::After(Millis::ZERO));
@@ -232,7 +232,7 @@ async fn p10_a_changed_limit_holds_over_all_shards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_namespace_that_ends_takes_its_shares_along() {
+async fn p10_quotas_end_with_their_namespace() {
     let (server, store) = store(at_most(30)).await;
     for _ in 0..3 {
         let store = &store;
@@ -258,7 +258,7 @@ async fn p10_a_namespace_that_ends_takes_its_shares_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_rate_is_kept_whatever_the_ids_are() {
+async fn p10_schedule_rate_holds_for_any_ids() {
     let (_server, store) = store(limited(|limits| limits.schedule_per_second = Some(10))).await;
     for ids in ["spread", "alike"] {
         let texts: Vec<String> = match ids {
@@ -294,7 +294,7 @@ async fn p10_a_rate_is_kept_whatever_the_ids_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_schedules_that_are_repeated_leave_the_rate_to_new_ones() {
+async fn p6_repeated_schedule_calls_use_no_rate() {
     let (_server, store) = store(Settings::default()).await;
     let place = shard(&store, &id("a")).0;
     let places: Vec<u16> = (0..4).map(|i| (place + i) % SHARDS).collect();
@@ -327,7 +327,7 @@ async fn p6_schedules_that_are_repeated_leave_the_rate_to_new_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_of_more_than_anybody_counts_is_as_good_as_none() {
+async fn limits_beyond_lua_integers_do_not_refuse() {
     for shards in [1, 2] {
         let server = Server::start(&[]);
         let store = open(&options(&server.url(), shards)).await;
@@ -346,7 +346,7 @@ async fn a_limit_of_more_than_anybody_counts_is_as_good_as_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_nothing_is_claimed_where_a_lower_max_dead_is_not_dealt_yet() {
+async fn p10_no_claims_until_a_lower_max_dead_is_allocated() {
     let (server, store) = store(limited(|limits| limits.max_dead = 1_000)).await;
     let place = shard(&store, &id("a"));
     assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
@@ -401,7 +401,7 @@ async fn p10_dead_letters_of_one_shard_have_the_whole_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_shards_that_do_not_answer_keep_only_what_they_have() {
+async fn p10_unreachable_shards_keep_only_their_quota() {
     let mut cluster = Cluster::start(3, 0);
     for master in &cluster.masters {
         // The other masters continue without one of them.

@@ -71,7 +71,7 @@ fn ids(firings: &[Firing]) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_of_what_is_leased_and_of_what_has_ended_lack_nothing() {
+async fn lists_of_leased_and_ended_timers_are_complete() {
     let server = Server::start(&[]);
     let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
     let own = shard(&store, &id("a"));

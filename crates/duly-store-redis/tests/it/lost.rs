@@ -56,7 +56,7 @@ async fn made(store: &RedisStore, text: &str, count: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_change_after_one_that_its_home_lost_reaches_every_shard() {
+async fn p4_change_after_a_lost_one_reaches_every_shard() {
     let (server, store) = store().await;
     let (key, ver) = settings_at_home(&server);
     let home = home_keys(server.port());
@@ -124,7 +124,7 @@ async fn p4_no_two_namespaces_have_one_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_deal_that_its_home_lost_is_made_anew() {
+async fn p10_lost_allocation_is_replaced() {
     let (server, store) = store().await;
     put(&store, limited(100)).await;
     let (key, _) = settings_at_home(&server);
@@ -136,7 +136,7 @@ async fn p10_a_deal_that_its_home_lost_is_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_delete_that_did_not_reach_every_shard_is_finished_by_the_next() {
+async fn p4_unfinished_delete_is_finished_by_the_next() {
     let (server, store) = store().await;
     for i in 0..40 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;

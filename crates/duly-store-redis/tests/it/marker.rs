@@ -177,7 +177,7 @@ async fn an_older_database_is_not_adopted_while_a_master_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_a_database_that_is_emptied_takes_no_calls_from_its_nodes() {
+async fn p1_emptied_database_takes_no_calls() {
     let server = Server::start(&[]);
     let port = server.port();
     let store = open(&options(&server.url(), SHARDS)).await;
@@ -212,7 +212,7 @@ async fn p1_a_database_that_is_emptied_takes_no_calls_from_its_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_one_emptied_master_takes_nothing_with_it_and_is_repaired() {
+async fn p1_emptied_master_loses_only_its_data_and_is_repaired() {
     let cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), 12)).await;
     fill(&store, 60).await;
@@ -339,7 +339,7 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_what_a_node_had_leased_before_a_rollback_is_due_again() {
+async fn p3_leases_from_before_a_rollback_are_due_again() {
     let server = Server::start(&[]);
     let port = server.port();
     for then in [OnRollback::Warn, OnRollback::Pause] {

@@ -58,7 +58,7 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_missed_a_list_hears_of_it_by_a_heartbeat() {
+async fn heartbeat_brings_a_missed_list_to_a_shard() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 8)).await;
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:0 prev 1:0")), ":0");
@@ -76,7 +76,7 @@ async fn a_shard_that_missed_a_list_hears_of_it_by_a_heartbeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_masters_have_three_coordination_shards_of_their_own() {
+async fn three_masters_get_three_coordinator_shards() {
     let mut cluster = Cluster::start(3, 0);
     for master in &cluster.masters {
         tell(master.port(), "CONFIG SET cluster-require-full-coverage no");
@@ -100,7 +100,7 @@ async fn three_masters_have_three_coordination_shards_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evictions_are_forgotten_after_a_day_and_not_before() {
+async fn evictions_are_kept_for_exactly_a_day() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 1)).await;
     let dead = Heartbeat { dead: vec![(MemberId(2), None)], ..heartbeat(1, 1, 1) };

@@ -111,7 +111,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_of_a_format_that_nobody_here_reads_is_refused() {
+async fn unknown_format_is_refused() {
     let server = Server::start(&[]);
     drop(open(&options(&server.url(), 4)).await);
     for format in ["3", "6"] {

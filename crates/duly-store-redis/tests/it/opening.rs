@@ -37,7 +37,7 @@ fn cluster_url(server: &Server) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_are_away_are_waited_for() {
+async fn unreachable_servers_are_retried() {
     for scheme in ["redis", "redis-cluster"] {
         let nobody = options(&format!("{scheme}://127.0.0.1:{}", free_port()), 1);
         let error = fails(&nobody).await;
@@ -113,7 +113,7 @@ async fn a_master_without_enough_replicas_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn masters_that_cannot_be_used_keep_no_node_from_the_others() {
+async fn unusable_masters_do_not_block_the_others() {
     let mut cluster = Cluster::start(3, 1);
     let mut wanted = options(&cluster.url(), 8);
     wanted.min_replicas = 1;
@@ -137,7 +137,7 @@ async fn a_cluster_that_is_not_whole_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_masters_without_replicas_are_refused_unless_allowed_by_name() {
+async fn p1_masters_without_replicas_need_permission() {
     let cluster = Cluster::start(3, 0);
     let mut wanted = options(&cluster.url(), 4);
     wanted.allow = vec![Check::NoAppendOnly];
@@ -180,7 +180,7 @@ async fn wrong_credentials_and_lacking_rights_end_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_for_good_counts_more_than_one_that_may_pass() {
+async fn permanent_errors_take_precedence_over_transient_ones() {
     let denies = member(&["--requirepass", "secret"]);
     for hosts in [
         format!("127.0.0.1:{},127.0.0.1:{}", denies.port(), free_port()),

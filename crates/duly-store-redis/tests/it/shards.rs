@@ -175,7 +175,7 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_was_left_half_written_is_finished() {
+async fn unfinished_namespace_change_is_finished() {
     let (server, store) = store(8).await;
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
     let home = home_keys(server.port());
@@ -206,7 +206,7 @@ async fn a_namespace_that_was_left_half_written_is_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
+async fn p4_unfinished_end_is_finished_before_a_new_namespace() {
     let (server, store) = store(8).await;
     for i in 0..50 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
@@ -230,7 +230,7 @@ async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_raised_limit_reaches_the_shards_that_can_be_reached() {
+async fn p10_raised_limit_applies_in_reachable_shards() {
     const SHARDS: u16 = 256;
     let mut cluster = Cluster::start(3, 0);
     for master in &cluster.masters {

@@ -59,7 +59,7 @@ pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harn
     Ran::Whole
 }
 
-pub(super) async fn p10_a_shard_that_there_is_not_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_unknown_shard_is_refused(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let none = ShardId(scene.store().shards());
     let asked = schedule_op(timer("a", scene.at(secs(60))), IfExists::Fail);

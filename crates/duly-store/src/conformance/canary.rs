@@ -115,12 +115,12 @@ fn p2_an_early_fire_is_caught() {
 }
 
 #[test]
-fn p4_a_cancel_that_lies_is_caught() {
+fn p4_canary_false_cancel_is_detected() {
     check(Fault::CancelLies, &["p4_cancel_before_claim_wins", "p4_a_due_timer_can_be_cancelled"]);
 }
 
 #[test]
-fn p5_a_change_that_lies_is_caught() {
+fn p5_canary_false_change_is_detected() {
     check(Fault::ChangeLies, &["p5_a_later_time_is_the_only_time"]);
 }
 
@@ -156,7 +156,7 @@ fn p11_a_cut_payload_is_caught() {
 }
 
 #[test]
-fn p1_a_store_that_forgets_is_caught() {
+fn p1_canary_lost_data_is_detected() {
     check(Fault::Forgets, &["p1_timers_in_every_state_are_there_after_a_kill"]);
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn p4_claim_before_cancel_wins(harness: &dyn Harness) -> Ran {
     Ran::Whole
 }
 
-pub(super) async fn p4_cancel_of_a_retry_tells_of_its_attempts(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_of_a_retry_returns_its_attempts(harness: &dyn Harness) -> Ran {
     for (outcome, maybe_delivered) in [
         (AttemptOutcome::Failed, false),
         (AttemptOutcome::NotConnected, false),
@@ -70,7 +70,7 @@ pub(super) async fn p4_cancel_of_a_retry_tells_of_its_attempts(harness: &dyn Har
     Ran::Whole
 }
 
-pub(super) async fn p4_cancel_after_a_lost_lease_says_maybe(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_after_a_lost_lease_is_maybe_delivered(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.advance(secs(31)).await;
@@ -79,7 +79,7 @@ pub(super) async fn p4_cancel_after_a_lost_lease_says_maybe(harness: &dyn Harnes
     Ran::Whole
 }
 
-pub(super) async fn p4_cancel_again_answers_the_same(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_repeated_cancel_returns_the_same(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Scheduled).await;
     let (_, firing) = scene.bring("b", State::InFlight).await;
@@ -125,9 +125,7 @@ pub(super) async fn p4_cancel_checks_the_revision_first(harness: &dyn Harness) -
     Ran::Whole
 }
 
-pub(super) async fn p4_cancel_of_what_was_seen_spares_everything_else(
-    harness: &dyn Harness,
-) -> Ran {
+pub(super) async fn p4_cancel_seen_cancels_only_the_listed_timer(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let seen = |view: &TimerView, state| {
         let timer = view.timer().expect("it is pending");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{ClaimRequest, Claimed, Lane, LaneClaim, Owner, SettleVerdict, namespaces::Activity};
 
-pub(super) async fn p12_what_was_due_before_it_was_made_is_late_from_then_on(
+pub(super) async fn p12_lateness_of_past_due_times_starts_at_creation(
     harness: &dyn Harness,
 ) -> Ran {
     let scene = Scene::new(harness).await;
@@ -157,9 +157,7 @@ pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ra
 }
 
 /// A store need not say what else is claimable, but what it says must be true.
-pub(super) async fn p9_what_a_claim_says_of_the_rest_of_the_shard_holds(
-    harness: &dyn Harness,
-) -> Ran {
+pub(super) async fn p9_nothing_else_in_a_claim_reply_is_true(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     for after in [10, 20, 500] {
@@ -335,7 +333,7 @@ pub(super) async fn p9_ready_names_lanes_with_something_claimable(harness: &dyn 
     Ran::Whole
 }
 
-pub(super) async fn p9_paused_namespaces_hide_nobody(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_paused_namespaces_do_not_hide_other_lanes(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     for i in 0..7 {
         let paused = scene.other(&format!("a-{i}"), settings()).await;

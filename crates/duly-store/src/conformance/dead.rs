@@ -31,9 +31,7 @@ pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness)
     Ran::Whole
 }
 
-pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
-    harness: &dyn Harness,
-) -> Ran {
+pub(super) async fn p3_p10_only_overdue_timers_are_dead_lettered(harness: &dyn Harness) -> Ran {
     let mut small = settings();
     small.limits.max_dead = 2;
     let scene = Scene::with(harness, small).await;
@@ -93,9 +91,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
     Ran::Whole
 }
 
-pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
-    harness: &dyn Harness,
-) -> Ran {
+pub(super) async fn p3_p7_redrive_delivers_again_with_fresh_attempts(harness: &dyn Harness) -> Ran {
     let retry = RetryPolicy::Delays(vec![Millis::ZERO]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     let (_, first) = scene.bring("a", State::Dead).await;
@@ -121,7 +117,7 @@ pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
     Ran::Whole
 }
 
-pub(super) async fn p3_a_purged_letter_is_gone(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_purged_dead_letter_is_removed(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Dead).await;
     assert_eq!(scene.purge(DeadLetterId::Timer(id("a"))).await, Outcome::Purged);
@@ -149,7 +145,7 @@ pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(harness: &dyn Ha
     Ran::Whole
 }
 
-pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_dead_letter_stays_beside_a_new_timer(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let (_, first) = scene.bring("a", State::Dead).await;
     let delivery_id = first.expect("it was leased").delivery_id;
@@ -179,7 +175,7 @@ pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) 
     Ran::Whole
 }
 
-pub(super) async fn p3_the_latest_letter_of_an_id_is_meant(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_an_id_names_its_latest_dead_letter(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let mut deliveries = Vec::new();
     for round in 0..3 {
@@ -202,7 +198,9 @@ pub(super) async fn p3_the_latest_letter_of_an_id_is_meant(harness: &dyn Harness
     Ran::Whole
 }
 
-pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_expired_timer_is_dead_lettered_without_attempt(
+    harness: &dyn Harness,
+) -> Ran {
     let scene = Scene::new(harness).await;
     for (text, expire_after) in [("a", secs(60)), ("b", secs(90))] {
         let mut asked = timer(text, scene.at(secs(10)));

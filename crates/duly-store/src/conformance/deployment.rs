@@ -116,7 +116,7 @@ pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran 
     Ran::Whole
 }
 
-pub(super) async fn p3_only_a_run_that_stands_still_is_evicted(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_only_members_without_progress_are_evicted(harness: &dyn Harness) -> Ran {
     use Presence::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
@@ -184,7 +184,7 @@ pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Har
     Ran::Whole
 }
 
-pub(super) async fn p3_who_holds_leases_is_known(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_lease_holders_are_listed(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
@@ -215,7 +215,7 @@ pub(super) async fn p3_who_holds_leases_is_known(harness: &dyn Harness) -> Ran {
     Ran::Whole
 }
 
-pub(super) async fn p8_a_run_that_was_released_claims_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_released_member_cannot_claim(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let _shared = deployment_of!(store);
@@ -272,7 +272,7 @@ pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Har
     Ran::Whole
 }
 
-pub(super) async fn p10_what_a_run_was_allotted_ends_with_it(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_grants_end_with_the_member(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);

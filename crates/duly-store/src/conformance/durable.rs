@@ -149,7 +149,7 @@ pub(super) async fn p1_p8_verdicts_stay_after_a_kill(harness: &dyn Harness) -> R
     Ran::Whole
 }
 
-pub(super) async fn p1_p8_a_consumers_lease_runs_on_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p8_consumer_lease_continues_after_a_kill(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let (_, settled) = scene.bring("settled", State::InFlight).await;
     let (_, lost) = scene.bring("lost", State::InFlight).await;
@@ -240,7 +240,9 @@ pub(super) async fn p1_p7_occurrences_and_attempts_stay_after_a_kill(harness: &d
     Ran::Whole
 }
 
-pub(super) async fn p1_p3_dead_letters_and_what_became_of_them(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p3_dead_letters_and_redrives_survive_a_restart(
+    harness: &dyn Harness,
+) -> Ran {
     let scene = Scene::new(harness).await;
     for text in ["kept", "purged", "redriven"] {
         scene.bring(text, State::Dead).await;
@@ -259,7 +261,7 @@ pub(super) async fn p1_p3_dead_letters_and_what_became_of_them(harness: &dyn Har
     Ran::Whole
 }
 
-pub(super) async fn p1_what_expired_or_ended_while_it_was_away(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_timers_that_expired_during_downtime_end(harness: &dyn Harness) -> Ran {
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
     scene.bring("tombstone", State::Finished).await;
     let mut asked = timer("late", scene.at(secs(5)));

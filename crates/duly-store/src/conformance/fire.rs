@@ -41,9 +41,7 @@ pub(super) async fn p5_p7_fire_makes_the_next_attempt_now(harness: &dyn Harness)
     Ran::Whole
 }
 
-pub(super) async fn p5_fire_of_what_is_due_or_running_changes_nothing(
-    harness: &dyn Harness,
-) -> Ran {
+pub(super) async fn p5_fire_of_due_or_in_flight_changes_nothing(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.bring("b", State::Due).await;

@@ -18,7 +18,7 @@ async fn align(scene: &Scene<'_>, bucket: Millis) {
     scene.advance(Millis::from_ms(bucket.ms() - past_ms)).await;
 }
 
-pub(super) async fn t28_a_forecast_counts_every_pending_timer_where_it_is_claimable(
+pub(super) async fn t28_forecast_counts_each_pending_timer_in_its_bucket(
     harness: &dyn Harness,
 ) -> Ran {
     let scene = Scene::new(harness).await;

@@ -61,7 +61,7 @@ fn existing(outcome: Outcome) -> TimerView {
     }
 }
 
-pub(super) async fn p7_p11_an_imported_timer_is_what_it_was(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_p11_imported_timer_is_unchanged(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let (first, retry) = (waiting(&scene, "first", secs(60)), tried(&scene, "retry", secs(30)));
     for (timer, state) in [(&first, State::Scheduled), (&retry, State::Retrying)] {
@@ -118,7 +118,7 @@ pub(super) async fn p4_p6_an_import_can_be_repeated_in_every_state(harness: &dyn
     Ran::Whole
 }
 
-pub(super) async fn p6_an_import_takes_nobodys_place(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_import_replaces_no_other_timer(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     for (state, expected) in [
         (State::Scheduled, Some("already_exists")),
@@ -147,7 +147,7 @@ pub(super) async fn p6_an_import_takes_nobodys_place(harness: &dyn Harness) -> R
     Ran::Whole
 }
 
-pub(super) async fn p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_its_own(
+pub(super) async fn p3_p7_imported_dead_letter_is_separate_and_redrivable(
     harness: &dyn Harness,
 ) -> Ran {
     let scene = Scene::new(harness).await;
@@ -205,7 +205,7 @@ pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> 
     Ran::Whole
 }
 
-pub(super) async fn p1_imported_timers_and_letters_survive(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_imported_timers_and_dead_letters_survive(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(600)).await;
     let timers = [

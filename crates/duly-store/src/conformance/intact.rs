@@ -135,7 +135,7 @@ pub(super) async fn p11_t5_every_id_that_is_allowed_works(harness: &dyn Harness)
     Ran::Whole
 }
 
-pub(super) async fn p11_a_changed_payload_is_the_one_that_comes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p11_changed_payload_is_delivered(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let payload = |byte: u8, bytes: usize| Payload {
         form: Form::Binary,

@@ -66,7 +66,7 @@ pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> R
     Ran::Whole
 }
 
-pub(super) async fn p3_a_lease_that_nobody_asks_about_still_ends(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_lease_ends_without_any_call(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.advance(secs(30)).await;

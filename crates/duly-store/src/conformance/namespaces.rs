@@ -40,7 +40,7 @@ pub(super) async fn p6_put_makes_then_changes(harness: &dyn Harness) -> Ran {
     Ran::Whole
 }
 
-pub(super) async fn p6_if_absent_leaves_what_is_there(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_put_if_absent_keeps_an_existing_namespace(harness: &dyn Harness) -> Ran {
     let store = harness.store();
     let absent = |weight| Put::IfAbsent(Box::new(Settings { weight, ..settings() }));
     let (made, new) = store.put_namespace(name("a"), absent(3)).await.expect("an answer");
@@ -167,7 +167,7 @@ pub(super) async fn p4_t4_a_namespace_made_again_is_empty(harness: &dyn Harness)
     Ran::Whole
 }
 
-pub(super) async fn p10_calls_on_unknown_namespaces_say_so(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_calls_on_unknown_namespaces_are_refused(harness: &dyn Harness) -> Ran {
     let store = harness.store();
     let unknown = || Error::UnknownNamespace("nowhere".to_owned());
     let paused = store.set_activity(name("nowhere"), Activity::Paused).await;
@@ -189,7 +189,7 @@ pub(super) async fn p4_a_lease_taken_before_a_pause_can_be_settled(harness: &dyn
     Ran::Whole
 }
 
-pub(super) async fn p6_settings_reach_what_is_pending(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_settings_apply_to_pending_timers(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let retry = duly_core::RetryPolicy::Delays(vec![secs(77)]);

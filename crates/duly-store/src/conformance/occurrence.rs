@@ -48,7 +48,7 @@ pub(super) async fn p7_the_delivery_id_is_the_frozen_hash(harness: &dyn Harness)
     Ran::Whole
 }
 
-pub(super) async fn p7_a_change_of_content_after_an_attempt_is_another_occurrence(
+pub(super) async fn p7_content_change_after_an_attempt_is_a_new_occurrence(
     harness: &dyn Harness,
 ) -> Ran {
     let headers = Headers::new([("x-a".to_owned(), "1".to_owned())]);

@@ -103,7 +103,7 @@ pub(super) async fn p6_same_request_with_a_delay_is_the_same_later(harness: &dyn
     Ran::Whole
 }
 
-pub(super) async fn p6_a_changed_timer_still_knows_its_request(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_changed_timer_keeps_its_request_hash(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let schedule = timer("a", scene.at(secs(60)));
     scene.create(schedule.clone()).await;
@@ -161,7 +161,7 @@ pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
     Ran::Whole
 }
 
-pub(super) async fn p6_a_new_timer_says_what_was_asked(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_new_timer_has_the_requested_fields(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let now = scene.now();
     let mut asked = timer("a", scene.at(secs(60)));
@@ -202,7 +202,7 @@ pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) 
     Ran::Whole
 }
 
-pub(super) async fn t13_a_refused_item_takes_no_other_with_it(harness: &dyn Harness) -> Ran {
+pub(super) async fn t13_refused_item_affects_no_other_item(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let command = |namespace: &str, text: &str| Command {
         answer: Answer::Whole,

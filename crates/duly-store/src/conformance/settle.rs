@@ -131,7 +131,7 @@ pub(super) async fn p8_no_token_of_this_store_or_namespace(harness: &dyn Harness
     Ran::Whole
 }
 
-pub(super) async fn p3_waits_are_as_the_verdict_says(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_retry_waits_follow_the_verdict(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let cases = [
         (Wait::Policy, secs(1)),
@@ -185,7 +185,7 @@ pub(super) async fn p3_the_last_attempt_leads_to_a_dead_letter(harness: &dyn Har
     Ran::Whole
 }
 
-pub(super) async fn p3_a_finished_timer_leaves_its_story(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_tombstone_keeps_the_attempt_history(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let fired_at = scene.now();

@@ -38,7 +38,7 @@ fn store(random_seed: u64) -> MemoryStore {
 }
 
 #[test]
-fn the_seed_decides_every_answer() {
+fn equal_seeds_give_equal_results() {
     let [one, again, other] = [1, 1, 2].map(|seed| block_on(fired(&store(seed))));
     assert_eq!(one, again);
     assert_ne!((one.token, one.delivery_id), (other.token, other.delivery_id));

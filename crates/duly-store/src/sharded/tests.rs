@@ -69,7 +69,7 @@ fn settlement(token: &Token, verdict: SettleVerdict) -> Settlement {
 }
 
 #[tokio::test]
-async fn p10_a_shard_that_fails_fails_its_own_items() {
+async fn p10_failed_shard_fails_only_its_own_items() {
     let store = filled().await;
     let sharded = Sharded::new(&*store);
     store.fail(&[ShardId(1), ShardId(2)]);
@@ -111,7 +111,7 @@ async fn p8_settlements_of_other_shards_stand() {
 }
 
 #[tokio::test]
-async fn p3_a_dead_letter_is_found_in_whatever_shard() {
+async fn p3_dead_letter_is_found_in_any_shard() {
     let store = filled().await;
     let sharded = Sharded::new(&*store);
     let dead = |token| settlement(token, SettleVerdict::Dead { reason: String::new() });

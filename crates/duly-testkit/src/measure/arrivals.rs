@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_each_one_once_and_none_early_is_right() {
+    fn verify_requires_each_timer_once_and_none_early() {
         let came = |notes: &[(&str, u64)]| {
             let arrivals = Arrivals::of(&[5, 6]);
             for (id, at_us) in notes {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_it_was_scheduled_is_early() {
+    fn arrivals_before_scheduling_count_as_early() {
         let arrivals = Arrivals::expecting(1);
         assert!(arrivals.lateness_us(0..1).is_empty());
         arrivals.note(b"0", crate::clock::now_us());

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_requests_of_a_batch_differ_in_the_due_time_alone() {
+    fn requests_of_a_batch_differ_only_in_due_time() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let [one, other] = [1_111, 2_222].map(|due_ms| replace(address, 5..7, due_ms));
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_once_at_the_instant_is_told_apart() {
+    fn figures_after_the_surge_are_reported_separately() {
         let stretches = [
             Stretch { name: "idle", begin_us: 0, end_us: 100 },
             Stretch { name: "beside pull", begin_us: 1_000, end_us: 1_000 + 2 * SURGE_US },
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_without_firings_is_no_figure() {
+    fn a_phase_without_firings_is_an_error() {
         let stretches = [Stretch { name: "idle", begin_us: 0, end_us: 100 }];
         let source = Source { name: "pull", late_us: vec![(100, 1)] };
         assert!(report(&stretches, &[source], &mut Table::default()).is_err());

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_exchange_is_made_and_the_far_side_ends() {
+    async fn every_exchange_is_made_and_the_peer_ends() {
         let exchanges = vec![
             Exchange { request: 10, answer: 100_000 },
             Exchange { request: 70_000, answer: 3 },

@@ -22,7 +22,7 @@ fn canary(bug: Bug, expected: Count, also: &[Count]) {
 }
 
 #[test]
-fn without_a_bug_there_is_nothing_to_find() {
+fn the_checker_finds_nothing_without_a_bug() {
     let mut recovered = 0;
     let mut duplicates = 0;
     for seed in 0..12 {

@@ -80,7 +80,7 @@ mod tests {
     use crate::wire::Here;
 
     #[test]
-    fn a_node_that_failed_is_passed_over_for_a_while_unless_all_have() {
+    fn failed_nodes_are_avoided_unless_all_failed() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let nodes = vec![Endpoint { network: Arc::new(Here), address }; 3];
         let mut caller = Caller::new(&nodes, SHUNNED_FOR, SmallRng::seed_from_u64(1));

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pulse_that_stays_away_is_a_stop_of_the_run() {
+    fn missing_checks_count_as_a_stop_of_the_run() {
         assert!(silence(1_000, 1_000 + 650_000).is_none());
         assert!(silence(5_000, 1_000).is_none());
         let stop = silence(1_000, 9_001_000).unwrap();

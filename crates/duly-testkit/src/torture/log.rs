@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_back_as_it_was_written_and_half_a_line_is_none() {
+    fn log_lines_round_trip_and_partial_lines_are_rejected() {
         for verdict in End::ALL {
             let text = line(60, verdict).to_string();
             assert_eq!(Line::parse(&text), Some(line(60, verdict)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_file_add_up_and_one_failure_is_not_outweighed() {
+    fn totals_sum_lines_and_one_failure_fails_all() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         line(3_000, End::Clean).append(&file).unwrap();

@@ -102,7 +102,7 @@ fn an_empty_calendar_has_nothing_and_holds_nothing() {
 }
 
 #[test]
-fn a_limit_of_zero_only_asks_and_out_is_only_added_to() {
+fn limit_zero_only_checks_and_out_is_only_appended_to() {
     let mut calendar = calendar_of(&[5, 5, 6]);
     let mut out = vec![(1, 99)];
     assert!(!calendar.pop_due(4, 0, &mut out));
@@ -115,7 +115,7 @@ fn a_limit_of_zero_only_asks_and_out_is_only_added_to() {
 }
 
 #[test]
-fn a_clock_that_steps_back_pops_nothing_later_than_itself() {
+fn clock_step_back_pops_nothing_later_than_now() {
     let dues_ms: Vec<u64> = (0..1_000).map(|i| NOW_MS + i * 10).collect();
     let mut calendar = calendar_of(&dues_ms);
     let mut out = Vec::new();
@@ -132,7 +132,7 @@ fn a_clock_that_steps_back_pops_nothing_later_than_itself() {
 }
 
 #[test]
-fn a_jump_of_decades_pops_in_order_and_cuts_up_only_what_it_pops() {
+fn jump_of_decades_pops_in_order_and_spreads_only_due_buckets() {
     // One entry per 4 hours for 33 years: each era is big enough to be spread.
     let dues_ms: Vec<u64> = (0..72_000).map(|i| NOW_MS + i * 4 * 3_600_000).collect();
     let mut calendar = calendar_of(&dues_ms);
@@ -148,7 +148,7 @@ fn a_jump_of_decades_pops_in_order_and_cuts_up_only_what_it_pops() {
 }
 
 #[test]
-fn inserts_before_into_and_behind_a_bucket_that_is_being_consumed() {
+fn inserts_around_a_partly_popped_bucket_stay_in_order() {
     // 20 000 in one second: the bucket is spread when it becomes current.
     let dues_ms: Vec<u64> = (0..20_000).map(|i| NOW_MS + i % SECOND_MS).collect();
     let mut calendar = calendar_of(&dues_ms);
@@ -216,7 +216,7 @@ fn a_bucket_far_ahead_is_left_whole() {
 }
 
 #[test]
-fn only_near_buckets_are_cut_up() {
+fn only_near_buckets_are_spread() {
     let dues_ms: Vec<u64> = (0..100_000).map(|i| NOW_MS + i * 10_000).collect();
     let mut calendar = calendar_of(&dues_ms);
     let bytes = calendar.heap_bytes();

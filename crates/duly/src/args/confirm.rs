@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_yes_is_yes() {
+    fn only_y_and_yes_confirm() {
         for (typed, is_yes) in [
             ("y\n", true),
             ("YES\n", true),

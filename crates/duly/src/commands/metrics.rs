@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_text_format_are_read_and_everything_else_is_passed_over() {
+    fn prometheus_lines_are_parsed_and_others_skipped() {
         for (line, expected) in [
             ("duly_deployment_due 5", Some(("duly_deployment_due", vec![], "5"))),
             (

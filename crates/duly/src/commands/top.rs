@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_bounded_and_the_refusal_says_how() {
+    fn interval_refusal_names_the_bounds() {
         for text in ["200ms", "1m", "60000ms", "1s"] {
             interval(text).expect(text);
         }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_found_below_the_path_of_the_address_the_path_is_named() {
+    fn not_found_below_a_path_prefix_gets_a_hint() {
         let nothing =
             r#"{"code":"not_found","detail":"there is nothing at \"/x/v1/namespaces\": look"}"#;
         let no_timer = r#"{"code":"not_found","detail":"there is no timer \"a\""}"#;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_names_what_field_and_code_and_when_to_try_again() {
+    fn problem_sentence_has_field_code_and_retry_time() {
         for (body, expected) in [
             (
                 r#"{"code":"finished","title":"T","detail":"it has ended."}"#,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_something_else_is_not_taken_for_dulys() {
+    fn foreign_response_is_reported_as_not_duly() {
         for body in ["", "<html>", "{}", r#"{"error":"x"}"#] {
             assert!(message(body).contains("is it one?"), "{body}");
         }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_call_that_changes_something_is_in_doubt() {
+    fn only_a_change_has_an_unknown_outcome() {
         let said = |method| no_answer("no answer", &method).to_string();
         assert!(said(Method::POST).contains("not known whether this was done"));
         let read = said(Method::GET);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_full_as_the_work_is_done() {
+    fn bar_is_proportional_to_the_progress() {
         assert_eq!(line(0, Some(8), "x"), "[........................]   0%  x");
         assert_eq!(line(2, Some(8), "x"), "[######..................]  25%  x");
         assert_eq!(line(9, Some(8), "x"), "[########################] 100%  x");

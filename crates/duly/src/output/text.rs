@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_not_many() {
+    fn nouns_have_a_plural() {
         let counts = [0, 1, 2].map(|number| count(number, "dead letter"));
         assert_eq!(counts, ["0 dead letters", "1 dead letter", "2 dead letters"]);
     }
 
     #[test]
-    fn previews_cannot_drive_the_terminal() {
+    fn previews_are_escaped() {
         assert_eq!(preview("a\u{1b}[2Jb\n", 20), "a\\u{1b}[2Jb\\n");
         assert_eq!(preview("\u{202e}x\u{9b}y", 20), "\\u{202e}x\\u{9b}y");
         assert_eq!(preview("größe", 3), "grö…");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_and_cannot_drive_the_terminal() {
+    fn json_is_escaped_and_stays_equal() {
         let document = "{\"a\":\"x\u{9b}2J\u{7f}\u{202e}é\",\r\n\t\"b\":1}";
         let shown = json(document);
         assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !drives(c)), "{shown:?}");

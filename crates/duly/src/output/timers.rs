@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_nested_deeper_than_a_parser_goes_is_shown_all_the_same() {
+    fn deeply_nested_payload_is_shown() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(shown(&format!(r#","payload":{deep}"#)).starts_with("[[["));
     }
 
     #[test]
-    fn a_payload_is_shown_as_what_it_was_given_as() {
+    fn payload_is_shown_in_its_original_form() {
         for (fields, expected) in [
             (",\"payload\":{\n\"a\": 1}", "{ \"a\": 1}"),
             (r#","payload_text":"a\u001b""#, "a\\u{1b}"),

@@ -43,7 +43,7 @@ fn same(server: &Server, args: &[&str], path: &str) -> String {
 }
 
 #[test]
-fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
+fn timer_json_equals_the_http_response_in_every_state() {
     let server = Server::start();
     let secret = file_of("secret\n");
     let authorization = format!("authorization:@{}", text(secret.path()));
@@ -134,7 +134,7 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
 }
 
 #[test]
-fn what_is_leased_settled_and_cancelled_is_printed_as_http_answers_it() {
+fn lease_settle_and_cancel_json_equals_the_http_response() {
     let server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "0", "--payload", "[1 ]", "--header", "a:b"]).ok();
     let first = server.json(&["lease", "n", "--wait", "20s"]);

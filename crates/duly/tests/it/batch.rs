@@ -14,7 +14,7 @@ const LINES: &str = r#"{"schedule":{"id":"a","delay":"1h","tags":["t"]}}
 "#;
 
 #[test]
-fn lines_that_are_refused_are_shown_with_their_number_and_refuse_only_themselves() {
+fn refused_lines_are_numbered_and_refuse_only_themselves() {
     let server = Server::start();
     let ran = server.run_with_stdin(&["batch", "n"], LINES.as_bytes());
     let printed = ran.stdout.clone();
@@ -29,7 +29,7 @@ fn lines_that_are_refused_are_shown_with_their_number_and_refuse_only_themselves
 }
 
 #[test]
-fn a_program_gets_an_answer_to_each_line_or_to_the_refused_ones() {
+fn json_has_a_result_per_line_or_per_refused_line() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("operations");
@@ -54,7 +54,7 @@ fn a_program_gets_an_answer_to_each_line_or_to_the_refused_ones() {
 }
 
 #[test]
-fn more_than_one_call_could_hold_is_one_stream() {
+fn batch_larger_than_one_call_is_streamed() {
     let server = Server::start();
     let operations: String = (0..25_000)
         .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))

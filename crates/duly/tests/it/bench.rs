@@ -91,7 +91,7 @@ fn every_timer_of_every_subject_is_counted_by_both_transports() {
 }
 
 #[test]
-fn the_mix_is_judged_by_its_whole_history() {
+fn mixed_checks_the_whole_history() {
     let server = Server::start();
     for transport in ["http", "grpc"] {
         let report = tiny(&server, "mixed", transport, &["--rate", "300", "--seconds", "2"]);
@@ -140,7 +140,7 @@ fn a_quiet_namespace_is_measured_alone_and_beside_others() {
 }
 
 #[test]
-fn many_namespaces_are_served_and_their_shares_are_said() {
+fn many_namespaces_are_served_and_shares_reported() {
     let server = Server::start();
     for transport in ["http", "grpc"] {
         let options = ["--namespaces", "20", "--each", "5"];
@@ -170,7 +170,7 @@ fn an_option_that_a_subject_does_not_use_is_refused() {
 }
 
 #[test]
-fn a_server_of_its_own_is_measured_from_outside_and_drawn() {
+fn self_started_server_is_measured_and_plotted() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (dir, plot) = (directory.path(), directory.path().join("run.svg"));
     let mut args = vec!["bench", "ingest", "--timers", "500"];
@@ -189,7 +189,7 @@ fn a_server_of_its_own_is_measured_from_outside_and_drawn() {
 }
 
 #[test]
-fn a_server_elsewhere_is_refused_unless_it_is_owned() {
+fn remote_server_is_refused_without_the_flag() {
     let there = ["bench", "ingest", "--server", "http://192.0.2.1:3859"];
     let message = run(&there).refused(1);
     for part in ["192.0.2.1:3859", "not this machine", "--i-own-this-server"] {
@@ -200,7 +200,7 @@ fn a_server_elsewhere_is_refused_unless_it_is_owned() {
 }
 
 #[test]
-fn what_is_not_allowed_is_said_before_anything_is_started() {
+fn invalid_options_fail_before_the_run() {
     let message = run(&["bench", "lateness", "--rate", "4000000", "--seconds", "60"]).refused(1);
     assert!(message.contains("1 to 50000000 are allowed"), "{message}");
     let message = run(&["bench", "ingest", "--server", "http://127.0.0.1:1", "--dir", "."]);
@@ -208,7 +208,7 @@ fn what_is_not_allowed_is_said_before_anything_is_started() {
 }
 
 #[test]
-fn ctrl_c_leaves_the_figures_so_far_and_nothing_else() {
+fn ctrl_c_prints_figures_and_cleans_up() {
     let server = Server::start();
     let mut bench = Process::start(&[
         "bench",
@@ -235,7 +235,7 @@ fn ctrl_c_leaves_the_figures_so_far_and_nothing_else() {
 }
 
 #[test]
-fn ctrl_c_does_not_wait_for_a_server_that_stands_still() {
+fn ctrl_c_does_not_wait_for_a_stalled_server() {
     let server = Server::start();
     let mixed = ["bench", "mixed", "--rate", "200", "--seconds", "600", "--server", &server.url];
     let mut args = mixed.to_vec();

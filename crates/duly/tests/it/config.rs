@@ -83,7 +83,7 @@ fn programs_get_a_configuration_as_documents() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_configuration_is_one_message() {
+fn all_mistakes_of_a_configuration_are_one_message() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");
     fs::write(&file, "nonsense = 1\n[server]\nconections_max = 1\n").expect("written");
@@ -103,7 +103,7 @@ fn all_that_is_wrong_with_a_configuration_is_one_message() {
 }
 
 #[test]
-fn files_that_a_configuration_names_are_looked_at() {
+fn files_of_a_configuration_are_checked() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");
     let authorities = directory.path().join("ca.pem");
@@ -119,7 +119,7 @@ fn files_that_a_configuration_names_are_looked_at() {
 }
 
 #[test]
-fn what_is_wrong_with_files_is_said_with_everything_else() {
+fn file_mistakes_are_reported_with_all_others() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");
     let (other, none) = (directory.path().join("other"), directory.path().join("none"));
@@ -200,7 +200,7 @@ fn every_configuration_in_the_pages_of_the_operator_is_right() {
 }
 
 #[test]
-fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
+fn systemd_unit_is_valid_and_waits_for_a_drain() {
     let unit = page("duly.service");
     let value = |key: &str| {
         let line = unit.lines().find_map(|line| line.strip_prefix(key));
@@ -229,7 +229,7 @@ fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
 }
 
 #[test]
-fn the_container_file_calls_commands_and_sets_variables_that_exist() {
+fn container_file_commands_and_variables_exist() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let read = |path: &str| fs::read_to_string(format!("{root}/{path}")).expect("it is committed");
     let file = read("deploy/Dockerfile").replace("\\\n", "");

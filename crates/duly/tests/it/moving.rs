@@ -135,7 +135,7 @@ fn p7_a_namespace_is_drained_and_moves_whole() {
 }
 
 #[test]
-fn p4_an_import_is_repeated_and_what_was_cancelled_meanwhile_stays_so() {
+fn p4_repeated_import_keeps_cancelled_timers_cancelled() {
     let (old, _) = filled();
     let place = Place::new();
     let ran = export(&old, &place, &[]);
@@ -167,7 +167,7 @@ fn p4_an_import_is_repeated_and_what_was_cancelled_meanwhile_stays_so() {
 }
 
 #[test]
-fn damaged_lines_are_shown_with_their_number_and_the_others_go_on() {
+fn damaged_lines_are_numbered_and_the_import_continues() {
     let (old, _) = filled();
     let place = Place::new();
     export(&old, &place, &[]).ok();
@@ -199,7 +199,7 @@ fn damaged_lines_are_shown_with_their_number_and_the_others_go_on() {
 }
 
 #[test]
-fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
+fn import_keeps_the_name_and_lists_unexported_settings() {
     let (old, _) = filled();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let secret = file_of(secret);
@@ -243,7 +243,7 @@ fn receiver() -> (String, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn a_webhook_that_moved_is_delivered_by_itself_with_its_credentials() {
+fn moved_webhook_is_delivered_with_its_credentials() {
     let (old, new) = (Server::start(), Server::start());
     let (url, heads) = receiver();
     let headers = json!({"authorization": "Bearer s3cret"});
@@ -278,7 +278,7 @@ fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
 }
 
 #[test]
-fn namespaces_travel_together_and_one_that_cannot_come_holds_up_no_other() {
+fn one_namespace_that_fails_does_not_block_the_others() {
     let old = Server::start();
     for (namespace, count) in [("first", 1), ("second", 1_500), ("third", 2)] {
         let operations: String = (0..count)

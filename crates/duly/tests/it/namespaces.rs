@@ -57,7 +57,7 @@ fn pause_holds_firings_until_resume() {
 }
 
 #[test]
-fn stats_count_and_delete_wants_force() {
+fn stats_count_and_delete_needs_force() {
     let server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
     let stats = server.json(&["namespace", "stats", "n"]);
@@ -70,7 +70,7 @@ fn stats_count_and_delete_wants_force() {
 }
 
 #[test]
-fn a_forecast_is_drawn_or_answered_as_json() {
+fn forecast_is_a_chart_or_json() {
     let server = Server::start();
     for (id, after) in [("now", "0"), ("soon", "1h"), ("late", "30d")] {
         server.run(&["schedule", "n", id, "--in", after]).ok();

@@ -63,7 +63,7 @@ fn readiness(address: SocketAddr) -> String {
 }
 
 #[test]
-fn a_signal_while_a_large_store_opens_ends_the_server_at_once_and_the_store_opens_afterwards() {
+fn signal_during_startup_stops_at_once_without_damage() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     fill(&data);

@@ -18,7 +18,7 @@ fn problem(ran: &Ran, code: i32) -> Value {
 }
 
 #[test]
-fn errors_are_json_where_json_is_asked_for() {
+fn errors_are_json_with_output_json() {
     let server = Server::start();
     for format in ["json", "ndjson"] {
         let refused = server.run(&["--output", format, "get", "n", "x"]);
@@ -46,7 +46,7 @@ fn errors_are_json_where_json_is_asked_for() {
 }
 
 #[test]
-fn every_command_answers_json() {
+fn every_command_prints_json() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let pages = directory.path().join("man1");
@@ -185,7 +185,7 @@ fn quiet_prints_errors_alone() {
 }
 
 #[test]
-fn a_server_says_as_json_where_it_listens() {
+fn start_report_is_json_with_the_address() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let mut command = duly();

@@ -24,7 +24,7 @@ fn a_leased_firing_is_acknowledged_once() {
 }
 
 #[test]
-fn a_firing_is_retried_extended_and_given_up() {
+fn firing_is_retried_extended_and_dead_lettered() {
     let server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "0"]).ok();
     let first = token(&server.json(&["lease", "n", "--wait", "20s"]));

@@ -45,7 +45,7 @@ fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
 }
 
 #[test]
-fn signatures_are_checked_with_the_secret_and_either_of_two_is_enough() {
+fn signatures_are_checked_against_either_secret() {
     let server = Server::start();
     let start = |secret: &str| {
         let file = file_of(secret);
@@ -81,7 +81,7 @@ fn signatures_are_checked_with_the_secret_and_either_of_two_is_enough() {
 }
 
 #[test]
-fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
+fn json_has_one_document_per_delivery_with_the_set_status() {
     let server = Server::start();
     let mut receiver = Process::start(&[
         "receive",
@@ -145,7 +145,7 @@ fn an_address_in_use_is_refused() {
 }
 
 #[test]
-fn an_inward_address_is_refused_until_the_configuration_allows_it() {
+fn internal_address_is_refused_unless_allowed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (file, data) = (directory.path().join("duly.toml"), directory.path().join("data"));
     let serve = |allowed: &str| {
@@ -203,7 +203,7 @@ fn post(url: &str, headers: &[(&str, &str)], body: &str) -> u16 {
 }
 
 #[test]
-fn the_verdict_is_clear_for_a_good_bad_missing_and_old_signature() {
+fn good_bad_missing_and_old_signatures_are_distinguished() {
     let start = |more: &[&str]| {
         let args = [&["receive", "--listen", "127.0.0.1:0"], more].concat();
         let mut receiver = Process::start(&args);

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use crate::harness::{DEADLINE, Process, Ran, Server, duly, run, text};
 
 #[test]
-fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
+fn start_report_has_address_data_directory_and_counts() {
     let mut server = Server::start();
     let mut lines = server.opening.clone();
     while !lines.last().is_some_and(|line| line.contains("duly schedule")) {
@@ -27,7 +27,7 @@ fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
 }
 
 #[test]
-fn too_few_open_files_are_said_at_the_start() {
+fn low_open_file_limit_is_logged_at_startup() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let serve = |files: &str, connections: &str| {
         let mut limited = duly();
@@ -245,7 +245,7 @@ fn a_directory_of_something_else_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn logs_that_nobody_watches_are_not_coloured() {
+fn logs_in_a_file_are_not_coloured() {
     let mut server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
     server.process.signal(Signal::TERM);
@@ -254,7 +254,7 @@ fn logs_that_nobody_watches_are_not_coloured() {
 }
 
 #[test]
-fn what_it_cannot_start_with_is_one_clear_message() {
+fn startup_errors_are_one_message() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| text(&directory.path().join(name)).to_owned();
     fs::write(path("file"), "x").expect("written");

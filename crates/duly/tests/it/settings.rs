@@ -137,7 +137,7 @@ fn a_paused_namespace_resumes_at_a_time() {
 }
 
 #[test]
-fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
+fn signing_secret_rotation_refuses_no_delivery() {
     let server = Server::start();
     server.run(&["namespace", "put", "n"]).ok();
     let none = server.run(&["namespace", "secret", "list", "n"]).ok();
@@ -208,7 +208,7 @@ fn lanes_are_shown_with_what_they_do() {
 }
 
 #[test]
-fn health_says_whether_it_can_work_and_waits_for_it() {
+fn health_reports_readiness_and_waits_for_it() {
     let server = Server::start();
     assert_eq!(server.run(&["health"]).ok(), "ready\n");
     assert_eq!(server.json(&["health"])["status"], "ready");

@@ -21,7 +21,7 @@ fn a_directory_is_checked_when_no_server_has_it_open() {
 }
 
 #[test]
-fn what_is_no_data_directory_is_said_to_be_none() {
+fn check_of_no_data_directory_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for path in [directory.path().join("missing"), directory.path().to_owned()] {
         let message = run(&["store", "check", "--data", text(&path)]).refused(1);
@@ -31,7 +31,7 @@ fn what_is_no_data_directory_is_said_to_be_none() {
 }
 
 #[test]
-fn what_is_no_backup_is_said_to_be_none_and_which_option_names_it() {
+fn restore_of_no_backup_names_the_option() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     for from in [directory.path().join("missing"), directory.path().to_owned()] {
@@ -136,7 +136,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
 
 /// `--overdue fire` is the default: nothing becomes a dead letter.
 #[test]
-fn what_is_overdue_after_a_restore_fires_where_fire_is_said() {
+fn overdue_timers_fire_after_a_restore_with_overdue_fire() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (process, server) = backing_up(directory.path());
     for namespace in ["one", "two"] {

@@ -80,7 +80,7 @@ fn colours_are_for_terminals_and_not_where_no_color_is_set() {
 }
 
 #[test]
-fn long_commands_show_how_far_they_are_on_a_terminal_and_nowhere_else() {
+fn progress_is_shown_on_terminals_only() {
     let server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
     server.run(&["namespace", "pause", "n"]).ok();
@@ -102,7 +102,7 @@ fn long_commands_show_how_far_they_are_on_a_terminal_and_nowhere_else() {
 }
 
 #[test]
-fn what_comes_from_elsewhere_cannot_drive_the_terminal() {
+fn foreign_text_cannot_control_the_terminal() {
     let server = Server::start();
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
     let tag = "\u{202e}";
@@ -132,7 +132,7 @@ fn what_comes_from_elsewhere_cannot_drive_the_terminal() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_asked_for_at_a_terminal() {
+fn destructive_commands_ask_at_a_terminal() {
     let server = Server::start();
     let schedule = || {
         for id in ["a", "b"] {

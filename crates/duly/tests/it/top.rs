@@ -52,7 +52,7 @@ fn a_snapshot_counts_what_was_done() {
 }
 
 #[test]
-fn away_from_a_terminal_there_are_as_many_snapshots_as_asked_for() {
+fn without_a_terminal_the_requested_snapshots_are_printed() {
     let server = Server::start();
     let plain = server.run(&SHORT).ok();
     assert!(plain.starts_with("ready  http://") && plain.contains("NAMESPACE"), "{plain}");
@@ -77,7 +77,7 @@ fn a_key_ends_the_screen_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_server_that_never_was_there_and_a_bad_interval_are_refused() {
+fn unreachable_server_and_bad_interval_are_refused() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", free.local_addr().expect("bound"));
     drop(free);

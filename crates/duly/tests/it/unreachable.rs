@@ -9,7 +9,7 @@ use std::{
 use crate::harness::run;
 
 #[test]
-fn nobody_there_says_how_to_start_one() {
+fn unreachable_server_error_names_duly_serve() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", free.local_addr().expect("bound"));
     drop(free);
@@ -20,7 +20,7 @@ fn nobody_there_says_how_to_start_one() {
 }
 
 #[test]
-fn another_server_is_not_taken_for_dulys() {
+fn foreign_server_is_detected() {
     let (of_settings, of_a_timer) = (&["namespace", "get", "n"][..], &["get", "n", "i"][..]);
     let (refused, ok) = ("HTTP/1.1 404 Not Found", "HTTP/1.1 200 OK");
     for (args, answer, part) in [

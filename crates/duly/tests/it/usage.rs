@@ -3,7 +3,7 @@
 use crate::harness::{Ran, duly, run};
 
 #[test]
-fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
+fn invalid_arguments_exit_2_and_name_allowed_values() {
     for (args, parts) in [
         (vec![], vec!["Usage"]),
         (vec!["sing"], vec!["'sing'"]),
@@ -62,7 +62,7 @@ fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
 }
 
 #[test]
-fn a_usage_does_not_ask_for_the_server_that_the_environment_names() {
+fn usage_does_not_show_the_environments_server() {
     for arguments in [&["get", "n"][..], &["schedule", "n", "x"], &["list"]] {
         let mut command = duly();
         command.args(arguments).env("DULY_SERVER", "http://127.0.0.1:1");

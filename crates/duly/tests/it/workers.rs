@@ -39,7 +39,7 @@ fn schedule(server: &Server, id: &str, payload: &str) {
 }
 
 #[test]
-fn the_worker_in_python_settles_each_firing_as_it_deserves_and_stops_when_asked() {
+fn python_worker_settles_each_firing_and_stops_on_a_signal() {
     if !tools::are_there("worker.py", &["python3"]) {
         return;
     }
@@ -88,7 +88,7 @@ fn the_worker_in_python_says_once_what_is_wrong_with_its_calls() {
 }
 
 #[test]
-fn a_worker_in_python_that_is_killed_leaves_nothing_undone_and_nothing_done_twice() {
+fn killed_python_worker_loses_and_repeats_no_work() {
     if !tools::are_there("worker.py", &["python3"]) {
         return;
     }

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_has_its_rate_whatever_the_batch() {
+    fn the_rate_is_independent_of_the_batch_size() {
         let pace = Pace::new(200_000, 200, Duration::from_secs(3));
         assert_eq!((pace.calls, pace.at(1)), (3_000, Duration::from_millis(1)));
         let pace = Pace::new(1_000, 300, Duration::from_secs(3));

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_shows_where_it_began_and_where_it_ended() {
+    fn a_stall_is_visible_in_its_intervals() {
         let ms = Duration::from_millis;
         let mut series = Series::until(ms(300));
         series.record(ms(10), ms(12), ms(2), 5);

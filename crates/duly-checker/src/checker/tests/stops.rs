@@ -12,7 +12,7 @@ impl Story {
 }
 
 #[test]
-fn standing_still_excuses_webhooks_that_were_given_up_and_nothing_else() {
+fn a_stop_excuses_only_timed_out_webhooks() {
     let hook = |reply| Story::scheduled().pushed(101, 1, reply);
     let again = |s: Story| s.pushed(9_000, 2, Reply::Confirmed).finished();
     let pull = || Story::scheduled().pulled(90, 101, 1);

@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn it_knows_what_a_simple_model_knows_and_holds_no_more(
+    fn cache_matches_the_reference_model(
         entries_max in 0..8_usize,
         keep_ms in 0..100_u64,
         steps in prop::collection::vec(step(), 0..200),
@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn being_asked_for_does_not_make_the_time_longer() {
+fn lookup_does_not_extend_the_expiry() {
     let dedup = Dedup { entries_max: 4, keep: Duration::from_secs(10) };
     let (mut seen, start) = (Seen::new(dedup), Instant::now());
     seen.remember("a", start);

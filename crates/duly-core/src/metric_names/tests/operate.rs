@@ -41,7 +41,7 @@ impl Alert {
 }
 
 #[test]
-fn every_alert_is_on_metrics_that_exist() {
+fn every_alert_uses_existing_metrics() {
     let alerts = Alert::all();
     let names: BTreeSet<_> = alerts.iter().map(|alert| &alert.name).collect();
     assert!(alerts.len() >= 15, "only {} alerts are found", alerts.len());
@@ -62,7 +62,7 @@ fn every_alert_is_on_metrics_that_exist() {
 
 /// Each node of a deployment reports the same number, so neither a sum nor one value per node is right.
 #[test]
-fn what_belongs_to_the_deployment_is_taken_once_for_all_its_nodes() {
+fn deployment_metrics_are_not_summed_over_nodes() {
     const OF_ALL: &str = "duly_deployment_";
     let is_of_all = |expr: &str| metrics_in("x", expr).iter().any(|it| it.name.starts_with(OF_ALL));
     for alert in Alert::all().iter().filter(|alert| !alert.field("expr").starts_with("up{")) {
@@ -85,7 +85,7 @@ fn what_belongs_to_the_deployment_is_taken_once_for_all_its_nodes() {
 }
 
 #[test]
-fn every_alert_leads_to_a_section_that_says_what_to_do() {
+fn every_alert_links_to_a_runbook_section() {
     for alert in Alert::all() {
         assert!(["page", "ticket"].contains(&alert.field("severity")), "{}", alert.name);
         let (page, anchor) = alert.field("runbook").split_once('#').unwrap();
@@ -106,7 +106,7 @@ fn anchor_of(line: &str) -> Option<String> {
 }
 
 #[test]
-fn the_pages_of_the_operator_name_only_metrics_that_exist() {
+fn operator_pages_name_only_existing_metrics() {
     for page in
         ["monitoring", "sizing", "troubleshooting", "errors", "install", "backup", "upgrade"]
     {
@@ -119,7 +119,7 @@ fn the_pages_of_the_operator_name_only_metrics_that_exist() {
 }
 
 #[test]
-fn the_page_about_monitoring_has_every_metric_as_it_is() {
+fn monitoring_page_lists_every_metric() {
     let page = read("docs/operate/monitoring.md");
     let wanted: Vec<_> = ALL.iter().map(row).collect();
     let found: Vec<_> = page.lines().filter(|line| line.starts_with("| `duly_")).collect();
@@ -153,7 +153,7 @@ fn panels(board: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn every_panel_of_the_board_is_on_metrics_that_exist() {
+fn every_dashboard_panel_uses_existing_metrics() {
     let board: Value = serde_json::from_str(&read("docs/operate/grafana-board.json")).unwrap();
     let mut shown = BTreeSet::new();
     let mut ids = BTreeSet::new();

@@ -105,7 +105,7 @@ fn check_label(place: &str, label: &str, metrics: &[&Metric]) {
 }
 
 #[test]
-fn what_is_named_is_found_with_its_labels() {
+fn named_metrics_are_found_with_their_labels() {
     let expr = r#"sum by (le) (rate(duly_lateness_seconds_bucket{kind="push",attempt=~"first|retry",job="d"}[5m])) > duly_deployment_due"#;
     let found = metrics_in("x", expr);
     let names: Vec<_> = found.iter().map(|metric| metric.name).collect();
@@ -116,7 +116,7 @@ fn what_is_named_is_found_with_its_labels() {
 }
 
 #[test]
-fn what_does_not_exist_is_found() {
+fn unknown_metrics_are_reported() {
     let is_refused =
         |check: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
     for expr in [

@@ -6,7 +6,7 @@ use super::*;
 use crate::{judge::tests::judge_of, transport::Ask};
 
 #[test]
-fn a_send_names_no_timer_twice_and_changes_only_earlier_ones() {
+fn a_send_has_distinct_timers_and_changes_earlier_ones() {
     let (judge, _) = judge_of(|_| {});
     let mix = Mix { judge, operations: 5_003, batch: 20, rate: 500 };
     let sends = mix.operations.div_ceil(mix.batch);

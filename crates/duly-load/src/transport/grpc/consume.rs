@@ -22,7 +22,7 @@ pub(crate) struct Consuming {
 
 /// A message of the server on the stream.
 #[derive(Debug)]
-pub(crate) enum HeartbeatReply {
+pub(crate) enum StreamMessage {
     /// Firings, each for one credit.
     Firings(Vec<Firing>),
     /// Results of the acknowledgements that were sent as one request, in their order.
@@ -48,15 +48,15 @@ impl Grpc {
 
 impl Consuming {
     /// Returns the next message. Cancellation safe: a drop during the wait loses nothing.
-    pub(crate) async fn hear(&mut self) -> Result<HeartbeatReply> {
+    pub(crate) async fn hear(&mut self) -> Result<StreamMessage> {
         loop {
             let heard = self.responses.message().await.map_err(said)?;
             match heard.map(|heard| heard.kind) {
                 Some(Some(Kind::Firings(v1::Firings { firings }))) => {
-                    return Ok(HeartbeatReply::Firings(firings.into_iter().map(firing).collect()));
+                    return Ok(StreamMessage::Firings(firings.into_iter().map(firing).collect()));
                 }
                 Some(Some(Kind::Settled(v1::SettleResponse { results, .. }))) => {
-                    return Ok(HeartbeatReply::Settled(results.into_iter().map(settled).collect()));
+                    return Ok(StreamMessage::Settled(results.into_iter().map(settled).collect()));
                 }
                 Some(None) => {}
                 Some(Some(Kind::Stopping(v1::Stopping {}))) | None => {

@@ -151,7 +151,7 @@ fn run(cap: u32, per_second: Option<u32>, seconds: u64) -> Nodes {
 }
 
 #[test]
-fn p9_a_cap_of_one_goes_round_over_the_nodes() {
+fn p9_a_cap_of_one_rotates_between_nodes() {
     let nodes = run(1, None, 30);
     let all: usize = nodes.begun.iter().sum();
     assert!(nodes.begun.iter().all(|begun| *begun > 50), "{:?}", nodes.begun);
@@ -171,7 +171,7 @@ fn a_cap_is_used_up_and_shared_evenly() {
 }
 
 #[test]
-fn what_nobody_uses_is_given_up_and_forgotten() {
+fn unused_quotas_are_returned_and_removed() {
     let mut nodes = Nodes::new(1);
     nodes.plan(0, share(9, None), 3);
     nodes.ask(0, true);
@@ -187,7 +187,7 @@ fn what_nobody_uses_is_given_up_and_forgotten() {
 }
 
 #[test]
-fn a_rate_is_shared_out() {
+fn a_rate_is_divided_between_nodes() {
     let mut nodes = Nodes::new(2);
     for _ in 0..4 {
         for node in 0..2 {
@@ -203,7 +203,7 @@ fn a_rate_is_shared_out() {
 }
 
 #[test]
-fn what_all_shards_want_is_asked_for_at_once() {
+fn one_request_covers_the_demand_of_all_shards() {
     let mut lanes = crate::lanes::Lanes::new(8, &crate::lanes::tests::options(64, 16)).shared();
     let settings = Arc::new(Settings::default());
     for shard in (0..8).map(ShardId) {
@@ -224,7 +224,7 @@ fn what_all_shards_want_is_asked_for_at_once() {
 }
 
 #[test]
-fn p10_an_allotment_outlasts_a_home_that_is_away() {
+fn p10_a_quota_outlasts_its_coordinator_shard() {
     let mut nodes = Nodes::new(2);
     nodes.plan(0, share(4, None), 9);
     nodes.ask(0, true);

@@ -17,7 +17,7 @@ fn opened(now: Duration) -> Breaker {
 }
 
 #[test]
-fn failures_in_a_row_open_it_and_a_success_between_starts_anew() {
+fn consecutive_failures_open_the_breaker() {
     let mut breaker = Breaker::default();
     for i in 0..10 * FAILURES {
         let reception = if i % FAILURES == FAILURES - 1 { Reception::Good } else { Reception::Bad };
@@ -57,7 +57,7 @@ fn each_failed_probe_doubles_the_wait_up_to_its_bound() {
 }
 
 #[test]
-fn what_began_before_it_opened_cannot_keep_it_open() {
+fn old_attempts_cannot_keep_a_breaker_open() {
     let mut breaker = opened(at(0));
     breaker.report(Pass::Free(0), Reception::Bad, at(500));
     assert_eq!(breaker.gate(at(500)), Gate::ShutUntil(at(1_000)), "no longer than it was");
@@ -72,7 +72,7 @@ fn what_began_before_it_opened_cannot_keep_it_open() {
 }
 
 #[test]
-fn what_began_before_it_opened_does_not_open_it_again_once_it_is_closed() {
+fn old_failures_do_not_reopen_a_closed_breaker() {
     let mut breaker = Breaker::default();
     let before = breaker.pass(at(0), 20);
     for _ in 0..FAILURES {
@@ -100,7 +100,7 @@ proptest! {
     /// way never exceeds the limit. When all attempts have ended, something is admitted within the
     /// longest wait.
     #[test]
-    fn an_open_breaker_uses_up_no_attempts_and_never_stays_shut(
+    fn an_open_breaker_admits_nothing_and_always_recovers(
         steps in proptest::collection::vec((0_u64..3_000, 0_usize..4, 0_usize..3, 0_usize..50), 1..120),
     ) {
         let mut breaker = Breaker::default();

@@ -38,7 +38,7 @@ fn a_denied_flow_passes_its_turn_on_and_keeps_nothing() {
 }
 
 #[test]
-fn a_flow_that_is_denied_as_a_whole_goes_on_with_the_same_item() {
+fn a_denied_flow_continues_with_the_same_item() {
     let mut drr = Drr::default();
     for item in 0..3 {
         drr.push(&"a", item, 1);

@@ -38,7 +38,7 @@ fn is_open(lanes: &mut Lanes, namespace: &NamespaceName) -> bool {
 }
 
 #[test]
-fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() {
+fn old_failures_do_not_reopen_a_fallback_breaker() {
     let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
@@ -95,7 +95,7 @@ fn failures_count_also_right_after_a_success() {
 }
 
 #[test]
-fn what_a_forgotten_breaker_let_through_says_nothing_of_a_later_one() {
+fn reports_to_a_dropped_breaker_are_ignored() {
     let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
@@ -115,7 +115,7 @@ fn what_a_forgotten_breaker_let_through_says_nothing_of_a_later_one() {
 }
 
 #[test]
-fn p10_fallbacks_of_namespaces_that_come_and_go_are_forgotten_past_a_bound() {
+fn p10_fallback_breakers_are_bounded() {
     let mut most_idle = 0;
     let mut lanes = Lanes::new(1, &options(10, 10));
     for i in 0..3 * IDLE_REMEMBERED_MAX {

@@ -25,7 +25,7 @@ fn known(count: usize, held: usize, most: usize) -> Known {
 }
 
 #[test]
-fn p10_one_slice_of_forgetting_looks_at_so_many_lanes_and_a_round_at_all() {
+fn p10_a_clean_up_slice_is_bounded_and_a_round_visits_all_lanes() {
     const COUNT: usize = 20 * FORGET_SLICE + 1;
     let mut known = known(COUNT, 0, 0);
     let mut looked = 0;
@@ -39,7 +39,7 @@ fn p10_one_slice_of_forgetting_looks_at_so_many_lanes_and_a_round_at_all() {
 }
 
 #[test]
-fn slots_that_come_back_pay_for_slices_only_with_more_lanes_than_are_to_be_remembered() {
+fn clean_up_runs_only_above_the_lane_limit() {
     let mut known = known(1_000, 10, 500);
     let mut before = known.states.len();
     for n in 1..=100 * LOOK_EVERY {

@@ -34,7 +34,7 @@ fn slots_go_where_firings_wait() {
 }
 
 #[test]
-fn a_shard_that_does_not_ask_holds_up_the_others_for_a_moment_only() {
+fn a_silent_shard_delays_the_others_only_briefly() {
     let own = Place::default().after(1, 10);
     let mut silent = Place::default();
     let mut may = |now| turn(Some(own), 10, 1, &mut [(&mut silent, 10)], now).1;
@@ -45,7 +45,7 @@ fn a_shard_that_does_not_ask_holds_up_the_others_for_a_moment_only() {
 }
 
 #[test]
-fn a_new_shard_stands_beside_the_first() {
+fn a_new_shard_gets_the_first_place() {
     let (mut first, mut second) = (Place::default().after(5, 10), Place::default().after(10, 10));
     let mut others = [(&mut first, 10), (&mut second, 10)];
     let (place, may) = turn(None, 10, 3, &mut others, NOW);
@@ -53,7 +53,7 @@ fn a_new_shard_stands_beside_the_first() {
 }
 
 #[test]
-fn with_enough_for_all_nobody_is_held_up() {
+fn with_enough_slots_no_shard_waits() {
     let mut other = Place::default();
     let own = Place::default().after(10, 10);
     assert_eq!(turn(Some(own), 6, 10, &mut [(&mut other, 4)], NOW).1, 10);

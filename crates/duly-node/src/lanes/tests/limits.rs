@@ -123,7 +123,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
 }
 
 #[test]
-fn a_probe_that_was_not_made_is_made_again() {
+fn an_unused_probe_is_repeated() {
     let mut model = Model::new(1024, 1, 1);
     model.add(0, 1_000, 0);
     model.walk();
@@ -154,7 +154,7 @@ fn the_overflow_lane_has_no_breaker() {
 }
 
 #[test]
-fn p10_what_is_remembered_of_idle_lanes_is_bounded() {
+fn p10_remembered_idle_lanes_are_bounded() {
     let mut model = Model::new(16, 1, 1);
     for n in 0..3 * IDLE_REMEMBERED_MAX {
         model.add(n, 1, 0);

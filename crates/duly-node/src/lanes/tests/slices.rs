@@ -28,7 +28,7 @@ fn crowd() -> Model {
 }
 
 #[test]
-fn p9_a_list_of_a_namespace_looks_at_a_slice_under_one_lock_and_at_no_other_namespace() {
+fn p9_a_lane_list_locks_per_slice_and_reads_one_namespace() {
     let model = crowd();
     let mut listing = Listing::new(NamespaceName::new("b").unwrap());
     let mut looked = Vec::new();
@@ -47,7 +47,7 @@ fn p9_a_list_of_a_namespace_looks_at_a_slice_under_one_lock_and_at_no_other_name
 }
 
 #[test]
-fn p9_a_count_looks_at_a_slice_under_one_lock_and_in_the_end_at_all() {
+fn p9_a_lane_count_locks_per_slice_and_reads_all_lanes() {
     let model = crowd();
     let mut count = Count::default();
     let mut slices = 1;
@@ -69,7 +69,7 @@ fn p9_a_count_looks_at_a_slice_under_one_lock_and_in_the_end_at_all() {
 }
 
 #[test]
-fn a_walk_goes_on_where_it_was_although_the_lane_there_has_gone() {
+fn a_walk_continues_after_a_removed_lane() {
     let mut model = crowd();
     let mut count = Count::default();
     assert_eq!(model.lanes.count(&mut count), None);

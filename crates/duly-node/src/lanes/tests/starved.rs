@@ -14,7 +14,7 @@ fn full_of_retries() -> Model {
 }
 
 #[test]
-fn t23_blocked_retries_do_not_hold_up_first_attempts_of_their_own_lane() {
+fn t23_blocked_retries_do_not_delay_first_attempts_of_the_lane() {
     let mut model = full_of_retries();
     let (x, y) = (lane_in("n", 0), lane_in("n", 1));
     model.add_to(x, 0, 5);
@@ -28,7 +28,7 @@ fn t23_blocked_retries_do_not_hold_up_first_attempts_of_their_own_lane() {
 }
 
 #[test]
-fn t23_first_attempts_do_not_stand_in_line_behind_blocked_retries_of_other_namespaces() {
+fn t23_blocked_retries_do_not_delay_other_namespaces() {
     let mut model = full_of_retries();
     for n in 0..1_000 {
         model.add_to(lane_in(&format!("b{n:04}"), 0), 0, 5);
@@ -41,7 +41,7 @@ fn t23_first_attempts_do_not_stand_in_line_behind_blocked_retries_of_other_names
 }
 
 #[test]
-fn t23_a_lane_with_first_attempts_is_looked_at_behind_one_whose_retries_are_blocked() {
+fn t23_a_lane_behind_blocked_retries_is_planned() {
     let mut model = full_of_retries();
     // All other workers are busy too, so that first attempts starve as well.
     for n in 0..4 {
@@ -97,7 +97,7 @@ fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
 }
 
 #[test]
-fn a_lane_whose_claim_brought_nothing_does_not_wait_for_slots_that_it_does_not_hold() {
+fn an_empty_claim_does_not_leave_a_lane_capped() {
     let mut model = Model::new(1024, 10, 1);
     model.add(0, 100, 0);
     let planned = model.lanes.plan(SHARD, model.ready(), model.now);
@@ -110,7 +110,7 @@ fn a_lane_whose_claim_brought_nothing_does_not_wait_for_slots_that_it_does_not_h
 }
 
 #[test]
-fn looks_that_workers_or_the_batch_cut_short_are_taken_when_the_claim_brings_nothing() {
+fn skipped_starved_lanes_are_planned_after_an_empty_claim() {
     let mut model = Model::new(1, 10, 1);
     for namespace in ["a", "b", "c"] {
         model.add_to(lane_in(namespace, 0), 1, 0);
@@ -124,7 +124,7 @@ fn looks_that_workers_or_the_batch_cut_short_are_taken_when_the_claim_brings_not
 }
 
 #[test]
-fn starved_lanes_that_never_held_a_slot_are_seen() {
+fn lists_include_starved_lanes_without_history() {
     let mut model = Model::new(1, 10, 1);
     for namespace in ["a", "b", "c"] {
         model.add_to(lane_in(namespace, 0), 2, 0);

@@ -60,7 +60,7 @@ fn presence(node: &mut Membership, at: Duration) -> Presence {
 }
 
 #[test]
-fn nobody_acts_before_it_is_a_member() {
+fn a_node_does_not_act_before_it_is_a_member() {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(7));
     assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.owns(ShardId(s))));
     assert_eq!(presence(&mut node, ms(0)), Presence::Joining);
@@ -70,7 +70,7 @@ fn nobody_acts_before_it_is_a_member() {
 }
 
 #[test]
-fn a_node_acts_while_a_majority_hears_it() {
+fn a_node_acts_while_a_majority_acknowledges_it() {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), MemberId(7));
     told(&mut node, FIRST, ms(0), heard(&[(7, 1)], &[]));
     assert!(!node.may_act(ms(1)), "one of three");
@@ -85,7 +85,7 @@ fn a_node_acts_while_a_majority_hears_it() {
 }
 
 #[test]
-fn t16_a_node_that_stood_still_notices_before_it_acts() {
+fn t16_a_paused_node_detects_it_before_it_acts() {
     let mut node = alone(7, ms(1_000));
     // The reply came late: the time at which the heartbeat was sent counts.
     let (sent, _) = node.heartbeat(FIRST, ms(1_250), "me", Interest::default());
@@ -121,7 +121,7 @@ fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
 }
 
 #[test]
-fn a_node_that_no_majority_hears_looks_after_nothing() {
+fn a_node_without_a_majority_owns_no_shard() {
     let mut node = alone(7, ms(0));
     let mut joining = member(8, 5);
     joining.presence = Presence::Joining;
@@ -132,7 +132,7 @@ fn a_node_that_no_majority_hears_looks_after_nothing() {
 }
 
 #[test]
-fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
+fn t15_stalled_member_is_named_dead_with_its_heartbeat_number() {
     let mut node = alone(7, ms(0));
     let changes = told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 40)], &[]));
     assert_eq!(changes.joined, [MemberId(8)]);
@@ -152,7 +152,7 @@ fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
 }
 
 #[test]
-fn t16_time_counts_from_the_reply_that_showed_a_count_first() {
+fn t16_stall_time_counts_from_the_first_reply() {
     let mut node = alone(7, ms(0));
     // The listed heartbeat may have arrived just before the reply was sent.
     let (sent, _) = node.heartbeat(FIRST, ms(250), "me", Interest::default());
@@ -167,7 +167,7 @@ fn t16_time_counts_from_the_reply_that_showed_a_count_first() {
 }
 
 #[test]
-fn t16_an_outage_or_a_pause_of_ours_kills_nobody() {
+fn t16_an_outage_or_own_pause_evicts_no_member() {
     let mut node = alone(7, ms(0));
     for beat in 1..7 {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
@@ -183,7 +183,7 @@ fn t16_an_outage_or_a_pause_of_ours_kills_nobody() {
 }
 
 #[test]
-fn a_run_is_gone_only_by_a_fresh_majority_of_evictions() {
+fn a_member_is_gone_after_fresh_evictions_by_a_majority() {
     let mut node = of_three();
     let changes = told(&mut node, FIRST, ms(2_000), heard(&[(7, 4)], &[8]));
     assert_eq!(changes.gone, [], "one of three");
@@ -201,7 +201,7 @@ fn a_run_is_gone_only_by_a_fresh_majority_of_evictions() {
 }
 
 #[test]
-fn a_known_run_that_a_shard_does_not_list_is_named_dead_there() {
+fn an_unlisted_known_member_is_named_dead() {
     let mut node = of_three();
     for beat in 1..9 {
         let at = ms(250 * beat);
@@ -215,7 +215,7 @@ fn a_known_run_that_a_shard_does_not_list_is_named_dead_there() {
 }
 
 #[test]
-fn a_holder_that_nobody_knows_is_watched() {
+fn an_unknown_lease_holder_is_watched() {
     let mut node = alone(7, ms(0));
     node.suspect(MemberId(9));
     node.suspect(MemberId(7));
@@ -233,7 +233,7 @@ fn a_holder_that_nobody_knows_is_watched() {
 }
 
 #[test]
-fn a_run_that_a_majority_evicted_goes_on_as_another() {
+fn a_node_evicted_by_a_majority_rejoins() {
     let mut node = of_three();
     told(&mut node, FIRST, ms(250), HeartbeatReply::Evicted);
     assert_eq!(node.rejoin_if_due(ms(250), MemberId(9)), None);
@@ -252,7 +252,7 @@ fn a_run_that_a_majority_evicted_goes_on_as_another() {
 }
 
 #[test]
-fn a_run_that_a_minority_evicted_goes_on_and_rejoins_later() {
+fn a_node_evicted_by_a_minority_rejoins_later() {
     let mut node = of_three();
     for at in (250..10_000).step_by(250) {
         told(&mut node, FIRST, ms(at), HeartbeatReply::Evicted);
@@ -266,7 +266,7 @@ fn a_run_that_a_minority_evicted_goes_on_and_rejoins_later() {
 }
 
 #[test]
-fn a_run_that_could_not_act_for_long_is_given_up() {
+fn a_node_unable_to_act_for_long_rejoins() {
     let mut node = of_three();
     told(&mut node, FIRST, ms(59_000), heard(&[(7, 5)], &[]));
     assert_eq!(node.rejoin_if_due(ms(59_999), MemberId(9)), None);
@@ -279,7 +279,7 @@ fn a_run_that_could_not_act_for_long_is_given_up() {
 }
 
 #[test]
-fn another_list_is_another_run_and_counts_from_the_start() {
+fn a_new_coordinator_list_gives_a_new_member_id() {
     let mut node = of_three();
     let (sent, _) = node.heartbeat(FIRST, ms(100), "", Interest::default());
     assert_eq!(node.follow(list(1, &[FIRST, SECOND, THIRD]), MemberId(9)), None);
@@ -307,7 +307,7 @@ fn a_node_that_waits_for_old_ones_does_not_act() {
 }
 
 #[test]
-fn who_leaves_owns_nothing_and_is_heard_until_it_has_left() {
+fn a_leaving_node_owns_nothing_and_sends_heartbeats() {
     let mut node = alone(7, ms(0));
     told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 1)], &[]));
     node.leave();

@@ -37,7 +37,7 @@ fn calls_are_answered_in_order_of_arrival() {
 }
 
 #[test]
-fn a_call_with_one_try_goes_away_empty_and_the_others_stay() {
+fn a_single_try_returns_empty_and_others_stay() {
     let mut line = line();
     let _id = push(&mut line, "waits", Patience::Waits);
     let _id = push(&mut line, "tries", Patience::OneTry);
@@ -68,7 +68,7 @@ fn a_signal_while_serving_is_not_lost() {
 }
 
 #[test]
-fn nobody_waits_so_nobody_is_served() {
+fn namespaces_without_calls_are_not_served() {
     let mut line = line();
     assert_eq!(line.ready(&ns("a")), Serve::Not);
     let _id = push(&mut line, "1", Patience::Waits);
@@ -88,7 +88,7 @@ fn a_caller_that_leaves_frees_its_place() {
 }
 
 #[test]
-fn p10_the_line_has_an_end() {
+fn p10_waiting_calls_are_bounded() {
     let mut line = line();
     for name in ["a", "b", "c", "d", "e"] {
         assert!(line.push(&ns(name), name, Patience::Waits, name).is_some());
@@ -103,7 +103,7 @@ fn p10_the_line_has_an_end() {
 }
 
 #[test]
-fn t23_every_fourth_lease_looks_at_retries_first() {
+fn t23_every_fourth_lease_prefers_retries() {
     let mut line = line();
     let mut orders = Vec::new();
     for _ in 0..8 {

@@ -29,7 +29,7 @@ fn check_variable(name: &str, value: &str, expected: &str) {
 }
 
 #[test]
-fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
+fn unknown_file_keys_get_a_suggestion() {
     let meant = |key| format!("duly.toml:2: there is no key {key}: did you mean ");
     check_file("[server]\nlisten_ = 1", &(meant("server.listen_") + "server.listen?"));
     check_file("[server]\nLISTEN = 1", &(meant("server.LISTEN") + "server.listen?"));
@@ -56,7 +56,7 @@ fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn an_unknown_section_of_the_file_is_named_with_the_one_that_was_meant() {
+fn unknown_file_sections_get_a_suggestion() {
     check_file(
         "\n[sever]\nport = 1",
         "duly.toml:2: there is no section [sever]: did you mean [server]?",
@@ -88,7 +88,7 @@ fn an_unknown_section_of_the_file_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn an_unknown_variable_is_named_with_the_one_that_was_meant() {
+fn unknown_variables_get_a_suggestion() {
     for slip in ["DULY_SERVER__LISTENS", "DULY_SERVER_LISTEN", "DULY_Server__Listen"] {
         let of = format!("environment variable {slip}: there is no key {slip}: ");
         check_variable(slip, "127.0.0.1:1", &(of + "did you mean DULY_SERVER__LISTEN?"));
@@ -132,7 +132,7 @@ fn a_wrong_value_is_named_with_its_line_variable_or_flag() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
+fn all_errors_are_reported_at_once_in_order() {
     let (keep, mut source) =
         file("[store]\nmin_free_percent = 91\ndatta = \"x\"\n\n[server]\nlisten = 3859\n[kafka]\n");
     source.env = vec![("DULY_DRAIN__TIMEOUT".into(), "an hour".into())];
@@ -159,7 +159,7 @@ fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_refused_with_its_line_and_the_other_places_too() {
+fn invalid_toml_and_other_errors_are_reported_together() {
     check_file("[server]\nlisten = \n", "duly.toml:2 is not TOML: ");
     let said = said_of_file("[server]\nlisten = 127.0.0.1:1\n");
     assert!(said[0].starts_with("duly.toml:2 is not TOML: "), "{said:?}");
@@ -178,7 +178,7 @@ fn a_file_that_is_no_toml_is_refused_with_its_line_and_the_other_places_too() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_where_it_was_said() {
+fn conflicting_values_are_refused_with_their_origin() {
     check_file(
         "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/./duly/backups\"",
         "store.backup_dir (duly.toml:3) must be outside of store.data, which is /srv/duly; got \
@@ -229,7 +229,7 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
 }
 
 #[test]
-fn the_url_of_a_store_is_refused_without_its_password_and_with_the_reason() {
+fn refused_store_urls_show_the_reason_but_no_password() {
     for (value, parts) in [
         ("http://u:secret@h", &["http://u:***@h", "begin with redis://"][..]),
         ("redis//u:secret@h", &["***@h", "begin with redis://"]),
@@ -249,7 +249,7 @@ fn the_url_of_a_store_is_refused_without_its_password_and_with_the_reason() {
 }
 
 #[test]
-fn p1_a_cluster_without_replicas_is_refused_unless_it_is_allowed() {
+fn p1_clusters_without_replicas_need_permission() {
     let cluster = "[store]\nurl = \"redis-cluster://h\"\n";
     let wanted = "at least 1 on a Cluster";
     for (more, place) in [
@@ -273,7 +273,7 @@ fn p1_a_cluster_without_replicas_is_refused_unless_it_is_allowed() {
 }
 
 #[test]
-fn keys_of_one_kind_of_store_do_not_stand_beside_the_other_unnoticed() {
+fn keys_of_the_other_store_kind_are_reported() {
     for (name, value) in [
         ("DULY_STORE__SHARDS", "8"),
         ("DULY_STORE__MIN_REPLICAS", "1"),

@@ -15,7 +15,7 @@ use crate::world::{BODIES_BYTES, Consumer, LEFT_ALONE, World};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn p10_what_a_consumer_has_waited_for_is_not_claimed_while_the_memory_is_full() {
+async fn p10_full_memory_stops_claims_of_waiting_consumers() {
     let world = World::start().await;
     let mut consumer = Consumer::open(&world, 10, 30).await;
     while world.app.node().health().waiters == 0 {
@@ -31,7 +31,7 @@ async fn p10_what_a_consumer_has_waited_for_is_not_claimed_while_the_memory_is_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_consumer_that_holds_nothing_takes_nothing_of_the_memory() {
+async fn p10_idle_consumers_use_no_request_memory() {
     let world = World::start().await;
     let mut consumer = Consumer::open(&world, 10, 30).await;
     // One large message, of which neither the content nor the buffer is kept.
@@ -51,7 +51,7 @@ async fn p10_a_consumer_that_holds_nothing_takes_nothing_of_the_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
+async fn a_brief_store_outage_ends_no_stream() {
     let world = World::start().await;
     world.due(2).await;
     let mut consumer = Consumer::open(&world, 1, 30).await;
@@ -81,7 +81,7 @@ async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_pass_ends_a_stream() {
+async fn permanent_errors_end_a_stream() {
     let world = World::start().await;
     let mut consumer = Consumer::open(&world, 1, 30).await;
     while world.app.node().health().waiters == 0 {
@@ -95,7 +95,7 @@ async fn what_cannot_pass_ends_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extended_lease_that_has_ended_gives_its_place_back_however_busy_its_stream_is() {
+async fn an_ended_extended_lease_frees_its_slot_on_a_busy_stream() {
     let world = World::start().await;
     world.due(1).await;
     let mut consumer = Consumer::open(&world, 1, 1).await;
@@ -121,7 +121,7 @@ async fn an_extended_lease_that_has_ended_gives_its_place_back_however_busy_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_counts_as_an_attempt_with_an_unknown_outcome() {
+async fn sent_firings_count_as_attempts_with_unknown_outcome() {
     let world = World::start().await;
     world.due(1).await;
     let mut consumer = Consumer::open(&world, 1, 30).await;

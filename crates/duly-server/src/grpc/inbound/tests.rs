@@ -99,7 +99,7 @@ async fn p10_a_large_buffer_counts_until_the_library_lets_go_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_message_that_has_begun_is_not_waited_for_longer_than_a_body() {
+async fn p10_incomplete_messages_have_the_time_limit_of_a_body() {
     let budget = Budget::new(MIB);
     let drips = |message: &[u8]| message.chunks(1).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let second = Duration::from_secs(1);
@@ -139,7 +139,7 @@ async fn p10_a_message_that_has_begun_is_not_waited_for_longer_than_a_body() {
 }
 
 #[test]
-fn p10_a_message_that_announces_too_much_is_refused_by_its_head() {
+fn p10_oversized_messages_are_refused_by_their_head() {
     let mut messages = Messages::new(Budget::new(1 << 20).share(), up_to(1_000));
     messages.follow(&message(1_000)).unwrap();
     let head = message(1_001);

@@ -42,7 +42,7 @@ fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
+async fn p10_calls_refused_for_lack_of_memory_claim_nothing() {
     let world = World::start().await;
     world.due(3).await;
     // The rest of the budget is enough for the call.
@@ -58,7 +58,7 @@ async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_settlements_count_where_firings_find_no_memory() {
+async fn p10_settlements_count_without_memory_for_firings() {
     let world = World::start().await;
     world.due(3).await;
     let firing = lease(&world, 1).await.unwrap().into_inner().firings.remove(0);

@@ -17,7 +17,7 @@ async fn lease(world: &World) -> Response {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_call_that_is_refused_for_want_of_memory_claims_nothing() {
+async fn p10_calls_refused_for_lack_of_memory_claim_nothing() {
     let world = World::start().await;
     world.due(3).await;
     // The rest of the budget is enough for the call, and for a problem.

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn p10_a_line_that_is_dealt_with_leaves_no_memory_behind() {
+    fn p10_handled_lines_release_their_memory() {
         const MIB: usize = 1024 * 1024;
         let mut splitter = Splitter::new(4 * MIB);
         for (rest, room_max) in [("", 0), ("bc", 64), ("", 0)] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn p10_room_is_taken_ahead_within_the_limit_of_a_line() {
+    fn p10_buffer_growth_stays_within_the_line_limit() {
         let mut splitter = Splitter::new(4 * 1024 * 1024);
         for _ in 0..4 * 64 {
             splitter.push(&[b'a'; 16 * 1024]);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_takes_no_other_with_it() {
+    fn long_lines_do_not_affect_other_lines() {
         let too_long = Line::TooLong { bytes_max: 8 };
         let expected = [(1, text("a")), (2, too_long.clone()), (3, text("12345678"))];
         for parts in [

@@ -18,7 +18,7 @@ fn watched(taken: &Taken, body: impl Into<Body>) -> Body {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_an_answer_that_is_not_asked_for_is_given_up() {
+async fn p10_unpolled_responses_time_out() {
     let taken = Taken::new(PATIENCE);
     let began = Instant::now();
     assert!(timeout(HOUR, taken.given_up()).await.is_err(), "there is nothing to take");
@@ -30,7 +30,7 @@ async fn p10_an_answer_that_is_not_asked_for_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_part_that_is_not_let_go_is_given_up_though_its_answer_ended() {
+async fn p10_unwritten_parts_of_ended_responses_time_out() {
     let taken = Taken::new(PATIENCE);
     let mut answer = watched(&taken, "text");
     let part = answer.frame().await.unwrap().unwrap();
@@ -42,7 +42,7 @@ async fn p10_a_part_that_is_not_let_go_is_given_up_though_its_answer_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_parts_that_are_let_go_give_time_back_as_their_bytes_say() {
+async fn p10_written_bytes_extend_the_deadline() {
     // A part is 64 KiB, which earns four seconds.
     for (seconds, parts_taken) in [(4, 64), (5, 25)] {
         let taken = Taken::new(PATIENCE);
@@ -62,7 +62,7 @@ async fn p10_parts_that_are_let_go_give_time_back_as_their_bytes_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_still_being_made_has_no_clock() {
+async fn unfinished_responses_have_no_deadline() {
     let taken = Taken::new(PATIENCE);
     let first = stream::iter([Ok::<_, Infallible>("first")]);
     let body = Body::from_stream(first.chain(stream::once(pending())));
@@ -113,7 +113,7 @@ async fn p10_a_connection_rests_from_its_last_call_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_makes_nothing_for_long_is_a_call_under_way() {
+async fn quiet_streams_count_as_calls() {
     let taken = Taken::new(PATIENCE);
     let mut answer =
         watched(&taken, Body::from_stream(stream::once(pending::<Result<Bytes, Infallible>>())));

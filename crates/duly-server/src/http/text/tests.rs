@@ -10,7 +10,7 @@ async fn whole(text: Text) -> String {
 }
 
 #[tokio::test]
-async fn p10_a_page_ends_where_there_is_no_room_for_the_next_item() {
+async fn p10_pages_end_before_an_item_that_does_not_fit() {
     let budget = Budget::new(MIB);
     let mut text = Text::new(budget.share());
     text.raw("[").unwrap();
@@ -25,7 +25,7 @@ async fn p10_a_page_ends_where_there_is_no_room_for_the_next_item() {
 }
 
 #[test]
-fn p10_an_item_that_has_no_room_alone_is_refused() {
+fn p10_a_single_item_over_the_budget_is_refused() {
     let mut text = Text::new(Budget::new(MIB).share());
     assert!(text.items([&"x".repeat(MIB)].into_iter()).is_err());
 }

@@ -21,7 +21,7 @@ fn detail_of(refusal: Refusal, asked: Asked) -> String {
 }
 
 #[test]
-fn every_ended_or_running_timer_is_told_what_to_do() {
+fn refusals_by_state_name_a_remedy() {
     for asked in ALL {
         for (is, code) in [
             (State::InFlight, Code::InFlight),
@@ -71,7 +71,7 @@ fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
 }
 
 #[test]
-fn a_cancel_carries_its_definite_answer_and_nothing_else_does() {
+fn only_cancels_have_a_definite_outcome() {
     for asked in ALL {
         let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
         let expected = (asked == Asked::Cancel).then_some("finished");

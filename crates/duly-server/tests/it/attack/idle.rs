@@ -29,7 +29,7 @@ async fn stream_lines(
 }
 
 #[tokio::test]
-async fn p10_an_http_2_connection_without_a_call_is_closed_and_one_that_waits_is_not() {
+async fn p10_only_idle_http_2_connections_are_closed() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &SHORT).await;
     let address = running.addr();
@@ -77,7 +77,7 @@ async fn frame(stream: &mut TcpStream) -> Option<(u8, u8, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn p10_an_http_2_connection_that_answers_every_ping_but_does_not_go_is_cut_off() {
+async fn p10_pings_do_not_keep_a_connection_after_goaway() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &SHORT).await;
     let mut stream = TcpStream::connect(running.addr()).await.unwrap();

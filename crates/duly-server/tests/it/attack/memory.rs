@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back() {
+async fn p10_unread_responses_time_out_and_release_memory() {
     let directory = tempfile::tempdir().unwrap();
     let settings = [
         ("DULY_SERVER__REQUEST_TIMEOUT", "2s"),
@@ -55,7 +55,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
 }
 
 #[tokio::test]
-async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_memory_comes_back() {
+async fn p10_closed_http_2_windows_time_out_and_release_memory() {
     let directory = tempfile::tempdir().unwrap();
     let settings =
         [("DULY_SERVER__REQUEST_TIMEOUT", "2s"), ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")];
@@ -122,7 +122,7 @@ pub(super) async fn unread(
 }
 
 #[tokio::test]
-async fn p10_small_changes_with_large_answers_leave_room_for_small_ones() {
+async fn p10_large_responses_leave_memory_for_small_calls() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")]).await;
     let address = running.addr();
@@ -155,7 +155,7 @@ async fn p10_small_changes_with_large_answers_leave_room_for_small_ones() {
 }
 
 #[tokio::test]
-async fn p10_answers_of_probes_that_nobody_reads_have_a_bound_of_their_own() {
+async fn p10_unread_probe_responses_have_their_own_bound() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[]).await;
     let address = running.addr();
@@ -173,7 +173,7 @@ async fn p10_answers_of_probes_that_nobody_reads_have_a_bound_of_their_own() {
 }
 
 #[tokio::test]
-async fn p10_what_is_announced_and_not_sent_takes_no_memory() {
+async fn p10_announced_bytes_use_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")]).await;
     let address = running.addr();

@@ -10,7 +10,7 @@ async fn get(address: SocketAddr, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn p10_probes_are_answered_when_all_connections_are_in_use() {
+async fn p10_probes_respond_when_all_connections_are_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let settings = [("DULY_SERVER__CONNECTIONS_MAX", "2")];
     let running = serve(directory.path(), &settings).await;
@@ -33,7 +33,7 @@ async fn p10_probes_are_answered_when_all_connections_are_in_use() {
 }
 
 #[tokio::test]
-async fn p10_probes_are_answered_while_others_do_not_take_their_answers() {
+async fn p10_probes_respond_while_callers_do_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let settings =
         [("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB"), ("DULY_SERVER__ADMIN_LISTEN", "127.0.0.1:0")];

@@ -55,7 +55,7 @@ async fn p10_a_message_of_a_probe_is_small() {
 }
 
 #[tokio::test]
-async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
+async fn p10_pages_end_within_the_memory_budget() {
     let settings =
         [("DULY_SERVER__BODY_BYTES_MAX", "1MiB"), ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")];
     let server = Server::with(&settings).await;
@@ -86,7 +86,7 @@ async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
 }
 
 #[tokio::test]
-async fn p10_changes_whose_answers_have_no_room_are_not_made() {
+async fn p10_changes_without_response_memory_are_refused() {
     let settings = [
         ("DULY_SERVER__BODY_BYTES_MAX", "1MiB"),
         ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB"),
@@ -137,7 +137,7 @@ async fn p10_changes_whose_answers_have_no_room_are_not_made() {
 }
 
 #[tokio::test]
-async fn p10_calls_and_streams_keep_their_connection_and_one_without_any_is_closed() {
+async fn p10_only_connections_without_calls_are_closed() {
     let server = Server::with(&[("DULY_SERVER__HEADER_TIMEOUT", "1s")]).await;
     server
         .namespaces()

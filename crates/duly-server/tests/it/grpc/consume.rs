@@ -114,7 +114,7 @@ async fn a_firing_comes_when_it_is_due() {
 }
 
 #[tokio::test]
-async fn p4_what_a_consumer_that_is_gone_was_sent_comes_back_and_counts() {
+async fn p4_firings_of_disconnected_consumers_return_and_count() {
     let server = Server::start().await;
     server.due(3, b"").await;
     let mut consumer = Consumer::open(&server, opening(3)).await;
@@ -147,7 +147,7 @@ async fn a_consumer_that_says_it_is_done_is_done() {
 }
 
 #[tokio::test]
-async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
+async fn p10_slow_consumers_hold_few_claims_and_release_them() {
     const COUNT: usize = 10_000;
     let server = Server::start().await;
     server.due(COUNT, &[b'x'; 1_000]).await;
@@ -174,7 +174,7 @@ async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
 }
 
 #[tokio::test]
-async fn p10_the_claims_of_a_consumer_that_takes_nothing_go_back() {
+async fn p10_claims_of_stalled_consumers_are_released() {
     const COUNT: usize = 5_000;
     let server = Server::with(&[("DULY_SERVER__REQUEST_TIMEOUT", "3s")]).await;
     server.due(COUNT, &[b'x'; 1_000]).await;
@@ -214,7 +214,7 @@ async fn a_stop_lets_a_consumer_settle_and_ends_its_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_the_rules_is_told_which() {
+async fn invalid_requests_end_the_stream_with_their_reason() {
     let server = Server::start().await;
     server.due(1, b"").await;
     let unopened = v1::ConsumeRequest { credits: 1, ..v1::ConsumeRequest::default() };

@@ -267,7 +267,7 @@ async fn fill(server: &Server, namespace: &str) {
 }
 
 #[test]
-fn damaged_messages_are_never_a_fault_and_what_is_refused_changes_nothing() {
+fn damaged_messages_cause_no_fault_and_no_hidden_change() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let seed: u64 =
@@ -324,7 +324,7 @@ fn damaged_messages_are_never_a_fault_and_what_is_refused_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_messages_that_are_damaged_are_allowed_as_they_stand() {
+async fn undamaged_messages_are_accepted() {
     let server = Server::start().await;
     let mut raw = Raw::connect(&server).await;
     let count = messages("n").len();
@@ -339,7 +339,7 @@ async fn the_messages_that_are_damaged_are_allowed_as_they_stand() {
 }
 
 #[tokio::test]
-async fn each_field_alone_at_its_largest_is_never_a_fault_and_changes_nothing_if_refused() {
+async fn largest_field_values_cause_no_fault_and_no_hidden_change() {
     let server = Server::start().await;
     let mut raw = Raw::connect(&server).await;
     let mut refused = 0;

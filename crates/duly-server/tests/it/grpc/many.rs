@@ -32,7 +32,7 @@ async fn dead_letters(server: &Server, ids: &[&str]) {
 }
 
 #[tokio::test]
-async fn timers_are_cancelled_by_filter_in_shares_and_never_by_mistake() {
+async fn bulk_cancel_is_bounded_and_needs_a_filter() {
     let server = Server::start().await;
     for (id, tag) in [("a", "red"), ("b", "blue"), ("c", "red"), ("d", "red")] {
         server.schedule(v1::Schedule { tags: vec![tag.into()], ..named(id) }).await;
@@ -74,7 +74,7 @@ async fn timers_are_cancelled_by_filter_in_shares_and_never_by_mistake() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_redriven_and_purged_by_name_and_all_together() {
+async fn dead_letters_are_redriven_and_purged() {
     let server = Server::start().await;
     dead_letters(&server, &["a", "b", "c", "d"]).await;
     let mut timers = server.timers();

@@ -122,7 +122,7 @@ fn reason(status: &Status) -> String {
 const SCHEDULE: &str = "/duly.v1.Timers/Schedule";
 
 #[tokio::test]
-async fn p10_nothing_that_is_sent_ends_the_connection() {
+async fn p10_no_message_ends_the_connection() {
     let server = Server::start().await;
     let mut raw = Raw::connect(&server).await;
     let good = framed(&scheduling(named("t")).encode_to_vec());
@@ -174,7 +174,7 @@ async fn no_web_page_may_call() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_call_and_is_told_nothing_of_browsers() {
+async fn allowed_origins_may_call_grpc_without_cors_headers() {
     let origin = "https://console.example";
     let allowed = "https://console.example";
     let server = Server::with(&[("DULY_SERVER__ALLOWED_ORIGINS", allowed)]).await;

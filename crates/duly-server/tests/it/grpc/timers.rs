@@ -107,7 +107,7 @@ async fn p6_the_same_request_is_the_same_over_both() {
 }
 
 #[tokio::test]
-async fn p11_a_payload_is_the_same_over_both_and_in_the_form_it_was_given() {
+async fn p11_payloads_are_the_same_over_http_and_grpc() {
     let server = Server::start().await;
     let fields = ["payload", "payload_text", "payload_base64"];
     for (id, given, shown) in [

@@ -141,7 +141,7 @@ fn what_is_configured_passes_and_nothing_else() {
 }
 
 #[test]
-fn s5_where_the_server_itself_listens_is_always_refused() {
+fn s5_the_servers_own_address_is_always_refused() {
     let policy = AddressPolicy {
         loopback: Loopback::Allowed,
         allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
@@ -168,7 +168,7 @@ fn s5_where_the_server_itself_listens_is_always_refused() {
 }
 
 #[test]
-fn s5_only_the_configured_ports_pass_and_every_port_where_none_is() {
+fn s5_only_configured_ports_pass_or_all_without_any() {
     let policy = AddressPolicy { ports: vec![443..=443, 8000..=8999], ..AddressPolicy::default() };
     for (port, passes) in
         [(443, true), (8000, true), (8999, true), (80, false), (7999, false), (9000, false)]

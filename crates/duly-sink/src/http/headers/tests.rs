@@ -67,7 +67,7 @@ traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 }
 
 #[test]
-fn the_content_type_follows_the_payload_unless_somebody_says_otherwise() {
+fn content_type_defaults_to_the_payload_form() {
     let check = |form: Option<Form>, destination: &[_], timer: &[_], expected: Option<&str>| {
         let mut envelope = envelope();
         envelope.payload = form.map(|form| Payload { form, bytes: Bytes::new() });
@@ -90,7 +90,7 @@ fn the_content_type_follows_the_payload_unless_somebody_says_otherwise() {
 }
 
 #[test]
-fn s3_what_is_ours_wins() {
+fn s3_dulys_headers_replace_others() {
     let mut envelope = envelope();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     envelope.headers = headers(&[("traceparent", "theirs")]);

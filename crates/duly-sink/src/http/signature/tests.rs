@@ -43,7 +43,7 @@ fn s3_signs_as_the_third_party_crate_does() {
 }
 
 #[test]
-fn s3_during_a_rotation_either_secret_verifies_here_and_with_the_third_party_crate() {
+fn s3_either_secret_verifies_during_a_rotation() {
     let body = b"payload";
     let map = headers(&[OLD, NEW], seconds(now()), body);
     for known in [OLD, NEW] {
@@ -75,7 +75,7 @@ fn a_body_that_is_no_text_is_signed_and_verified() {
 }
 
 #[test]
-fn it_is_said_what_is_wrong() {
+fn verify_names_the_fault() {
     let (body, at_s) = (b"body", seconds(now()));
     let good = headers(&[OLD], at_s, body);
     let check = |change: fn(&mut HeaderMap), expected: Wrong| {

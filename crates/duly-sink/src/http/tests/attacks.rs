@@ -21,7 +21,7 @@ async fn deliver(sink: &HttpSink, raw: &Raw) -> Delivery {
 }
 
 #[tokio::test]
-async fn s4_a_receiver_that_accepts_and_never_answers_costs_the_header_time_out() {
+async fn s4_a_silent_receiver_costs_the_header_time_out() {
     let raw = Raw::stalling("").await;
     let delivery = deliver(&impatient(), &raw).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::TimedOut, "{delivery:?}");
@@ -38,7 +38,7 @@ async fn s4_a_head_that_comes_byte_by_byte_costs_the_header_time_out() {
 }
 
 #[tokio::test]
-async fn s4_a_body_that_comes_byte_by_byte_changes_nothing_and_its_connection_is_not_kept() {
+async fn s4_a_slow_body_costs_only_its_connection() {
     for (status, outcome) in
         [("200 OK", AttemptOutcome::Delivered), ("503 No", AttemptOutcome::Failed)]
     {
@@ -54,7 +54,7 @@ async fn s4_a_body_that_comes_byte_by_byte_changes_nothing_and_its_connection_is
 }
 
 #[tokio::test]
-async fn s4_endless_interim_answers_headers_and_chunks_end_at_the_bytes_allowed() {
+async fn s4_endless_replies_end_at_the_byte_limit() {
     let hint = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
     let header = b"x-more: and more and more and more\r\n";
     for (head, more) in [("", &hint[..]), ("HTTP/1.1 200 OK\r\n", header)] {
@@ -96,7 +96,7 @@ async fn s4_a_receiver_that_never_reads_holds_nothing_back() {
 }
 
 #[tokio::test]
-async fn s1_a_receiver_that_lies_about_its_length_confirms_nothing_more_than_it_was_asked() {
+async fn s1_a_wrong_content_length_confirms_one_request_only() {
     // Too short: the status is known. Too long: the rest answers no request.
     let two_in_one = format!("{OK}{OK}");
     for lie in ["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab", two_in_one.as_str()] {
@@ -123,7 +123,7 @@ async fn a_connection_that_went_silent_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_receiver_closed_is_replaced_within_the_attempt() {
+async fn a_closed_connection_is_replaced_within_the_attempt() {
     let raw = Raw::by_connection(&[(&[OK], After::Close)]).await;
     let sink = sink();
     for n in 1..=3 {
@@ -143,7 +143,7 @@ async fn a_connection_that_the_receiver_closed_is_replaced_within_the_attempt() 
 }
 
 #[tokio::test]
-async fn s7_what_may_have_been_read_is_not_sent_again() {
+async fn s7_a_possibly_read_request_is_not_repeated() {
     // A kept connection that takes the second request and closes without a byte.
     let raw = Raw::by_connection(&[(&[OK, ""], After::Close), (&[OK], After::Stall)]).await;
     let sink = sink();
@@ -178,7 +178,7 @@ async fn a_flapping_receiver_is_told_apart_attempt_by_attempt() {
 }
 
 #[tokio::test]
-async fn s4_a_receiver_that_never_answers_the_tls_handshake_was_not_connected() {
+async fn s4_a_silent_tls_handshake_counts_as_not_connected() {
     // It accepts, reads all bytes and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -197,7 +197,7 @@ async fn s4_a_receiver_that_never_answers_the_tls_handshake_was_not_connected() 
 }
 
 #[tokio::test]
-async fn s5_a_port_that_is_not_allowed_is_not_dialled() {
+async fn s5_no_connection_to_a_refused_port() {
     let raw = Raw::answering(&[OK]).await;
     let port = raw.address.port();
     let other = if port == 443 { 444 } else { 443 };

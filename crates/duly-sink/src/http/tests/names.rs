@@ -40,7 +40,7 @@ fn sink_asking(answers: &[&str]) -> (HttpSink, Arc<Turning>) {
 }
 
 #[tokio::test]
-async fn s5_a_name_that_turns_inward_after_its_check_gets_no_connection_there() {
+async fn s5_dns_rebinding_gets_no_connection() {
     // Every connection goes to an address that was checked: the first look-up is good, the second is
     // not.
     let raw = Raw::answering(&[OK]).await;
@@ -60,7 +60,7 @@ async fn s5_a_name_that_turns_inward_after_its_check_gets_no_connection_there() 
 }
 
 #[tokio::test]
-async fn one_name_is_looked_up_once_for_all_who_wait() {
+async fn one_look_up_serves_all_waiting_deliveries() {
     let raw = Raw::answering(&[OK]).await;
     let (sink, turning) = sink_asking(&["127.0.0.1"]);
     let to = format!("http://busy.example:{}/", raw.address.port());
@@ -139,7 +139,7 @@ fn to(namespace: &str, name: &str, port: u16) -> Envelope {
 }
 
 #[tokio::test]
-async fn silent_names_of_one_namespace_hold_no_other_one_up() {
+async fn silent_names_delay_only_their_namespace() {
     let raw = Raw::by_connection(&[(&[OK], After::Close)]).await;
     let port = raw.address.port();
     let silent = Silent::new();
@@ -161,7 +161,7 @@ async fn silent_names_of_one_namespace_hold_no_other_one_up() {
 }
 
 #[tokio::test]
-async fn silent_names_of_many_namespaces_leave_others_a_turn() {
+async fn silent_names_of_many_namespaces_do_not_block_others() {
     let raw = Raw::by_connection(&[(&[OK], After::Close), (&[OK], After::Close)]).await;
     let port = raw.address.port();
     let silent = Silent::new();
@@ -189,7 +189,7 @@ async fn silent_names_of_many_namespaces_leave_others_a_turn() {
 }
 
 #[tokio::test]
-async fn a_look_up_that_nobody_waits_for_any_more_is_not_begun() {
+async fn an_abandoned_queued_look_up_is_not_started() {
     let raw = Raw::answering(&[OK]).await;
     let silent = Silent::new();
     let sink = silent.sink(|_| {});
@@ -209,7 +209,7 @@ async fn a_look_up_that_nobody_waits_for_any_more_is_not_begun() {
 }
 
 #[tokio::test]
-async fn a_name_is_asked_for_once_at_a_time_however_often_it_is_given_up() {
+async fn an_abandoned_look_up_is_not_repeated_concurrently() {
     let silent = Silent::new();
     let sink = silent.sink(|options| options.timeouts.connect = Duration::from_millis(1));
     for _ in 0..3 {

@@ -40,7 +40,7 @@ async fn idle_connections_are_bounded_in_all_and_the_oldest_goes() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_in_time_and_nothing_is_left_of_its_origin() {
+async fn idle_connections_close_in_time_and_origins_are_removed() {
     let raw = keeping().await;
     let sink = sink_with(|options| options.timeouts.idle = Duration::from_millis(50));
     let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
@@ -51,7 +51,7 @@ async fn an_idle_connection_is_closed_in_time_and_nothing_is_left_of_its_origin(
 }
 
 #[tokio::test]
-async fn what_the_receiver_says_about_keeping_is_heeded() {
+async fn keep_alive_headers_are_respected() {
     for (header, kept) in [
         ("keep-alive: timeout=5, max=100", 1),
         ("Keep-Alive: max=100, timeout=1", 0),
@@ -82,7 +82,7 @@ async fn a_refusal_whose_page_was_read_keeps_its_connection() {
 }
 
 #[tokio::test]
-async fn an_http_2_connection_is_asked_for_its_streams_without_the_lock_of_the_pool() {
+async fn http_2_streams_are_reserved_without_the_pool_lock() {
     // It replies only between its writes, and the other connections must not wait for those.
     let sink = sink();
     let (ours, _theirs) = tokio::io::duplex(4096);
@@ -99,7 +99,7 @@ async fn an_http_2_connection_is_asked_for_its_streams_without_the_lock_of_the_p
 }
 
 #[tokio::test]
-async fn those_who_take_streams_at_once_get_no_more_than_the_receiver_allows() {
+async fn concurrent_streams_stay_within_the_receivers_limit() {
     let (ours, _theirs) = tokio::io::duplex(4096);
     let connection = Arc::new(Http2::start(ours).await.unwrap().asked_by(Box::new(|| 3)));
     let takers: Vec<_> = (0..4)

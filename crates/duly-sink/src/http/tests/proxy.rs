@@ -92,7 +92,7 @@ async fn s5_the_proxy_is_given_the_address_that_was_checked() {
 }
 
 #[tokio::test]
-async fn s5_a_proxy_that_resolves_is_given_names_and_never_a_refused_address() {
+async fn s5_a_resolving_proxy_gets_no_refused_address() {
     let raw = Raw::answering(&[OK]).await;
     let proxy = Tunnelling::to(raw.address).await;
     let sink = sink_through(through(proxy.port, Resolves::Proxy), "169.254.169.254");
@@ -104,7 +104,7 @@ async fn s5_a_proxy_that_resolves_is_given_names_and_never_a_refused_address() {
 }
 
 #[tokio::test]
-async fn s4_a_proxy_that_refuses_lies_or_hangs_leaves_nothing_sent_and_no_secret_said() {
+async fn s4_a_faulty_proxy_sends_nothing_and_shows_no_secret() {
     let cases: [(&str, After, &str); 6] = [
         ("HTTP/1.1 407 No\r\n\r\n", After::Close, "webhook.proxy_credentials_file"),
         ("HTTP/1.1 403 No\r\n\r\n", After::Close, "HTTP 403 to CONNECT"),

@@ -63,7 +63,7 @@ async fn a_firing_without_a_payload_is_an_event_without_data() {
 }
 
 #[tokio::test]
-async fn the_standard_webhooks_crate_verifies_a_delivery_through_a_whole_rotation() {
+async fn standard_webhooks_crate_verifies_during_a_rotation() {
     let web = Web::start().await;
     let (old, new) =
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");

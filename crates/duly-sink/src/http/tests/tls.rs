@@ -125,7 +125,7 @@ async fn conforms_over_tls_with_http_1_1() {
 }
 
 #[tokio::test]
-async fn an_http_2_connection_is_shared_up_to_what_the_receiver_allows() {
+async fn an_http_2_connection_is_shared_up_to_the_stream_limit() {
     let authority = Authority::new();
     let web = authority.web(&[b"h2", b"http/1.1"], |_| {}).await;
     let deliver = || web.sink().deliver(envelope(web.destination(), b"x"));
@@ -183,7 +183,7 @@ const TO: &str = "DULY_TEST_DELIVER_TO";
 const CA_FILE: &str = "DULY_TEST_CA_FILE";
 
 #[tokio::test]
-async fn authorities_of_the_system_are_trusted_beside_those_of_the_extra_file() {
+async fn system_and_extra_authorities_are_trusted() {
     // The system's authorities are found through the environment of the process. So this test runs
     // itself again, once for each environment.
     if let Ok(to) = env::var(TO) {
@@ -196,7 +196,7 @@ async fn authorities_of_the_system_are_trusted_beside_those_of_the_extra_file() 
     let web = known.web(&[b"h2"], |_| {}).await;
     let to = format!("{}/", web.destination().origin());
     let deliver = async |system: PathBuf, extra: Option<PathBuf>| {
-        let this = "http::tests::tls::authorities_of_the_system_are_trusted_beside_those_of_the_extra_file";
+        let this = "http::tests::tls::system_and_extra_authorities_are_trusted";
         let mut child = tokio::process::Command::new(env::current_exe().unwrap());
         child.args(["--exact", this, "--nocapture"]).env(TO, &to).env("SSL_CERT_FILE", system);
         child.env_remove("SSL_CERT_DIR").envs(extra.map(|file| (CA_FILE, file)));
@@ -222,7 +222,7 @@ async fn authorities_of_the_system_are_trusted_beside_those_of_the_extra_file() 
 }
 
 #[tokio::test]
-async fn s4_a_certificate_with_very_many_names_makes_no_very_long_reason() {
+async fn s4_a_certificate_with_many_names_gives_a_short_reason() {
     let authority = Authority::new();
     let mut params = CertificateParams::new(
         (0..500).map(|n| format!("a-rather-long-name-{n}.example")).collect::<Vec<_>>(),

@@ -76,7 +76,7 @@ impl Early {
 }
 
 #[tokio::test]
-async fn an_http_2_connection_on_which_a_payload_was_left_is_not_used_again() {
+async fn an_http_2_connection_with_unsent_bytes_is_not_reused() {
     let authority = Authority::new();
     // The client holds it back before its first byte, or after the bytes that the window takes.
     for window_bytes in [0, 65_535] {
@@ -99,7 +99,7 @@ async fn an_http_2_connection_on_which_a_payload_was_left_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn too_many_bytes_left_on_an_http_2_connection_close_it_under_those_that_go_on() {
+async fn too_many_unsent_bytes_close_an_http_2_connection() {
     let authority = Authority::new();
     let sink = authority.sink(|_| {});
     let early = Early::start(&authority, 0, 3).await;
@@ -121,7 +121,7 @@ async fn too_many_bytes_left_on_an_http_2_connection_close_it_under_those_that_g
 }
 
 #[tokio::test]
-async fn a_request_that_waits_on_an_http_2_connection_that_is_closed_comes_back_unsent() {
+async fn queued_requests_return_unsent_when_http_2_closes() {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let connection = Arc::new(Http2::start(ours).await.unwrap());
     let mut http2 = h2::server::handshake(theirs).await.unwrap();
@@ -174,7 +174,7 @@ async fn an_http_1_connection_whose_request_has_not_left_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_is_not_ready_does_not_use_up_the_time_for_connecting() {
+async fn a_busy_kept_connection_leaves_time_to_connect() {
     // A kept connection whose last request is not completely sent, and whose receiver does not read it.
     let (ours, mut theirs) = tokio::io::duplex(4096);
     let mut connection = Http1::start(ours).await.unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn too_many_open_files_are_a_shortage_of_the_process_and_a_broken_disk_is_not() {
+fn too_many_open_files_are_a_shortage_of_the_process() {
     let sorted = |errno: Errno| {
         let (operation, directory, name) = (Operation::Open, "/data", "journal/7.log");
         Error::from_io(At { operation, directory, name }, errno.into())

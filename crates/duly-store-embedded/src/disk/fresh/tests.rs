@@ -21,7 +21,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_appended_in_any_pieces_is_what_is_there() {
+fn appends_of_any_sizes_read_back() {
     let expected = bytes(10 * CHUNK_BYTES + 17);
     for piece in [1, 100, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 7 * CHUNK_BYTES] {
         let (sim, disk) = disk(1);
@@ -67,7 +67,7 @@ fn a_finished_file_survives_a_crash_under_its_final_name() {
 }
 
 #[test]
-fn a_file_that_is_dropped_or_fails_takes_its_temporary_with_it() {
+fn a_dropped_or_failed_file_removes_its_temporary() {
     let write = |disk: &Arc<dyn Disk>| {
         let mut file = create(disk)?;
         file.append(&bytes(9 * CHUNK_BYTES))?;

@@ -87,7 +87,7 @@ fn open_existing_changes_nothing() {
 }
 
 #[test]
-fn a_looker_sees_the_lock_of_a_server() {
+fn a_read_only_opening_sees_the_lock_of_a_server() {
     let dir = temp_dir();
     let server = RealDisk::open_or_create(dir.path()).unwrap();
     let looker = RealDisk::open_existing(dir.path()).unwrap();
@@ -258,7 +258,7 @@ fn a_hole_is_punched_where_the_file_system_can() {
 }
 
 #[test]
-fn what_is_written_past_the_cache_is_what_is_read_wherever_its_memory_begins() {
+fn direct_writes_read_back_from_any_alignment() {
     let dir = temp_dir();
     let disk = RealDisk::open_or_create(dir.path()).unwrap();
     let file = disk.create("a").unwrap();
@@ -295,7 +295,7 @@ fn a_call_that_a_signal_interrupts_is_made_again() {
 }
 
 #[test]
-fn a_kept_file_descriptor_is_given_up_for_a_file_that_is_needed() {
+fn a_reserved_descriptor_is_released_for_a_needed_file() {
     use super::files_kept::{FilesKept, KEPT};
 
     let directory = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ fn a_file_without_a_name_is_shortened_to_its_first_part() {
 }
 
 #[test]
-fn a_file_that_somebody_has_open_keeps_its_bytes() {
+fn an_open_file_keeps_its_bytes() {
     let (disk, _) = disk_with("old", 2 * PART_BYTES + 5);
     let file = remove_name(&disk, "old").expect("removed").expect("it has no other name");
     let reader = Arc::clone(&file);

@@ -26,7 +26,7 @@ mod random;
 const LONG: Millis = Millis::from_ms(WAIT_MS.1);
 
 #[test]
-fn p9_many_more_than_are_known_hold_nobody_up_and_all_fire_when_the_disk_is_well() {
+fn p9_unreadable_timers_past_keys_max_fire_after_recovery() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 100);
     bench.some("good", 20);
@@ -59,7 +59,7 @@ fn p9_many_more_than_are_known_hold_nobody_up_and_all_fire_when_the_disk_is_well
 }
 
 #[test]
-fn a_claim_and_a_round_are_refused_a_bounded_number_of_reads() {
+fn failed_reads_of_claims_and_rounds_are_bounded() {
     // The auditor reads, too.
     let mut bench = Bench::audited_after(Millis::from_secs(100_000));
     let bad = bench.some("bad", 300);
@@ -82,7 +82,7 @@ fn a_claim_and_a_round_are_refused_a_bounded_number_of_reads() {
 }
 
 #[test]
-fn p9_what_can_be_read_again_comes_back_though_others_never_do() {
+fn p9_readable_timers_return_despite_permanent_failures() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 60);
     bench.spoil(&bad);
@@ -102,7 +102,7 @@ fn p9_what_can_be_read_again_comes_back_though_others_never_do() {
 }
 
 #[test]
-fn what_a_refill_has_found_and_is_set_aside_meanwhile_does_not_come_into_the_window() {
+fn refill_skips_timers_that_became_unreadable() {
     let mut bench = Bench::new();
     let keys = bench.some("t", 100);
     bench.advance(Millis::from_secs(20));
@@ -124,7 +124,7 @@ fn what_a_refill_has_found_and_is_set_aside_meanwhile_does_not_come_into_the_win
 }
 
 #[test]
-fn p9_of_very_many_each_has_its_turn() {
+fn p9_every_unreadable_timer_is_retried() {
     let mut bench = Bench::new();
     // More than a table of the index has.
     let bad = bench.some("bad", 2_000);
@@ -149,7 +149,7 @@ fn p9_of_very_many_each_has_its_turn() {
 }
 
 #[test]
-fn p9_a_read_that_fails_once_delays_its_timer_by_a_second_whatever_else_waits_for_long() {
+fn p9_one_failed_read_delays_its_timer_by_one_second() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 5);
     bench.spoil(&bad);
@@ -167,7 +167,7 @@ fn p9_a_read_that_fails_once_delays_its_timer_by_a_second_whatever_else_waits_fo
 }
 
 #[test]
-fn p5_what_is_aside_can_be_cancelled_and_nothing_else_is_done_with_it_meanwhile() {
+fn p5_unreadable_timer_allows_cancel_only() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 20);
     bench.spoil(&bad);
@@ -199,7 +199,7 @@ fn p5_what_is_aside_can_be_cancelled_and_nothing_else_is_done_with_it_meanwhile(
 }
 
 #[test]
-fn p3_what_expires_while_it_cannot_be_read_is_a_dead_letter_as_soon_as_it_can() {
+fn p3_unreadable_timer_expires_once_readable() {
     for is_paused in [false, true] {
         let mut bench = Bench::new();
         let due = When::After(Millis::from_secs(10));
@@ -232,7 +232,7 @@ fn p3_what_expires_while_it_cannot_be_read_is_a_dead_letter_as_soon_as_it_can() 
 }
 
 #[test]
-fn p2_a_step_back_of_the_clock_uncounts_what_is_aside_and_it_fires_at_its_time() {
+fn p2_clock_step_back_uncounts_unreadable_timers() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 30);
     bench.spoil(&bad);
@@ -251,7 +251,7 @@ fn p2_a_step_back_of_the_clock_uncounts_what_is_aside_and_it_fires_at_its_time()
 }
 
 #[test]
-fn p1_retries_are_set_aside_and_come_back_as_first_attempts_do() {
+fn p1_unreadable_retries_become_claimable_again() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 30);
     bench.advance(Millis::from_secs(20));
@@ -273,7 +273,7 @@ fn p1_retries_are_set_aside_and_come_back_as_first_attempts_do() {
 }
 
 #[test]
-fn p1_a_restart_while_timers_are_aside_loses_none() {
+fn p1_restart_keeps_unreadable_timers() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 30);
     bench.spoil(&bad);
@@ -294,7 +294,7 @@ fn p1_a_restart_while_timers_are_aside_loses_none() {
 }
 
 #[test]
-fn a_deleted_namespace_leaves_nothing_aside() {
+fn deleted_namespace_leaves_no_unreadable_timers() {
     let mut bench = Bench::new();
     let bad = bench.some("bad", 30);
     bench.spoil(&bad);

@@ -120,7 +120,7 @@ impl Bench {
 }
 
 #[test]
-fn where_nothing_is_wrong_nothing_is_found() {
+fn consistent_state_has_no_findings() {
     let mut bench = Bench::new();
     for i in 0..20 {
         bench.schedule(&format!("due {i}"), Millis::ZERO);
@@ -138,7 +138,7 @@ fn where_nothing_is_wrong_nothing_is_found() {
 }
 
 #[test]
-fn what_no_calendar_holds_is_found_when_it_is_overdue_and_fires() {
+fn timer_lost_by_calendar_is_found_when_overdue() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::from_secs(1));
     bench.engine.near.window(Kind::First).calendar.clear();
@@ -148,7 +148,7 @@ fn what_no_calendar_holds_is_found_when_it_is_overdue_and_fires() {
 }
 
 #[test]
-fn what_no_sweep_would_find_is_found_before_it_is_due() {
+fn timer_lost_by_sweep_is_found_before_due() {
     let mut bench = Bench::new();
     bench.schedule("near", Millis::ZERO);
     bench.settle();
@@ -163,7 +163,7 @@ fn what_no_sweep_would_find_is_found_before_it_is_due() {
 }
 
 #[test]
-fn a_due_timer_that_its_lane_lost_is_put_back() {
+fn due_timer_lost_by_lane_is_restored() {
     let mut bench = Bench::new();
     let key = bench.schedule("a", Millis::ZERO);
     let entry = bench.entry(key);
@@ -180,7 +180,7 @@ fn a_due_timer_that_its_lane_lost_is_put_back() {
 }
 
 #[test]
-fn what_is_counted_as_due_too_early_waits_again() {
+fn timer_counted_as_due_too_early_is_corrected() {
     let mut bench = Bench::new();
     let key = bench.schedule("a", HOUR);
     let (number, entry) = (bench.number(), bench.entry(key));
@@ -192,7 +192,7 @@ fn what_is_counted_as_due_too_early_waits_again() {
 }
 
 #[test]
-fn a_lane_that_claimers_do_not_see_is_listed_again() {
+fn unlisted_active_lane_is_listed_again() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::ZERO);
     bench.engine.namespaces.active.clear();
@@ -202,7 +202,7 @@ fn a_lane_that_claimers_do_not_see_is_listed_again() {
 }
 
 #[test]
-fn hidden_timers_that_nobody_brings_back_are_brought_back() {
+fn spilled_timers_without_refill_are_refilled() {
     let mut bench = Bench::new();
     for i in 0..8 {
         bench.schedule(&format!("{i}"), Millis::ZERO);
@@ -218,7 +218,7 @@ fn hidden_timers_that_nobody_brings_back_are_brought_back() {
 }
 
 #[test]
-fn a_mark_without_a_lease_and_a_lease_without_its_mark_are_put_right() {
+fn lease_flag_and_lease_mismatches_are_repaired() {
     let mut bench = Bench::new();
     let key = bench.schedule("a", Millis::ZERO);
     assert_eq!(bench.claim().len(), 1);
@@ -247,7 +247,7 @@ fn a_lease_on_nothing_is_dropped() {
 }
 
 #[test]
-fn counts_that_are_not_the_sum_are_corrected() {
+fn wrong_namespace_counts_are_corrected() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::ZERO);
     bench.schedule("b", HOUR);
@@ -263,7 +263,7 @@ fn counts_that_are_not_the_sum_are_corrected() {
 }
 
 #[test]
-fn what_is_due_in_all_lanes_is_corrected_with_what_is_due_in_one() {
+fn total_due_count_is_corrected_with_lane_count() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::ZERO);
     let number = bench.number();
@@ -277,7 +277,7 @@ fn what_is_due_in_all_lanes_is_corrected_with_what_is_due_in_one() {
 }
 
 #[test]
-fn a_namespace_that_changes_meanwhile_is_not_compared() {
+fn counts_of_changing_namespace_are_not_compared() {
     let mut bench = Bench::new();
     bench.schedule("a", HOUR);
     let number = bench.number();
@@ -314,7 +314,7 @@ fn a_record_that_is_in_no_file_becomes_a_dead_letter() {
 }
 
 #[test]
-fn rot_is_found_before_the_timer_fires() {
+fn damaged_record_is_found_before_due_time() {
     let mut bench = Bench::new();
     for i in 0..60 {
         bench.schedule(&format!("{i}"), HOUR);

@@ -6,7 +6,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn what_is_kept_is_the_earliest_and_says_how_far_it_is_complete(
+    fn keeps_the_earliest_and_reports_completeness(
         offered in prop::collection::vec(0_u32..1_000, 0..400),
         room in 1_usize..50,
     ) {
@@ -23,7 +23,7 @@ proptest! {
     }
 
     #[test]
-    fn they_come_in_order_however_many_are_asked_for_at_once(
+    fn values_are_ascending_for_any_batch_size(
         values in prop::collection::vec(any::<u16>(), 0..400),
         asked in prop::collection::vec((1_usize..40, 0_usize..40), 1..400),
     ) {
@@ -44,7 +44,7 @@ proptest! {
 }
 
 #[test]
-fn the_rest_is_not_sorted_before_it_is_asked_for() {
+fn unrequested_values_are_not_sorted() {
     let values: Vec<u32> = (0..4_096).map(|n| n * 40_503 % 65_536).collect();
     let mut ascending = Ascending::of(values);
     assert_eq!(ascending.front(8).len(), 8);

@@ -76,7 +76,7 @@ fn the_memory_of_a_deleted_namespace_is_freed_in_the_background() {
 }
 
 #[test]
-fn p1_namespaces_deleted_one_behind_the_other_are_counted_out_once() {
+fn p1_namespaces_deleted_in_a_row_are_reclaimed_once() {
     let (mut engine, ..) = opened(small());
     let names = ["shop", "second", "kept"].map(|name| NamespaceName::new(name).unwrap());
     for name in &names {

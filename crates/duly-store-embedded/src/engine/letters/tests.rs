@@ -93,7 +93,7 @@ fn copied(changes: &[Change], letters_at: &[usize], timers_at: &[usize]) -> Lett
 
 proptest! {
     #[test]
-    fn p1_a_copy_of_many_moments_and_the_changes_since_are_what_was_there(
+    fn p1_fuzzy_copy_plus_later_changes_equals_state(
         before in changes(),
         since in changes(),
         letters_at in prop::collection::vec(0_usize..24, usize::from(LETTERS)),
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_timer_has_the_letters_that_came_and_did_not_go_in_their_order(all in changes()) {
+    fn letters_of_a_timer_keep_their_order(all in changes()) {
         let letters = after(&all);
         for number in 0..TIMERS {
             let mut known: Vec<(u8, u64)> = Vec::new();
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_letter_dropped_without_its_timer_is_passed_over() {
+fn letter_dropped_without_its_timer_is_skipped() {
     let changes = [Change::Put(0), Change::Put(2), Change::Put(4), Change::Put(1)];
     let mut letters = after(&changes);
     for number in [4, 1] {

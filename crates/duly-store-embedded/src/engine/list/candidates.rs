@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_are_kept_up_to_the_first_that_is_not() {
+    fn candidates_are_complete_before_the_frontier() {
         let max = CANDIDATES_MAX as u64;
         let Earliest::All(all) = offered((0..max).rev()) else { panic!("they fit") };
         assert_eq!(times(&all), (0..max).collect::<Vec<_>>());

@@ -82,7 +82,7 @@ fn request() -> ListRequest {
 const TABLES_MAX: usize = MANY / 512;
 
 #[test]
-fn a_filter_that_lets_nothing_through_costs_a_bounded_number_of_reads_a_call() {
+fn filter_without_matches_has_bounded_reads_per_call() {
     let mut bench = many();
     let now = bench.engine.now.wall();
     let nothing = [
@@ -136,7 +136,7 @@ fn pages_have_everything_once_and_in_order() {
 }
 
 #[test]
-fn more_timers_of_one_millisecond_than_candidates_are_listed_by_id() {
+fn timers_past_candidates_max_at_one_instant_sort_by_id() {
     let mut bench = Bench::with_large_segments();
     let count = 2 * CANDIDATES_MAX + 500;
     schedule(&mut bench, 0, Millis::from_secs(1));
@@ -176,7 +176,7 @@ fn retries_stand_among_the_candidates_by_their_due_time() {
 }
 
 #[test]
-fn a_cursor_behind_records_that_nobody_can_read_gets_further() {
+fn cursor_advances_past_unreadable_records() {
     let position = before(1_000).expect("an id of the largest characters");
     let view = |due_ms| Position {
         due_at: Timestamp::saturating_from_unix_ms(due_ms),

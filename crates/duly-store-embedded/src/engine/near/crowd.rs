@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_pass_goes_in_the_order_of_time() {
+    fn timers_within_pass_limit_keep_time_order() {
         let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         for (at_ms, number) in [(3, 1), (1, 2), (2, 1), (9, 1)] {
             calendar.insert(at_ms, key(number, at_ms));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_with_very_many_does_not_hold_up_what_becomes_due_behind_them() {
+    fn burst_of_one_namespace_does_not_delay_others() {
         let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         (0..10_000).for_each(|timer| calendar.insert(1, key(1, timer)));
         calendar.insert(2, key(2, 0));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_turn_had_no_time_for_comes_first_in_the_next_and_others_keep_theirs() {
+    fn unfinished_slice_resumes_first_and_keeps_turns() {
         let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         for at_ms in 1..=1_000 {
             (1..=4).for_each(|number| calendar.insert(at_ms, key(number, at_ms)));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_due_any_more_goes_back() {
+    fn timers_no_longer_due_return_to_calendar() {
         let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         (0..1_000).for_each(|timer| calendar.insert(50, key(1, timer)));
         assert!(!step(&mut crowd, &mut calendar, 50).is_empty());

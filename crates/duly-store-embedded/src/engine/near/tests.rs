@@ -16,7 +16,7 @@ fn schedule(bench: &mut Bench, n: usize, delay: Millis) {
 }
 
 #[test]
-fn after_an_opening_what_is_due_need_not_wait_for_the_end_of_the_sweep() {
+fn due_timers_at_startup_do_not_wait_for_sweep_end() {
     let mut bench = Bench::with_large_segments();
     for n in 0..MANY {
         let delay = if n % 100 == 0 { Millis::ZERO } else { Millis::from_secs(60) };
@@ -44,7 +44,7 @@ fn after_an_opening_what_is_due_need_not_wait_for_the_end_of_the_sweep() {
 }
 
 #[test]
-fn what_becomes_due_during_the_first_sweep_does_not_wait_for_its_end() {
+fn timers_due_during_first_sweep_do_not_wait_for_it() {
     let mut bench = Bench::with_large_segments();
     (0..MANY).for_each(|n| schedule(&mut bench, n, Millis::from_secs(10_000)));
     bench.sync();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_that_is_still_ahead_is_told() {
+    fn earliest_future_time_is_returned() {
         let mut earliest = Earliest::default();
         let many = 5 * EARLIEST_MAX as u64;
         // In no order.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_that_were_kept_have_gone_by_the_next_is_at_least_as_late() {
+    fn next_time_is_bounded_after_all_kept_times_passed() {
         let mut all = Earliest::default();
         all.offer(10, key(1));
         assert_eq!(all.first(20, |at_ms, _| Some(at_ms)), None, "there is nothing else");

@@ -136,7 +136,7 @@ fn a_small_namespace_does_not_wait_for_a_large_one() {
 }
 
 #[test]
-fn a_crowd_is_refused_and_nobody_waits_for_a_store_that_ended() {
+fn excess_questions_and_ended_store_are_refused() {
     let mut bench = Bench::new();
     let mut answers: Vec<_> =
         (0..=ASKERS_MAX).map(|_| ask(&mut bench, request(Millis::from_secs(1), 1))).collect();
@@ -150,7 +150,7 @@ fn a_crowd_is_refused_and_nobody_waits_for_a_store_that_ended() {
 }
 
 #[test]
-fn who_does_not_listen_any_more_costs_no_walk() {
+fn closed_replies_cost_no_walk() {
     let mut bench = Bench::with_large_segments();
     many(&mut bench, MANY);
     drop(ask(&mut bench, request(Millis::from_secs(1), 1)));
@@ -185,7 +185,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 6, ..Default::default() })]
 
     #[test]
-    fn unchanged_timers_are_counted_once_whatever_else_changes(changes in changes()) {
+    fn unchanged_timers_are_counted_exactly_once(changes in changes()) {
         let mut bench = Bench::with_large_segments();
         let all = CHANGING + MANY;
         many(&mut bench, all);

@@ -142,7 +142,7 @@ fn firings_that_expire_together_expire_in_bounded_steps() {
 }
 
 #[test]
-fn a_batch_of_verdicts_is_taken_in_bounded_shares() {
+fn verdicts_are_settled_in_bounded_slices() {
     let mut bench = Bench::with_large_segments();
     bench.make_large();
     let firings = bench.claim_all(Owner::Consumer { lease: None });
@@ -169,7 +169,7 @@ fn a_batch_of_verdicts_is_taken_in_bounded_shares() {
 }
 
 #[test]
-fn the_leases_of_a_node_end_in_bounded_shares() {
+fn leases_of_a_node_end_in_bounded_slices() {
     let mut bench = Bench::with_large_segments();
     bench.make_large();
     bench.claim_all(Owner::Node(MemberId(7)));
@@ -247,7 +247,7 @@ fn tombstones_that_end_together_go_in_bounded_steps() {
 }
 
 #[test]
-fn health_is_what_a_look_at_every_lane_finds() {
+fn health_equals_a_scan_of_every_lane() {
     let mut bench = Bench::with_large_segments();
     let found = |bench: &Bench| {
         let (mut overdue, mut oldest) = (0, None::<u64>);
@@ -294,7 +294,7 @@ fn health_is_what_a_look_at_every_lane_finds() {
 }
 
 #[test]
-fn what_a_step_back_of_the_clock_puts_off_is_looked_through_in_bounded_steps() {
+fn clock_step_back_defers_timers_in_bounded_steps() {
     let count = 40_000;
     // All resident in the window of the lane, or nearly all spilled.
     for overdue_max in [1_000_000, 1_000] {
@@ -330,7 +330,7 @@ fn what_a_step_back_of_the_clock_puts_off_is_looked_through_in_bounded_steps() {
 }
 
 #[test]
-fn a_claim_of_many_lanes_with_empty_windows_looks_at_so_many_timers_and_no_lane_is_forgotten() {
+fn claim_fills_empty_windows_bounded_and_misses_no_lane() {
     let (lanes_count, timers) = (8, 200);
     let mut bench = Bench::with_large_segments();
     let mut lanes = Vec::new();

@@ -80,7 +80,7 @@ fn leaves_the_first_alone(bench: &mut Bench, cancel_if_revision: Option<u32>) {
 }
 
 #[test]
-fn p4_an_id_whose_hash_is_that_of_a_pending_timer_is_refused_and_touches_nothing() {
+fn p4_colliding_id_of_pending_timer_is_refused() {
     let mut bench = bench(60_000);
     leaves_the_first_alone(&mut bench, Some(1));
     assert_eq!(listed(&mut bench, ListState::Pending), [FIRST]);
@@ -91,7 +91,7 @@ fn p4_an_id_whose_hash_is_that_of_a_pending_timer_is_refused_and_touches_nothing
 }
 
 #[test]
-fn p4_a_cancel_by_such_an_id_is_not_found_once_the_first_was_attempted() {
+fn p4_colliding_cancel_after_an_attempt_is_not_found() {
     let mut bench = bench(0);
     let firings = bench.claim();
     bench.sync_if_any();
@@ -106,7 +106,7 @@ fn p4_a_cancel_by_such_an_id_is_not_found_once_the_first_was_attempted() {
 /// The promise where nothing is read: the one timer of that hash ends, once. A caller that asks for it by
 /// its own id learns that before it would have fired.
 #[test]
-fn p4_a_cancel_of_a_first_attempt_knows_only_the_hash_and_ends_the_one_timer_that_has_it() {
+fn p4_colliding_cancel_before_an_attempt_ends_the_timer() {
     let mut bench = bench(60_000);
     let cancelled = bench.apply(Operation::Cancel { id: id(&second()), if_revision: None });
     assert!(matches!(cancelled, Outcome::Cancelled { already: false, .. }), "{cancelled:?}");

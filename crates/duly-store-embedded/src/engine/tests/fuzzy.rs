@@ -44,7 +44,7 @@ fn run(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn p1_p4_t28_what_a_fuzzy_checkpoint_and_the_journal_bring_back_is_what_was_known() {
+fn p1_p4_t28_fuzzy_checkpoint_and_journal_restore_the_state() {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 20) {
         let _repeat = Repeat(seed);

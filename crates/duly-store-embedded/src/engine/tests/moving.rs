@@ -207,7 +207,7 @@ impl Mover {
 }
 
 #[test]
-fn p1_a_run_that_locations_move_into_stays_though_nothing_points_at_it_yet() {
+fn p1_run_is_kept_while_locations_move_into_it() {
     let mut mover = Mover::with_a_damaged_run();
     let before = mover.runs();
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
@@ -223,7 +223,7 @@ fn p1_a_run_that_locations_move_into_stays_though_nothing_points_at_it_yet() {
 }
 
 #[test]
-fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_missing() {
+fn p1_both_checkpoints_load_while_locations_move() {
     let mut mover = Mover::with_a_damaged_run();
     let before = mover.runs();
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
@@ -254,7 +254,7 @@ fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_m
 }
 
 #[test]
-fn what_waits_for_the_rewriter_is_shown_until_it_has_moved() {
+fn rewrite_backlog_is_reported_until_moved() {
     let mut mover = Mover::new();
     let backlog = |mover: &Mover| mover.engine.health().rewrite_backlog_bytes;
     assert_eq!(backlog(&mover), 0);
@@ -271,7 +271,7 @@ fn what_waits_for_the_rewriter_is_shown_until_it_has_moved() {
 }
 
 #[test]
-fn p10_new_timers_wait_while_the_rewriter_is_far_behind_and_only_they() {
+fn p10_large_rewrite_backlog_refuses_only_new_timers() {
     let mut mover = Mover::new();
     let most = 32 * mover.engine.options.segment_bytes;
     let mut made = 0;

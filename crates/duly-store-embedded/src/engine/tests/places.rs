@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_due_at_one_instant_is_claimed_in_the_order_of_its_records() {
+fn timers_of_one_instant_are_claimed_in_record_order() {
     let mut bench = Bench::new();
     let ids = ["k", "c", "x", "a", "m", "b", "z", "d", "y"];
     for text in ids {

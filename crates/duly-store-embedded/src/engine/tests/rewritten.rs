@@ -33,7 +33,7 @@ impl Mover {
 /// A record that was read from a segment would be taken for the record that is in its place by then, in
 /// the next segment of that file: another content under the right name.
 #[test]
-fn p5_a_segment_that_the_rewriter_reads_is_not_recycled_under_its_hands() {
+fn p5_segment_of_rewrite_job_is_not_recycled() {
     let mut mover = Mover::new();
     let first = segment::HEADER_BYTES + frame::HEADER_BYTES as u64;
     let mut old = mover.put("x");
@@ -89,7 +89,7 @@ fn check_all_moves(mover: &mut Mover) {
 }
 
 #[test]
-fn p1_p10_a_rewrite_and_a_merge_leave_out_no_record_and_change_none() {
+fn p1_p10_rewrite_and_merge_preserve_every_record() {
     let mut mover = Mover::new();
     (0..4_000).for_each(|n| mover.schedule(&format!("t{n}"), vec![7; 10]));
     mover.commit();

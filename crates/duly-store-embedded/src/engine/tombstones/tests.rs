@@ -85,7 +85,7 @@ fn place() -> Location {
 }
 
 #[test]
-fn p6_with_very_many_tombstones_the_oldest_go_while_others_come() {
+fn p6_oldest_tombstones_are_evicted_while_others_are_added() {
     let max = u64::from(TOMBSTONES) - 1_000;
     let mut bench = Bench::new(max);
     assert_eq!(bench.len(), u64::from(TOMBSTONES), "they are not looked for at once");

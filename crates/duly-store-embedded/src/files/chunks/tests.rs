@@ -20,7 +20,7 @@ fn removable(chunks: &Chunks, records_end: u64, oldest_kept: u64) -> Vec<(u64, u
 }
 
 #[test]
-fn a_piece_goes_when_the_older_kept_checkpoint_began_after_it_emptied() {
+fn a_chunk_goes_when_the_older_checkpoint_began_later() {
     let mut chunks = of_length(5 * 4096);
     let record = at(2 * 4096, 100);
     chunks.retain(SIZE, record, 5);
@@ -41,7 +41,7 @@ fn the_pieces_of_header_and_directory_stay() {
 }
 
 #[test]
-fn a_record_keeps_every_piece_that_it_may_touch() {
+fn a_record_keeps_every_chunk_it_may_touch() {
     let end = 64 * 4096;
     for (offset, bytes) in [(4096, 64), (4096 - 16, 64), (2 * 4096 - 16, 5000), (4096, 4096)] {
         let mut chunks = of_length(end);
@@ -58,7 +58,7 @@ fn a_record_keeps_every_piece_that_it_may_touch() {
 }
 
 #[test]
-fn a_record_of_unbounded_length_keeps_all_that_is_behind_its_first_byte() {
+fn an_unbounded_record_keeps_all_chunks_behind_its_start() {
     let end = 64 * 4096;
     let mut chunks = of_length(end);
     chunks.retain(SIZE, at(3 * 4096, 20 << 20), 5);
@@ -82,7 +82,7 @@ fn a_hole_is_counted_once_and_tried_once() {
 }
 
 #[test]
-fn what_emptied_waits_for_the_checkpoint_after_it() {
+fn emptied_chunks_wait_for_the_next_checkpoint() {
     let mut emptied = Emptied::default();
     for (next_checkpoint, chunks) in [(3, 1), (4, 10), (4, 100), (5, 0)] {
         emptied.note(next_checkpoint, chunks);

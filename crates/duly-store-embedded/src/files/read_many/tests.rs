@@ -94,7 +94,7 @@ fn read_all(files: &Files, places: &[Location]) {
 }
 
 #[test]
-fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
+fn scattered_records_are_hinted_before_the_first_read() {
     let (files, file, mut places) = scattered(100, 10_000, 50);
     places.reverse();
     read_all(&files, &places);
@@ -106,7 +106,7 @@ fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
 }
 
 #[test]
-fn what_is_in_memory_is_read_without_a_word_to_the_disk() {
+fn records_in_memory_are_read_without_hints() {
     let (files, file, places) = scattered(100, 10_000, 50);
     file.is_warm.store(true, Ordering::Relaxed);
     read_all(&files, &places);
@@ -115,7 +115,7 @@ fn what_is_in_memory_is_read_without_a_word_to_the_disk() {
 }
 
 #[test]
-fn a_disk_hears_of_no_more_than_it_will_keep() {
+fn read_ahead_hints_are_bounded() {
     let (files, file, places) = scattered(1_000, 10_000, 50);
     read_all(&files, &places);
     let (mut ahead, mut read) = (0, 0);
@@ -130,7 +130,7 @@ fn a_disk_hears_of_no_more_than_it_will_keep() {
 }
 
 #[test]
-fn a_disk_hears_of_few_large_records_at_once() {
+fn large_records_get_few_hints() {
     let (files, file, places) = scattered(100, 1 << 20, 600_000);
     read_all(&files, &places);
     let asked = file.asked.lock();

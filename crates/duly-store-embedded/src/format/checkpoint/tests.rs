@@ -129,7 +129,7 @@ fn a_longer_block_is_an_error_of_the_caller() {
 }
 
 #[test]
-fn lengths_counts_and_kinds_that_no_block_has_are_refused() {
+fn impossible_lengths_counts_and_kinds_are_refused() {
     let seal = |kind: u32, count: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).expect("small");
         let mut bytes: Vec<u8> =
@@ -166,7 +166,7 @@ fn lengths_counts_and_kinds_that_no_block_has_are_refused() {
 }
 
 #[test]
-fn lanes_that_no_namespace_has_are_refused() {
+fn impossible_lanes_are_refused() {
     let lane = |number, key| Lane { number, key };
     let with = |lanes| {
         let record = match crate::journal::fixture::namespace("shop") {

@@ -22,7 +22,7 @@ fn numbers_are_little_endian_and_come_back() {
 }
 
 #[test]
-fn a_length_that_lies_is_found_before_anything_is_allocated_for_it() {
+fn a_wrong_length_is_found_before_allocation() {
     for claimed in [1_u32, 5, 1 << 20, u32::MAX] {
         let mut bytes = claimed.to_le_bytes().to_vec();
         assert_eq!(Reader::new(&bytes).bytes(), Err(DecodeError::Truncated(4)), "{claimed}");

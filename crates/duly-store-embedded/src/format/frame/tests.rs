@@ -92,7 +92,7 @@ fn a_frame_of_another_store_is_not_one() {
 }
 
 #[test]
-fn lengths_that_no_frame_has_begin_no_frame() {
+fn impossible_lengths_begin_no_frame() {
     let with_length = |length: u32| {
         let mut frame = sample();
         frame[4..8].copy_from_slice(&length.to_le_bytes());

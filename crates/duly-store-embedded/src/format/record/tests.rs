@@ -133,7 +133,7 @@ fn every_truncation_is_noticed() {
 }
 
 #[test]
-fn a_body_that_ends_anywhere_is_refused_whatever_its_checksum() {
+fn a_cut_body_is_refused_even_with_a_valid_checksum() {
     for record in samples() {
         let bytes = encoded(1, &record);
         let length = usize::try_from(bytes_of(&bytes).expect("a header")).expect("small");
@@ -152,7 +152,7 @@ fn a_body_that_ends_anywhere_is_refused_whatever_its_checksum() {
 }
 
 #[test]
-fn lengths_within_a_body_that_lie_are_refused() {
+fn wrong_lengths_within_a_body_are_refused() {
     for record in samples() {
         let bytes = encoded(1, &record);
         let length = usize::try_from(bytes_of(&bytes).expect("a header")).expect("small");

@@ -48,7 +48,7 @@ fn a_header_reads_back_and_has_the_documented_layout() {
 }
 
 #[test]
-fn a_trailer_and_a_directory_read_back_and_have_the_documented_layout() {
+fn trailer_and_directory_have_the_documented_layout() {
     let directory = directory();
     let (entries, crc) = directory.encode(seed());
     assert_eq!(entries[..16], [5, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0]);
@@ -148,7 +148,7 @@ fn a_trailer_that_contradicts_the_file_is_refused() {
 }
 
 #[test]
-fn a_directory_that_contradicts_itself_or_the_trailer_is_refused() {
+fn a_contradictory_directory_is_refused() {
     let change = |index: usize, change: fn(&mut Group)| {
         let mut directory = directory();
         change(&mut directory.groups[index]);

@@ -80,7 +80,7 @@ fn a_timer_without_extras_takes_62_bytes_and_its_id() {
 }
 
 #[test]
-fn what_this_build_does_not_know_is_refused_by_name() {
+fn unknown_fields_are_refused_by_name() {
     let check = |bytes: &[u8], what: &'static str, value: u64| {
         assert_eq!(read(bytes), Err(DecodeError::Unknown { what, value }));
     };

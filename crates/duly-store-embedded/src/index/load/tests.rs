@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_loaded_equals_what_is_put_whatever_number_was_announced(
+    fn a_loaded_index_equals_a_built_one_for_any_announced_length(
         len in prop_oneof![0_u64..20, 2_040_u64..2_060, 0_u64..20_000],
         percent in 0_usize..300,
         more in 0_u64..3_000,
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn one_early_entry_makes_the_others_late_and_nothing_worse() {
+fn one_early_entry_only_makes_the_others_late() {
     let mut entries = in_order((0..30_000).map(|n| entry(key(n), n)).collect());
     entries.rotate_right(1);
     assert_alike(&mut loaded(30_000, &entries), &mut put(&entries));
@@ -118,7 +118,7 @@ fn one_early_entry_makes_the_others_late_and_nothing_worse() {
 }
 
 #[test]
-fn entries_of_one_position_are_all_loaded_and_the_last_of_a_key_counts() {
+fn entries_of_one_position_are_all_loaded() {
     let of = |high, at_ms| entry(Key::from_parts(Fingerprint { low: 77, high }, NAMESPACE), at_ms);
     let entries: Vec<_> = (0..200).map(|high| of(high, 1)).chain([of(5, 2), of(9, 3)]).collect();
     let index = loaded(0, &entries);

@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn twice_as_many_fingerprints_are_at_the_last_positions_as_at_the_first() {
+fn the_last_positions_have_twice_the_fingerprints_of_the_first() {
     let slope = |low: u64| (position(low + (1 << 40)) - position(low)) as f64 / 2_f64.powi(40);
     let (first, last) = (slope(0), slope(u64::MAX - (1 << 41)));
     assert!((1.33..1.34).contains(&first) && (0.66..0.67).contains(&last), "{first} {last}");
@@ -68,7 +68,7 @@ fn twice_as_many_fingerprints_are_at_the_last_positions_as_at_the_first() {
 }
 
 #[test]
-fn the_largest_span_at_a_position_begins_there_and_its_parent_does_not() {
+fn the_largest_span_at_a_position_begins_there() {
     assert_eq!(Span::largest_at(0), Span::default());
     for span in [Span::new(1, 1), Span::new(3, 2), Span::new(0xABCDEF, 24), Span::new(6, 9)] {
         let largest = Span::largest_at(span.start());

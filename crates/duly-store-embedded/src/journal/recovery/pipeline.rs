@@ -51,7 +51,7 @@ pub(crate) struct Replayed {
 }
 
 /// A message from the reading thread.
-enum HeartbeatReply {
+enum ReplayMessage {
     Batch(Vec<Replayed>),
     Progress(Progress),
 }
@@ -81,14 +81,14 @@ pub(crate) fn recover(
 /// Receives messages until the reader is done. The receiver is dropped with this call in every case, and
 /// that stops the reader.
 fn consume(
-    receiver: Receiver<HeartbeatReply>,
+    receiver: Receiver<ReplayMessage>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     for heard in receiver {
         match heard {
-            HeartbeatReply::Batch(batch) => each_batch(batch)?,
-            HeartbeatReply::Progress(how_far) => progress(how_far),
+            ReplayMessage::Batch(batch) => each_batch(batch)?,
+            ReplayMessage::Progress(how_far) => progress(how_far),
         }
     }
     Ok(())
@@ -98,7 +98,7 @@ fn read(
     disk: &dyn Disk,
     manifest: &Manifest,
     from: Option<ReplayPoint>,
-    sender: SyncSender<HeartbeatReply>,
+    sender: SyncSender<ReplayMessage>,
 ) -> Result<Found, Halt> {
     let mut skimmer = Skimmer { hash_key: manifest.hash_key, batch: Vec::new(), sender };
     let read = walk(disk, manifest, from, &mut skimmer);
@@ -111,11 +111,11 @@ fn read(
 struct Skimmer {
     hash_key: u128,
     batch: Vec<Replayed>,
-    sender: SyncSender<HeartbeatReply>,
+    sender: SyncSender<ReplayMessage>,
 }
 
 impl Skimmer {
-    fn send(&self, heard: HeartbeatReply) -> Result<(), Halt> {
+    fn send(&self, heard: ReplayMessage) -> Result<(), Halt> {
         self.sender.send(heard).map_err(|_| Halt::Unheard)
     }
 
@@ -124,7 +124,7 @@ impl Skimmer {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        self.send(HeartbeatReply::Batch(batch))
+        self.send(ReplayMessage::Batch(batch))
     }
 }
 
@@ -145,7 +145,7 @@ impl Visitor for Skimmer {
     }
 
     fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
-        self.send(HeartbeatReply::Progress(progress))
+        self.send(ReplayMessage::Progress(progress))
     }
 }
 

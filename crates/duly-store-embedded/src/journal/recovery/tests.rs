@@ -118,7 +118,7 @@ fn a_flipped_bit_before_a_closing_frame_is_damage_and_named() {
 }
 
 #[test]
-fn frames_that_no_sync_covered_may_be_lost_in_any_combination() {
+fn unsynced_frames_may_be_lost_in_any_combination() {
     let mut fixture = Fixture::new(1);
     fixture.frame("kept", 0);
     let mut begins = Vec::new();
@@ -234,7 +234,7 @@ fn a_missing_segment_is_named() {
 }
 
 #[test]
-fn a_damaged_header_is_refused_unless_the_segment_was_never_used() {
+fn a_damaged_header_of_a_used_segment_is_refused() {
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
     fixture.roll().expect("room");
@@ -288,7 +288,7 @@ fn segments_of_other_stores_and_versions_are_refused() {
 }
 
 #[test]
-fn lengths_that_no_segment_has_are_refused_before_anything_is_read() {
+fn impossible_segment_lengths_are_refused_before_reading() {
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
     let whole = fixture.disk.read_file(FIRST);
@@ -311,7 +311,7 @@ fn lengths_that_no_segment_has_are_refused_before_anything_is_read() {
 }
 
 #[test]
-fn names_that_duly_does_not_give_are_refused_or_passed_over() {
+fn foreign_names_are_refused_or_ignored() {
     for odd in ["5.log", "+000000000000005.log", "0000000000000000.log", "x.log"] {
         let fixture = Fixture::new(1);
         let odd = format!("{DIR}/{odd}");

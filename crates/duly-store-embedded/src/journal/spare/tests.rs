@@ -35,7 +35,7 @@ fn disk(seed: u64) -> SimDisk {
 
 /// The recycling thread is separate: the journal may roll before that thread has synced the directory.
 #[test]
-fn p1_a_recycled_segment_gets_its_new_header_when_it_has_lost_its_old_name_for_good() {
+fn p1_a_recycled_segment_loses_its_old_name_before_a_new_header() {
     for seed in 1..40 {
         for at_op in 1..8 {
             let disk = disk(seed);
@@ -60,7 +60,7 @@ fn p1_a_recycled_segment_gets_its_new_header_when_it_has_lost_its_old_name_for_g
 }
 
 #[test]
-fn a_segment_that_has_gone_before_is_not_recycled_and_that_is_no_error() {
+fn recycling_a_removed_segment_is_no_error() {
     let disk = disk(1);
     disk.remove(&segment_name(1)).unwrap();
     assert!(!spare::recycle(&disk, &Naming::default(), &segment_name(1), SEGMENT_BYTES).unwrap());
@@ -70,7 +70,7 @@ fn a_segment_that_has_gone_before_is_not_recycled_and_that_is_no_error() {
 const EIGHT_PARTS: u64 = 8 * PART_BYTES;
 
 #[test]
-fn a_spare_grows_with_the_segment_in_use_and_is_whole_at_five_eighths() {
+fn a_spare_is_complete_at_five_eighths_of_the_active_segment() {
     let (filled, hears) = mpsc::channel();
     let mut pace = SparePace::new(EIGHT_PARTS, hears);
     for (eighths, parts) in [(1, 1), (2, 3), (3, 5), (4, 7), (5, 8)] {
@@ -86,7 +86,7 @@ fn a_spare_grows_with_the_segment_in_use_and_is_whole_at_five_eighths() {
 }
 
 #[test]
-fn a_spare_takes_its_room_before_its_zeros_and_goes_when_the_engine_ends() {
+fn a_spare_reserves_space_first_and_ends_with_the_engine() {
     let disk = disk(1);
     let (filled, hears) = mpsc::channel();
     let mut pace = SparePace::new(EIGHT_PARTS, hears);

@@ -71,7 +71,7 @@ fn run(disk: &SimDisk) -> bool {
 /// P1: a roll that drops everything before it leaves the namespaces' settings durable, wherever the
 /// power fails.
 #[test]
-fn p1_namespaces_survive_a_power_cut_in_a_roll_that_drops_all_segments() {
+fn p1_namespaces_survive_a_power_cut_in_a_roll_that_drops_all() {
     let mut acknowledged_cuts = 0;
     for cut in 1..80 {
         let disk = SimDisk::new(cut);

@@ -39,7 +39,7 @@ fn drained(turns: &mut Turns) -> Vec<String> {
 }
 
 #[test]
-fn p10_a_namespace_waits_for_one_share_of_each_other_however_much_they_send() {
+fn p10_a_namespace_waits_for_one_slice_of_each_other() {
     let mut turns = Turns::default();
     (0..1_000).for_each(|n| turns.push(batch("importer", &format!("{n}"))));
     turns.push(batch("shop", "a"));
@@ -55,7 +55,7 @@ fn p10_a_namespace_waits_for_one_share_of_each_other_however_much_they_send() {
 }
 
 #[test]
-fn calls_are_all_done_in_their_turn_and_hold_up_nobody_who_waits() {
+fn calls_run_in_their_turn_and_delay_no_namespace() {
     let mut turns = Turns::default();
     turns.push(batch("shop", "a"));
     (0..3).for_each(|_| turns.push(call()));
@@ -69,7 +69,7 @@ fn calls_are_all_done_in_their_turn_and_hold_up_nobody_who_waits() {
 }
 
 #[test]
-fn what_is_not_done_goes_behind_the_others_of_its_namespace() {
+fn unfinished_batches_requeue_behind_their_namespace() {
     let mut turns = Turns::default();
     turns.push(batch("shop", "large"));
     turns.push(batch("shop", "small"));

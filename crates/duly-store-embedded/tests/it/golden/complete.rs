@@ -72,7 +72,7 @@ fn kinds_in_checkpoint(checkpoint: &[u8]) -> BTreeSet<u32> {
 }
 
 #[test]
-fn every_kind_of_record_stands_in_the_journal_and_every_cause_there_or_in_a_run() {
+fn the_golden_directory_has_every_record_kind_and_cause() {
     let segments = files("journal", "log");
     let mut found: Kinds = segments.iter().flat_map(|bytes| kinds_in_segment(bytes)).collect();
     let kinds: BTreeSet<u32> = found.iter().map(|(kind, _)| *kind).collect();

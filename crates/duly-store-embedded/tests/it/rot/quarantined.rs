@@ -56,7 +56,7 @@ fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
 }
 
 #[test]
-fn p3_t11_a_damaged_record_of_a_run_costs_its_own_timer_and_no_other() {
+fn p3_t11_a_damaged_record_costs_only_its_own_timer() {
     let left = left();
     let (all, none) = outcome(&left, &left.with(|_| {}), "undamaged");
     assert_eq!((all, none), (42, 0), "the leased, the retried, the last and 39 near ones");
@@ -83,7 +83,7 @@ fn p3_t11_a_damaged_record_of_a_run_costs_its_own_timer_and_no_other() {
 }
 
 #[test]
-fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_way() {
+fn p3_t11_a_damaged_record_does_not_block_the_rewriter() {
     let left = left_without_runs();
     let (all, _) = outcome(&left, &left.with(|_| {}), "undamaged");
     let mut met = 0;
@@ -118,7 +118,7 @@ fn tombstones(store: &EmbeddedStore) -> (u64, usize) {
 }
 
 #[test]
-fn t11_a_damaged_tombstone_is_counted_no_longer_when_it_was_met_and_never_comes_back() {
+fn t11_a_damaged_tombstone_leaves_the_counts_for_good() {
     let left = left();
     let (all, listed) =
         tombstones(&open_busy(&copy(&left.disk, 2), &left.clock, 2).expect("it opens"));
@@ -146,7 +146,7 @@ fn t11_a_damaged_tombstone_is_counted_no_longer_when_it_was_met_and_never_comes_
 }
 
 #[test]
-fn t11_a_damaged_tombstone_that_was_asked_for_by_its_id_is_gone_afterwards() {
+fn t11_a_get_removes_a_damaged_tombstone() {
     let left = left();
     let mut met = 0;
     for run in runs_of_tombstones(&left.disk) {

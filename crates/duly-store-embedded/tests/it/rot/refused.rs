@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn p1_t14_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
+fn p1_t14_a_damaged_newest_checkpoint_falls_back() {
     let left = left();
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     for (what, range, mask) in damages(bytes_of(&left.disk, &newest), 97) {
@@ -31,7 +31,7 @@ fn p1_t14_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
 }
 
 #[test]
-fn p1_t14_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
+fn p1_t14_a_missing_newest_checkpoint_falls_back() {
     let left = left();
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     let disk = left.with(|disk| disk.remove(&newest).expect("it is there"));
@@ -61,7 +61,7 @@ fn emptied() -> Left {
 
 /// A start removes files that nothing names, and neither checkpoint needs them.
 #[test]
-fn p1_a_newest_checkpoint_that_rots_after_an_opening_gives_way_too() {
+fn p1_a_checkpoint_damaged_after_a_start_falls_back() {
     for left in [left(), emptied()] {
         let mut disk = left.with(|_| {});
         for seed in 3..6 {
@@ -106,7 +106,7 @@ fn p1_t14_two_damaged_checkpoints_are_refused_by_name() {
 }
 
 #[test]
-fn p1_t14_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
+fn p1_t14_a_complete_journal_needs_no_checkpoint() {
     let left = left_without_runs();
     assert!(left.disk.names().contains(&first_segment()), "nothing was rewritten");
     let all = names(&left.disk, "checkpoints/");
@@ -118,7 +118,7 @@ fn p1_t14_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
 }
 
 #[test]
-fn p1_t11_a_run_whose_frame_is_damaged_is_refused_by_name_or_not_needed() {
+fn p1_t11_a_needed_damaged_sorted_run_is_refused_by_name() {
     let left = left();
     let mut refusals = 0;
     for (nth, run) in names(&left.disk, "runs/").into_iter().enumerate() {
@@ -142,7 +142,7 @@ fn p1_t11_a_run_whose_frame_is_damaged_is_refused_by_name_or_not_needed() {
 }
 
 #[test]
-fn p1_t11_a_missing_run_or_segment_is_refused_by_name_or_not_needed() {
+fn p1_t11_a_needed_missing_file_is_refused_by_name() {
     let left = left();
     let mut refusals = 0;
     let segments = names(&left.disk, "journal/").into_iter().filter(|name| name.ends_with(".log"));
@@ -210,7 +210,7 @@ fn run_needed(by: (bool, bool), checkpoint_bytes: u64, ballast: u64) -> Option<(
 }
 
 #[test]
-fn p1_t11_a_missing_run_that_only_the_newest_checkpoint_needs_gives_way_to_the_one_before_it() {
+fn p1_t11_a_missing_new_sorted_run_falls_back() {
     let (left, run) = with_run_needed((false, true));
     let disk = left.with(|disk| disk.remove(&run).expect("it is there"));
     left.has_all(&disk, &format!("without {run}"));
@@ -219,7 +219,7 @@ fn p1_t11_a_missing_run_that_only_the_newest_checkpoint_needs_gives_way_to_the_o
 /// The frames that the newest checkpoint covers were durable: the older one does not open a journal
 /// without them.
 #[test]
-fn p1_t11_t14_no_checkpoint_gives_way_where_the_journal_ends_before_it() {
+fn p1_t11_t14_no_fallback_behind_the_end_of_the_journal() {
     let (left, run) = with_run_needed((false, true));
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     let header = left.disk.read_file(&newest);
@@ -241,7 +241,7 @@ fn p1_t11_t14_no_checkpoint_gives_way_where_the_journal_ends_before_it() {
 }
 
 #[test]
-fn p1_t11_a_missing_run_that_both_checkpoints_need_is_refused_by_name() {
+fn p1_t11_a_missing_sorted_run_of_both_checkpoints_is_refused() {
     let (left, run) = with_run_needed((true, true));
     let disk = left.with(|disk| disk.remove(&run).expect("it is there"));
     let message = refused(&disk).to_string();
@@ -249,7 +249,7 @@ fn p1_t11_a_missing_run_that_both_checkpoints_need_is_refused_by_name() {
 }
 
 #[test]
-fn p1_a_run_that_only_the_older_checkpoint_needs_stays_until_that_goes() {
+fn p1_a_sorted_run_stays_as_long_as_its_older_checkpoint() {
     let (left, run) = with_run_needed((true, false));
     let older = names(&left.disk, "checkpoints/").remove(0);
     let mut disk = left.with(|_| {});

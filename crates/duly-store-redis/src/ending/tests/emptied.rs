@@ -335,7 +335,7 @@ impl Lossy {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_emptied_shards_take_no_timer_of_another_shard() {
+async fn p3_emptied_shards_remove_no_timers_of_other_shards() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let client = redis::Client::open(server.url()).expect("an address");
     let mut options = Options::new(server.url());

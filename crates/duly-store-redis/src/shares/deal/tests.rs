@@ -22,7 +22,7 @@ fn report(ver: &str, deal: &str, is_dealt: bool) -> Report {
 }
 
 #[test]
-fn only_who_accepts_nothing_is_counted() {
+fn use_counts_only_in_shards_that_accept_nothing() {
     let home = report("7", "7", false);
     for (what, other, counted) in [
         ("it waits for the deal", report("7", "7", false), 1),
@@ -37,7 +37,7 @@ fn only_who_accepts_nothing_is_counted() {
 
 proptest! {
     #[test]
-    fn portions_add_up_to_the_limit_and_leave_each_what_it_uses(
+    fn allocation_adds_up_to_the_limit_and_covers_all_use(
         max in 0_u64..200,
         used in prop::collection::vec(0_u64..20, 1..70),
     ) {

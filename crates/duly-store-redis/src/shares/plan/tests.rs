@@ -29,7 +29,7 @@ fn plan_of(shards: &[(u64, u64)], wanted: &[(u16, u64)]) -> Plan {
 }
 
 #[test]
-fn what_is_short_is_brought_by_way_of_the_home() {
+fn missing_quota_is_transferred_through_the_coordinator() {
     let nothing = Plan::default();
     let moved = |gifts: &[(u16, u64)], onward: &[(u16, u64)]| Plan {
         gifts: gifts.to_vec(),
@@ -72,7 +72,7 @@ fn what_is_short_is_brought_by_way_of_the_home() {
 }
 
 #[test]
-fn what_never_came_is_told_again() {
+fn lost_transfers_are_planned_again() {
     let mut reports = [report(1, 1), report(1, 1), report(0, 0)];
     reports[2].given.insert(0, 7);
     reports[0].taken.insert(2, 5);

@@ -95,7 +95,7 @@ mod tests {
     const STRETCH: Stretch = Stretch { name: "idle", begin_us: 1_000_000, end_us: 2_000_000 };
 
     #[test]
-    fn only_what_was_due_in_it_belongs_to_a_stretch() {
+    fn a_phase_contains_only_firings_due_in_it() {
         let of: Vec<_> = STRETCH.of(&source()).collect();
         assert_eq!(of, [(0, 2), (50_000, 7), (250_000, 5)]);
         assert!((STRETCH.seconds() - 1.0).abs() < 1e-9);

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naps_are_noted_until_it_is_stopped() {
+    fn sleeps_are_recorded_until_stopped() {
         let waking = Waking::start().unwrap();
         let until = now_us() + 20_000;
         while now_us() < until {

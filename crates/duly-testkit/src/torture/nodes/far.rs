@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_take_their_time_in_order_and_some_get_lost() {
+    fn frames_are_delayed_in_order_and_some_are_lost() {
         let way = Way { takes_ms: 100..=140, lost_percent: 5 };
         let mut direction = Direction::new(way, SmallRng::seed_from_u64(1));
         let start = Instant::now();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_says_what_it_does() {
+    fn routes_display_delay_or_loss() {
         let slow = Way { takes_ms: 80..=120, lost_percent: 0 };
         assert_eq!(slow.to_string(), "80 to 120 ms each way");
         let lossy = Way { takes_ms: 0..=0, lost_percent: 3 };

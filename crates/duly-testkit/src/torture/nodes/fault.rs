@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_comes_once_a_round_and_a_seed_repeats_the_order() {
+    fn each_round_has_every_fault_in_a_seeded_order() {
         let all = Fault::value_variants();
         let rounds = |seed| -> Vec<Fault> {
             let (mut order, mut rng) = (Order::new(&[]), SmallRng::seed_from_u64(seed));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_shown_as_it_is_named_on_the_command_line() {
+    fn faults_display_their_command_line_names() {
         assert_eq!(Fault::CutFromStore.to_string(), "cut-from-store");
     }
 }

@@ -41,9 +41,9 @@ pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Re
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let firings = firings(history);
     let first = |wanted: fn(&Event) -> bool| events.iter().find(|event| wanted(event));
-    let dead_letter = first(|event| event.fault.kills_a_node());
+    let killed = first(|event| event.fault.kills_a_node());
     let failover = first(|event| event.fault.fails_over());
-    for (name, event) in [("node-dead_letter.svg", dead_letter), ("failover.svg", failover)] {
+    for (name, event) in [("node-death.svg", killed), ("failover.svg", failover)] {
         let Some(event) = event else { continue };
         let seconds = |us: u64| Duration::from_micros(us - event.from_us).as_secs_f64();
         let scene = Scene {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_what_was_due_what_came_and_what_happened() {
+    fn plots_show_due_and_received_firings_and_events() {
         let firing =
             |due_ms: u64, late_ms: u64| Firing { due_ms, received_us: (due_ms + late_ms) * 1_000 };
         let firings = [firing(9_000, 2), firing(10_500, 1_900), firing(13_000, 4)];

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn firings_resume_when_the_last_late_one_has_come() {
+    fn resume_time_is_the_last_delayed_firing() {
         let firing =
             |due_ms, late_ms: u64| Firing { due_ms, received_us: (due_ms + late_ms) * 1_000 };
         let firings =

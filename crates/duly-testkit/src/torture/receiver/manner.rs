@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_manner_and_every_habit_comes_up_and_a_seed_repeats_them() {
+    fn all_manners_and_habits_occur_and_repeat_with_the_seed() {
         let manners = |seed| -> Vec<Manner> {
             (0..20_000).map(|n| Manner::of(seed, &format!("fir_{n}"), 1)).collect()
         };

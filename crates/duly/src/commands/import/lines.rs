@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_have_numbers_and_a_bound_and_the_last_needs_no_end() {
+    fn lines_are_numbered_and_limited() {
         let source = "one\n\n  \r\ntwo\r\nmuch too long\nfits\nlast";
         let mut lines = Lines::up_to(source.as_bytes(), 4);
         let mut seen = Vec::new();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_their_share_and_never_missing() {
+    fn bars_are_proportional_and_never_empty() {
         assert_eq!(bar(0, 100), "");
         assert_eq!(bar(1, 1_000_000), "▏");
         assert_eq!(bar(50, 100), "█".repeat(20));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_both_ways_are_refused() {
+    fn empty_and_contradictory_changes_are_refused() {
         let limits = json!({"limits": {"namespace": {"max_dead": 9}}});
         assert!(check(&json!({}), &[]).is_err());
         assert!(check(&limits, &[Reset::MaxDead]).is_err());

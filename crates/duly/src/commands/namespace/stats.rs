@@ -98,7 +98,7 @@ mod tests {
     use crate::output::terminal::Screen;
 
     #[test]
-    fn a_lane_that_is_left_alone_says_why_and_until_when() {
+    fn lane_with_an_open_breaker_shows_its_next_attempt() {
         let lanes: Vec<Lane> = serde_json::from_str(
             r#"[
                 {"lane":"pull","due":1,"retry_due":0,"in_flight":2},

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_mean_what_the_last_line_says() {
+    fn keys_have_the_documented_actions() {
         let typed = |c, modifiers| meaning(&Event::Key(KeyEvent::new(KeyCode::Char(c), modifiers)));
         for (c, key) in
             [('q', Key::Quit), ('p', Key::Pause), ('+', Key::Longer), ('-', Key::Shorter)]

@@ -15,7 +15,7 @@ fn letters() -> Table {
 }
 
 #[test]
-fn columns_are_aligned_and_what_is_in_them_cannot_drive_the_terminal() {
+fn columns_are_aligned_and_cells_escaped() {
     let text = letters().text(Screen::default());
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
@@ -41,7 +41,7 @@ fn on_a_terminal_a_row_is_one_line_and_ids_are_whole() {
 }
 
 #[test]
-fn pairs_go_on_below_where_they_are_long() {
+fn long_values_continue_on_the_next_line() {
     let pairs =
         || [("id", "x"), ("payload", "one two three four")].map(|(a, b)| (a.into(), b.into()));
     let text = of_pairs(Screen::default(), pairs());

@@ -23,7 +23,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn p1_while_redis_is_away_calls_are_unavailable_and_the_node_goes_on_by_itself() {
+fn p1_node_recovers_by_itself_after_a_redis_outage() {
     let mut redis = server::Server::start(&[]);
     let node = Server::on_store(&redis.url());
     node.run(&["schedule", "n", "before", "--in", "1s"]).ok();
@@ -50,7 +50,7 @@ fn p1_while_redis_is_away_calls_are_unavailable_and_the_node_goes_on_by_itself()
 }
 
 #[test]
-fn a_server_that_neither_answers_nor_refuses_is_noticed_and_used_again() {
+fn hanging_redis_is_detected_and_used_again() {
     let redis = server::Server::start(&[]);
     let node = Server::on_store(&redis.url());
     node.run(&["schedule", "n", "before", "--in", "0"]).ok();
@@ -66,7 +66,7 @@ fn a_server_that_neither_answers_nor_refuses_is_noticed_and_used_again() {
 }
 
 #[test]
-fn p1_in_a_cluster_a_failover_loses_nothing_that_replicas_confirmed() {
+fn p1_failover_keeps_replica_confirmed_changes() {
     let mut cluster = Cluster::start(3, 1);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");

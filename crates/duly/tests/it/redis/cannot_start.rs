@@ -39,7 +39,7 @@ fn a_wrong_address_is_one_clear_message() {
 }
 
 #[test]
-fn rights_that_are_lacking_are_said_with_what_to_do() {
+fn missing_permissions_are_reported_with_a_remedy() {
     let server = server::Server::start(&["--requirepass", "secret"]);
     let at = |login: &str| format!("redis://{login}127.0.0.1:{}", server.port());
     check(&at(""), &["NOAUTH", "store.password_file"]);
@@ -57,7 +57,7 @@ fn rights_that_are_lacking_are_said_with_what_to_do() {
 }
 
 #[test]
-fn settings_that_lose_timers_are_refused_unless_they_are_named() {
+fn lossy_settings_are_refused_unless_allowed() {
     let server = server::Server::start(&["--appendonly", "no"]);
     check(&server.url(), &["appendonly is off", "`no_append_only`", "store.allow"]);
     let start = |allow: &str| {
@@ -77,7 +77,7 @@ fn settings_that_lose_timers_are_refused_unless_they_are_named() {
 }
 
 #[test]
-fn weaker_settings_are_said_in_the_log() {
+fn weaker_settings_are_logged() {
     let server = server::Server::start(&["--appendfsync", "everysec"]);
     let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &server.url()]);
     node.address();
@@ -87,7 +87,7 @@ fn weaker_settings_are_said_in_the_log() {
 }
 
 #[test]
-fn another_deployment_than_the_one_that_is_named_is_refused() {
+fn other_deployment_is_refused() {
     let server = server::Server::start(&[]);
     let theirs = "HSET duly:{17q}:deployment format 4 shards 8 name billing";
     assert_eq!(tell(server.port(), theirs), ":3");
@@ -98,7 +98,7 @@ fn another_deployment_than_the_one_that_is_named_is_refused() {
 }
 
 #[test]
-fn a_deployment_of_another_format_or_another_kind_of_server_is_refused() {
+fn other_format_or_server_mode_is_refused() {
     let server = server::Server::start(&[]);
     assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99 shards 8 name x"), ":3");
     check(&server.url(), &["format 99", "use the version of Duly that wrote it"]);
@@ -113,7 +113,7 @@ fn a_deployment_of_another_format_or_another_kind_of_server_is_refused() {
 }
 
 #[test]
-fn p1_a_cluster_without_replicas_is_refused_unless_it_is_allowed() {
+fn p1_clusters_without_replicas_need_permission() {
     let cluster = Cluster::start(3, 0);
     check(&cluster.url(), &["store.min_replicas", "at least 1 on a Cluster", "no_replicas"]);
     let node = Server::on_store(&cluster.url());

@@ -71,7 +71,7 @@ fn with_settings_of_the_page() -> Server {
 }
 
 #[test]
-fn the_settings_of_the_page_are_settings_of_redis_and_raise_no_warning() {
+fn documented_redis_settings_raise_no_warning() {
     let (server, replica) = (with_settings_of_the_page(), with_settings_of_the_page());
     assert_eq!(tell(server.port(), "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
     let (port, bus) = (replica.port(), replica.bus_port());
@@ -104,7 +104,7 @@ fn the_configuration_of_the_page_is_right() {
 }
 
 #[test]
-fn the_unit_of_a_node_calls_commands_and_sets_variables_that_exist() {
+fn node_unit_commands_and_variables_exist() {
     let unit = read("deploy/duly-node.service");
     let value = |key: &str| {
         let line = unit.lines().find_map(|line| line.strip_prefix(key));
@@ -130,7 +130,7 @@ fn the_unit_of_a_node_calls_commands_and_sets_variables_that_exist() {
 }
 
 #[test]
-fn the_compose_file_calls_commands_and_sets_variables_that_exist() {
+fn compose_file_commands_and_variables_exist() {
     let file = read("deploy/compose.yaml");
     let mut nodes = 0;
     for line in file.lines().filter_map(|line| line.trim().strip_prefix("command: [")) {

@@ -40,7 +40,7 @@ fn a_timer_scheduled_at_one_node_fires_once_at_another() {
 }
 
 #[test]
-fn p1_what_was_acknowledged_survives_kill_9_of_the_node_and_of_redis() {
+fn p1_acknowledged_changes_survive_kill_9_of_node_and_redis() {
     let mut redis = server::Server::start(&[]);
     let url = redis.url();
     let mut node = Server::on_store(&url);
@@ -67,7 +67,7 @@ fn p1_what_was_acknowledged_survives_kill_9_of_the_node_and_of_redis() {
 }
 
 #[test]
-fn a_signal_drains_a_node_and_leaves_the_deployment_to_the_others() {
+fn signal_drains_a_node_and_others_take_over() {
     let redis = server::Server::start(&[]);
     let (mut one, two) = (Server::on_store(&redis.url()), Server::on_store(&redis.url()));
     one.run(&["schedule", "n", "x", "--in", "0"]).ok();
@@ -105,7 +105,7 @@ pub(super) fn agree(nodes: &[&Server], count: usize) {
 }
 
 #[test]
-fn t15_the_deployment_shows_who_is_there_and_forgets_who_was_killed() {
+fn t15_deployment_lists_members_and_evicts_killed_ones() {
     let redis = server::Server::start(&[]);
     let (mut one, two) = (Server::on_store(&redis.url()), Server::on_store(&redis.url()));
     agree(&[&one, &two], 2);
@@ -117,7 +117,7 @@ fn t15_the_deployment_shows_who_is_there_and_forgets_who_was_killed() {
 }
 
 #[test]
-fn a_backup_is_refused_with_where_to_make_one() {
+fn backup_is_refused_with_a_remedy() {
     let redis = server::Server::start(&[]);
     let node = Server::on_store(&redis.url());
     let message = node.run(&["store", "backup", "/tmp/backup"]).refused(1);
@@ -127,7 +127,7 @@ fn a_backup_is_refused_with_where_to_make_one() {
 }
 
 #[test]
-fn keys_that_mean_nothing_beside_a_shared_store_are_said() {
+fn unused_keys_with_a_shared_store_are_reported() {
     let redis = server::Server::start(&[]);
     let url = redis.url();
     let place = [("DULY_STORE__URL", url.as_str()), ("DULY_STORE__DATA", "/srv/duly")];

@@ -64,7 +64,7 @@ fn a_password_in_the_url_or_in_a_file_is_never_shown() {
 }
 
 #[test]
-fn servers_are_spoken_to_by_tls_and_their_certificates_are_checked() {
+fn redis_tls_certificates_are_checked() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| text(&directory.path().join(name)).to_owned();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");

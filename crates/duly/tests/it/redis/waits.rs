@@ -65,7 +65,7 @@ impl Waiting {
 }
 
 #[test]
-fn a_node_waits_for_a_store_that_is_away_and_says_why() {
+fn node_waits_for_a_missing_store_with_a_reason() {
     let mut server = Server::start(&[]);
     server.kill();
     let node = Waiting::start(&server.url(), &[]);
@@ -117,7 +117,7 @@ fn a_node_waits_for_replicas_and_for_a_whole_cluster() {
 }
 
 #[test]
-fn a_wait_ends_when_the_reason_becomes_one_for_a_person() {
+fn wait_ends_on_an_error_for_the_operator() {
     let mut server = Server::start(&["--requirepass", "secret"]);
     server.kill();
     let mut node = Waiting::start(&server.url(), &[]);
@@ -130,7 +130,7 @@ fn a_wait_ends_when_the_reason_becomes_one_for_a_person() {
 }
 
 #[test]
-fn servers_that_are_reading_are_waited_for() {
+fn loading_servers_are_waited_for() {
     let loading = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("redis://{}", loading.local_addr().expect("bound"));
     thread::spawn(move || {

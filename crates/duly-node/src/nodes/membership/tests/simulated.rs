@@ -320,7 +320,7 @@ fn simulate(seed: u64, bug: Bug) -> Result<World, MemberId> {
 }
 
 #[test]
-fn t16_no_run_acts_that_another_node_holds_for_gone() {
+fn t16_no_member_acts_after_another_considers_it_gone() {
     let (mut evicted, mut changed, mut acted) = (0, 0, 0);
     for seed in 0..SEEDS {
         let world = simulate(seed, Bug::None);

@@ -21,7 +21,7 @@ fn backups_are_counted_at_any_depth_and_links_are_not_followed() {
 }
 
 #[test]
-fn a_backup_begins_only_when_the_interval_since_the_latest_is_over() {
+fn backups_keep_their_minimum_interval() {
     let dir = tempfile::tempdir().expect("a directory");
     let interval = Duration::from_secs(60);
     let admission = Admission::new(BackupLimits { count_max: 5, interval });

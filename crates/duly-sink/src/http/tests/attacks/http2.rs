@@ -134,7 +134,7 @@ fn endless(frame: &[u8]) -> After {
 }
 
 #[tokio::test]
-async fn s4_an_http_2_receiver_whose_head_is_slow_or_never_comes_costs_the_header_time_out() {
+async fn s4_a_slow_http_2_head_costs_the_header_time_out() {
     let authority = Authority::new();
     // No bytes, a head that comes byte by byte, and one that continues slowly without end.
     for (answer, after) in [
@@ -188,7 +188,7 @@ fn origin(receiver: &Frames) -> String {
 }
 
 #[tokio::test]
-async fn an_http_2_connection_that_the_receiver_closed_is_replaced_within_the_attempt() {
+async fn a_closed_http_2_connection_is_replaced_in_the_attempt() {
     let authority = Authority::new();
     let answer = frame(HEADERS, END_HEADERS | END_STREAM, &fields(200, &[]));
     let receiver = Frames::start(&authority, answer, After::Close).await;
@@ -251,7 +251,7 @@ async fn chatty(authority: &Authority, answer_bytes: usize) -> u16 {
 }
 
 #[tokio::test]
-async fn exchanges_over_an_http_2_connection_are_granted_their_bytes_anew() {
+async fn each_http_2_exchange_gets_its_own_byte_grant() {
     const ANSWER_BYTES: usize = 8 * 1024;
     let authority = Authority::new();
     let port = chatty(&authority, ANSWER_BYTES).await;

@@ -38,7 +38,7 @@ fn a_full_disk_refuses_to_fill_a_hole() {
 }
 
 #[test]
-fn an_unsynced_hole_stays_or_goes_sector_by_sector_with_its_room() {
+fn an_unsynced_hole_survives_or_vanishes_sector_by_sector() {
     let mut seen = BTreeSet::new();
     for seed in 0..SEEDS {
         let (disk, file) = with_file(seed, &[7; SECTOR_BYTES * 8]);
@@ -113,7 +113,7 @@ fn a_failed_write_back_is_not_mended_by_a_sync() {
 }
 
 #[test]
-fn a_write_back_that_finds_no_room_leaves_doubt() {
+fn a_write_back_without_space_leaves_doubt() {
     let error = |operation| crate::disk::Error::NoSpace { operation, name: "f".to_owned() };
     assert!(!error(crate::disk::Operation::WriteBack).is_no_space());
     assert!(error(crate::disk::Operation::PunchHole).is_no_space());

@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_look_at_the_text_never_says_what_parsing_does_not(
+    fn plain_origins_agree_with_parsing(
         url in "(http|https|ftp)://[a-z0-9.:@x-]{0,12}(\\.(exam|0x)?[a-f0-9]{0,3})?(:[0-9]{0,6})?[/?#\\\\\t]?.{0,4}",
     ) {
         check(&url);

@@ -35,7 +35,7 @@ fn densest(found: &[Due]) -> usize {
 
 proptest! {
     #[test]
-    fn all_before_the_target_is_found_once_and_nothing_behind_it_is_earlier_than_was_said(
+    fn catch_is_complete_before_target_and_bounded_after(
         times in vec(prop_oneof![0..2_000_u64, 0..1_000_u64, 1_000..1_010_u64, 1_000..3_700_000_u64], 0..400),
         max in 1..60_usize,
     ) {
@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_dense_is_divided_down_to_a_millisecond() {
+fn dense_buckets_divide_down_to_a_millisecond() {
     let times: Vec<u64> = (0..4_000).map(|n| 1_000 + n % 100).collect();
     let (catch, found) = caught(&times, 50);
     assert_eq!(catch.width_ms, 1);

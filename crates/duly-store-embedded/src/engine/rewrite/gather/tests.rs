@@ -28,7 +28,7 @@ fn gathered(fixture: &Fixture, sequence: u64) -> Vec<String> {
 }
 
 #[test]
-fn t11_a_frame_whose_length_is_damaged_costs_nothing_that_stands_before_it() {
+fn t11_damaged_frame_length_keeps_earlier_records() {
     for bit in 0..32 {
         let mut fixture = Fixture::new(1);
         let mut starts = Vec::new();

@@ -85,7 +85,7 @@ fn records_come_in_order_and_in_batches() {
 }
 
 #[test]
-fn a_consumer_that_refuses_stops_the_reader() {
+fn a_failing_consumer_stops_the_reader() {
     let fixture = long_journal();
     // Every segment takes a few reads: most of them must be left.
     let disk = BrokenDisk::new(fixture.disk, Breaks::Panic, 1_000);
@@ -119,7 +119,7 @@ fn a_panic_of_the_reader_goes_on_in_the_caller() {
 }
 
 #[test]
-fn a_reader_that_fails_hands_over_what_it_read_and_then_its_error() {
+fn a_failing_reader_delivers_its_records_before_its_error() {
     let fixture = long_journal();
     let read = |each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<(), OpenError>| {
         let disk = BrokenDisk::new(fixture.disk.clone(), Breaks::Error, 10);

@@ -38,7 +38,7 @@ fn recycled() -> Fixture {
 }
 
 #[test]
-fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
+fn an_old_frame_of_a_recycled_segment_is_not_valid() {
     let mut fixture = recycled();
     // The place of the next frame holds a whole old one.
     let reread = read(&fixture).expect("whole");
@@ -87,7 +87,7 @@ fn one_of_each_byte(bytes: Range<u64>) -> impl Iterator<Item = u64> {
 
 /// Behind a damaged frame there are old ones. A flipped bit must not turn it into one of them.
 #[test]
-fn a_damaged_last_frame_of_a_recycled_segment_is_unknown_or_damage() {
+fn a_damaged_last_frame_after_recycling_is_unknown_or_damage() {
     let mut fixture = recycled();
     let segment = segment_name(3);
     let (from, to) = fixture.frame("8", 0);

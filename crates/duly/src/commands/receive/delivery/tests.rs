@@ -46,7 +46,7 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
 }
 
 #[test]
-fn what_is_not_from_duly_is_said_to_be() {
+fn foreign_requests_are_reported_as_such() {
     let delivery = Delivery::new(&HeaderMap::new(), b"hello", Signature::Unchecked, 200);
     let line = delivery.line(Screen::default());
     assert!(line.contains("not from Duly  answered 200"), "{line}");
@@ -57,7 +57,7 @@ fn what_is_not_from_duly_is_said_to_be() {
 }
 
 #[test]
-fn a_signature_that_nobody_checks_is_said_to_be_unchecked() {
+fn unchecked_signature_is_reported() {
     let signed = headers(&[("webhook-signature", "v1,x"), ("webhook-id", "MFRGG")]);
     let delivery = Delivery::new(&signed, b"hello", Signature::Unchecked, 200);
     let line = delivery.line(Screen::default());
@@ -65,7 +65,7 @@ fn a_signature_that_nobody_checks_is_said_to_be_unchecked() {
 }
 
 #[test]
-fn a_third_partys_signature_is_valid_and_what_is_wrong_is_said() {
+fn standard_webhooks_signatures_are_verified() {
     let webhook = standardwebhooks::Webhook::new(SECRET).expect("a secret");
     let now_s = now().unix_ms() / 1_000;
     let signed_at = |at_s: u64| {

@@ -9,7 +9,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn counters_grow_by_what_came_since_with_labels_that_are_new() {
+fn growth_includes_series_with_new_labels() {
     let before = Metrics::parse("a_total{x=\"1\"} 5\nb_total 9\n");
     let now = Metrics::parse("a_total{x=\"1\"} 8\na_total{x=\"2\"} 4\nb_total 9\n");
     let between = Between::new(&before, &now);
@@ -21,7 +21,7 @@ fn counters_grow_by_what_came_since_with_labels_that_are_new() {
 }
 
 #[test]
-fn after_a_restart_everything_counted_happened_since_and_no_rate_is_negative() {
+fn after_a_restart_counts_are_recent_and_rates_not_negative() {
     // The other counter is above its earlier value, so only the first one reveals the restart.
     let before = Metrics::parse("a_total 100\nb_total 3\n");
     for now in ["a_total 2\nb_total 10\n", "b_total 10\n"] {
@@ -62,7 +62,7 @@ fn quantiles_are_those_of_the_interval_over_all_labels() {
 }
 
 #[test]
-fn what_is_past_the_last_bound_has_no_largest_and_counts_as_the_bound() {
+fn values_above_the_last_bound_count_as_the_bound() {
     let quantiles = of_buckets(&[(0.1, 1.0), (10.0, 1.0), (f64::INFINITY, 4.0)]);
     let quantiles = quantiles.expect("4 came in");
     assert_eq!(quantiles.max_ms, None);

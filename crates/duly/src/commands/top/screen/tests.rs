@@ -75,7 +75,7 @@ fn ends_with_keys(shown: &[String]) -> bool {
 }
 
 #[test]
-fn every_size_is_kept_to_and_the_keys_stay() {
+fn lines_fit_every_size_and_keep_the_keys() {
     let mut view = view();
     view.ready = false;
     view.reasons = vec!["the disk is full ".repeat(20); 9];
@@ -106,7 +106,7 @@ fn a_tiny_screen_begins_with_the_state_and_ends_with_the_keys() {
 }
 
 #[test]
-fn a_server_that_is_gone_keeps_its_old_figures_and_says_so() {
+fn unreachable_server_keeps_its_old_figures() {
     let around = Around { gone: Some("no Duly server answers"), ..AROUND };
     let shown = shown(Some(&view()), &around, 200, 30);
     assert!(shown[0].starts_with("no answer  http://127.0.0.1:3859"), "{shown:?}");
@@ -115,7 +115,7 @@ fn a_server_that_is_gone_keeps_its_old_figures_and_says_so() {
 }
 
 #[test]
-fn what_others_wrote_cannot_drive_the_terminal() {
+fn foreign_text_is_escaped() {
     let mut view = view();
     view.ready = false;
     view.reasons = vec!["\u{1b}[2J".to_owned()];

@@ -73,7 +73,7 @@ fn refused(disk: &SimDisk, fixture: &Fixture, from: ReplayPoint, file: &str, at:
 }
 
 #[test]
-fn only_what_is_behind_the_point_is_read_and_needed() {
+fn only_the_journal_behind_the_point_is_read_and_needed() {
     let (fixture, point) = journal_with_point();
     assert_eq!((point.sequence, point.lsn), (3, 6));
     let (read, found) = keys(&fixture.disk, &fixture, point).expect("whole");
@@ -110,7 +110,7 @@ fn a_point_at_either_end_of_a_segment_is_one() {
 }
 
 #[test]
-fn a_segment_that_the_point_is_in_or_that_follows_must_be_there() {
+fn segments_from_the_point_on_must_exist() {
     let (fixture, point) = journal_with_point();
     let without = |sequence: u64| {
         let (damaged, _) = journal_with_point();
@@ -145,7 +145,7 @@ fn the_header_of_the_points_segment_is_checked() {
 }
 
 #[test]
-fn a_point_that_the_segment_cannot_have_is_refused() {
+fn an_impossible_replay_point_is_refused() {
     let (fixture, point) = journal_with_point();
     let third = segment_name(3);
     let header = segment::HEADER_BYTES;
@@ -190,7 +190,7 @@ fn damage_behind_the_point_is_damage_and_a_torn_tail_is_cut() {
 }
 
 #[test]
-fn what_is_left_over_from_an_earlier_epoch_is_not_read_at_the_point() {
+fn leftovers_of_an_earlier_epoch_are_not_read_at_the_point() {
     let mut fixture = Fixture::new(1);
     fixture.frame("kept", 0);
     fixture.append(&pending("torn", 0));
