@@ -24,7 +24,7 @@ use crate::{
     offer::Sent,
     recorder::Recorder,
     target::Target,
-    transport::{Ask, Witness},
+    transport::{Ask, RecordingTransport},
 };
 
 pub(crate) use consume::CONSUMERS;
@@ -34,8 +34,8 @@ pub(crate) use figures::Judged;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Recording client of one namespace.
-pub(crate) struct Judge {
-    witness: Arc<dyn Witness>,
+pub(crate) struct RecordingClient {
+    witness: Arc<dyn RecordingTransport>,
     target: Arc<Target>,
     namespace: String,
     history: History,
@@ -47,11 +47,11 @@ pub(crate) struct Judge {
     has_waited: AtomicBool,
 }
 
-impl Judge {
+impl RecordingClient {
     /// Creates the recording client of a namespace. Timers with numbers from `beside` on do not
     /// count for the lateness.
     pub(crate) fn new(
-        witness: Arc<dyn Witness>,
+        witness: Arc<dyn RecordingTransport>,
         target: Arc<Target>,
         namespace: String,
         beside: u64,

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    pace::{Metronome, Pace, Turn},
+    pace::{Pace, Pacer, Turn},
     recorder::Recorder,
     stop::Stop,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Sent {
 pub(crate) struct Offer {
     pub(crate) pace: Pace,
     /// Pacer of a pace that has a rate; absent with a virtual clock.
-    pub(crate) metronome: Option<Metronome>,
+    pub(crate) metronome: Option<Pacer>,
     pub(crate) lines: usize,
     pub(crate) work: Arc<dyn Work>,
     /// Recorder of the latency from the intended time of a send.

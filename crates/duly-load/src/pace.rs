@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use metronome::Metronome;
+pub(crate) use metronome::Pacer;
 
 use crate::stop::Stop;
 
@@ -49,7 +49,7 @@ impl Pace {
     pub(crate) async fn turn(
         &self,
         number: u64,
-        metronome: Option<&Metronome>,
+        metronome: Option<&Pacer>,
         stop: &Stop,
     ) -> Option<Turn> {
         if number >= self.sends || stop.is_wanted() {

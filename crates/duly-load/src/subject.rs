@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use crate::{
     clock::{now_ms, now_us},
-    judge::Judge,
+    judge::RecordingClient,
     ledger::{Drained, Ledger},
     offer::{Batches, Make, Offer, Work},
     options::{Options, Subject},
     own::Own,
-    pace::{Metronome, Pace},
+    pace::{Pace, Pacer},
     recorder::Recorder,
     stop::Stop,
     table::Table,
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     /// Description of the current work, if it is neither preparation nor measurement.
     pub(crate) phase: Arc<Mutex<Option<&'static str>>>,
     /// Recording client of a run with a full history.
-    pub(crate) judge: Option<Arc<Judge>>,
+    pub(crate) judge: Option<Arc<RecordingClient>>,
     /// Parts of an isolation run.
     pub(crate) stretches: Vec<Stretch>,
     /// Operations that were never sent.
@@ -156,7 +156,7 @@ impl Run {
     /// Returns the measured load, with this pace.
     fn offered(&self, pace: Pace, lines: usize, work: Arc<dyn Work>) -> Result<Offer> {
         let (latency, behind) = (Arc::clone(&self.measured), Arc::clone(&self.behind));
-        let metronome = pace.interval.map(|_| Metronome::start(pace, lines)).transpose();
+        let metronome = pace.interval.map(|_| Pacer::start(pace, lines)).transpose();
         let metronome = metronome.context("no thread to send at fixed times")?;
         Ok(Offer { pace, metronome, lines, work, latency, behind })
     }

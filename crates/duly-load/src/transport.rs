@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 
 pub use speaker::Speaker;
 pub(crate) use witness::MARK_BYTES;
-pub use witness::{Ask, Last, Taken, Witness, mark_of, marked};
+pub use witness::{Ask, Last, RecordingTransport, Taken, mark_of, marked};
 
 /// One operation of a batch, on the timer with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

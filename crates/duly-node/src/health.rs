@@ -48,12 +48,12 @@ pub struct LoopHealth {
 /// The progress of one loop: the number of its iterations, and the time of the last one by the boot-time
 /// clock.
 #[derive(Debug, Default)]
-pub(crate) struct LoopTurns {
+pub(crate) struct LoopProgress {
     last_ms: AtomicU64,
     turns: AtomicU64,
 }
 
-impl LoopTurns {
+impl LoopProgress {
     /// Creates the progress of a loop that starts now.
     pub(crate) fn begun(boot: Duration) -> Self {
         let turns = Self::default();

@@ -48,7 +48,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use allot::Allotments;
+use allot::LaneQuotas;
 pub(crate) use allot::{AGAIN_AFTER, ASKS_MAX};
 use backlog::{Backlog, Waiting, Wanted};
 pub use breaker::BreakerState;
@@ -64,7 +64,7 @@ pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
 use share::{Demand, Limit, Load, Room, Share, Turn};
 pub use view::{Activity, LaneLoad};
-pub(crate) use view::{Census, Count, Listing};
+pub(crate) use view::{Count, LaneMetrics, Listing};
 
 /// Most starved lanes planned in one call.
 const LOOKS_MAX: usize = 4_096;
@@ -95,7 +95,7 @@ pub(crate) struct Lanes {
     backlogs: Vec<Backlog>,
     fallbacks: Fallbacks,
     /// This node's quotas of the lanes' limits; `None` if the node has the store for itself.
-    allotments: Option<Allotments>,
+    allotments: Option<LaneQuotas>,
     /// A lane that `plan` skips, so that a test can check that the auditor finds it.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
@@ -122,7 +122,7 @@ impl Lanes {
     /// Enables quotas: several nodes share the store, and the limits apply to all of them together.
     #[must_use]
     pub(crate) fn shared(self) -> Self {
-        Self { allotments: Some(Allotments::default()), ..self }
+        Self { allotments: Some(LaneQuotas::default()), ..self }
     }
 
     /// Limits the number of waiting lanes of each shard.

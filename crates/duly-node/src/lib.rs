@@ -52,4 +52,4 @@ pub use lanes::{Activity, BreakerState, FallbackLoad, LaneLoad};
 pub use node::{Handle, Node};
 pub use nodes::MemberView;
 pub use options::Options;
-pub use pull::{Held, LeaseRequest, Leased, OnItsWay, Room};
+pub use pull::{Held, LeaseRequest, Leased, PendingReply, Room};

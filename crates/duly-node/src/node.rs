@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
     census, dispatch,
-    health::LoopTurns,
+    health::LoopProgress,
     idle,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
@@ -26,7 +26,7 @@ use crate::{
     pull::{self, Pull},
     record::{Recorder, Way},
     settler::{self, attempt_outcome},
-    state::{Bell, Shared},
+    state::{Notifier, Shared},
     supervise,
     waker::{self, Waker},
     watchdog::{self, Watch},
@@ -62,20 +62,20 @@ impl Node {
         sink: Arc<dyn Sink>,
         clock: Arc<dyn Clock>,
         options: Options,
-        waker: impl FnOnce(Arc<[Bell]>) -> Box<dyn Waker>,
+        waker: impl FnOnce(Arc<[Notifier]>) -> Box<dyn Waker>,
     ) -> Handle {
         let shards = store.shards();
         let nodes = Nodes::new(&*store, options.name.clone());
         let lanes = Lanes::new(shards, &options);
         let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
-        let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
+        let bells: Arc<[Notifier]> = (0..shards).map(|_| Notifier::default()).collect();
         let (settlers, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let boot = clock.boot();
-        let beats = || (0..shards).map(|_| LoopTurns::begun(boot)).collect();
+        let beats = || (0..shards).map(|_| LoopProgress::begun(boot)).collect();
         let shared = Arc::new(Shared {
-            watchdog_beat: LoopTurns::begun(boot),
-            auditor_beat: LoopTurns::begun(boot),
+            watchdog_beat: LoopProgress::begun(boot),
+            auditor_beat: LoopProgress::begun(boot),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
@@ -221,7 +221,7 @@ impl Handle {
     /// Returns the health of the node, without waiting.
     pub fn health(&self) -> NodeHealth {
         let boot = self.0.clock.boot();
-        let of = |name, beat: &LoopTurns| LoopHealth { name, idle_for: beat.idle_for(boot) };
+        let of = |name, beat: &LoopProgress| LoopHealth { name, idle_for: beat.idle_for(boot) };
         let shards = self.0.shard_beats.iter().enumerate();
         let mut loops: Vec<_> = shards.map(|(i, beat)| of(format!("shard {i}"), beat)).collect();
         loops.push(of("watchdog".to_owned(), &self.0.watchdog_beat));

@@ -26,11 +26,11 @@ use std::{
 };
 
 use duly_core::{NamespaceName, shard::ShardId};
-use duly_store::{Error, MemberId, Result, Store, deployment::Presence};
+use duly_store::{Error, MemberId, Result, Store, deployment::MembershipStage};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::{announce::Announced, membership::Membership};
+use self::{announce::Announcements, membership::Membership};
 pub(crate) use self::{
     announce::When,
     beats::{leave, listen, run},
@@ -45,7 +45,7 @@ pub(crate) struct Nodes {
     shared: Option<Mutex<Membership>>,
     /// The member id in that case.
     alone: MemberId,
-    announced: Mutex<Announced>,
+    announced: Mutex<Announcements>,
     /// Changes when the next heartbeats must be sent at once.
     now: watch::Sender<()>,
 }
@@ -71,7 +71,7 @@ pub struct MemberView {
     /// `true`: it is the node that replies.
     pub is_this: bool,
     /// Stage of its membership.
-    pub presence: Presence,
+    pub presence: MembershipStage,
     /// Oldest and newest protocol version between nodes that the member understands.
     pub protocols: (u16, u16),
     /// Number of shards that the member owns.
@@ -213,7 +213,7 @@ impl Nodes {
         };
         let Some(nodes) = &self.shared else {
             let shards = usize::from(shards);
-            return vec![this(self.alone, Presence::Here, shards, Duration::ZERO)];
+            return vec![this(self.alone, MembershipStage::Here, shards, Duration::ZERO)];
         };
         let nodes = nodes.lock();
         let mut members: Vec<_> = nodes

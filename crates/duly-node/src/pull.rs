@@ -37,7 +37,7 @@ mod hints;
 mod waiters;
 
 use expected::Expected;
-pub use held::{Held, OnItsWay};
+pub use held::{Held, PendingReply};
 use hints::Hints;
 use waiters::{Empty, Patience, Serve, Waiters};
 

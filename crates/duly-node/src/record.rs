@@ -13,7 +13,7 @@ use metrics::{Counter, Histogram};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use crate::lanes::{Activity, BreakerState, Census, Kind};
+use crate::lanes::{Activity, BreakerState, Kind, LaneMetrics};
 
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
@@ -98,7 +98,7 @@ impl Recorder {
 
     /// Records the number of lanes by activity and by breaker state.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub(crate) fn lanes(census: &Census) {
+    pub(crate) fn lanes(census: &LaneMetrics) {
         for (activity, count) in Activity::ALL.iter().zip(census.activities) {
             metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
         }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Options,
-    health::LoopTurns,
+    health::LoopProgress,
     lanes::{Lanes, Permit, Reception},
     log_limit::LogLimit,
     nodes::Nodes,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) asks: Notify,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,
-    pub(crate) bells: Arc<[Bell]>,
+    pub(crate) bells: Arc<[Notifier]>,
     pub(crate) waker: Box<dyn Waker>,
     /// Verdicts to settle, by shard; bounded by the workers and by the leases of consumers.
     pub(crate) settlers: Vec<mpsc::UnboundedSender<Entry>>,
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     pub(crate) recorder: Recorder,
     pub(crate) failed_attempts: LogLimit,
     pub(crate) store_errors: LogLimit,
-    pub(crate) shard_beats: Vec<LoopTurns>,
-    pub(crate) settler_beats: Vec<LoopTurns>,
-    pub(crate) watchdog_beat: LoopTurns,
-    pub(crate) auditor_beat: LoopTurns,
+    pub(crate) shard_beats: Vec<LoopProgress>,
+    pub(crate) settler_beats: Vec<LoopProgress>,
+    pub(crate) watchdog_beat: LoopProgress,
+    pub(crate) auditor_beat: LoopProgress,
     pub(crate) watch: Watch,
 }
 
@@ -65,7 +65,7 @@ impl Shared {
         (0..self.store.shards()).map(ShardId)
     }
 
-    pub(crate) fn bell(&self, shard: ShardId) -> &Bell {
+    pub(crate) fn bell(&self, shard: ShardId) -> &Notifier {
         &self.bells[usize::from(shard.0)]
     }
 
@@ -119,13 +119,13 @@ impl fmt::Debug for Shared {
 
 /// The notifier of a shard's loop. A notification is stored until the loop takes it, so none is lost.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     due: AtomicBool,
     timed: AtomicBool,
     rung: Notify,
 }
 
-impl Bell {
+impl Notifier {
     /// Notifies the loop that something may be claimable now.
     pub(crate) fn ring_due(&self) {
         self.due.store(true, Ordering::Release);

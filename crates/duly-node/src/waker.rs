@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
 
-use crate::state::Bell;
+use crate::state::Notifier;
 
 #[cfg(any(not(target_os = "linux"), test))]
 mod stepping;
@@ -40,7 +40,7 @@ pub(crate) trait Waker: Send + Sync {
 }
 
 /// Creates the waker of this operating system.
-pub(crate) fn system(bells: Arc<[Bell]>) -> io::Result<Box<dyn Waker>> {
+pub(crate) fn system(bells: Arc<[Notifier]>) -> io::Result<Box<dyn Waker>> {
     #[cfg(target_os = "linux")]
     return Ok(Box::new(timerfd::TimerFd::start(bells)?));
     #[cfg(not(target_os = "linux"))]

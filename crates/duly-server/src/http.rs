@@ -55,7 +55,7 @@ mod unread;
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::{BackupLimits, Backups};
 pub(crate) use edge::{ChangesNothing, Made};
-pub(crate) use front::{Door, Front, Routers};
+pub(crate) use front::{ConnectionKind, RouterSwitch, Routers};
 pub use guard::Guard;
 pub use openapi::openapi_json;
 pub(crate) use opening::{

@@ -20,11 +20,11 @@ use tokio::{
 };
 
 use self::{
-    patient::{Patience, Patient},
+    patient::{Patience, TimeoutStream},
     reserve::Reserve,
 };
 use crate::{
-    http::{Door, Front, Taken},
+    http::{ConnectionKind, RouterSwitch, Taken},
     telemetry::Metrics,
 };
 
@@ -68,8 +68,8 @@ enum Stop {
 impl Serving {
     /// Starts to accept connections. Those of `admin` serve health, readiness and metrics.
     pub(crate) fn start(
-        (listener, front): (TcpListener, Front),
-        admin: Option<(TcpListener, Front)>,
+        (listener, front): (TcpListener, RouterSwitch),
+        admin: Option<(TcpListener, RouterSwitch)>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
@@ -115,7 +115,7 @@ async fn keep_up(metrics: Metrics) {
 
 async fn accept(
     listener: TcpListener,
-    front: Front,
+    front: RouterSwitch,
     settings: Settings,
     stopped: Option<watch::Receiver<Stop>>,
 ) {
@@ -181,7 +181,7 @@ fn connect(
     stream: TcpStream,
     (place, patience): (OwnedSemaphorePermit, Patience),
     builder: &Arc<auto::Builder<TokioExecutor>>,
-    front: Front,
+    front: RouterSwitch,
     mut leaves: watch::Receiver<Stop>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
@@ -191,8 +191,8 @@ fn connect(
     let builder = Arc::clone(builder);
     let taken = Taken::new(patience.write);
     tokio::spawn(async move {
-        let stream = Patient::new(stream, patience);
-        let front = front.connected(taken.clone(), Door::Main);
+        let stream = TimeoutStream::new(stream, patience);
+        let front = front.connected(taken.clone(), ConnectionKind::Main);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), front));
         let mut given_up = pin!(taken.given_up());
         let mut from = Instant::now();

@@ -38,7 +38,7 @@ use crate::{
     config::{Config, key},
     grpc,
     http::{
-        App, Awaited, Front, ImplicitNamespaces, Opening, Parts, Routers, admin_router,
+        App, Awaited, ImplicitNamespaces, Opening, Parts, RouterSwitch, Routers, admin_router,
         opening_admin_router, opening_router, router,
     },
     serve::{Serving, Settings},
@@ -137,13 +137,13 @@ async fn start_on(
         waits_for,
         metrics: metrics.clone(),
     };
-    let front = Front::new(Routers {
+    let front = RouterSwitch::new(Routers {
         http: opening_router(opening.clone()),
         grpc: grpc::opening_router(opening.clone()),
     });
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
     let probes = |http: Router| Routers { grpc: http.clone(), http };
-    let admin_front = Front::new(probes(opening_admin_router(opening)));
+    let admin_front = RouterSwitch::new(probes(opening_admin_router(opening)));
     let settings = Settings {
         connections_max: config.server.connections_max.as_usize(),
         header_timeout: config.server.header_timeout.to_std(),

@@ -40,7 +40,14 @@ pub(crate) enum Effect {
     /// A dead letter was redriven: its timer is pending, and the dead letter is gone.
     Redriven(Box<Redriven>),
     /// A firing becomes a dead letter.
-    Dead { key: Key, cause: Cause, died_of: DiedOf, due_ms: u64, died_ms: u64, firing: Box<Firing> },
+    Dead {
+        key: Key,
+        cause: Cause,
+        died_of: DeadLetterOrigin,
+        due_ms: u64,
+        died_ms: u64,
+        firing: Box<Firing>,
+    },
     /// A timer has ended. `ends_ms`: the time until which its tombstone is kept (`None`: no tombstone is
     /// kept). `number`: how many timers had ended before.
     Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
@@ -91,7 +98,7 @@ pub(crate) enum LaneOf {
 
 /// The origin of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DiedOf {
+pub(crate) enum DeadLetterOrigin {
     /// A firing failed; the timer is no longer pending.
     Firing,
     /// The record of a timer could not be read. The dead letter has an id of its own, and no timer was
@@ -135,11 +142,12 @@ impl Effect {
                 Self::pending(Pending::of(key(&timer.id), *cause, timer), firing)
             }
             Record::Dead(cause, timer) => {
-                let (died_of, died_ms) = timer
-                    .dead_letter
-                    .map_or((DiedOf::Firing, timer.due_at.unix_ms()), |dead_letter| {
-                        (DiedOf::of(dead_letter.reason), dead_letter.at.unix_ms())
-                    });
+                let (died_of, died_ms) = timer.dead_letter.map_or(
+                    (DeadLetterOrigin::Firing, timer.due_at.unix_ms()),
+                    |dead_letter| {
+                        (DeadLetterOrigin::of(dead_letter.reason), dead_letter.at.unix_ms())
+                    },
+                );
                 Self::Dead {
                     key: key(&timer.id),
                     cause: *cause,
@@ -228,7 +236,7 @@ impl LaneOf {
     }
 }
 
-impl DiedOf {
+impl DeadLetterOrigin {
     fn of(reason: DeadLetterReason) -> Self {
         if reason == DeadLetterReason::Corrupt { Self::Corruption } else { Self::Firing }
     }

@@ -143,12 +143,12 @@ pub(crate) struct Engine {
     expiries: Calendar<PackedKey>,
     tombstone_passes: tombstones::Passes,
     /// Timers that become claimable when their frame is durable, each with the number of that frame.
-    unpublished: VecDeque<(u64, Publish)>,
+    unpublished: VecDeque<(u64, PendingClaimable)>,
     /// Number of entries in `unpublished` for each retry that has any.
     unpublished_retries: FxHashMap<Key, u32>,
     /// Buffer that the passes over the calendars reuse.
     popped: Vec<(u64, PackedKey)>,
-    graves: graves::Graves,
+    graves: graves::Reclamation,
     numbers: numbers::Numbers,
     space: Space,
     rolls: roll::Rolls,
@@ -185,7 +185,7 @@ pub(crate) struct Engine {
 
 /// A timer that becomes claimable when its frame is durable.
 #[derive(Debug, Clone, Copy)]
-struct Publish {
+struct PendingClaimable {
     key: Key,
     claimable: Claimable,
 }
@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Makes a timer claimable later, when its record is durable.
-    fn publish_when_durable(&mut self, publish: Publish) {
+    fn publish_when_durable(&mut self, publish: PendingClaimable) {
         if publish.claimable.kind == Kind::Retry {
             *self.unpublished_retries.entry(publish.key).or_default() += 1;
         }

@@ -82,10 +82,10 @@ pub(crate) enum AppendError {
 ///
 /// A failed sync gives up all pending changes of names. If another thread's sync failed between the two,
 /// the sync that follows would succeed and prove nothing.
-pub(crate) type Naming = Arc<Mutex<()>>;
+pub(crate) type DirSyncLock = Arc<Mutex<()>>;
 
 /// Makes the names of segments durable, for threads that do not name any.
-pub(crate) fn sync_names(disk: &dyn Disk, naming: &Naming) -> disk::Result<()> {
+pub(crate) fn sync_names(disk: &dyn Disk, naming: &DirSyncLock) -> disk::Result<()> {
     let _alone = naming.lock();
     disk.sync_dir(DIR)
 }
@@ -106,13 +106,13 @@ pub(crate) enum RollError {
 struct Active {
     sequence: u64,
     slot: u16,
-    file: Arc<sticky::Sticky>,
+    file: Arc<sticky::FailedSyncGuard>,
     length: u64,
 }
 
 impl Active {
     fn shared(&self) -> Arc<dyn File> {
-        Arc::<sticky::Sticky>::clone(&self.file)
+        Arc::<sticky::FailedSyncGuard>::clone(&self.file)
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Journal {
     segment_bytes: u64,
     /// The segment that frames are appended to; `None` before the first one.
     active: Option<Active>,
-    naming: Naming,
+    naming: DirSyncLock,
     /// Offset of the next frame in the active segment.
     end: u64,
     /// `true`: the active segment takes no more frames. The next segment may have its name, and begins
@@ -155,7 +155,7 @@ impl Journal {
             epoch: 0,
             segment_bytes,
             active: None,
-            naming: Naming::default(),
+            naming: DirSyncLock::default(),
             end: segment::HEADER_BYTES,
             is_sealed: false,
             frame: Vec::new(),
@@ -186,7 +186,7 @@ impl Journal {
     }
 
     /// Returns the lock of the names, for other threads.
-    pub(crate) fn naming(&self) -> Naming {
+    pub(crate) fn naming(&self) -> DirSyncLock {
         Arc::clone(&self.naming)
     }
 
@@ -461,7 +461,8 @@ impl Journal {
             error => RollError::Terminal(error),
         })?;
         drop(alone);
-        let segment = DataFile::segment(sequence, Arc::<sticky::Sticky>::clone(&file), length);
+        let segment =
+            DataFile::segment(sequence, Arc::<sticky::FailedSyncGuard>::clone(&file), length);
         let slot = files.add(segment).map_err(RollError::Again)?;
         self.active = Some(Active { sequence, slot, file, length });
         self.is_sealed = false;

@@ -17,7 +17,7 @@ use crate::{
     engine::{
         Engine,
         settle::{Releasing, Settling},
-        survey::Question,
+        survey::CountQuestion,
         terminal::Terminal,
     },
     open::{OpenError, OpenProgress, OpenReport},
@@ -30,7 +30,7 @@ mod backup;
 mod ended;
 mod unseen;
 
-use unseen::Unseen;
+use unseen::UnreceivedClaim;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -331,7 +331,7 @@ impl Store for EmbeddedStore {
                     }
                     let result = engine.check_usable().and_then(|()| engine.claim(&request));
                     Answer::Written(Box::new(move |done| {
-                        let seen_by_nobody = |claimed| Unseen { claimed, inbox };
+                        let seen_by_nobody = |claimed| UnreceivedClaim { claimed, inbox };
                         drop(reply.send(after(done, result).map(seen_by_nobody)));
                     }))
                 })));
@@ -381,7 +381,7 @@ impl Store for EmbeddedStore {
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         match own(shard) {
-            Ok(()) => self.ask(namespace, Question::Stats),
+            Ok(()) => self.ask(namespace, CountQuestion::Stats),
             Err(error) => refused(error),
         }
     }
@@ -394,7 +394,7 @@ impl Store for EmbeddedStore {
         if let Err(error) = own(shard).and_then(|()| request.check()) {
             return refused(error);
         }
-        self.ask(request.namespace.clone(), move |reply| Question::Forecast(request, reply))
+        self.ask(request.namespace.clone(), move |reply| CountQuestion::Forecast(request, reply))
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {

@@ -31,7 +31,7 @@ use crate::{
     router::Router,
     script::Script,
     settings,
-    shares::CallIns,
+    shares::Rebalances,
 };
 
 /// Most namespaces whose settings are remembered.
@@ -63,7 +63,7 @@ pub(crate) struct Deployment {
     /// Held while the shards are counted.
     pub(crate) counted: tokio::sync::Mutex<Counted>,
     /// Rebalances of limits that are under way.
-    pub(crate) call_ins: CallIns,
+    pub(crate) call_ins: Rebalances,
     /// Namespaces known to have a rate (`schedule_per_second`).
     pub(crate) rated: Mutex<HashSet<NamespaceName>>,
     /// Names that no shard had a moment ago.
@@ -131,7 +131,7 @@ impl Deployment {
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
-            call_ins: CallIns::default(),
+            call_ins: Rebalances::default(),
             rated: Mutex::default(),
             absences: Absences::default(),
             to_repair: Mutex::default(),

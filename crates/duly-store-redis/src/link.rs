@@ -59,7 +59,7 @@ pub(crate) enum Said {
 
 /// Copies of a change that are required before the call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Copies {
+pub(crate) struct RequiredCopies {
     /// Number of replicas.
     pub(crate) replicas: u32,
     /// `true`: on the disks of the replicas and of the master, not only in their memories.
@@ -68,7 +68,7 @@ pub(crate) struct Copies {
     pub(crate) within: Duration,
 }
 
-impl Copies {
+impl RequiredCopies {
     /// Returns the command that waits for the copies, the last one of a round.
     fn wait(&self) -> Cmd {
         let within_ms = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX);
@@ -111,14 +111,14 @@ pub(crate) struct Link {
 
 /// Parameters for new connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Dial {
+pub(crate) struct ConnectOptions {
     pub(crate) connect_within: Duration,
     pub(crate) answer_within: Duration,
     /// Texts of the scripts, in the order of their places.
     pub(crate) texts: Arc<[String]>,
 }
 
-impl Dial {
+impl ConnectOptions {
     /// Returns the parameters for these options and the deployment of this id.
     pub(crate) fn new(options: &Options, deployment: &str) -> Self {
         let clock = options.clock.as_deref().unwrap_or(CLOCK);
@@ -132,7 +132,7 @@ impl Dial {
 
 impl Link {
     /// Connects and loads the scripts.
-    pub(crate) async fn open(client: Client, dial: &Dial) -> redis::RedisResult<Self> {
+    pub(crate) async fn open(client: Client, dial: &ConnectOptions) -> redis::RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(dial.connect_within))
             .set_response_timeout(Some(dial.answer_within));
@@ -212,7 +212,7 @@ impl Link {
         &self,
         seq: &str,
         calls: &[(&Call, Manner)],
-        copies: Option<Copies>,
+        copies: Option<RequiredCopies>,
     ) -> Result<(Vec<Said>, bool), Lost> {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, manner) in calls {

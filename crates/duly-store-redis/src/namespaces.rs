@@ -79,7 +79,7 @@ pub(crate) enum Write<'a> {
 }
 
 /// A namespace as its coordinator shard has it, with the allocations that the other shards take.
-pub(crate) struct AtHome {
+pub(crate) struct CoordinatorState {
     pub(crate) control: Control,
     pub(crate) deals: Deals,
 }
@@ -177,7 +177,8 @@ impl Deployment {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
                     let deals = self.deals_of(home, &old).await?;
-                    let spread = self.spread(home, AtHome { control: old.clone(), deals }).await?;
+                    let spread =
+                        self.spread(home, CoordinatorState { control: old.clone(), deals }).await?;
                     self.deal_lowered(&spread).await;
                 }
                 return Ok((namespace(old), false));
@@ -204,7 +205,7 @@ impl Deployment {
         old: Option<&Control>,
         next: &Next,
         write: Write<'_>,
-    ) -> Result<Option<AtHome>> {
+    ) -> Result<Option<CoordinatorState>> {
         let seen = old.map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
         let mut arguments = vec![
             name.as_str().as_bytes().to_vec(),
@@ -256,7 +257,7 @@ impl Deployment {
             created_at: created_at.unwrap_or(now),
             updated_at: now,
         };
-        Ok(Some(AtHome { control, deals }))
+        Ok(Some(CoordinatorState { control, deals }))
     }
 
     /// Goes past a version at the coordinator shard, with nothing changed, and begins new allocations.
@@ -267,14 +268,14 @@ impl Deployment {
         home: ShardId,
         control: &Control,
         above: u64,
-    ) -> Result<Option<AtHome>> {
+    ) -> Result<Option<CoordinatorState>> {
         let next = Next::of(control, Origin::Kept);
         self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }
 
     /// Begins new allocations of the limits of a namespace, as if it were changed. Returns what all
     /// shards have now.
-    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<Option<AtHome>> {
+    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<Option<CoordinatorState>> {
         let home = self.home(name);
         let Some(control) = self.control_of(home, name).await?.1 else { return Ok(None) };
         match self.put_again(home, &control, 0).await? {

@@ -7,8 +7,8 @@ use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
     Error, MemberId, Repaired, Result, StoreFuture,
     deployment::{
-        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, Interest, Member,
-        NAME_MAX, Presence,
+        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, Member,
+        MembershipStage, NAME_MAX, NamespaceFilter,
     },
 };
 use futures::FutureExt;
@@ -69,7 +69,7 @@ impl duly_store::Deployment for RedisStore {
                 arguments.extend([lane.into_bytes(), digits(ask.cap), rate]);
                 arguments.extend([digits(ask.keep), digits(ask.wanted)]);
             }
-            let mut reply = self.deployment.ask(shard, Script::Allot, arguments).await?;
+            let mut reply = self.deployment.ask(shard, Script::Allocate, arguments).await?;
             if reply.text()? == "GONE" {
                 return Err(Error::Evicted);
             }
@@ -140,10 +140,10 @@ impl RedisStore {
 
 fn arguments(beat: Heartbeat) -> Vec<Vec<u8>> {
     let presence = match beat.presence {
-        Presence::Joining => "joining",
-        Presence::Here => "here",
-        Presence::Leaving => "leaving",
-        Presence::Left => "left",
+        MembershipStage::Joining => "joining",
+        MembershipStage::Here => "here",
+        MembershipStage::Leaving => "leaving",
+        MembershipStage::Left => "left",
     };
     let mut name = beat.name;
     name.truncate(name.floor_char_boundary(NAME_MAX));
@@ -174,9 +174,9 @@ fn members(reply: &mut Reply) -> Result<HeartbeatReply> {
 fn member(reply: &mut Reply) -> Result<Member> {
     let (run, beats) = (run_of(&reply.text()?)?, reply.number()?);
     let presence = match reply.text()?.as_str() {
-        "0" => Presence::Here,
-        "1" => Presence::Leaving,
-        "2" => Presence::Joining,
+        "0" => MembershipStage::Here,
+        "1" => MembershipStage::Leaving,
+        "2" => MembershipStage::Joining,
         _ => return Err(damaged("the stage of a member")),
     };
     let mut protocol = || {
@@ -185,7 +185,7 @@ fn member(reply: &mut Reply) -> Result<Member> {
     };
     let protocols = (protocol()?, protocol()?);
     let name = reply.text()?;
-    let waits = Interest::from_text(&reply.text()?);
+    let waits = NamespaceFilter::from_text(&reply.text()?);
     Ok(Member { member_id: run, name, protocols, presence, heartbeats: beats, waits })
 }
 

@@ -10,7 +10,7 @@ use crate::{
     bootstrap, checks,
     deployment::Deployment,
     keys::SHARDS_MAX,
-    link::{Copies, Dial, Link},
+    link::{ConnectOptions, Link, RequiredCopies},
     marker::Mark,
     router::Router,
 };
@@ -20,13 +20,13 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let address = Address::new(options)?;
     let mut warnings = BTreeSet::new();
     warnings.extend(checks::check_failover(&address, options)?);
-    let copies = (options.min_replicas > 0 || options.on_disk).then_some(Copies {
+    let copies = (options.min_replicas > 0 || options.on_disk).then_some(RequiredCopies {
         replicas: options.min_replicas,
         on_disk: options.on_disk,
         within: options.replication_timeout,
     });
     let router = |shards, deployment: &str| {
-        let (address, dial) = (address.clone(), Dial::new(options, deployment));
+        let (address, dial) = (address.clone(), ConnectOptions::new(options, deployment));
         Router::new(address, dial, options.connections, shards, copies)
     };
     let first = router(SHARDS_MAX, "");

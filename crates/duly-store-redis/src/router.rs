@@ -27,7 +27,7 @@ use crate::{
     address::Address,
     error::{in_doubt, unavailable},
     keys,
-    link::{Call, Copies, Dial, Link, Lost, Manner, Said},
+    link::{Call, ConnectOptions, Link, Lost, Manner, RequiredCopies, Said},
     marker::Mark,
     script::Script,
     skew::Reading,
@@ -42,14 +42,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Router {
     address: Address,
-    dial: Dial,
+    dial: ConnectOptions,
     connections: usize,
     /// `KEYS[1]` of each shard.
     seqs: Vec<String>,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
-    copies: Option<Copies>,
+    copies: Option<RequiredCopies>,
     /// State of each shard's marker.
     marks: Vec<AtomicU8>,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
@@ -69,7 +69,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(connections: usize, copies: Option<Copies>) -> Self {
+    fn new(connections: usize, copies: Option<RequiredCopies>) -> Self {
         let connections = connections.max(1);
         let unhindered = copies.map(|_| connections);
         let links =
@@ -78,10 +78,10 @@ impl Server {
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
-    fn place(&self, errand: Errand) -> usize {
+    fn place(&self, errand: CallKind) -> usize {
         let in_turn = self.links.len() - self.unhindered.map_or(0, |_| 1);
         let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
-        self.unhindered.filter(|_| errand == Errand::Repeated).unwrap_or_else(next)
+        self.unhindered.filter(|_| errand == CallKind::Repeated).unwrap_or_else(next)
     }
 }
 
@@ -103,7 +103,7 @@ impl Taken {
 
 /// Kind of call to be sent over a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Errand {
+enum CallKind {
     /// In doubt if its reply is lost, so an idle connection is checked first.
     Once,
     /// Safe to repeat: it is sent without a check, and again if its reply is lost.
@@ -113,10 +113,10 @@ enum Errand {
 impl Router {
     pub(crate) fn new(
         address: Address,
-        dial: Dial,
+        dial: ConnectOptions,
         connections: usize,
         shards: u16,
-        copies: Option<Copies>,
+        copies: Option<RequiredCopies>,
     ) -> Self {
         let first = address.servers[0].clone();
         Self {
@@ -185,7 +185,7 @@ impl Router {
         known.dedup();
         let mut failed: Option<OpenError> = None;
         for server in known {
-            let asked = match self.take(&server, Errand::Once).await {
+            let asked = match self.take(&server, CallKind::Once).await {
                 Ok(taken) => {
                     let asked = taken.link.command(cmd("CLUSTER").arg("SLOTS")).await;
                     if asked.is_err() {
@@ -243,7 +243,7 @@ impl Router {
     }
 
     /// Returns a connection to a server.
-    async fn take(&self, name: &str, errand: Errand) -> redis::RedisResult<Taken> {
+    async fn take(&self, name: &str, errand: CallKind) -> redis::RedisResult<Taken> {
         let server = {
             let mut servers = self.servers.lock();
             let server = servers.entry(name.to_owned());
@@ -256,7 +256,7 @@ impl Router {
         loop {
             let link = self.link_at(name, &server, place, arrived).await?;
             let taken = Taken { link, server: Arc::clone(&server), place, name: name.to_owned() };
-            if errand == Errand::Repeated || taken.link.is_alive().await {
+            if errand == CallKind::Repeated || taken.link.is_alive().await {
                 return Ok(taken);
             }
             taken.drop_link().await;
@@ -296,12 +296,12 @@ impl Router {
 
     /// Returns a connection to a server, for commands that are no scripts.
     pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
-        Ok(self.take(name, Errand::Once).await?.link)
+        Ok(self.take(name, CallKind::Once).await?.link)
     }
 
     /// Returns the reading of a server's clock, or an error if the server does not reply.
     pub(crate) async fn clock(&self, name: &str) -> std::result::Result<Reading, String> {
-        let taken = self.take(name, Errand::Once).await.map_err(|error| error.to_string())?;
+        let taken = self.take(name, CallKind::Once).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
         match taken.link.command(&cmd("TIME")).await {
             Ok(answer) => {
@@ -338,7 +338,7 @@ impl Router {
         let mut open: Vec<(usize, Manner)> =
             (0..calls.len()).map(|i| (i, Manner::default())).collect();
         let is_repeated = calls.iter().all(|call| call.script.is_repeated());
-        let errand = if is_repeated { Errand::Repeated } else { Errand::Once };
+        let errand = if is_repeated { CallKind::Repeated } else { CallKind::Once };
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
             let taken = match self.take(&server, errand).await {

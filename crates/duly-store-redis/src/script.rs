@@ -91,7 +91,7 @@ scripts! {
     Holders: "holders", Reads, [];
     Index: "index", Writes, [ENDED];
     Announce: "announce", Writes, [];
-    Allot: "allot", Writes, [];
+    Allocate: "allot", Writes, [];
 }
 
 impl Script {
@@ -123,7 +123,7 @@ impl Script {
         self.only_reads()
             || matches!(
                 self,
-                Self::Heartbeat | Self::Announce | Self::Allot | Self::Index | Self::Progress
+                Self::Heartbeat | Self::Announce | Self::Allocate | Self::Index | Self::Progress
             )
     }
 

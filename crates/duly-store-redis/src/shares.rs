@@ -119,9 +119,9 @@ impl Quota {
 
 /// Rebalances of this node, at most one at a time for each limit.
 #[derive(Debug, Default)]
-pub(crate) struct CallIns(Mutex<HashMap<Quota, Arc<CallIn>>>);
+pub(crate) struct Rebalances(Mutex<HashMap<Quota, Arc<CallIn>>>);
 
-impl CallIns {
+impl Rebalances {
     fn of(&self, quota: &Quota) -> Arc<CallIn> {
         let mut all = self.0.lock();
         if all.len() >= KNOWN_MAX {

@@ -22,8 +22,8 @@ use duly_core::{
 use tokio::sync::broadcast;
 
 pub use self::{
-    heartbeat::{Coordinators, Heartbeat, HeartbeatReply, Member, NAME_MAX, Presence},
-    interest::Interest,
+    heartbeat::{Coordinators, Heartbeat, HeartbeatReply, Member, MembershipStage, NAME_MAX},
+    interest::NamespaceFilter,
 };
 use crate::{Lane, MemberId, StoreFuture};
 

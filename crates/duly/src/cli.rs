@@ -26,7 +26,7 @@ use crate::{
 #[command(name = "duly", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    everywhere: Everywhere,
+    everywhere: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options of every command")]
-struct Everywhere {
+struct GlobalOptions {
     /// The server to call; default is the variable DULY_SERVER, else http://127.0.0.1:3859
     // clap does not read the variable: it would show the option in every usage as one to be typed.
     #[arg(long, global = true, value_name = "URL", value_parser = args::values::unchecked)]
@@ -90,7 +90,7 @@ pub(crate) struct Session {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
-        let Everywhere { server, output, quiet } = self.everywhere;
+        let GlobalOptions { server, output, quiet } = self.everywhere;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
         let printer = Printer::new(output, loudness);
         let named = server.clone();

@@ -6,7 +6,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use duly_checker::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Judge, PAUSE};
+use super::{PAUSE, RecordingClient};
 use crate::{clock::now_us, transport::Taken};
 
 /// Number of consumers, each with its own connection.
@@ -18,8 +18,8 @@ const WAIT_MS: u32 = 200;
 /// Attempts of an acknowledgement without a result; after them its lease expires.
 const TRIES: u32 = 1_000;
 
-impl Judge {
-    /// Starts consumers on the connections from `first_line` on. They run until [`Judge::is_over`].
+impl RecordingClient {
+    /// Starts consumers on the connections from `first_line` on. They run until [`RecordingClient::is_over`].
     pub(crate) fn consume(self: &Arc<Self>, first_line: usize) -> JoinSet<()> {
         let mut consumers = JoinSet::new();
         for consumer in 0..CONSUMERS {

@@ -8,7 +8,7 @@ use duly_checker::{
     history::{Action, Answer, Crash, History, SettleAnswer},
 };
 
-use super::Judge;
+use super::RecordingClient;
 use crate::{Counts, Table, floor::ms};
 
 /// Result of the checker.
@@ -19,7 +19,7 @@ pub(crate) struct Judged {
     pub(crate) table: Table,
 }
 
-impl Judge {
+impl RecordingClient {
     /// Judges the history recorded so far, and removes it.
     pub(crate) fn judge(&self) -> Judged {
         let mut history = self.history.take();

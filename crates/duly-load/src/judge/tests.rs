@@ -10,11 +10,13 @@ use duly_checker::{
 use futures::future::{BoxFuture, FutureExt as _};
 use parking_lot::Mutex;
 
-use super::{Judge, Judged};
+use super::{Judged, RecordingClient};
 use crate::{
     clock::now_ms,
     target::Target,
-    transport::{Ask, Firing, Last, Operation, Outcome, Settings, Taken, Transport, Witness},
+    transport::{
+        Ask, Firing, Last, Operation, Outcome, RecordingTransport, Settings, Taken, Transport,
+    },
 };
 
 /// Fault of the server.
@@ -42,12 +44,13 @@ pub(crate) struct Server {
 }
 
 /// Returns a recording client of a server with a fault.
-pub(crate) fn judge_of(plant: impl FnOnce(&mut Fault)) -> (Arc<Judge>, Arc<Server>) {
+pub(crate) fn judge_of(plant: impl FnOnce(&mut Fault)) -> (Arc<RecordingClient>, Arc<Server>) {
     let mut fault = Fault::default();
     plant(&mut fault);
     let server = Arc::new(Server { fault, timers: Mutex::default() });
     let target = Arc::new(Target::new(Arc::clone(&server) as _));
-    let judge = Judge::new(Arc::clone(&server) as _, target, "judged".to_owned(), u64::MAX);
+    let judge =
+        RecordingClient::new(Arc::clone(&server) as _, target, "judged".to_owned(), u64::MAX);
     (Arc::new(judge), server)
 }
 
@@ -78,7 +81,7 @@ impl Server {
     }
 }
 
-impl Witness for Server {
+impl RecordingTransport for Server {
     fn ask<'a>(
         &'a self,
         _: usize,

@@ -25,12 +25,12 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Handle of the pacer thread; its drop ends the thread.
 #[derive(Debug)]
-pub(crate) struct Metronome {
+pub(crate) struct Pacer {
     lines: Arc<[Notify]>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Metronome {
+impl Pacer {
     /// Starts the thread for all sends of a pace that has a rate, over `lines` connections.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Metronome {
     }
 }
 
-impl Drop for Metronome {
+impl Drop for Pacer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ mod tests {
         let began = Instant::now() + Duration::from_millis(5);
         let interval = Some(Duration::from_millis(2));
         let pace = Pace { began, interval, sends: 12, until: began + Duration::from_secs(60) };
-        let metronome = Metronome::start(pace, 3).unwrap();
+        let metronome = Pacer::start(pace, 3).unwrap();
         for number in 0..12 {
             metronome.beat(number).await;
             assert!(Instant::now() >= pace.intended(number), "send {number}");

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     clock::now_ms,
     drain::GRACE,
-    judge::{CONSUMERS, Judge},
+    judge::{CONSUMERS, RecordingClient},
     own::Own,
     stop::Stop,
     transport::{Ask, Settings},
@@ -65,19 +65,19 @@ impl Run {
         Ok(())
     }
 
-    async fn judge(&mut self) -> Result<Arc<Judge>> {
+    async fn judge(&mut self) -> Result<Arc<RecordingClient>> {
         let settings = Settings { url: None, lease: Some(LEASE) };
         let namespace = self.target.make(0, "judged", &settings).await?;
         let witness = self.speaker.witness();
         let (target, beside) = (Arc::clone(&self.target), self.options.paced_timers());
-        let judge = Arc::new(Judge::new(witness, target, namespace, beside));
+        let judge = Arc::new(RecordingClient::new(witness, target, namespace, beside));
         self.judge = Some(Arc::clone(&judge));
         Ok(judge)
     }
 
     /// Offers the mix while consumers lease the firings, waits until no timer is pending, and reads
     /// every timer back.
-    async fn load(&mut self, judge: &Arc<Judge>, kill_ms: Option<u64>) -> Result<()> {
+    async fn load(&mut self, judge: &Arc<RecordingClient>, kill_ms: Option<u64>) -> Result<()> {
         let operations = self.options.paced_timers();
         let (batch, lines) = (self.batch(), self.lines());
         let rate = self.options.paced().unwrap_or(1).into();
@@ -114,7 +114,7 @@ impl Run {
 
 async fn crash(
     own: Option<&mut Own>,
-    judge: &Judge,
+    judge: &RecordingClient,
     kill_ms: Option<u64>,
     stop: &Stop,
 ) -> Result<()> {

@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use super::scattered;
 use crate::{
     clock::now_ms,
-    judge::Judge,
+    judge::RecordingClient,
     offer::{Sent, Work},
     transport::Ask,
 };
@@ -31,7 +31,7 @@ const LOOKS: u64 = 16;
 
 /// The mix.
 pub(super) struct Mix {
-    pub(super) judge: Arc<Judge>,
+    pub(super) judge: Arc<RecordingClient>,
     /// Number of operations.
     pub(super) operations: u64,
     /// Operations per send.

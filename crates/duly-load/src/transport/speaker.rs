@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
 
-use super::{Transport, Witness, grpc::Grpc, http::Http};
+use super::{RecordingTransport, Transport, grpc::Grpc, http::Http};
 use crate::options::TransportKind;
 
 /// A client of a server.
@@ -49,7 +49,7 @@ impl Speaker {
     }
 
     /// Returns the client for the recording client.
-    pub fn witness(&self) -> Arc<dyn Witness> {
+    pub fn witness(&self) -> Arc<dyn RecordingTransport> {
         match self {
             Self::Http(http) => Arc::clone(http) as _,
             Self::Grpc(grpc) => Arc::clone(grpc) as _,

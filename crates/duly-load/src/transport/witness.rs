@@ -55,7 +55,7 @@ pub struct Last {
 }
 
 /// A client with complete results. Every error means that the outcome is unknown.
-pub trait Witness: Send + Sync {
+pub trait RecordingTransport: Send + Sync {
     /// Sends operations as one call; returns one result for each.
     fn ask<'a>(
         &'a self,

@@ -34,14 +34,14 @@ pub(crate) const ASKS_MAX: usize = 1_000;
 
 /// The quotas of this node, by lane.
 #[derive(Debug, Default)]
-pub(super) struct Allotments {
-    lanes: FxHashMap<Lane, Allot>,
+pub(super) struct LaneQuotas {
+    lanes: FxHashMap<Lane, Allocate>,
     /// Lanes that want more than their quota, to be requested at once.
     urgent: Vec<Lane>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Allot {
+struct Allocate {
     slots: usize,
     rate: Option<u32>,
     /// Slots held and wanted when the lane was last planned. `wanted_at` is the time of that.
@@ -56,7 +56,7 @@ struct Allot {
     is_asked: bool,
 }
 
-impl Allotments {
+impl LaneQuotas {
     /// Returns the lane's limits with this node's quota in place of the limits of all nodes. Marks the
     /// lane as urgent if the quota is less than the lane wants.
     pub(super) fn limit(
@@ -68,7 +68,7 @@ impl Allotments {
         now: Duration,
     ) -> Share {
         let whole_rate = share.rate.map(Rate::per_second);
-        let allot = self.lanes.entry(lane.clone()).or_insert(Allot {
+        let allot = self.lanes.entry(lane.clone()).or_insert(Allocate {
             slots: 0,
             rate: whole_rate.map(|_| 0),
             wanted: 0,
@@ -205,7 +205,7 @@ impl Lanes {
 
     /// Returns `true` if a request must be sent at once.
     pub(crate) fn asks_now(&self) -> bool {
-        self.allotments.as_ref().is_some_and(Allotments::asks_now)
+        self.allotments.as_ref().is_some_and(LaneQuotas::asks_now)
     }
 
     /// Returns the time of the next request; `None` if there is none.

@@ -187,7 +187,7 @@ impl Model {
         listing.done()
     }
 
-    fn census(&self) -> Census {
+    fn census(&self) -> LaneMetrics {
         let mut count = Count::default();
         loop {
             if let Some(census) = self.lanes.count(&mut count) {

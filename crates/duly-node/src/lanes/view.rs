@@ -79,7 +79,7 @@ pub struct LaneLoad {
 
 /// The number of lanes by activity and by breaker state, of those that hold or want something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Census {
+pub(crate) struct LaneMetrics {
     /// In the order of [`Activity::ALL`].
     pub(crate) activities: [usize; 5],
     /// In the order of [`BreakerState::ALL`].
@@ -91,7 +91,7 @@ pub(crate) struct Census {
 /// A count of the lanes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
-    pub(super) census: Census,
+    pub(super) census: LaneMetrics,
     /// Starved lanes among those that were counted one by one.
     starved: usize,
     /// The last lane that was visited.
@@ -189,7 +189,7 @@ impl Lanes {
     }
 
     /// Continues a count of the lanes; returns it at the end.
-    pub(crate) fn count(&self, count: &mut Count) -> Option<Census> {
+    pub(crate) fn count(&self, count: &mut Count) -> Option<LaneMetrics> {
         let place = count.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let (mut looked, mut last) = (0, None);
         for (lane, state) in self.lanes.from(place).take(SLICE) {

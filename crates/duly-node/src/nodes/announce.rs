@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use duly_core::{NamespaceName, shard::ShardId};
-use duly_store::deployment::{Coordinators, Interest};
+use duly_store::deployment::{Coordinators, NamespaceFilter};
 use rustc_hash::FxHashMap;
 
 /// Shortest time between two announcements of one namespace and shard.
@@ -28,19 +28,19 @@ pub(crate) enum When {
 
 /// The recent announcements, and the waits that this node has announced.
 #[derive(Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct Announcements {
     last: FxHashMap<(ShardId, NamespaceName), Duration>,
     /// Time at which calls last waited for a namespace.
     waited: FxHashMap<NamespaceName, Duration>,
     /// The announced waits by coordinator shard. The other nodes know all that a majority of the shards
     /// knows, because they get replies of a majority too.
-    said: BTreeMap<ShardId, Interest>,
+    said: BTreeMap<ShardId, NamespaceFilter>,
     majority: usize,
     /// Time since which the other nodes know of the waits.
     told_since: FxHashMap<NamespaceName, Duration>,
 }
 
-impl Announced {
+impl Announcements {
     /// Returns the time at which an announcement may be made. `Now` is recorded as made.
     pub(crate) fn admit(
         &mut self,
@@ -72,12 +72,16 @@ impl Announced {
     }
 
     /// Returns the waits that the next heartbeat announces.
-    pub(crate) fn interest(&mut self, waited_for: Vec<NamespaceName>, now: Duration) -> Interest {
+    pub(crate) fn interest(
+        &mut self,
+        waited_for: Vec<NamespaceName>,
+        now: Duration,
+    ) -> NamespaceFilter {
         for namespace in waited_for {
             self.waited.insert(namespace, now);
         }
         self.waited.retain(|_, last| now.saturating_sub(*last) < LINGERS);
-        let mut interest = Interest::default();
+        let mut interest = NamespaceFilter::default();
         for namespace in self.waited.keys() {
             interest.insert(namespace);
         }
@@ -91,7 +95,7 @@ impl Announced {
         &mut self,
         shard: ShardId,
         list: &Coordinators,
-        interest: Interest,
+        interest: NamespaceFilter,
         now: Duration,
     ) -> bool {
         self.majority = list.majority();
@@ -123,7 +127,11 @@ impl Announced {
 }
 
 /// Returns `true` if a majority of the coordinator shards knows that calls wait for a namespace.
-fn is_said(said: &BTreeMap<ShardId, Interest>, majority: usize, namespace: &NamespaceName) -> bool {
+fn is_said(
+    said: &BTreeMap<ShardId, NamespaceFilter>,
+    majority: usize,
+    namespace: &NamespaceName,
+) -> bool {
     let count = said.values().filter(|said| said.contains(namespace)).count();
     count > 0 && count >= majority
 }
@@ -135,7 +143,7 @@ mod tests {
     #[test]
     fn announcements_of_a_namespace_are_rate_limited() {
         let name = NamespaceName::new("a").unwrap();
-        let mut announced = Announced::default();
+        let mut announced = Announcements::default();
         let at = Duration::from_secs(1);
         assert_eq!(announced.admit(ShardId(1), &name, at), When::Now);
         assert_eq!(announced.admit(ShardId(2), &name, at), When::Now, "another shard");
@@ -147,7 +155,7 @@ mod tests {
     #[test]
     fn announced_waits_are_not_repeated_and_linger() {
         let name = NamespaceName::new("a").unwrap();
-        let mut announced = Announced::default();
+        let mut announced = Announcements::default();
         assert!(announced.waits(&name));
         let interest = announced.interest(vec![name.clone()], Duration::ZERO);
         assert!(announced.waits(&name), "nobody has heard of it yet");

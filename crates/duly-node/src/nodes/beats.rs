@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use duly_core::shard::ShardId;
 use duly_store::{
     Deployment, MemberId,
-    deployment::{Heartbeat, HeartbeatReply, Interest, Presence},
+    deployment::{Heartbeat, HeartbeatReply, MembershipStage, NamespaceFilter},
 };
 use futures::{
     StreamExt,
@@ -221,8 +221,8 @@ pub(crate) async fn leave(shared: &Shared) {
         let shards = nodes.list().shards.clone();
         let beat = |shard| {
             let (_sent, beat) =
-                nodes.heartbeat(shard, now, &shared.nodes.name, Interest::default());
-            (shard, Heartbeat { presence: Presence::Left, dead: Vec::new(), ..beat })
+                nodes.heartbeat(shard, now, &shared.nodes.name, NamespaceFilter::default());
+            (shard, Heartbeat { presence: MembershipStage::Left, dead: Vec::new(), ..beat })
         };
         shards.into_iter().map(beat).collect()
     };

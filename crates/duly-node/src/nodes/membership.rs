@@ -34,7 +34,9 @@ use std::{
 use duly_core::shard::ShardId;
 use duly_store::{
     MemberId,
-    deployment::{Coordinators, Heartbeat, HeartbeatReply, Interest, Member, Presence},
+    deployment::{
+        Coordinators, Heartbeat, HeartbeatReply, Member, MembershipStage, NamespaceFilter,
+    },
 };
 
 mod owners;
@@ -141,7 +143,7 @@ impl Membership {
         shard: ShardId,
         now: Duration,
         name: &str,
-        waits: Interest,
+        waits: NamespaceFilter,
     ) -> (Sent, Heartbeat) {
         let presence = self.presence(now);
         self.number += 1;
@@ -202,7 +204,7 @@ impl Membership {
         let is_new =
             |run: &&MemberId| !self.others.contains_key(run) && !self.watched.contains(run);
         changes.joined = others.keys().filter(is_new).copied().collect();
-        let working = others.values().filter(|member| member.presence != Presence::Joining);
+        let working = others.values().filter(|member| member.presence != MembershipStage::Joining);
         self.watched.extend(working.map(|member| member.member_id));
         changes.gone = self.watched.iter().filter(|run| is_gone(run)).copied().collect();
         for run in &changes.gone {
@@ -325,11 +327,11 @@ impl Membership {
     }
 
     /// Returns the stage of our membership.
-    pub(crate) fn presence(&self, now: Duration) -> Presence {
+    pub(crate) fn presence(&self, now: Duration) -> MembershipStage {
         match (self.is_leaving, self.may_act(now)) {
-            (true, _) => Presence::Leaving,
-            (false, true) => Presence::Here,
-            (false, false) => Presence::Joining,
+            (true, _) => MembershipStage::Leaving,
+            (false, true) => MembershipStage::Here,
+            (false, false) => MembershipStage::Joining,
         }
     }
 
@@ -361,7 +363,7 @@ impl Membership {
 
     /// Returns the owner of a shard, of the members that work.
     fn owner(&self, shard: ShardId) -> Option<MemberId> {
-        let others = self.others.values().filter(|other| other.presence == Presence::Here);
+        let others = self.others.values().filter(|other| other.presence == MembershipStage::Here);
         let us = Some(self.run).filter(|_| self.acted_at.is_some() && !self.is_leaving);
         owners::owner(others.map(|other| other.member_id).chain(us), shard)
     }

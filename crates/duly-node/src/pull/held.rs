@@ -7,7 +7,7 @@
 //! | state of the firing when the stream ends | result |
 //! |---|---|
 //! | settled, or its lease expired | none |
-//! | not completely written ([`OnItsWay`]) | released and not counted: the consumer cannot have seen it |
+//! | not completely written ([`PendingReply`]) | released and not counted: the consumer cannot have seen it |
 //! | written and not settled | due again at once; counted as an attempt whose lease was lost |
 //!
 //! If the firing is still being written when the stream ends, the decision waits until the write has
@@ -51,7 +51,7 @@ struct Claim {
 
 impl Held {
     /// Takes over the leases of a reply that is written from now on.
-    pub fn take(&mut self, leased: &mut Leased, now: Timestamp) -> Option<OnItsWay> {
+    pub fn take(&mut self, leased: &mut Leased, now: Timestamp) -> Option<PendingReply> {
         let claims = leased.claims.as_mut()?;
         let until = leased.firings.iter().map(|firing| firing.leased_until);
         let handing = Handing { shared: Arc::clone(&claims.shared), written: Mutex::default() };
@@ -69,7 +69,7 @@ impl Held {
             let answer = Arc::clone(&answer);
             self.claims.insert(token, Claim { answer, namespace, number, ends_at, ends_by });
         }
-        Some(OnItsWay(answer))
+        Some(PendingReply(answer))
     }
 
     /// Removes a lease that is settled or lost.
@@ -127,19 +127,19 @@ impl Claim {
 }
 
 /// A reply with firings that is being written to the consumer. If it is dropped before
-/// [`OnItsWay::written`], the reply counts as not delivered.
+/// [`PendingReply::written`], the reply counts as not delivered.
 #[derive(Debug)]
 #[must_use]
-pub struct OnItsWay(Arc<Handing>);
+pub struct PendingReply(Arc<Handing>);
 
-impl OnItsWay {
+impl PendingReply {
     /// Marks the reply as completely written to the connection.
     pub fn written(self) {
         self.0.arrived(Written::Yes);
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         self.0.arrived(Written::Never);
     }

@@ -6,7 +6,7 @@ use duly_core::{env::Clock, shard::ShardId};
 use duly_store::conformance::ManualClock;
 use parking_lot::Mutex;
 
-use crate::{state::Bell, waker::Waker};
+use crate::{state::Notifier, waker::Waker};
 
 /// The behaviour of its simulated thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Thread {
 pub(super) struct ByHand {
     clock: ManualClock,
     inner: Arc<Mutex<Inner>>,
-    bells: Arc<[Bell]>,
+    bells: Arc<[Notifier]>,
 }
 
 struct Inner {
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl ByHand {
-    pub(super) fn new(clock: ManualClock, bells: Arc<[Bell]>) -> Self {
+    pub(super) fn new(clock: ManualClock, bells: Arc<[Notifier]>) -> Self {
         let targets = vec![None; bells.len()];
         let inner = Inner { targets, thread: Thread::None, turns: 0, restarts: 0 };
         Self { clock, inner: Arc::new(Mutex::new(inner)), bells }
@@ -57,7 +57,7 @@ impl ByHand {
 
     /// Notifies all shards, as when the clock was set.
     pub(super) fn ring_all(&self) {
-        self.bells.iter().for_each(Bell::ring_due);
+        self.bells.iter().for_each(Notifier::ring_due);
     }
 
     /// Notifies the shards whose requested time has come.

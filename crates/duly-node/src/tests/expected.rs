@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
     MemberId, Store,
-    deployment::{Heartbeat, Interest, Presence},
+    deployment::{Heartbeat, MembershipStage, NamespaceFilter},
 };
 
 use super::nodes::Together;
@@ -77,7 +77,7 @@ async fn expected_firings_without_a_call_are_announced() {
     let nodes = Together::start(2).await;
     let (owner, other) = (nodes.owner(), 1 - nodes.owner());
     let namespace: NamespaceName = nodes.worlds[0].namespace.clone();
-    let mut waits = Interest::default();
+    let mut waits = NamespaceFilter::default();
     waits.insert(&namespace);
     // A third node has waiting calls, and no shard.
     let third = |number, presence| Heartbeat {
@@ -91,8 +91,8 @@ async fn expected_firings_without_a_call_are_announced() {
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.heartbeat(ShardId(0), third(1, Presence::Here)).await.unwrap();
-    deployment.heartbeat(ShardId(0), third(2, Presence::Leaving)).await.unwrap();
+    deployment.heartbeat(ShardId(0), third(1, MembershipStage::Here)).await.unwrap();
+    deployment.heartbeat(ShardId(0), third(2, MembershipStage::Leaving)).await.unwrap();
     nodes.pass(300).await;
     nodes.worlds[other].schedule_pull("x", ms(50)).await;
     nodes.worlds[other].schedule_pull("y", ms(200)).await;

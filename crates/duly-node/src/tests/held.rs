@@ -6,14 +6,14 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::{pull::request, *};
-use crate::{Held, LeaseRequest, Leased, OnItsWay, Room};
+use crate::{Held, LeaseRequest, Leased, PendingReply, Room};
 
 async fn leased(world: &World) -> Leased {
     world.handle.lease(request(world, 10, Duration::ZERO)).await.unwrap()
 }
 
 /// Leases firings; returns them with their reply, which is not written yet.
-async fn held(world: &World, count: usize) -> (Held, Leased, OnItsWay) {
+async fn held(world: &World, count: usize) -> (Held, Leased, PendingReply) {
     for i in 0..count {
         world.schedule_pull(&format!("t{i}"), ms(0)).await;
     }

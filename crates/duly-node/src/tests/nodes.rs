@@ -6,7 +6,7 @@ use duly_core::{destination::LaneKey, shard::ShardId};
 use duly_store::{
     ClaimRequest, Lane, LaneClaim, MemberId, Owner, Store,
     conformance::{ManualClock, StandIn},
-    deployment::{Heartbeat, Interest, Presence},
+    deployment::{Heartbeat, MembershipStage, NamespaceFilter},
     memory::MemoryStore,
 };
 
@@ -270,13 +270,13 @@ async fn p3_leases_of_a_dead_member_end_in_all_shards() {
         name: "dies".to_owned(),
         protocols: (1, 1),
         presence,
-        waits: Interest::default(),
+        waits: NamespaceFilter::default(),
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.heartbeat(ShardId(0), heartbeat(1, Presence::Here)).await.unwrap();
+    deployment.heartbeat(ShardId(0), heartbeat(1, MembershipStage::Here)).await.unwrap();
     // It owns no shard, so no shard moves when it dies.
-    deployment.heartbeat(ShardId(0), heartbeat(2, Presence::Leaving)).await.unwrap();
+    deployment.heartbeat(ShardId(0), heartbeat(2, MembershipStage::Leaving)).await.unwrap();
     nodes.pass(500).await;
     assert_eq!(nodes.worlds[0].handle.members().len(), 2);
     let origin = LaneKey::Origin(Arc::from(A));

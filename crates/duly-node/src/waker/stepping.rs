@@ -14,7 +14,7 @@ use duly_core::shard::ShardId;
 use parking_lot::{Condvar, Mutex};
 
 use super::{SLEEP_MAX, Waker, targets::Targets};
-use crate::state::Bell;
+use crate::state::Notifier;
 
 /// Longest step: the most that a wake-up can be late after the clock was set.
 const STEP: Duration = Duration::from_millis(10);
@@ -25,7 +25,7 @@ pub(super) struct Stepping(Arc<Inner>);
 struct Inner {
     targets: Mutex<Targets>,
     changed: Condvar,
-    bells: Arc<[Bell]>,
+    bells: Arc<[Notifier]>,
     stopped: AtomicBool,
     turns: AtomicU64,
     /// Number of threads started: only the last one continues.
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl Stepping {
-    pub(super) fn start(bells: Arc<[Bell]>) -> io::Result<Self> {
+    pub(super) fn start(bells: Arc<[Notifier]>) -> io::Result<Self> {
         let inner = Arc::new(Inner {
             targets: Mutex::new(Targets::new(bells.len())),
             changed: Condvar::new(),

@@ -6,8 +6,8 @@ fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-fn bells(count: usize) -> Arc<[Bell]> {
-    (0..count).map(|_| Bell::default()).collect()
+fn bells(count: usize) -> Arc<[Notifier]> {
+    (0..count).map(|_| Notifier::default()).collect()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn targets_are_taken_when_their_time_has_come() {
     assert_eq!(targets.earliest(), None);
 }
 
-async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Bell]) {
+async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Notifier]) {
     // Later first, so that an earlier time has to overtake it.
     waker.wake_by(ShardId(0), wall() + Duration::from_secs(3_600));
     let target = wall() + Duration::from_millis(20);
@@ -73,7 +73,7 @@ async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
     waker.restart().unwrap();
     bells[0].rung().await;
     assert!(waker.turns() > before);
-    assert!(bells.iter().all(Bell::take_timed), "each was rung once");
+    assert!(bells.iter().all(Notifier::take_timed), "each was rung once");
     rings_in_time(Box::new(waker), &bells).await;
 }
 

@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::{Waker, targets::Targets};
-use crate::state::Bell;
+use crate::state::Notifier;
 
 /// The thread's handle; dropping it ends the thread.
 pub(super) struct TimerFd(Arc<Inner>);
@@ -31,7 +31,7 @@ pub(super) struct TimerFd(Arc<Inner>);
 struct Inner {
     timer: OwnedFd,
     state: Mutex<State>,
-    bells: Arc<[Bell]>,
+    bells: Arc<[Notifier]>,
     stopped: AtomicBool,
     turns: AtomicU64,
     /// Number of threads started: only the last one continues, an earlier one ends at its next
@@ -48,7 +48,7 @@ struct State {
 }
 
 impl TimerFd {
-    pub(super) fn start(bells: Arc<[Bell]>) -> io::Result<Self> {
+    pub(super) fn start(bells: Arc<[Notifier]>) -> io::Result<Self> {
         let inner = Arc::new(Inner {
             timer: timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?,
             state: Mutex::new(State { targets: Targets::new(bells.len()), armed: None }),

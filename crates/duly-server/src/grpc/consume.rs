@@ -29,7 +29,7 @@ use std::{
 
 use duly_api::v1;
 use duly_core::{Code, Millis, error_code::Retry};
-use duly_node::OnItsWay;
+use duly_node::PendingReply;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
@@ -52,16 +52,16 @@ struct Waiting {
     /// Memory of the response until the connection polls it.
     share: Share,
     /// The hand-over of a response with firings.
-    way: Option<OnItsWay>,
+    way: Option<PendingReply>,
 }
 
 /// Responses with firings that were polled and are not written yet; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked(Arc<Mutex<Vec<OnItsWay>>>);
+pub(super) struct Asked(Arc<Mutex<Vec<PendingReply>>>);
 
 impl Asked {
     /// Takes the responses over; the caller reports when they are written.
-    pub(super) fn take(&self) -> Vec<OnItsWay> {
+    pub(super) fn take(&self) -> Vec<PendingReply> {
         std::mem::take(&mut *self.0.lock())
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_api::{ListResponse, Time, View};
-use duly_node::{Leased, OnItsWay};
+use duly_node::{Leased, PendingReply};
 use duly_store::{Page, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;
@@ -35,7 +35,7 @@ const PART_BYTES_MAX: usize = 64 * 1024;
 
 /// The reservation and claims of a response; cheap to clone.
 #[derive(Debug, Clone)]
-struct Carried {
+struct ResponseGuards {
     /// The reservation, taken when the message has been encoded and only its text is left.
     share: Arc<Mutex<Option<Share>>>,
     leased: Arc<Mutex<Option<Leased>>>,
@@ -111,14 +111,16 @@ pub(super) async fn made_within<T: Message>(mut share: Share, message: T) -> ton
 fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Response<T> {
     let mut response = tonic::Response::new(message);
     let leased = Arc::new(Mutex::new(leased));
-    response.extensions_mut().insert(Carried { share: Arc::new(Mutex::new(Some(share))), leased });
+    response
+        .extensions_mut()
+        .insert(ResponseGuards { share: Arc::new(Mutex::new(Some(share))), leased });
     response
 }
 
 /// Bounds a response, which counts against `budget` unless it has a reservation; a stream ends at
 /// `until`.
 pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
-    let carried = response.extensions_mut().remove::<Carried>();
+    let carried = response.extensions_mut().remove::<ResponseGuards>();
     let asked = response.extensions_mut().remove::<Asked>();
     let budget = budget.clone();
     let until = until.map(|until| Box::pin(sleep_until(until)));
@@ -146,13 +148,13 @@ enum Ended {
 struct Outbound {
     inner: Body,
     budget: Budget,
-    carried: Option<Carried>,
+    carried: Option<ResponseGuards>,
     asked: Option<Asked>,
     until: Option<Pin<Box<Sleep>>>,
     /// Bytes that are made and not handed over.
     rest: Bytes,
     /// Responses of a stream that end in `rest`.
-    in_rest: Vec<OnItsWay>,
+    in_rest: Vec<PendingReply>,
     ended: Ended,
 }
 
@@ -163,7 +165,7 @@ impl Outbound {
         if !self.rest.is_empty() {
             return Frame::data(part);
         }
-        self.in_rest.drain(..).for_each(OnItsWay::written);
+        self.in_rest.drain(..).for_each(PendingReply::written);
         // A single message has one frame, so its claims are handed over with its last part.
         if let Some(carried) = &self.carried
             && let Some(leased) = carried.leased.lock().take()

@@ -23,7 +23,7 @@ use duly_core::{Code, Millis, error_code::Retry};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Problem, room::Oversize};
+use super::{Problem, room::OversizeSemaphore};
 
 /// Bodies up to this size may use all but the last sixteenth of the budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -41,7 +41,7 @@ struct Inner {
     bytes_max: usize,
     /// Held by the one response that may exceed the budget.
     overdraft: Arc<Semaphore>,
-    oversize: Oversize,
+    oversize: OversizeSemaphore,
 }
 
 /// Bytes that are reserved until this value is dropped.
@@ -57,12 +57,12 @@ impl Budget {
     /// Creates a budget of this number of bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
-        let (used, oversize) = (AtomicUsize::new(0), Oversize::new(bytes_max));
+        let (used, oversize) = (AtomicUsize::new(0), OversizeSemaphore::new(bytes_max));
         Self(Arc::new(Inner { used, bytes_max, overdraft, oversize }))
     }
 
     /// Returns the memory of first firings that are larger than their reservation.
-    pub(super) fn oversize(&self) -> Oversize {
+    pub(super) fn oversize(&self) -> OversizeSemaphore {
         self.0.oversize.clone()
     }
 

@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 
 use duly_node::MemberView;
-use duly_store::deployment::Presence;
+use duly_store::deployment::MembershipStage;
 
 use super::{
     App, Problem, answer,
@@ -57,9 +57,9 @@ fn node(member: MemberView) -> Node {
         member_id: format!("{:016x}", member.member_id.0),
         this: member.is_this,
         state: match member.presence {
-            Presence::Joining => "joining",
-            Presence::Here => "active",
-            Presence::Leaving | Presence::Left => "leaving",
+            MembershipStage::Joining => "joining",
+            MembershipStage::Here => "active",
+            MembershipStage::Leaving | MembershipStage::Left => "leaving",
         }
         .to_owned(),
         shards: u32::try_from(member.shards).unwrap_or(u32::MAX),

@@ -28,7 +28,7 @@ use super::{
     bulk,
     cors::Cors,
     described::Described,
-    front::Door,
+    front::ConnectionKind,
     health, lease, notice,
     query::Query,
     repair, settle, unread,
@@ -54,10 +54,10 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let asked = cors.preflight(route, request.method(), request.headers());
     let taken = request.extensions().get::<Taken>().cloned();
     let under_way = taken.as_ref().map(Taken::begin);
-    let made = match request.extensions().get::<Door>() {
+    let made = match request.extensions().get::<ConnectionKind>() {
         // The reserve and the admin listener serve one response at a time on each of a few connections.
-        Some(Door::Reserve | Door::Admin) => Made::Health,
-        Some(Door::Main) | None => Made::by(route, request.method()),
+        Some(ConnectionKind::Reserve | ConnectionKind::Admin) => Made::Health,
+        Some(ConnectionKind::Main) | None => Made::by(route, request.method()),
     };
     let checked = checked.and_then(|()| made.check_room(&app));
     let (mut request, unread) = unread::watch(request);

@@ -20,7 +20,7 @@ type Served = TowerToHyperService<Router>;
 
 /// The paths that a connection may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum ConnectionKind {
     /// Every path.
     Main,
     /// Health, readiness and metrics: every other connection of the listener is in use.
@@ -39,12 +39,12 @@ pub(crate) struct Routers {
 }
 
 #[derive(Debug)]
-struct Doors {
+struct ServiceRouters {
     http: Served,
     grpc: Served,
 }
 
-impl From<Routers> for Doors {
+impl From<Routers> for ServiceRouters {
     fn from(routers: Routers) -> Self {
         Self {
             http: TowerToHyperService::new(routers.http),
@@ -55,25 +55,25 @@ impl From<Routers> for Doors {
 
 /// The routers that connections pass their requests to; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Front(Arc<Inner>);
+pub(crate) struct RouterSwitch(Arc<Inner>);
 
 /// The routers of one connection.
 #[derive(Debug)]
 pub(crate) struct Connected {
-    front: Front,
+    front: RouterSwitch,
     taken: Taken,
-    door: Door,
+    door: ConnectionKind,
 }
 
 #[derive(Debug)]
 struct Inner {
-    opening: Doors,
-    open: OnceLock<Doors>,
+    opening: ServiceRouters,
+    open: OnceLock<ServiceRouters>,
     full: Served,
 }
 
-impl Front {
-    /// Creates the routers; `opening` serves requests until [`Front::open`].
+impl RouterSwitch {
+    /// Creates the routers; `opening` serves requests until [`RouterSwitch::open`].
     pub(crate) fn new(opening: Routers) -> Self {
         let full =
             TowerToHyperService::new(Router::new().fallback(async || too_many_connections()));
@@ -86,7 +86,7 @@ impl Front {
     }
 
     /// Returns the routers for a connection whose responses `taken` watches.
-    pub(crate) fn connected(self, taken: Taken, door: Door) -> Connected {
+    pub(crate) fn connected(self, taken: Taken, door: ConnectionKind) -> Connected {
         Connected { front: self, taken, door }
     }
 }
@@ -106,7 +106,7 @@ impl Service<Request<Incoming>> for Connected {
         request.extensions_mut().insert(self.taken.clone());
         request.extensions_mut().insert(self.door);
         let front = &self.front.0;
-        if self.door == Door::Reserve && !PROBES.contains(&request.uri().path()) {
+        if self.door == ConnectionKind::Reserve && !PROBES.contains(&request.uri().path()) {
             return front.full.call(request);
         }
         let doors = front.open.get().unwrap_or(&front.opening);

@@ -23,7 +23,7 @@ use super::{
     budget::{self, IsCounted, Share},
     path::InNamespace,
     problem::Refusals,
-    room::LeaseRoom,
+    room::LeaseReservation,
     text::Text,
 };
 use crate::messages;
@@ -89,7 +89,7 @@ pub(super) async fn settled_and_leased(
 /// count as attempts.
 pub(crate) struct Claims {
     pub(crate) leased: Leased,
-    pub(crate) room: Arc<LeaseRoom>,
+    pub(crate) room: Arc<LeaseReservation>,
 }
 
 impl Claims {
@@ -99,14 +99,14 @@ impl Claims {
         namespace: NamespaceName,
         call: LeaseCall,
     ) -> Result<Self, Problem> {
-        let room = Arc::new(LeaseRoom::new(app.budget()));
+        let room = Arc::new(LeaseReservation::new(app.budget()));
         let request = LeaseRequest {
             namespace,
             max: call.max,
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
-            room: Some(Arc::<LeaseRoom>::clone(&room)),
+            room: Some(Arc::<LeaseReservation>::clone(&room)),
         };
         Ok(Self { leased: app.node().lease(request).await?, room })
     }

@@ -24,8 +24,8 @@ const GO_BACK_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The memory reservation of one lease.
 #[derive(Debug)]
-pub(crate) struct LeaseRoom {
-    oversize: Oversize,
+pub(crate) struct LeaseReservation {
+    oversize: OversizeSemaphore,
     inner: Mutex<Inner>,
 }
 
@@ -40,12 +40,12 @@ struct Inner {
 
 /// Memory for the first firings of running claims, where they exceed their reservations.
 #[derive(Debug, Clone)]
-pub(crate) struct Oversize {
+pub(crate) struct OversizeSemaphore {
     kib: Arc<Semaphore>,
     kib_max: u32,
 }
 
-impl Oversize {
+impl OversizeSemaphore {
     /// Creates it with half of the budget, but at least one payload.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let kib_max = kib(budget_bytes as u64 / 2).max(kib(PAYLOAD_BYTES_HARD));
@@ -62,7 +62,7 @@ fn kib(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-impl LeaseRoom {
+impl LeaseReservation {
     /// Creates an empty reservation.
     pub(crate) fn new(budget: &Budget) -> Self {
         let inner = Inner { share: budget.share(), payload_bytes_max: 0, permit: None };
@@ -110,7 +110,7 @@ fn memory_bytes(firing: &Firing) -> usize {
     size_of::<Firing>().saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
 }
 
-impl Room for LeaseRoom {
+impl Room for LeaseReservation {
     fn expect(&self, payload_bytes_max: u64) {
         self.inner.lock().payload_bytes_max = payload_bytes_max;
     }
@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn p10_claims_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * 1024 * 1024);
-        let room = LeaseRoom::new(&budget);
+        let room = LeaseReservation::new(&budget);
         assert_eq!(room.set_aside(MIB).await, Some(MIB));
         room.let_go();
         let others = budget.take_anyway(2 * 1024 * 1024 + 500_000);
@@ -183,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn p10_no_claim_without_capacity_for_a_large_payload() {
         let budget = Budget::new(64 * 1024 * 1024);
-        let rooms: Vec<_> = (0..3).map(|_| LeaseRoom::new(&budget)).collect();
+        let rooms: Vec<_> = (0..3).map(|_| LeaseReservation::new(&budget)).collect();
         rooms.iter().for_each(|room| room.expect(16 * MIB));
         assert_eq!(rooms[0].set_aside(MIB).await, Some(MIB));
         assert_eq!(rooms[1].set_aside(MIB).await, None, "with its text, one fits");
@@ -193,7 +193,7 @@ mod tests {
         rooms[1].let_go();
         assert_eq!(third.await, Some(MIB));
         // If no payload exceeds the reservation, no claim waits.
-        let small = LeaseRoom::new(&budget);
+        let small = LeaseReservation::new(&budget);
         small.expect(MIB);
         assert_eq!(small.set_aside(MIB).await, Some(MIB));
     }

@@ -35,7 +35,7 @@ pub(super) struct Patience {
 
 /// A connection that fails with `TimedOut` instead of stalling for ever.
 #[derive(Debug)]
-pub(super) struct Patient<I> {
+pub(super) struct TimeoutStream<I> {
     inner: I,
     /// Bytes missing until the protocol is known, with their deadline.
     unsaid: Option<(usize, Pin<Box<Sleep>>)>,
@@ -44,7 +44,7 @@ pub(super) struct Patient<I> {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<I> Patient<I> {
+impl<I> TimeoutStream<I> {
     /// Wraps `inner`.
     pub(super) fn new(inner: I, patience: Patience) -> Self {
         let deadline = Box::pin(sleep(patience.idle));
@@ -77,7 +77,7 @@ impl<I> Patient<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Patient<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -147,7 +147,7 @@ mod tests {
             far.write_all(said.as_bytes()).await.unwrap();
             let began = Instant::now();
             let mut text = Vec::new();
-            let ended = Patient::new(near, PATIENCE).read_to_end(&mut text).await;
+            let ended = TimeoutStream::new(near, PATIENCE).read_to_end(&mut text).await;
             assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{said}");
             assert_eq!((text.as_slice(), began.elapsed().as_secs()), (said.as_bytes(), 10));
         }
@@ -157,7 +157,7 @@ mod tests {
     async fn peers_may_idle_after_the_preface() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
-        let mut patient = Patient::new(near, PATIENCE);
+        let mut patient = TimeoutStream::new(near, PATIENCE);
         let mut text = [0; PREFACE_BYTES];
         patient.read_exact(&mut text).await.unwrap();
         tokio::spawn(async move {
@@ -170,7 +170,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_peer_that_reads_nothing_is_closed() {
         let (near, mut far) = duplex(10);
-        let mut patient = Patient::new(near, PATIENCE);
+        let mut patient = TimeoutStream::new(near, PATIENCE);
         let reading = tokio::spawn(async move {
             for _ in 0..10 {
                 sleep(Duration::from_secs(29)).await;

@@ -12,9 +12,9 @@ use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 
 use super::{
     HEAD_BYTES_MAX, Settings,
-    patient::{Patience, Patient},
+    patient::{Patience, TimeoutStream},
 };
-use crate::http::{Door, Front, Taken};
+use crate::http::{ConnectionKind, RouterSwitch, Taken};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -24,7 +24,7 @@ const LASTS_MAX: Duration = Duration::from_secs(10);
 /// The additional connections of a listener.
 #[derive(Debug)]
 pub(super) struct Reserve {
-    door: Door,
+    door: ConnectionKind,
     builder: http1::Builder,
     patience: Patience,
     /// Running connections, oldest first.
@@ -42,12 +42,16 @@ impl Reserve {
         let lasts = |time: Duration| time.min(LASTS_MAX);
         let patience =
             Patience { idle: lasts(settings.header_timeout), write: lasts(settings.write_timeout) };
-        let door = if settings.connections_max == 0 { Door::Admin } else { Door::Reserve };
+        let door = if settings.connections_max == 0 {
+            ConnectionKind::Admin
+        } else {
+            ConnectionKind::Reserve
+        };
         Self { door, builder, patience, connections: VecDeque::new() }
     }
 
     /// Serves a connection; closes the oldest if there are too many.
-    pub(super) fn connect(&mut self, stream: TcpStream, front: &Front) {
+    pub(super) fn connect(&mut self, stream: TcpStream, front: &RouterSwitch) {
         self.connections.retain(|connection| !connection.is_finished());
         if self.connections.len() >= CONNECTIONS_MAX
             && let Some(oldest) = self.connections.pop_front()
@@ -58,7 +62,7 @@ impl Reserve {
         let front = front.clone().connected(Taken::new(patience.write), self.door);
         let serving = async move {
             stream.set_nodelay(true).ok();
-            let stream = Patient::new(stream, patience);
+            let stream = TimeoutStream::new(stream, patience);
             let connection = builder.serve_connection(TokioIo::new(stream), front);
             // A connection that lasts longer is cut off; the next probe opens its own.
             timeout(LASTS_MAX, connection).await.ok();

@@ -16,7 +16,7 @@ use super::{
     connection::{Http1, Http2},
     dial, failure,
     options::{Proxy, Resolves},
-    resolve::{Asker, Names},
+    resolve::{LookupOwner, Names},
     target::{Scheme, Target},
     tls::{self, Tls},
     tunnel,
@@ -90,7 +90,7 @@ impl Connector {
         let ips: Vec<IpAddr> = match proxy.host.parse() {
             Ok(ip) => vec![ip],
             Err(_) => {
-                let found = self.names.all(Asker::Operator, &proxy.host).await;
+                let found = self.names.all(LookupOwner::Operator, &proxy.host).await;
                 found.map_err(|reason| format!("the proxy: {reason}"))?.to_vec()
             }
         };
@@ -103,7 +103,7 @@ impl Connector {
     async fn addresses_of(&self, target: &Target<'_>) -> Result<Vec<SocketAddr>, String> {
         match target.host {
             Host::Domain(name) => {
-                let asker = Asker::Namespace(target.namespace.clone());
+                let asker = LookupOwner::Namespace(target.namespace.clone());
                 self.names.allowed(asker, name, target.port, &self.addresses).await
             }
             Host::Ipv4(ip) => Ok(vec![SocketAddr::new(ip.into(), target.port)]),

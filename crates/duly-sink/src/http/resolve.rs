@@ -68,7 +68,7 @@ type Waiting = Shared<oneshot::Receiver<Found>>;
 
 /// The party for which names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Asker {
+pub(super) enum LookupOwner {
     /// A namespace, whose callers choose the names.
     Namespace(NamespaceName),
     /// The operator, whose names do not wait for those of namespaces.
@@ -78,7 +78,7 @@ pub(super) enum Asker {
 /// A resolver with an address policy.
 pub(super) struct Names {
     lookup: Arc<dyn Lookup>,
-    askers: Arc<Mutex<HashMap<Asker, Asked>>>,
+    askers: Arc<Mutex<HashMap<LookupOwner, Asked>>>,
     turns: OfAll,
 }
 
@@ -132,7 +132,7 @@ impl Names {
     /// Returns the addresses of a name that may be reached, with `port`.
     pub(super) async fn allowed(
         &self,
-        asker: Asker,
+        asker: LookupOwner,
         name: &str,
         port: u16,
         policy: &AddressPolicy,
@@ -157,7 +157,7 @@ impl Names {
     }
 
     /// Returns all addresses of a name.
-    pub(super) async fn all(&self, asker: Asker, name: &str) -> Found {
+    pub(super) async fn all(&self, asker: LookupOwner, name: &str) -> Found {
         let key = Key { askers: Arc::clone(&self.askers), asker, name: name.to_owned() };
         // Dropped last: it checks whether another delivery waits.
         let waiter = Waiter(key);
@@ -183,7 +183,7 @@ impl Names {
     fn look_up(&self, key: Key, own: Own) -> Waiting {
         let (mut found, waiting) = oneshot::channel();
         let lookup = Arc::clone(&self.lookup);
-        let of_all = (key.asker != Asker::Operator).then(|| self.turns.clone());
+        let of_all = (key.asker != LookupOwner::Operator).then(|| self.turns.clone());
         tokio::spawn(async move {
             let turn = tokio::select! {
                 turn = turn(own, of_all) => turn,
@@ -231,8 +231,8 @@ async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
 /// One look-up in the lists.
 #[derive(Clone)]
 struct Key {
-    askers: Arc<Mutex<HashMap<Asker, Asked>>>,
-    asker: Asker,
+    askers: Arc<Mutex<HashMap<LookupOwner, Asked>>>,
+    asker: LookupOwner,
     name: String,
 }
 

@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use self::{file::RealFile, files_kept::FilesKept};
+use self::{file::RealFile, files_kept::DescriptorPool};
 use super::error::At;
 use super::{Disk, Error, File, Inodes, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
 
@@ -35,7 +35,7 @@ pub struct RealDisk {
     /// `root` as messages show it; shared with every file handle.
     shown: Arc<str>,
     access: Access,
-    kept: FilesKept,
+    kept: DescriptorPool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl RealDisk {
         // `Path::parent` returns "" for a plain name; the system calls need a dot.
         let root = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let shown = root.display().to_string().into();
-        Self { root: root.to_owned(), shown, access, kept: FilesKept::default() }
+        Self { root: root.to_owned(), shown, access, kept: DescriptorPool::default() }
     }
 
     fn check_root(&self) -> Result<(), Error> {

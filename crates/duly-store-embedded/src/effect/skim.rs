@@ -19,7 +19,7 @@ use crate::{
     index::{Key, NAMESPACE_MAX},
 };
 
-use super::{DiedOf, Effect, Firing, LaneOf, Lease, Pending, claimable, expired_from};
+use super::{DeadLetterOrigin, Effect, Firing, LaneOf, Lease, Pending, claimable, expired_from};
 
 mod origin;
 
@@ -58,7 +58,7 @@ impl Effect {
             record::DEAD => {
                 let (cause, timer) = (cause_of(cause)?, Timer::skim(r)?);
                 let (died_ms, died_of) =
-                    timer.dead_letter.unwrap_or((timer.due_ms, DiedOf::Firing));
+                    timer.dead_letter.unwrap_or((timer.due_ms, DeadLetterOrigin::Firing));
                 let firing = Box::new(timer.firing()?);
                 let (key, due_ms) = (key(timer.id), timer.due_ms);
                 Self::Dead { key, cause, died_of, due_ms, died_ms, firing }
@@ -96,7 +96,7 @@ struct Timer<'a> {
     next_attempt_at: Option<Timestamp>,
     lane: LaneOf,
     expires_ms: Option<u64>,
-    dead_letter: Option<(u64, DiedOf)>,
+    dead_letter: Option<(u64, DeadLetterOrigin)>,
 }
 
 impl<'a> Timer<'a> {
@@ -128,7 +128,7 @@ impl<'a> Timer<'a> {
                     let at_ms = field.time()?.unix_ms();
                     let reason =
                         timer::from_code(&DeadLetterReason::ALL, field.u8()?, "death reason")?;
-                    skimmed.dead_letter = Some((at_ms, DiedOf::of(reason)));
+                    skimmed.dead_letter = Some((at_ms, DeadLetterOrigin::of(reason)));
                 }
                 timer::PAYLOAD..=timer::LAST_SETTLED => {}
                 other => return Err(timer::unknown_tag(other)),

@@ -10,13 +10,13 @@ use duly_core::tombstone::Ended;
 use duly_store::query::Totals;
 
 use crate::{
-    effect::{self, DiedOf, Effect, Firing},
+    effect::{self, DeadLetterOrigin, Effect, Firing},
     format::record::Cause,
     index::{Entry, Flags, Key, Kind, Location},
 };
 
 use super::{
-    Engine, Publish,
+    Engine, PendingClaimable,
     leases::Lease,
     letters::{self, NewLetter},
     tombstones::NewTombstone,
@@ -40,7 +40,7 @@ impl Engine {
                 self.absorb_pending(location, number, &redriven.pending);
             }
             Effect::Dead { key, cause, died_of, due_ms, died_ms, firing } => {
-                if died_of == DiedOf::Firing && cause != Cause::Imported {
+                if died_of == DeadLetterOrigin::Firing && cause != Cause::Imported {
                     self.detach(key);
                 }
                 self.count(number, |totals| {
@@ -118,7 +118,7 @@ impl Engine {
             // before.
             self.expiries.insert(expires_ms, key.pack());
         }
-        let publish = Publish { key, claimable };
+        let publish = PendingClaimable { key, claimable };
         // The timer of a retry has been durable for long. To lose the record of a failed attempt in a
         // power cut is to lose a claim, which is allowed. Every other change waits until it is durable.
         let ends_attempt = matches!(cause, Cause::AttemptFailed | Cause::Released);

@@ -8,7 +8,7 @@
 
 /// Records and bytes that are left.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct StepBudget {
     records: usize,
     bytes: u64,
 }
@@ -22,7 +22,7 @@ pub(super) const SHARE_RECORDS: usize = 1_000;
 /// Bytes of one slice of a call.
 pub(super) const SHARE_BYTES: u64 = 4 << 20;
 
-impl Allowance {
+impl StepBudget {
     /// Returns the allowance of a background pass.
     pub(super) const fn of_a_pass() -> Self {
         Self { records: PASS_RECORDS, bytes: PASS_BYTES }

@@ -30,7 +30,7 @@ use crate::{
     index::{Cursor, Entry, Flags, Key, Kind, PackedKey, Scan},
 };
 
-use super::{Engine, allowance::Allowance};
+use super::{Engine, allowance::StepBudget};
 
 /// Failed reads in one round; each may keep the disk busy for long.
 const FAILURES_MAX: usize = 16;
@@ -132,7 +132,7 @@ impl Engine {
     /// Runs one round.
     fn try_some(&mut self) {
         let (mut back, mut looks, mut failed) = (0, 0, Vec::new());
-        let mut allowance = Allowance::of_a_pass();
+        let mut allowance = StepBudget::of_a_pass();
         while failed.len() < FAILURES_MAX
             && looks < LOOKS_PER_ROUND
             && !allowance.is_spent()

@@ -15,7 +15,7 @@ const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 8 };
 
 /// Indexes of deleted namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Graves {
+pub(super) struct Reclamation {
     /// Each with the number of its namespace; the first is under way.
     indexes: VecDeque<(u32, Index)>,
     /// Place in the first index.
@@ -24,7 +24,7 @@ pub(super) struct Graves {
     leases: u64,
 }
 
-impl Graves {
+impl Reclamation {
     /// Returns `true` if everything is released.
     pub(super) fn is_empty(&self) -> bool {
         self.indexes.is_empty()

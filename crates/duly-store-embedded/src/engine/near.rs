@@ -27,7 +27,7 @@ use duly_wheel::Calendar;
 
 use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
 
-use super::{Engine, Publish, allowance::Allowance};
+use super::{Engine, PendingClaimable, allowance::StepBudget};
 
 mod catch;
 mod crowd;
@@ -255,8 +255,8 @@ impl Sweep {
 
 impl Engine {
     /// Makes a timer claimable from its time on.
-    pub(super) fn publish(&mut self, publish: Publish) {
-        let Publish { key, claimable } = publish;
+    pub(super) fn publish(&mut self, publish: PendingClaimable) {
+        let PendingClaimable { key, claimable } = publish;
         let left_ms = claimable.at_ms.saturating_sub(self.clock_of(claimable.kind));
         self.near.insert(claimable, key.pack());
         let wall_ms = self.now.wall_ms.saturating_add(left_ms);
@@ -295,7 +295,7 @@ impl Engine {
             }
             let is_settled = sweep.first.offer_some_again() & sweep.retry.offer_some_again();
             let is_walked = sweep.is_walked;
-            let mut allowance = Allowance::of_a_pass();
+            let mut allowance = StepBudget::of_a_pass();
             for (kind, at_ms, key) in std::mem::take(&mut sweep.soon) {
                 if at_ms <= self.clock_of(kind) && !allowance.is_spent() {
                     self.surface_one(kind, (at_ms, key), &mut allowance);

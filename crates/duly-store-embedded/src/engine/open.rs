@@ -114,7 +114,7 @@ impl Engine {
             unpublished: VecDeque::new(),
             unpublished_retries: FxHashMap::default(),
             popped: Vec::new(),
-            graves: super::graves::Graves::default(),
+            graves: super::graves::Reclamation::default(),
             numbers: super::numbers::Numbers::default(),
             space: Space::default(),
             rolls: super::roll::Rolls::new(),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::{
     disk::{self, Disk, room},
     files::FileId,
-    journal::{self, Naming},
+    journal::{self, DirSyncLock},
     runs,
 };
 
@@ -87,7 +87,7 @@ impl Engine {
 /// Removes files, or keeps them as spares. Returns the slots of those whose space is still to be freed.
 fn remove(
     disk: &dyn Disk,
-    naming: &Naming,
+    naming: &DirSyncLock,
     gone: &[(u16, FileId)],
     segment_bytes: u64,
 ) -> disk::Result<Vec<u16>> {

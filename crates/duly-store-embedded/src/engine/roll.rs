@@ -10,7 +10,7 @@ use duly_store::Error;
 
 use crate::{
     disk,
-    journal::{Naming, RollError},
+    journal::{DirSyncLock, RollError},
 };
 
 use super::{Engine, Stop, backoff::Backoff, space};
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Returns the lock of the segment names, for the thread that writes spare segments.
-    pub(crate) fn naming(&self) -> Naming {
+    pub(crate) fn naming(&self) -> DirSyncLock {
         self.journal.naming()
     }
 

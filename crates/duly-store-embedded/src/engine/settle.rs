@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     Engine, Stop,
-    allowance::{Allowance, SHARE_RECORDS},
+    allowance::{SHARE_RECORDS, StepBudget},
     leases,
     leases::Lease,
     view::not_now,
@@ -29,7 +29,7 @@ impl Engine {
         settling: &mut Settling,
     ) -> Option<Result<Vec<SettleOutcome>, Error>> {
         let outcomes = &mut settling.outcomes;
-        let mut allowance = Allowance::of_a_share();
+        let mut allowance = StepBudget::of_a_share();
         let left = &settling.settlements[outcomes.len()..];
         let keys = left.iter().filter_map(|settlement| leases::parse(&settlement.token));
         self.namespaces.warm(keys.map(|(key, _)| key).take(SHARE_RECORDS));
@@ -65,13 +65,13 @@ impl Engine {
 
     /// Carries out one verdict.
     pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<SettleOutcome, Error> {
-        self.settle_within(settlement, &mut Allowance::of_a_share())
+        self.settle_within(settlement, &mut StepBudget::of_a_share())
     }
 
     fn settle_within(
         &mut self,
         settlement: &Settlement,
-        allowance: &mut Allowance,
+        allowance: &mut StepBudget,
     ) -> Result<SettleOutcome, Error> {
         let Some((key, nonce)) = leases::parse(&settlement.token) else {
             return Ok(SettleOutcome::InvalidToken);
@@ -177,7 +177,7 @@ impl Engine {
     /// Ends one slice of the leases of a node. Returns their number when all are ended.
     pub(crate) fn release_on(&mut self, releasing: &mut Releasing) -> Option<u64> {
         let run = Some(releasing.run.0);
-        let mut allowance = Allowance::of_a_share();
+        let mut allowance = StepBudget::of_a_share();
         for _ in 0..PARTS_PER_SHARE {
             while let Some(key) = releasing.keys.pop() {
                 let is_held = self.leases.get(key).is_some_and(|lease| lease.node == run);

@@ -12,7 +12,7 @@ use duly_core::NamespaceName;
 
 use crate::index::{Claimable, Cursor, Entry, Flags, Key, Kind};
 
-use super::{Engine, Publish, allowance::Allowance, overdue::Place};
+use super::{Engine, PendingClaimable, allowance::StepBudget, overdue::Place};
 
 /// Entries that one step visits, plus the rest of a table.
 const LOOKS_PER_STEP: usize = 32_768;
@@ -83,7 +83,7 @@ impl Engine {
         let Some(mut pass) = self.step_back.0.take() else {
             return;
         };
-        let (mut looks, mut allowance) = (0, Allowance::of_a_pass());
+        let (mut looks, mut allowance) = (0, StepBudget::of_a_pass());
         while looks < LOOKS_PER_STEP && !allowance.is_spent() {
             looks += 1;
             if let Stage::Done = pass.stage {
@@ -177,7 +177,7 @@ impl Engine {
         (number, slot): (u32, u8),
         mut found: Vec<Key>,
         cursor: Option<Cursor>,
-        (looks, allowance): (&mut usize, &mut Allowance),
+        (looks, allowance): (&mut usize, &mut StepBudget),
     ) -> Stage {
         while let Some(key) = found.pop() {
             if let Some(entry) = self.namespaces.live(key)
@@ -208,7 +208,7 @@ impl Engine {
         &mut self,
         lane: (u32, u8),
         behind: Option<Place>,
-        allowance: &mut Allowance,
+        allowance: &mut StepBudget,
     ) -> Stage {
         if !self.may_be_ahead() {
             return Stage::Done;
@@ -253,7 +253,7 @@ impl Engine {
         self.namespaces.refresh_active(number, entry.lane());
         let (key, claimable) = (entry.key(number), entry.claimable());
         self.check_window((number, entry.lane(), claimable.kind));
-        self.publish(Publish { key, claimable });
+        self.publish(PendingClaimable { key, claimable });
     }
 
     /// Returns `true` if some retry may have its due time after the wall clock.

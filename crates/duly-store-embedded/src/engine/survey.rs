@@ -44,12 +44,12 @@ const ASKERS_MAX: usize = 4_096;
 
 /// A question, and the channel of its reply.
 #[derive(Debug)]
-pub(crate) enum Question {
+pub(crate) enum CountQuestion {
     Stats(Sender<Result<Option<Stats>>>),
     Forecast(ForecastRequest, Sender<Result<Option<Forecast>>>),
 }
 
-impl Question {
+impl CountQuestion {
     pub(crate) fn refuse(self, error: Error) {
         match self {
             Self::Stats(reply) => drop(reply.send(Err(error))),
@@ -107,17 +107,17 @@ impl Survey {
     }
 
     /// Adds a question. Returns it if there is no capacity for it.
-    fn join(&mut self, question: Question) -> Option<Question> {
+    fn join(&mut self, question: CountQuestion) -> Option<CountQuestion> {
         match question {
-            Question::Stats(reply) => self.stats.push(reply),
-            Question::Forecast(request, reply) => {
+            CountQuestion::Stats(reply) => self.stats.push(reply),
+            CountQuestion::Forecast(request, reply) => {
                 let known = self.forecasts.iter().position(|wanted| wanted.request == request);
                 match known {
                     Some(known) => self.forecasts[known].replies.push(reply),
                     None if self.forecasts.len() < COUNTS_MAX => {
                         self.forecasts.push(Wanted::new(request, reply));
                     }
-                    None => return Some(Question::Forecast(request, reply)),
+                    None => return Some(CountQuestion::Forecast(request, reply)),
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Survey {
 
 impl Engine {
     /// Adds a question about a namespace. One of the next steps sends the reply.
-    pub(crate) fn ask(&mut self, name: &NamespaceName, mut question: Question) {
+    pub(crate) fn ask(&mut self, name: &NamespaceName, mut question: CountQuestion) {
         let Some(number) = self.namespaces.number_of(name) else {
             question.answer_nothing();
             return;

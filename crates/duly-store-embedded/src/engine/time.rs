@@ -1,6 +1,6 @@
 //! The tick: timers become due, leases end, firings expire, tombstones are removed.
 //!
-//! Every pass is bounded: by the entries that it visits, and by an [`Allowance`] of records that it reads
+//! Every pass is bounded: by the entries that it visits, and by an [`StepBudget`] of records that it reads
 //! or writes. [`Engine::busy`] says that another pass is needed at once. A popped entry that disagrees
 //! with the index is stale and dropped.
 
@@ -19,7 +19,7 @@ use crate::{
     index::{Claimable, Entry, Flags, Key, Kind, Location},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::Allowance, aside, near::Due, view::not_now};
+use super::{Engine, HeldBack, Stop, allowance::StepBudget, aside, near::Due, view::not_now};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -57,7 +57,7 @@ impl Engine {
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
-        let mut allowance = Allowance::of_a_pass();
+        let mut allowance = StepBudget::of_a_pass();
         self.near.window(kind).pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         for due in popped.drain(..) {
@@ -87,7 +87,7 @@ impl Engine {
         &mut self,
         kind: Kind,
         (at_ms, packed): Due,
-        allowance: &mut Allowance,
+        allowance: &mut StepBudget,
     ) {
         if allowance.is_spent() {
             self.near.window(kind).calendar.insert(at_ms, packed);
@@ -214,7 +214,7 @@ impl Engine {
 
     fn end_leases(&mut self) {
         let now_ms = self.now.boot_ms;
-        let (mut allowance, mut looks) = (Allowance::of_a_pass(), 0);
+        let (mut allowance, mut looks) = (StepBudget::of_a_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
         let mut more = true;
         while more && !allowance.is_spent() && looks < PASS_MAX {
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// Looks up the expiry of some retries from a checkpoint.
-    fn look_up_expiries(&mut self, allowance: &mut Allowance) {
+    fn look_up_expiries(&mut self, allowance: &mut StepBudget) {
         while !allowance.is_spent()
             && let Some(key) = self.retries_that_expire.pop()
         {
@@ -278,9 +278,9 @@ impl Engine {
     }
 
     fn expire(&mut self) {
-        self.look_up_expiries(&mut Allowance::of_a_pass());
+        self.look_up_expiries(&mut StepBudget::of_a_pass());
         let now_ms = self.now.wall_ms;
-        let (mut allowance, mut looks) = (Allowance::of_a_pass(), 0);
+        let (mut allowance, mut looks) = (StepBudget::of_a_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
         let mut more = true;
         while more && !allowance.is_spent() && looks < PASS_MAX {

@@ -17,10 +17,10 @@ use crate::disk::fresh::Throttle;
 use super::Engine;
 
 /// The engine's reaction to the result of a piece of work.
-pub(crate) type Sequel = Box<dyn FnOnce(&mut Engine) + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// A piece of work.
-pub(crate) type Work = Box<dyn FnOnce() -> Sequel + Send>;
+pub(crate) type Work = Box<dyn FnOnce() -> Completion + Send>;
 
 /// Work that waits for the background thread.
 #[derive(Default)]

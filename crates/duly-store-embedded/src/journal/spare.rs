@@ -22,7 +22,7 @@ use crate::{
     format::segment,
 };
 
-use super::{DIR, Naming, sync_names};
+use super::{DIR, DirSyncLock, sync_names};
 
 /// A segment that is ready to be used.
 pub(crate) const SPARE: &str = "journal/spare";
@@ -56,7 +56,7 @@ pub(crate) struct SparePace {
 
 /// The decision to continue or to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Go {
+enum PaceDecision {
     On,
     Stop,
 }
@@ -67,7 +67,7 @@ impl SparePace {
     }
 
     /// Waits until more than these bytes may be written.
-    fn pass(&mut self, written_bytes: u64) -> Go {
+    fn pass(&mut self, written_bytes: u64) -> PaceDecision {
         let part_until = self.part_since + PART_TIME;
         loop {
             let now = Instant::now();
@@ -77,12 +77,12 @@ impl SparePace {
                 self.filled.recv().map_err(RecvTimeoutError::from)
             } else {
                 self.part_since = now;
-                return Go::On;
+                return PaceDecision::On;
             };
             match heard {
                 Ok(filled_bytes) => self.allow(filled_bytes),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Go::Stop,
+                Err(RecvTimeoutError::Disconnected) => return PaceDecision::Stop,
             }
         }
     }
@@ -108,7 +108,7 @@ pub(crate) const PACED_BYTES: u64 = PART_BYTES / 2;
 /// be needed.
 pub(crate) fn write_spare(
     disk: &dyn Disk,
-    naming: &Naming,
+    naming: &DirSyncLock,
     segment_bytes: u64,
     pace: &mut SparePace,
 ) -> disk::Result<()> {
@@ -120,8 +120,8 @@ pub(crate) fn write_spare(
     }
     reserve(disk, SPARE_TEMPORARY, segment_bytes)?;
     match write_zeros(disk, segment_bytes, pace) {
-        Ok(Go::On) => {}
-        Ok(Go::Stop) => return disk.remove(SPARE_TEMPORARY),
+        Ok(PaceDecision::On) => {}
+        Ok(PaceDecision::Stop) => return disk.remove(SPARE_TEMPORARY),
         Err(error) => {
             drop(disk.remove(SPARE_TEMPORARY));
             return Err(error);
@@ -168,7 +168,7 @@ fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> disk::Result<bool> {
 /// frames cannot be taken for frames of the journal: their lsns are too old.
 pub(crate) fn recycle(
     disk: &dyn Disk,
-    naming: &Naming,
+    naming: &DirSyncLock,
     name: &str,
     segment_bytes: u64,
 ) -> disk::Result<bool> {
@@ -242,14 +242,18 @@ fn create(disk: &dyn Disk, name: &str) -> disk::Result<Arc<dyn File>> {
 }
 
 /// Fills a file with zeros and syncs it after each part and at the end.
-fn write_zeros(disk: &dyn Disk, segment_bytes: u64, pace: &mut SparePace) -> disk::Result<Go> {
+fn write_zeros(
+    disk: &dyn Disk,
+    segment_bytes: u64,
+    pace: &mut SparePace,
+) -> disk::Result<PaceDecision> {
     let file = disk.open(SPARE_TEMPORARY)?;
     let part = usize::try_from(segment_bytes.min(PART_BYTES)).expect("a part fits memory");
     let zeros = vec![0; part];
     let mut offset = 0;
     while offset < segment_bytes {
-        if pace.pass(offset) == Go::Stop {
-            return Ok(Go::Stop);
+        if pace.pass(offset) == PaceDecision::Stop {
+            return Ok(PaceDecision::Stop);
         }
         let count = (segment_bytes - offset).min(PART_BYTES);
         let part = usize::try_from(count).expect("at most a part");
@@ -258,7 +262,7 @@ fn write_zeros(disk: &dyn Disk, segment_bytes: u64, pace: &mut SparePace) -> dis
         offset += count;
     }
     file.sync_all()?;
-    Ok(Go::On)
+    Ok(PaceDecision::On)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! 1. A failed sync makes every later one fail.
 //! 2. Syncs wait for each other.
 //! 3. If a sync failed for lack of space, the bytes that may be lost can be written again
-//!    ([`Sticky::rewrite`]). Then syncs count again.
+//!    ([`FailedSyncGuard::rewrite`]). Then syncs count again.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use crate::disk::{Error, File, Operation, Punched};
 
 /// Wraps a file.
-pub(super) fn sticky(file: Arc<dyn File>) -> Arc<Sticky> {
-    Arc::new(Sticky { file, state: Mutex::new(State::Good) })
+pub(super) fn sticky(file: Arc<dyn File>) -> Arc<FailedSyncGuard> {
+    Arc::new(FailedSyncGuard { file, state: Mutex::new(State::Good) })
 }
 
 /// A file whose failed sync stays failed.
 #[derive(Debug)]
-pub(super) struct Sticky {
+pub(super) struct FailedSyncGuard {
     file: Arc<dyn File>,
     state: Mutex<State>,
 }
@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-impl Sticky {
+impl FailedSyncGuard {
     fn sync(&self, sync: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut state = self.state.lock();
         if *state == State::NoRoom {
@@ -78,7 +78,7 @@ impl Sticky {
     }
 }
 
-impl File for Sticky {
+impl File for FailedSyncGuard {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         self.file.read_at(offset, buf)
     }

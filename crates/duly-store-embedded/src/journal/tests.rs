@@ -138,7 +138,7 @@ fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     let mut fixture = Fixture::new(1);
     write_spare(
         &fixture.disk,
-        &Naming::default(),
+        &DirSyncLock::default(),
         SEGMENT_BYTES_MIN,
         &mut unhindered(SEGMENT_BYTES_MIN),
     )
@@ -148,7 +148,7 @@ fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     // The setting has changed since the spare was written.
     write_spare(
         &fixture.disk,
-        &Naming::default(),
+        &DirSyncLock::default(),
         2 * SEGMENT_BYTES_MIN,
         &mut unhindered(2 * SEGMENT_BYTES_MIN),
     )
@@ -168,7 +168,7 @@ fn a_roll_does_not_touch_a_spare_that_is_being_written() {
     drop(half);
     write_spare(
         &fixture.disk,
-        &Naming::default(),
+        &DirSyncLock::default(),
         SEGMENT_BYTES_MIN,
         &mut unhindered(SEGMENT_BYTES_MIN),
     )

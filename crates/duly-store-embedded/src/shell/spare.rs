@@ -11,7 +11,7 @@ use std::{
 use crate::{
     disk::Disk,
     engine::Engine,
-    journal::{self, Naming, PACED_BYTES, SparePace},
+    journal::{self, DirSyncLock, PACED_BYTES, SparePace},
 };
 
 use super::{Answer, Inbox};
@@ -54,7 +54,7 @@ impl SpareWriter {
     }
 
     /// Starts the thread. Without a thread there is no spare, and a roll reserves a segment.
-    fn begin(&self, naming: Naming, filled_bytes: u64) -> Option<AtWork> {
+    fn begin(&self, naming: DirSyncLock, filled_bytes: u64) -> Option<AtWork> {
         let (filled, hears) = mpsc::channel();
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
         let inbox = Arc::clone(&self.inbox);

@@ -22,14 +22,14 @@ use rustc_hash::FxHashMap;
 use super::inbox::Request;
 
 /// The owner of waiting requests: a namespace with its batches, or all calls together.
-type Party = Option<NamespaceName>;
+type Requester = Option<NamespaceName>;
 
 /// The waiting requests.
 #[derive(Default)]
 pub(super) struct Turns {
-    waiting: FxHashMap<Party, VecDeque<Request>>,
+    waiting: FxHashMap<Requester, VecDeque<Request>>,
     /// Every waiting party, once; the next is first.
-    order: VecDeque<Party>,
+    order: VecDeque<Requester>,
     /// Calls still to be handed out in the present turn of the calls.
     calls_left: usize,
     len: usize,
@@ -78,7 +78,7 @@ impl Turns {
 }
 
 /// Returns the party of a request. A batch counts for the namespace of its first command.
-fn party_of(request: &Request) -> Party {
+fn party_of(request: &Request) -> Requester {
     match request {
         Request::Apply { commands, .. } => {
             commands.as_slice().first().map(|command| command.namespace.clone())

@@ -8,7 +8,7 @@ use duly_store::{ListRequest, Page, Result, StoreFuture};
 use tokio::sync::oneshot;
 
 use crate::{
-    engine::{Engine, list::Listing, survey::Question},
+    engine::{Engine, list::Listing, survey::CountQuestion},
     shell::{self, Answer, Request, Shares},
 };
 
@@ -19,7 +19,7 @@ impl EmbeddedStore {
     pub(super) fn ask<T: Send + 'static>(
         &self,
         namespace: NamespaceName,
-        question: impl FnOnce(oneshot::Sender<Result<T>>) -> Question + Send + 'static,
+        question: impl FnOnce(oneshot::Sender<Result<T>>) -> CountQuestion + Send + 'static,
     ) -> StoreFuture<'_, T> {
         let (reply, mut answer) = oneshot::channel();
         match &self.mode {

@@ -8,19 +8,19 @@ use crate::shell::{Answer, Inbox};
 
 /// A claim that its caller has not received yet. If it is dropped, its firings are handed back. No
 /// consumer has received them, so the attempt does not count.
-pub(super) struct Unseen {
+pub(super) struct UnreceivedClaim {
     pub(super) claimed: Claimed,
     pub(super) inbox: Arc<Inbox>,
 }
 
-impl Unseen {
+impl UnreceivedClaim {
     /// Hands the claim to its caller.
     pub(super) fn see(mut self) -> Claimed {
         std::mem::take(&mut self.claimed)
     }
 }
 
-impl Drop for Unseen {
+impl Drop for UnreceivedClaim {
     fn drop(&mut self) {
         let firings = std::mem::take(&mut self.claimed.firings);
         if firings.is_empty() {

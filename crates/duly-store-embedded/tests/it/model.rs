@@ -2,7 +2,7 @@
 
 use duly_store::conformance::{
     Harness, MemoryHarness,
-    model::{self, Disturb},
+    model::{self, Disturbance},
 };
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     seeds::{Repeat, number},
 };
 
-fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
+fn compare(shell: Shell, disturb: Disturbance, seeds: u64, steps: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -32,20 +32,20 @@ fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
 
 #[test]
 fn behaves_like_the_reference() {
-    compare(Shell::Inline, Disturb::Nothing, 60, 300);
+    compare(Shell::Inline, Disturbance::Nothing, 60, 300);
 }
 
 #[test]
 fn behaves_like_the_reference_over_clock_steps() {
-    compare(Shell::Inline, Disturb::ClockSteps, 60, 300);
+    compare(Shell::Inline, Disturbance::ClockSteps, 60, 300);
 }
 
 #[test]
 fn behaves_like_the_reference_over_restarts() {
-    compare(Shell::Inline, Disturb::Restarts, 60, 300);
+    compare(Shell::Inline, Disturbance::Restarts, 60, 300);
 }
 
 #[test]
 fn behaves_like_the_reference_with_threads() {
-    compare(Shell::Threads, Disturb::Restarts, 5, 200);
+    compare(Shell::Threads, Disturbance::Restarts, 5, 200);
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     Options, RedisStore,
     by_hand::{self, name},
-    namespaces::{AtHome, Next, Origin, Write},
+    namespaces::{CoordinatorState, Next, Origin, Write},
     shares::Deals,
 };
 
@@ -42,7 +42,7 @@ struct Caller {
 }
 
 /// Makes a change that only the coordinator shard has; `None` if there is no such namespace.
-async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<AtHome> {
+async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<CoordinatorState> {
     let old = store.deployment.control_of(home, &name()).await.expect("a look").1?;
     let next = Next {
         settings: old.settings.clone(),
@@ -215,7 +215,9 @@ impl World {
 
     /// The coordinator shard takes a change, and sends it to the other shards.
     async fn change(&mut self) {
-        let Some(AtHome { control, deals }) = change_at_home(&self.store, self.home).await else {
+        let Some(CoordinatorState { control, deals }) =
+            change_at_home(&self.store, self.home).await
+        else {
             return;
         };
         self.log.push(format!("version {}", control.ver));

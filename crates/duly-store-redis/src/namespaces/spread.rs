@@ -3,7 +3,7 @@
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
 
-use super::{AtHome, time};
+use super::{CoordinatorState, time};
 use crate::{
     case::Control,
     change::{TRIES, everywhere},
@@ -16,9 +16,13 @@ use crate::{
 impl Deployment {
     /// Has every other shard take the namespace of the coordinator shard, and notes there that they
     /// have. Returns what they took: a newer version of it if a shard had seen this version before.
-    pub(crate) async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
+    pub(crate) async fn spread(
+        &self,
+        home: ShardId,
+        mut at_home: CoordinatorState,
+    ) -> Result<CoordinatorState> {
         for _ in 0..TRIES {
-            let AtHome { control, deals } = &at_home;
+            let CoordinatorState { control, deals } = &at_home;
             let takes = self.others(home).map(|shard| self.take(shard, control, deals));
             let ahead = after(everywhere(takes).await)?.into_iter().flatten().max();
             let newer = match ahead {
@@ -77,7 +81,11 @@ impl Deployment {
 
     /// Finishes an unfinished change of a namespace, as its coordinator shard has noted it. Returns what
     /// all shards have now.
-    pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<Option<AtHome>> {
+    pub(crate) async fn finish(
+        &self,
+        home: ShardId,
+        todo: &str,
+    ) -> Result<Option<CoordinatorState>> {
         let mut parts = todo.split('\0');
         let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
@@ -85,7 +93,7 @@ impl Deployment {
             ("put", ..) => match self.control_of(home, &name).await?.1 {
                 Some(control) => {
                     let deals = self.deals_of(home, &control).await?;
-                    self.spread(home, AtHome { control, deals }).await.map(Some)
+                    self.spread(home, CoordinatorState { control, deals }).await.map(Some)
                 }
                 None => Ok(None),
             },

@@ -4,7 +4,7 @@ use duly_core::shard::ShardId;
 use duly_store::Result;
 use redis::{Value, cmd};
 
-use super::{Errand, Router};
+use super::{CallKind, Router};
 use crate::{
     error::{damaged, unavailable},
     keys,
@@ -55,7 +55,7 @@ impl Router {
     /// Sends commands that read keys of a shard, and returns their replies.
     async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let taken = self.take(&owner, Errand::Once).await;
+        let taken = self.take(&owner, CallKind::Once).await;
         let taken = taken.map_err(|error| unavailable(error.to_string()))?;
         let values = match taken.link.commands(commands).await {
             Ok(values) => values,

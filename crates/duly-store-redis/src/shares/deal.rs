@@ -10,7 +10,7 @@ use crate::{
     change::TRIES,
     deployment::Deployment,
     error::{damaged, unavailable},
-    namespaces::AtHome,
+    namespaces::CoordinatorState,
     script::Script,
     settings::plain_share,
 };
@@ -53,7 +53,10 @@ impl Deployment {
     }
 
     /// Allocates the limits that a change has lowered. If that fails, the next refused call does it.
-    pub(crate) async fn deal_lowered(&self, AtHome { control, deals }: &AtHome) {
+    pub(crate) async fn deal_lowered(
+        &self,
+        CoordinatorState { control, deals }: &CoordinatorState,
+    ) {
         for (kind, deal) in [(Kind::Pending, &deals.pending), (Kind::Dead, &deals.dead)] {
             if *deal != control.ver {
                 continue;

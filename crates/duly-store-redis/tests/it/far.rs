@@ -8,7 +8,7 @@ use std::{
 use duly_core::{Millis, shard::ShardId};
 use duly_store::{
     Error, MemberId, Outcome, Store,
-    deployment::{Heartbeat, Interest, Presence},
+    deployment::{Heartbeat, MembershipStage, NamespaceFilter},
 };
 use duly_store_redis::RedisStore;
 use futures::future::join_all;
@@ -26,8 +26,8 @@ fn heartbeat(run: u64) -> Heartbeat {
         list: 1,
         name: "n".to_owned(),
         protocols: (1, 1),
-        presence: Presence::Joining,
-        waits: Interest::default(),
+        presence: MembershipStage::Joining,
+        waits: NamespaceFilter::default(),
         dead: Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use duly_core::shard::ShardId;
 use duly_store::{
     Deployment, MemberId, Store,
-    deployment::{Coordinators, Heartbeat, HeartbeatReply, Interest, Presence},
+    deployment::{Coordinators, Heartbeat, HeartbeatReply, MembershipStage, NamespaceFilter},
 };
 use duly_store_redis::RedisStore;
 
@@ -26,8 +26,8 @@ fn heartbeat(run: u64, number: u64, list: u64) -> Heartbeat {
         list,
         name: "n".to_owned(),
         protocols: (2, 2),
-        presence: Presence::Here,
-        waits: Interest::default(),
+        presence: MembershipStage::Here,
+        waits: NamespaceFilter::default(),
         dead: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly_store::conformance::{
     MemoryHarness,
-    model::{Disturb, compare},
+    model::{Disturbance, compare},
 };
 
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ fn seeds(usual: u64) -> u64 {
     std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
 }
 
-fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturb) {
+fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturbance) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     for seed in seeds {
@@ -35,10 +35,10 @@ fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturb) {
 
 #[test]
 fn random_operations_agree_with_the_reference() {
-    agrees(0..seeds(6), 300, Disturb::Nothing);
+    agrees(0..seeds(6), 300, Disturbance::Nothing);
 }
 
 #[test]
 fn random_operations_agree_over_restarts() {
-    agrees(0..seeds(4), 200, Disturb::Restarts);
+    agrees(0..seeds(4), 200, Disturbance::Restarts);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use duly_store::{
     MemberId, Store,
-    deployment::{Heartbeat, HeartbeatReply, Interest, Presence},
+    deployment::{Heartbeat, HeartbeatReply, MembershipStage, NamespaceFilter},
 };
 use duly_store_redis::{OpenError, RedisStore};
 
@@ -53,8 +53,8 @@ async fn heard(store: &RedisStore, run: u64) -> HeartbeatReply {
         member_id: MemberId(run),
         name: "new-node".to_owned(),
         protocols: (2, 2),
-        presence: Presence::Here,
-        waits: Interest::default(),
+        presence: MembershipStage::Here,
+        waits: NamespaceFilter::default(),
         dead: Vec::new(),
     };
     nodes.heartbeat(list.shards[0], beat).await.expect("it is answered")

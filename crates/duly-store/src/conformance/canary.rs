@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{
     Harness, ManualClock, NAMESPACES_MAX, Report, Restart, block_on,
-    model::{Disturb, compare_with_memory},
+    model::{Disturbance, compare_with_memory},
     run_all,
 };
 use crate::{Store, memory::MemoryStore};
@@ -177,7 +177,7 @@ fn the_model_driver_finds_them_as_well() {
     for fault in faults {
         let found = (0..20).find_map(|seed| {
             let subject = BrokenHarness::new(fault);
-            block_on(compare_with_memory(&subject, seed, 300, Disturb::Restarts)).err()
+            block_on(compare_with_memory(&subject, seed, 300, Disturbance::Restarts)).err()
         });
         assert!(found.is_some(), "{fault:?} was not found");
     }

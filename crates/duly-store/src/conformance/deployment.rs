@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     Deployment, Error, Lane, MemberId, Owner, SettleVerdict,
-    deployment::{Allotment, Ask, Heartbeat, HeartbeatReply, Interest, Member, Presence},
+    deployment::{
+        Allotment, Ask, Heartbeat, HeartbeatReply, Member, MembershipStage, NamespaceFilter,
+    },
 };
 
 /// Member ids of these cases. No other case uses them, because a member id is never reused.
@@ -25,7 +27,7 @@ fn beat_of(
     deployment: &dyn Deployment,
     run: MemberId,
     number: u64,
-    presence: Presence,
+    presence: MembershipStage,
 ) -> Heartbeat {
     let (name, list) = (node_name(run), deployment.coordinators().version);
     let (protocols, waits, dead) = ((1, 3), waits(run), Vec::new());
@@ -36,7 +38,7 @@ async fn heartbeat(
     deployment: &dyn Deployment,
     run: MemberId,
     number: u64,
-    presence: Presence,
+    presence: MembershipStage,
 ) -> HeartbeatReply {
     say(deployment, beat_of(deployment, run, number, presence)).await
 }
@@ -53,7 +55,7 @@ async fn accuse(
     number: u64,
     dead: &[(MemberId, Option<u64>)],
 ) -> HeartbeatReply {
-    let beat = beat_of(deployment, run, number, Presence::Here);
+    let beat = beat_of(deployment, run, number, MembershipStage::Here);
     say(deployment, Heartbeat { dead: dead.to_vec(), ..beat }).await
 }
 
@@ -61,7 +63,7 @@ fn node_name(run: MemberId) -> String {
     format!("node {}: \u{e4}", run.0)
 }
 
-fn member(run: MemberId, beats: u64, presence: Presence) -> Member {
+fn member(run: MemberId, beats: u64, presence: MembershipStage) -> Member {
     Member {
         member_id: run,
         name: node_name(run),
@@ -77,8 +79,8 @@ fn members<const N: usize>(members: [Member; N], evicted: &[MemberId]) -> Heartb
 }
 
 /// Returns the namespaces for which calls wait: A waits for one.
-fn waits(run: MemberId) -> Interest {
-    let mut waits = Interest::default();
+fn waits(run: MemberId) -> NamespaceFilter {
+    let mut waits = NamespaceFilter::default();
     if run == A {
         waits.insert(&name("orders"));
     }
@@ -95,7 +97,7 @@ macro_rules! deployment_of {
 }
 
 pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran {
-    use Presence::{Here, Joining, Leaving, Left};
+    use MembershipStage::{Here, Joining, Leaving, Left};
     let store = harness.store();
     let deployment = deployment_of!(store);
     let heard = heartbeat(deployment, A, 1, Joining).await;
@@ -117,7 +119,7 @@ pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran 
 }
 
 pub(super) async fn p3_only_members_without_progress_are_evicted(harness: &dyn Harness) -> Ran {
-    use Presence::Here;
+    use MembershipStage::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
     heartbeat(deployment, A, 1, Here).await;
@@ -144,7 +146,7 @@ pub(super) async fn p3_only_members_without_progress_are_evicted(harness: &dyn H
 }
 
 pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Harness) -> Ran {
-    use Presence::Here;
+    use MembershipStage::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
     accuse(deployment, A, 1, &[(B, None), (C, None)]).await;
@@ -172,15 +174,15 @@ pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Har
     let deployment = deployment_of!(store);
     let list = deployment.coordinators();
     assert!(matches!(list.shards.len(), 1 | 3 | 5), "{list:?}");
-    heartbeat(deployment, A, 1, Presence::Here).await;
+    heartbeat(deployment, A, 1, MembershipStage::Here).await;
     let other = Heartbeat {
         list: list.version + 1,
         dead: vec![(A, Some(1))],
-        ..beat_of(deployment, B, 1, Presence::Here)
+        ..beat_of(deployment, B, 1, MembershipStage::Here)
     };
     assert_eq!(say(deployment, other).await, HeartbeatReply::Superseded);
-    let heard = heartbeat(deployment, A, 2, Presence::Here).await;
-    assert_eq!(heard, members([member(A, 2, Presence::Here)], &[]), "it changed nothing");
+    let heard = heartbeat(deployment, A, 2, MembershipStage::Here).await;
+    assert_eq!(heard, members([member(A, 2, MembershipStage::Here)], &[]), "it changed nothing");
     Ran::Whole
 }
 

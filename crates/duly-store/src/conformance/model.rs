@@ -31,7 +31,7 @@ pub use run::apply_to;
 
 /// Disturbances of the stores besides the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disturb {
+pub enum Disturbance {
     /// No disturbance.
     Nothing,
     /// Steps of the wall clock, in both directions.
@@ -54,7 +54,7 @@ pub async fn compare(
     subject: &dyn Harness,
     seed: u64,
     steps: usize,
-    disturb: Disturb,
+    disturb: Disturbance,
 ) -> Result<(), String> {
     let (mut known_reference, mut known_subject) = (Known::default(), Known::default());
     for (step, op) in generate(seed, steps, disturb).into_iter().enumerate() {
@@ -97,7 +97,7 @@ pub async fn compare_with_memory(
     subject: &dyn Harness,
     seed: u64,
     steps: usize,
-    disturb: Disturb,
+    disturb: Disturbance,
 ) -> Result<(), String> {
     compare(&MemoryHarness::new(seed), subject, seed, steps, disturb).await
 }

@@ -15,7 +15,7 @@
 
 use duly_core::shard::ShardId;
 
-use super::Interest;
+use super::NamespaceFilter;
 use crate::MemberId;
 
 /// Maximum length of a member's name, in bytes.
@@ -53,9 +53,9 @@ pub struct Heartbeat {
     /// Oldest and newest version of the protocol between nodes that it supports.
     pub protocols: (u16, u16),
     /// The stage of its membership.
-    pub presence: Presence,
+    pub presence: MembershipStage,
     /// Namespaces for which lease calls of consumers wait at this node.
-    pub waits: Interest,
+    pub waits: NamespaceFilter,
     /// Members without progress in this shard for too long, each with the number of the last heartbeat seen
     /// there; `None` if the member was not listed. They are evicted if that is still so.
     pub dead: Vec<(MemberId, Option<u64>)>,
@@ -63,7 +63,7 @@ pub struct Heartbeat {
 
 /// The stage of a membership. A coordination shard treats the first three alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
+pub enum MembershipStage {
     /// No majority acknowledges its heartbeats yet: the node owns no shards.
     Joining,
     /// The node works.
@@ -102,9 +102,9 @@ pub struct Member {
     /// Oldest and newest version of the protocol between nodes that it supports.
     pub protocols: (u16, u16),
     /// The stage of its membership, by its last heartbeat.
-    pub presence: Presence,
+    pub presence: MembershipStage,
     /// The number of its last heartbeat here.
     pub heartbeats: u64,
     /// Namespaces for which lease calls of consumers wait at it.
-    pub waits: Interest,
+    pub waits: NamespaceFilter,
 }

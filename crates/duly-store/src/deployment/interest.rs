@@ -5,12 +5,12 @@ use duly_core::NamespaceName;
 /// A set of namespaces in 256 bytes. It may contain more namespaces than were inserted, never fewer: one bit
 /// for each of 2,048 hash values (a Bloom filter with one hash).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Empty, or [`Interest::BYTES`] long.
+pub struct NamespaceFilter {
+    /// Empty, or [`NamespaceFilter::BYTES`] long.
     bits: Vec<u8>,
 }
 
-impl Interest {
+impl NamespaceFilter {
     const BYTES: usize = 256;
 
     /// Inserts a namespace.
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn an_interest_holds_what_was_put_in_and_little_else() {
         let name = |i: u32| NamespaceName::new(&format!("tenant-{i}")).unwrap();
-        let mut interest = Interest::default();
+        let mut interest = NamespaceFilter::default();
         assert!(interest.is_empty() && !interest.contains(&name(1)));
         for i in 0..50 {
             interest.insert(&name(i));
@@ -68,15 +68,15 @@ mod tests {
         assert!((0..50).all(|i| interest.contains(&name(i))));
         let more = (50..1_050).filter(|i| interest.contains(&name(*i))).count();
         assert!(more < 60, "{more} of 1,000");
-        assert_eq!(Interest::from_text(&interest.to_text()), interest);
+        assert_eq!(NamespaceFilter::from_text(&interest.to_text()), interest);
         for text in ["", "0", "zz", "00", "\u{e4}\u{e4}"] {
-            assert!(Interest::from_text(text).is_empty(), "{text}");
+            assert!(NamespaceFilter::from_text(text).is_empty(), "{text}");
         }
     }
 
     #[test]
     fn the_place_of_a_name_is_frozen() {
-        let mut interest = Interest::default();
+        let mut interest = NamespaceFilter::default();
         interest.insert(&NamespaceName::new("orders").unwrap());
         let text = interest.to_text();
         let at = text.find(|digit| digit != '0').unwrap();

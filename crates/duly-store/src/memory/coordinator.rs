@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     MemberId,
-    deployment::{Heartbeat, HeartbeatReply, Member, Presence},
+    deployment::{Heartbeat, HeartbeatReply, Member, MembershipStage},
 };
 
 /// A coordination shard. For tests, which are short: evictions stay recent for ever.
@@ -45,7 +45,7 @@ impl Coordinator {
                 self.evicted.insert(run);
             }
         }
-        if beat.presence == Presence::Left {
+        if beat.presence == MembershipStage::Left {
             self.members.remove(&beat.member_id);
             self.evicted.insert(beat.member_id);
         } else if self

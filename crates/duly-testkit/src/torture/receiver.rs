@@ -50,18 +50,18 @@ pub(super) struct Receiver {
     /// Keeps the port while no socket listens: connections are refused then.
     reserved: TcpSocket,
     address: SocketAddr,
-    mind: Mind,
+    mind: ReceiverState,
 }
 
 /// Decides the behaviour of a receiver.
 #[derive(Debug, Clone, Copy)]
-struct Mind {
+struct ReceiverState {
     nature: Nature,
     seed: u64,
     began: Instant,
 }
 
-impl Mind {
+impl ReceiverState {
     fn habit(&self, world: &World) -> Option<Habit> {
         let rude = self.nature == Nature::Rude && world.phase() == Phase::Load;
         rude.then(|| Habit::at(self.seed, self.began.elapsed()))
@@ -90,7 +90,12 @@ impl Receiver {
         let reserved = socket(SocketAddr::new(on, 0))?;
         let address = reserved.local_addr()?;
         let listener = socket(address)?.listen(BACKLOG)?;
-        Ok(Self { listener, reserved, address, mind: Mind { nature, seed, began: Instant::now() } })
+        Ok(Self {
+            listener,
+            reserved,
+            address,
+            mind: ReceiverState { nature, seed, began: Instant::now() },
+        })
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
@@ -130,7 +135,7 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 /// Serves one connection until either side closes it.
-async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
+async fn converse(world: Arc<World>, mind: ReceiverState, mut stream: TcpStream) {
     let mut buffer = Vec::new();
     while !has_enough(&world, mind, &mut stream).await {
         let Some(request) = raw::read(&mut stream, &mut buffer).await else {
@@ -153,7 +158,7 @@ async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
 
 /// Returns `true` if the present habit accepts no delivery. The connection has then been treated as
 /// the habit says, except for its close.
-async fn has_enough(world: &World, mind: Mind, stream: &mut TcpStream) -> bool {
+async fn has_enough(world: &World, mind: ReceiverState, stream: &mut TcpStream) -> bool {
     match mind.habit(world) {
         Some(Habit::Deaf) => mind.outlast(world, Habit::Deaf).await,
         Some(Habit::Slams) => {
@@ -167,7 +172,7 @@ async fn has_enough(world: &World, mind: Mind, stream: &mut TcpStream) -> bool {
 }
 
 /// Records the delivery and returns the reply to it.
-fn receive(world: &World, mind: Mind, request: &Request) -> Manner {
+fn receive(world: &World, mind: ReceiverState, request: &Request) -> Manner {
     let received_us = now_us();
     let namespace = request.path.trim_start_matches('/');
     let told = (|| {

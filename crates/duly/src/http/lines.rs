@@ -29,7 +29,7 @@ const CHUNKS_MAX: usize = 4;
 struct Upload(mpsc::Receiver<io::Result<Bytes>>);
 
 /// The lines of a response, as they arrive.
-pub(crate) struct AnswerLines {
+pub(crate) struct ResponseLines {
     response: Response,
     server: Url,
     /// Received bytes.
@@ -45,7 +45,7 @@ impl Call<'_> {
     pub(crate) async fn lines(
         self,
         source: impl Read + Send + 'static,
-    ) -> Result<AnswerLines, Failure> {
+    ) -> Result<ResponseLines, Failure> {
         let server = self.client.server.clone();
         let request = self
             .client
@@ -58,14 +58,14 @@ impl Call<'_> {
         let status = response.status();
         if status.is_success() {
             let (buffer, taken, is_ended) = (Vec::new(), 0, false);
-            return Ok(AnswerLines { response, server, buffer, taken, is_ended });
+            return Ok(ResponseLines { response, server, buffer, taken, is_ended });
         }
         let text = response.text().await.map_err(broken)?;
         Err(problem::failure(&server, status, &text, &[self.hints, HINTS].concat()))
     }
 }
 
-impl AnswerLines {
+impl ResponseLines {
     /// Returns the next line; none after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {

@@ -8,7 +8,7 @@ use duly_checker::history::{Action, Answer, Due};
 use futures::future::{BoxFuture, FutureExt as _};
 
 use super::{
-    super::witness::{Ask, Last, Taken, Witness, marked},
+    super::witness::{Ask, Last, RecordingTransport, Taken, marked},
     Grpc, said, schedule,
 };
 
@@ -40,7 +40,7 @@ impl Grpc {
     }
 }
 
-impl Witness for Grpc {
+impl RecordingTransport for Grpc {
     fn ask<'a>(
         &'a self,
         line: usize,

@@ -8,7 +8,7 @@ use duly_checker::history::{Action, Answer, Due};
 use futures::future::{BoxFuture, FutureExt as _};
 
 use super::{
-    super::witness::{Ask, Last, Taken, Witness, marked},
+    super::witness::{Ask, Last, RecordingTransport, Taken, marked},
     Http, path, read,
 };
 
@@ -49,7 +49,7 @@ impl Http {
     }
 }
 
-impl Witness for Http {
+impl RecordingTransport for Http {
     fn ask<'a>(
         &'a self,
         line: usize,

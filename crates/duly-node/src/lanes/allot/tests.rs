@@ -26,7 +26,7 @@ struct Nodes {
     clock: ManualClock,
     store: MemoryStore,
     runs: Vec<MemberId>,
-    nodes: Vec<Allotments>,
+    nodes: Vec<LaneQuotas>,
     under_way: Vec<usize>,
     begun: Vec<usize>,
     /// Replies that have not arrived yet.
@@ -42,7 +42,7 @@ impl Nodes {
             clock,
             store,
             runs: (1..=count).map(MemberId).collect(),
-            nodes: (0..count).map(|_| Allotments::default()).collect(),
+            nodes: (0..count).map(|_| LaneQuotas::default()).collect(),
             under_way: vec![0; many],
             begun: vec![0; many],
             answers: vec![Vec::new(); many],

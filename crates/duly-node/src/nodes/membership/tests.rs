@@ -20,9 +20,9 @@ fn member(run: u64, beats: u64) -> Member {
         member_id: MemberId(run),
         name: format!("n{run}"),
         protocols: PROTOCOLS,
-        presence: Presence::Here,
+        presence: MembershipStage::Here,
         heartbeats: beats,
-        waits: Interest::default(),
+        waits: NamespaceFilter::default(),
     }
 }
 
@@ -35,7 +35,7 @@ fn heard(members: &[(u64, u64)], evicted: &[u64]) -> HeartbeatReply {
 
 /// Sends a heartbeat that is answered at once.
 fn told(node: &mut Membership, shard: ShardId, at: Duration, heard: HeartbeatReply) -> Changes {
-    let (sent, _) = node.heartbeat(shard, at, "me", Interest::default());
+    let (sent, _) = node.heartbeat(shard, at, "me", NamespaceFilter::default());
     node.heard(sent, at, heard)
 }
 
@@ -55,18 +55,18 @@ fn of_three() -> Membership {
     node
 }
 
-fn presence(node: &mut Membership, at: Duration) -> Presence {
-    node.heartbeat(FIRST, at, "me", Interest::default()).1.presence
+fn presence(node: &mut Membership, at: Duration) -> MembershipStage {
+    node.heartbeat(FIRST, at, "me", NamespaceFilter::default()).1.presence
 }
 
 #[test]
 fn a_node_does_not_act_before_it_is_a_member() {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(7));
     assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.owns(ShardId(s))));
-    assert_eq!(presence(&mut node, ms(0)), Presence::Joining);
+    assert_eq!(presence(&mut node, ms(0)), MembershipStage::Joining);
     let mut node = alone(7, ms(10));
     assert!(node.may_act(ms(10)) && (0..SHARDS).all(|s| node.owns(ShardId(s))));
-    assert_eq!(presence(&mut node, ms(10)), Presence::Here);
+    assert_eq!(presence(&mut node, ms(10)), MembershipStage::Here);
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_node_acts_while_a_majority_acknowledges_it() {
     told(&mut node, SECOND, ms(1_000), heard(&[(7, 3)], &[]));
     assert!(node.may_act(ms(1_999)), "by the second and the third");
     assert!(!node.may_act(ms(2_000)));
-    assert_eq!(presence(&mut node, ms(2_000)), Presence::Joining);
+    assert_eq!(presence(&mut node, ms(2_000)), MembershipStage::Joining);
 }
 
 #[test]
 fn t16_a_paused_node_detects_it_before_it_acts() {
     let mut node = alone(7, ms(1_000));
     // The reply came late: the time at which the heartbeat was sent counts.
-    let (sent, _) = node.heartbeat(FIRST, ms(1_250), "me", Interest::default());
+    let (sent, _) = node.heartbeat(FIRST, ms(1_250), "me", NamespaceFilter::default());
     node.heard(sent, ms(2_600), heard(&[(7, 2)], &[]));
     assert!(node.may_act(ms(2_749)));
     assert!(!node.may_act(ms(2_750)), "1.5 s after the beat was sent");
@@ -124,7 +124,7 @@ fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
 fn a_node_without_a_majority_owns_no_shard() {
     let mut node = alone(7, ms(0));
     let mut joining = member(8, 5);
-    joining.presence = Presence::Joining;
+    joining.presence = MembershipStage::Joining;
     let members = vec![member(7, 2), joining];
     told(&mut node, FIRST, ms(250), HeartbeatReply::Members { members, evicted: Vec::new() });
     assert!((0..SHARDS).all(|shard| node.owns(ShardId(shard))));
@@ -142,7 +142,7 @@ fn t15_stalled_member_is_named_dead_with_its_heartbeat_number() {
     }
     told(&mut node, FIRST, ms(2_000), heard(&[(7, 9), (8, 40)], &[]));
     assert!(node.has_dead(FIRST));
-    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", Interest::default());
+    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", NamespaceFilter::default());
     assert_eq!((beat.member_id, beat.dead), (MemberId(7), vec![(MemberId(8), Some(40))]));
     let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[8]));
     assert_eq!(changes.gone, [MemberId(8)]);
@@ -155,7 +155,7 @@ fn t15_stalled_member_is_named_dead_with_its_heartbeat_number() {
 fn t16_stall_time_counts_from_the_first_reply() {
     let mut node = alone(7, ms(0));
     // The listed heartbeat may have arrived just before the reply was sent.
-    let (sent, _) = node.heartbeat(FIRST, ms(250), "me", Interest::default());
+    let (sent, _) = node.heartbeat(FIRST, ms(250), "me", NamespaceFilter::default());
     node.heard(sent, ms(650), heard(&[(7, 2), (8, 40)], &[]));
     for beat in 0..7 {
         let at = ms(650 + 290 * beat);
@@ -209,7 +209,7 @@ fn an_unlisted_known_member_is_named_dead() {
         told(&mut node, SECOND, at, heard(&[(7, 20 + beat)], &[]));
     }
     assert!(node.has_dead(SECOND) && !node.has_dead(FIRST));
-    let (_, beat) = node.heartbeat(SECOND, ms(2_250), "", Interest::default());
+    let (_, beat) = node.heartbeat(SECOND, ms(2_250), "", NamespaceFilter::default());
     assert_eq!(beat.dead, [(MemberId(8), None)]);
     assert_eq!(node.others().count(), 1, "it is alive by the first shard");
 }
@@ -222,7 +222,7 @@ fn an_unknown_lease_holder_is_watched() {
     for beat in 1..9 {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1)], &[]));
     }
-    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", Interest::default());
+    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", NamespaceFilter::default());
     assert_eq!(beat.dead, [(MemberId(9), None)]);
     let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[9]));
     assert_eq!(changes.gone, [MemberId(9)]);
@@ -246,7 +246,7 @@ fn a_node_evicted_by_a_majority_rejoins() {
         !node.owns(FIRST) && node.watched.contains(&MemberId(7)),
         "its old run may hold leases"
     );
-    let (late, _) = of_three().heartbeat(SECOND, ms(200), "", Interest::default());
+    let (late, _) = of_three().heartbeat(SECOND, ms(200), "", NamespaceFilter::default());
     node.heard(late, ms(310), heard(&[(7, 1)], &[]));
     assert_eq!(node.silent_for(ms(310)), None, "a reply to the old run says nothing");
 }
@@ -281,14 +281,14 @@ fn a_node_unable_to_act_for_long_rejoins() {
 #[test]
 fn a_new_coordinator_list_gives_a_new_member_id() {
     let mut node = of_three();
-    let (sent, _) = node.heartbeat(FIRST, ms(100), "", Interest::default());
+    let (sent, _) = node.heartbeat(FIRST, ms(100), "", NamespaceFilter::default());
     assert_eq!(node.follow(list(1, &[FIRST, SECOND, THIRD]), MemberId(9)), None);
     let next = list(2, &[FIRST, ShardId(50), ShardId(60)]);
     assert_eq!(node.follow(next, MemberId(9)), Some(Rejoin::NewList));
     node.heard(sent, ms(200), heard(&[(7, 1)], &[]));
     assert_eq!((node.run(), node.silent_for(ms(200))), (MemberId(9), None));
     assert!(node.watched.contains(&MemberId(8)), "the others are watched still");
-    let (_, beat) = node.heartbeat(FIRST, ms(200), "", Interest::default());
+    let (_, beat) = node.heartbeat(FIRST, ms(200), "", NamespaceFilter::default());
     assert_eq!((beat.list, beat.member_id), (2, MemberId(9)));
 }
 
@@ -312,10 +312,10 @@ fn a_leaving_node_owns_nothing_and_sends_heartbeats() {
     told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 1)], &[]));
     node.leave();
     assert!((0..SHARDS).all(|s| !node.owns(ShardId(s))));
-    assert_eq!(presence(&mut node, ms(250)), Presence::Leaving);
+    assert_eq!(presence(&mut node, ms(250)), MembershipStage::Leaving);
     let mut other = alone(8, ms(0));
     let mut leaving = member(7, 3);
-    leaving.presence = Presence::Leaving;
+    leaving.presence = MembershipStage::Leaving;
     let members = vec![leaving, member(8, 2)];
     told(&mut other, FIRST, ms(500), HeartbeatReply::Members { members, evicted: Vec::new() });
     assert!((0..SHARDS).all(|s| other.owns(ShardId(s))));

@@ -27,7 +27,7 @@ use crate::{
     http::{
         App, Problem,
         body::aside,
-        room::LeaseRoom,
+        room::LeaseReservation,
         settle::{self, SETTLEMENT_BYTES, set_aside},
     },
     messages,
@@ -51,13 +51,13 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// A running lease, with the slot for its response.
-type Leasing = Pin<Box<dyn Future<Output = Result<Got, Error>> + Send>>;
+type Leasing = Pin<Box<dyn Future<Output = Result<LeaseResult, Error>> + Send>>;
 
 /// The result of a lease.
-struct Got {
+struct LeaseResult {
     place: OwnedPermit<Waiting>,
     leased: Leased,
-    room: Arc<LeaseRoom>,
+    room: Arc<LeaseReservation>,
     began: Instant,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Session {
 
 /// The next step of a stream: it continues or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goes {
+enum NextStep {
     On,
     ToItsEnd,
 }
@@ -127,7 +127,7 @@ impl Session {
                     }
                 }
             }
-            if session.goes() == Goes::ToItsEnd {
+            if session.goes() == NextStep::ToItsEnd {
                 return Ok(());
             }
         }
@@ -221,14 +221,14 @@ impl Session {
     /// Waits for a slot, then for firings. Their memory is reserved as they are claimed.
     fn lease(&self) -> Leasing {
         let (app, answers, not_before) = (self.app.clone(), self.answers.clone(), self.not_before);
-        let room = Arc::new(LeaseRoom::new(app.budget()));
+        let room = Arc::new(LeaseReservation::new(app.budget()));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
             max: self.room(),
             bytes_max: FIRINGS_BYTES_MAX,
             lease: self.lease,
             wait: LEASE_WAIT_MAX.to_std(),
-            room: Some(Arc::<LeaseRoom>::clone(&room)),
+            room: Some(Arc::<LeaseReservation>::clone(&room)),
         };
         Box::pin(async move {
             sleep_until(not_before).await;
@@ -236,11 +236,11 @@ impl Session {
             let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
             let leased = app.node().lease(request).await?;
-            Ok(Got { place, leased, room, began })
+            Ok(LeaseResult { place, leased, room, began })
         })
     }
 
-    fn hand_out(&mut self, Got { place, mut leased, room, began }: Got) {
+    fn hand_out(&mut self, LeaseResult { place, mut leased, room, began }: LeaseResult) {
         self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
             // After a lease that has waited its whole time, the next one begins at once.
@@ -284,8 +284,12 @@ impl Session {
         self.answers.try_send(said).ok();
     }
 
-    fn goes(&self) -> Goes {
-        if self.stops_at.is_some() && self.held.is_empty() { Goes::ToItsEnd } else { Goes::On }
+    fn goes(&self) -> NextStep {
+        if self.stops_at.is_some() && self.held.is_empty() {
+            NextStep::ToItsEnd
+        } else {
+            NextStep::On
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) async fn open(
         if let Some(found) = place::foreign(&path) {
             return Err(StartError::Foreign { path, origin, found });
         }
-        let mut teller = Teller { waits_for, logged: Instant::now() };
+        let mut teller = ProgressReporter { waits_for, logged: Instant::now() };
         let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
         opened.map_err(|source| match source {
             OpenError::Disk(error) if cannot_be_made(&error) => {
@@ -91,12 +91,12 @@ fn cannot_be_made(error: &disk::Error) -> bool {
 }
 
 /// Reports the progress of reading.
-struct Teller {
+struct ProgressReporter {
     waits_for: watch::Sender<Awaited>,
     logged: Instant,
 }
 
-impl Teller {
+impl ProgressReporter {
     fn tell(&mut self, how_far: OpenProgress) {
         let sentence = sentence(how_far);
         if self.logged.elapsed() >= LOG_EVERY {

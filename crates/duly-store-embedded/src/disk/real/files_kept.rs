@@ -15,9 +15,9 @@ pub(super) const KEPT: usize = 64;
 
 /// The reserved descriptors.
 #[derive(Debug, Default)]
-pub(super) struct FilesKept(Mutex<Vec<File>>);
+pub(super) struct DescriptorPool(Mutex<Vec<File>>);
 
-impl FilesKept {
+impl DescriptorPool {
     /// Takes descriptors up to [`KEPT`]; fewer are not an error.
     pub(super) fn fill(&self, root: &Path) {
         let mut kept = self.0.lock();

@@ -296,10 +296,10 @@ fn a_call_that_a_signal_interrupts_is_made_again() {
 
 #[test]
 fn a_reserved_descriptor_is_released_for_a_needed_file() {
-    use super::files_kept::{FilesKept, KEPT};
+    use super::files_kept::{DescriptorPool, KEPT};
 
     let directory = tempfile::tempdir().unwrap();
-    let kept = FilesKept::default();
+    let kept = DescriptorPool::default();
     kept.fill(directory.path());
     assert_eq!(kept.count(), KEPT);
     fn too_many<T>() -> io::Result<T> {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    super::{Engine, Publish, namespaces::Namespace, overdue::Place},
+    super::{Engine, PendingClaimable, namespaces::Namespace, overdue::Place},
     Finding,
 };
 
@@ -138,7 +138,7 @@ impl Engine {
                 self.namespaces.sink(number, &entry);
                 self.namespaces.refresh_active(number, entry.lane());
                 self.check_window((number, entry.lane(), entry.claimable().kind));
-                self.publish(Publish { key, claimable: entry.claimable() });
+                self.publish(PendingClaimable { key, claimable: entry.claimable() });
             }
             Wrong::NotInLane => {
                 let unmarked = entry.with_flags(entry.flags().without(Flags::DUE));
@@ -170,7 +170,7 @@ impl Engine {
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
         }
-        self.publish(Publish { key, claimable: entry.claimable() });
+        self.publish(PendingClaimable { key, claimable: entry.claimable() });
     }
 
     fn mark_leased(&mut self, key: Key, entry: &Entry) {
@@ -184,7 +184,7 @@ impl Engine {
     fn put_back(&mut self, key: Key, entry: &Entry) {
         let claimable = entry.claimable();
         if claimable.at_ms > self.clock_of(claimable.kind) {
-            self.publish(Publish { key, claimable });
+            self.publish(PendingClaimable { key, claimable });
             return;
         }
         self.surface_entry(key, entry);

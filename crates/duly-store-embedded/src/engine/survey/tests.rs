@@ -22,13 +22,13 @@ type Forecasted = Receiver<Result<Option<Forecast>>>;
 fn ask(bench: &mut Bench, request: ForecastRequest) -> Forecasted {
     let (reply, answer) = oneshot::channel();
     let namespace = request.namespace.clone();
-    bench.engine.ask(&namespace, Question::Forecast(request, reply));
+    bench.engine.ask(&namespace, CountQuestion::Forecast(request, reply));
     answer
 }
 
 fn ask_stats(bench: &mut Bench, name: &NamespaceName) -> Receiver<Result<Option<Stats>>> {
     let (reply, answer) = oneshot::channel();
-    bench.engine.ask(name, Question::Stats(reply));
+    bench.engine.ask(name, CountQuestion::Stats(reply));
     answer
 }
 

@@ -28,7 +28,7 @@ use crate::{
     disk::SimDisk,
     engine::{
         Engine,
-        work::{Sequel, Work},
+        work::{Completion, Work},
     },
     journal::Mark,
     options::Options,
@@ -63,7 +63,7 @@ pub(super) struct Loose {
     openings: u64,
     marks: VecDeque<Mark>,
     work: VecDeque<Work>,
-    sequels: VecDeque<Sequel>,
+    sequels: VecDeque<Completion>,
     firings: BTreeMap<&'static str, Vec<Firing>>,
     /// State after each frame was written.
     known: BTreeMap<u64, Shown>,

@@ -40,7 +40,8 @@ fn p1_a_recycled_segment_loses_its_old_name_before_a_new_header() {
         for at_op in 1..8 {
             let disk = disk(seed);
             assert!(
-                spare::recycle(&disk, &Naming::default(), &segment_name(1), SEGMENT_BYTES).unwrap()
+                spare::recycle(&disk, &DirSyncLock::default(), &segment_name(1), SEGMENT_BYTES)
+                    .unwrap()
             );
             disk.plan(Fault::CrashAtOp(at_op));
             let taken = prepare(&disk, &header(9))
@@ -63,7 +64,9 @@ fn p1_a_recycled_segment_loses_its_old_name_before_a_new_header() {
 fn recycling_a_removed_segment_is_no_error() {
     let disk = disk(1);
     disk.remove(&segment_name(1)).unwrap();
-    assert!(!spare::recycle(&disk, &Naming::default(), &segment_name(1), SEGMENT_BYTES).unwrap());
+    assert!(
+        !spare::recycle(&disk, &DirSyncLock::default(), &segment_name(1), SEGMENT_BYTES).unwrap()
+    );
 }
 
 /// A segment of eight parts.
@@ -91,7 +94,8 @@ fn a_spare_reserves_space_first_and_ends_with_the_engine() {
     let (filled, hears) = mpsc::channel();
     let mut pace = SparePace::new(EIGHT_PARTS, hears);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_spare(&disk, &Naming::default(), EIGHT_PARTS, &mut pace));
+        let writer =
+            scope.spawn(|| write_spare(&disk, &DirSyncLock::default(), EIGHT_PARTS, &mut pace));
         filled.send(2 * PART_BYTES).unwrap();
         while length_of(&disk, SPARE_TEMPORARY).unwrap() < EIGHT_PARTS {
             std::thread::yield_now();

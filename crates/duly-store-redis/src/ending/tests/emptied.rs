@@ -218,7 +218,7 @@ impl Lossy {
     }
 
     /// Sends the version of the coordinator shard to the other shards.
-    fn tell(&mut self, AtHome { control, deals }: AtHome) {
+    fn tell(&mut self, CoordinatorState { control, deals }: CoordinatorState) {
         self.log.push(format!("{} has version {}", control.num, control.ver));
         for shard in (0..SHARDS).filter(|shard| *shard != self.home.0) {
             let control = Box::new(control.clone());

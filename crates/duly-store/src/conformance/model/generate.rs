@@ -10,7 +10,7 @@ use duly_core::{
 };
 
 use super::{
-    Claiming, Comes, Disturb, Op, Request, Timing,
+    Claiming, Comes, Disturbance, Op, Request, Timing,
     op::{GRAIN_MS, NODES},
 };
 use crate::{
@@ -28,7 +28,7 @@ const ORIGINS: [&str; 2] = ["http://one.example/x", "http://two.example:81/y"];
 const IDS: u64 = 14;
 
 /// Generates `steps` operations from `seed`; the first two create the namespaces.
-pub fn generate(seed: u64, steps: usize, disturb: Disturb) -> Vec<Op> {
+pub fn generate(seed: u64, steps: usize, disturb: Disturbance) -> Vec<Op> {
     let mut dice = Dice { random: SplitMix64::new(seed), disturb };
     let puts = NAMESPACES.map(|namespace| dice.put(namespace));
     let rest = std::iter::repeat_with(|| dice.op());
@@ -37,7 +37,7 @@ pub fn generate(seed: u64, steps: usize, disturb: Disturb) -> Vec<Op> {
 
 struct Dice {
     random: SplitMix64,
-    disturb: Disturb,
+    disturb: Disturbance,
 }
 
 impl Dice {
@@ -87,9 +87,9 @@ impl Dice {
 
     fn disturbance(&mut self) -> Op {
         match self.disturb {
-            Disturb::Nothing => Op::Advance(self.grains(3)),
-            Disturb::Restarts => Op::Restart(self.pick(&[Restart::Kill, Restart::Clean])),
-            Disturb::ClockSteps => {
+            Disturbance::Nothing => Op::Advance(self.grains(3)),
+            Disturbance::Restarts => Op::Restart(self.pick(&[Restart::Kill, Restart::Clean])),
+            Disturbance::ClockSteps => {
                 let by_ms = i64::try_from(self.grains(20).ms()).unwrap_or(0);
                 Op::StepWall(if self.one_in(2) { by_ms } else { -by_ms })
             }
@@ -142,7 +142,7 @@ impl Dice {
             0..=7 => {
                 let payload = self.one_in(2).then(|| self.payload());
                 let tags = if self.one_in(3) { vec!["red".to_owned()] } else { Vec::new() };
-                let expires = self.disturb != Disturb::ClockSteps && self.one_in(4);
+                let expires = self.disturb != Disturbance::ClockSteps && self.one_in(4);
                 Request::Schedule {
                     id,
                     timing: self.timing(i),
@@ -258,7 +258,7 @@ impl Dice {
             retry: RetryPolicy::Delays(vec![self.grains(2), self.grains(5), self.grains(9)]),
             lease: secs(10 + self.below(5) * 10),
             retention: match (self.disturb, namespace) {
-                (Disturb::ClockSteps, _) => secs(86_400),
+                (Disturbance::ClockSteps, _) => secs(86_400),
                 (_, "tight") => secs(600),
                 _ => secs(1_200),
             },

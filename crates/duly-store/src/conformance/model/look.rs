@@ -2,7 +2,7 @@
 
 use duly_core::{NamespaceName, State};
 
-use super::{Disturb, Known, normal};
+use super::{Disturbance, Known, normal};
 use crate::{
     ForecastRequest, ListRequest, Stats, TimerView,
     conformance::{Harness, scene::SHARD},
@@ -17,7 +17,7 @@ const PAGE: usize = 5;
 pub(super) async fn look(
     harness: &dyn Harness,
     known: &mut Known,
-    disturb: Disturb,
+    disturb: Disturbance,
 ) -> Vec<String> {
     match seen(harness, known, disturb).await {
         Ok(lines) => lines,
@@ -28,7 +28,7 @@ pub(super) async fn look(
 async fn seen(
     harness: &dyn Harness,
     known: &mut Known,
-    disturb: Disturb,
+    disturb: Disturbance,
 ) -> crate::Result<Vec<String>> {
     let store = harness.store();
     let now = harness.now();
@@ -37,7 +37,7 @@ async fn seen(
         lines.push(format!("{namespace:?}"));
         let stats = store.stats(SHARD, namespace.name.clone()).await?;
         lines.push(counts(stats.unwrap_or_default(), disturb));
-        if disturb != Disturb::ClockSteps {
+        if disturb != Disturbance::ClockSteps {
             // Left out for the same reason as `next_due_at` below.
             let request = ForecastRequest {
                 namespace: namespace.name.clone(),
@@ -68,8 +68,8 @@ async fn seen(
     Ok(lines)
 }
 
-fn counts(mut stats: Stats, disturb: Disturb) -> String {
-    if disturb == Disturb::ClockSteps {
+fn counts(mut stats: Stats, disturb: Disturbance) -> String {
+    if disturb == Disturbance::ClockSteps {
         // A step back of the wall clock postpones retries. Until the next claim examines them, a store may
         // show them with their earlier time.
         stats.next_due_at = None;

@@ -9,7 +9,8 @@ use duly_core::{
 use super::*;
 use crate::{conformance::block_on, query::ListState};
 
-const DISTURBANCES: [Disturb; 3] = [Disturb::Nothing, Disturb::ClockSteps, Disturb::Restarts];
+const DISTURBANCES: [Disturbance; 3] =
+    [Disturbance::Nothing, Disturbance::ClockSteps, Disturbance::Restarts];
 
 #[test]
 fn memory_and_memory_agree() {
@@ -38,10 +39,10 @@ fn a_run_reaches_every_state_and_outcome() {
         let harness = MemoryHarness::new(seed);
         let mut known = Known::default();
         block_on(async {
-            for op in generate(seed, 400, Disturb::Restarts) {
+            for op in generate(seed, 400, Disturbance::Restarts) {
                 seen += &apply_to(&harness, &op, &mut known).await.join("\n");
                 seen.push('\n');
-                seen += &look::look(&harness, &mut known, Disturb::Restarts).await.join("\n");
+                seen += &look::look(&harness, &mut known, Disturbance::Restarts).await.join("\n");
                 seen.push('\n');
             }
         });
@@ -91,7 +92,7 @@ fn a_difference_is_found_and_described() {
     let subject = MemoryHarness::new(2);
     let clock = subject.clock().clone();
     clock.step_wall(1);
-    let compared = block_on(compare(&reference, &subject, 1, 50, Disturb::Nothing));
+    let compared = block_on(compare(&reference, &subject, 1, 50, Disturbance::Nothing));
     let message = compared.unwrap_err();
     assert!(message.starts_with("seed 1, step "), "{message}");
     assert!(message.contains("reference:") && message.contains("subject:"), "{message}");

@@ -46,9 +46,9 @@ enum Key {
 }
 
 /// A terminal in raw mode, restored when dropped.
-struct Borrowed;
+struct RawTerminal;
 
-impl Borrowed {
+impl RawTerminal {
     fn new() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
         let borrowed = Self;
@@ -57,7 +57,7 @@ impl Borrowed {
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         // If the terminal is gone, nothing else can be done.
         execute!(io::stdout(), Show, LeaveAlternateScreen).ok();
@@ -85,7 +85,7 @@ pub(super) async fn run(
     last: Scrape,
 ) -> Outcome {
     let (mut stop, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-    let _borrowed = Borrowed::new()?;
+    let _borrowed = RawTerminal::new()?;
     let mut keys = keys();
     let (server, interval_ms) = (session.http.shown(), interval.ms());
     let (is_paused, view, gone) = (false, None, None);

@@ -294,7 +294,7 @@ impl World {
                 continue;
             }
             let membership = &mut self.nodes[i].membership;
-            let (sent, beat) = membership.heartbeat(shard, now, "n", Interest::default());
+            let (sent, beat) = membership.heartbeat(shard, now, "n", NamespaceFilter::default());
             self.nodes[i].waits.insert(shard, (Some(sent), 0));
             let way = self.ways.get(&(i, shard)).copied().unwrap_or_default();
             // Now and then a heartbeat is sent twice, and one that timed out may arrive much later.

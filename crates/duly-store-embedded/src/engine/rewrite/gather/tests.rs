@@ -53,7 +53,7 @@ fn an_old_frame_of_a_recycled_segment_is_not_gathered() {
     fixture.roll().expect("room");
     fixture.frame("6", 0);
     assert!(
-        recycle(&fixture.disk, &crate::journal::Naming::default(), FIRST, SEGMENT_BYTES_MIN)
+        recycle(&fixture.disk, &crate::journal::DirSyncLock::default(), FIRST, SEGMENT_BYTES_MIN)
             .expect("recycled")
     );
     fixture.roll().expect("room");

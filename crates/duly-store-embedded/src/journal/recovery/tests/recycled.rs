@@ -25,8 +25,13 @@ fn recycled() -> Fixture {
     fixture.frame("6", 0);
     fixture.frame("7", 0);
     assert!(
-        spare::recycle(&fixture.disk, &crate::journal::Naming::default(), FIRST, SEGMENT_BYTES_MIN)
-            .expect("recycled")
+        spare::recycle(
+            &fixture.disk,
+            &crate::journal::DirSyncLock::default(),
+            FIRST,
+            SEGMENT_BYTES_MIN
+        )
+        .expect("recycled")
     );
     let old = fixture.disk.read_file(&FIRST.replace(".log", spare::RECYCLED_SUFFIX));
     fixture.roll().expect("room");
