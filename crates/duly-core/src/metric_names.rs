@@ -145,7 +145,7 @@ metrics! {
     BREAKERS = "duly_breakers" Gauge ["state": BREAKER_STATES]
         "Push lanes with attempts under way or a breaker that is not closed. Label: state (closed, open, half_open).";
     LANES_NEGLECTED = "duly_lanes_neglected" Gauge
-        "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
+        "Lanes with timers due that made no progress between the last two checks of the auditor: anything but 0 is an alarm.";
     NAMESPACES_UNLEASED = "duly_namespaces_unleased" Gauge
         "Namespaces whose timers for consumers have been due for a minute without a lease call: at most 10, named in `/readyz` and in the log.";
     LANES_DIVERTED = "duly_lanes_diverted" Gauge

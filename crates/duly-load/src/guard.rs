@@ -21,7 +21,7 @@ pub enum Refusal {
     /// The server may belong to another person.
     #[error(
         "{server} is at {address}, which is not this machine: a benchmark takes all that a server \
-         has. Loopback addresses are allowed; if the server is yours and nobody needs it now, say \
+         has. Loopback addresses are allowed; if the server is yours and not in use, say \
          --i-own-this-server"
     )]
     Foreign {

@@ -74,7 +74,7 @@ where
         .configure_mesh()
         .x_max_light_lines(0)
         .x_desc("share of all")
-        .y_desc("at most so many ms")
+        .y_desc("at most this many ms")
         .x_label_formatter(&|nines| percent(*nines))
         .y_label_formatter(&|ms| format!("{ms}"))
         .label_style(("sans-serif", 13))

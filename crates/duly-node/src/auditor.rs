@@ -142,7 +142,7 @@ fn conclude(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     tracing::error!(
         count = neglected.len(),
         some = ?*shared.watch.neglected.lock(),
-        "lanes have something due and nobody works on them; they are looked at anew"
+        "lanes with timers due make no progress; the dispatcher reads them again"
     );
     for (shard, lane) in neglected {
         match lane.key {

@@ -9,43 +9,17 @@ use super::keys::KEYS;
 const WIDTH: usize = 98;
 
 /// The page above its first section.
-const REFERENCE_OPENING: &str = "\
-# Configuration
-
-Duly needs no configuration. What is set comes from four places; a later one wins: the default, the \
-file (`duly serve --config duly.toml`), the environment, the flags of `duly serve`. All of it is read \
-once, at the start. A file is read only when it is named.
-
-```toml
-[server]
-listen = \"127.0.0.1:3859\"
-
-[store]
-data = \"./duly-data\"
-```
-
-`duly config example` prints a file with every key, commented out, with what this page says of it: \
-[duly.toml](duly.toml) is that file. `duly config show` prints every value in effect with the place \
-it comes from. `duly config check` says whether the server would take it: all that is wrong at once, \
-each with its line, variable or flag, the value seen and what is allowed, and whether the files that \
-it names can be used. Both take the flags of `duly serve`.
-
-Numbers of bytes are integers or text with a unit (`64KiB`, `32MiB`, `2GiB`, `1TiB`: powers of 1024). \
-Durations are text such as `1m30s` or integer milliseconds. In the environment and on the command \
-line lists are separated by commas. Unknown sections, keys and `DULY_…__…` variables are refused, and \
-so are variables that lack only the second `_` (`DULY_SERVER_LISTEN`). An empty variable is a value, \
-and not the same as none. [Limits](limits.md) says what happens at each limit.
-";
+const REFERENCE_OPENING: &str = include_str!("reference_opening.md");
 
 /// The file above its first section.
 const EXAMPLE_OPENING: &str = "\
 # The configuration of a Duly server, with every key that there is.
 #
-# Nothing here has to be set: each key is commented out and shows its default. To set one, take away
-# the # in front of it, and use the file with `duly serve --config FILE`. It is read once, at the
-# start. A later place wins over an earlier one: default, this file, environment, flag.
-# `duly config check --config FILE` says whether a server would take it, `duly config show` what is
-# in effect and where it comes from. Sections and keys that do not exist are refused.
+# No key is required: each one is commented out and shows its default. To set one, remove the # in
+# front of it, and use the file with `duly serve --config FILE`. The file is read once, at startup.
+# A later place wins over an earlier one: default, this file, environment, flag.
+# `duly config check --config FILE` checks whether a server would accept it. `duly config show`
+# prints the values in effect and their origins. Sections and keys that do not exist are refused.
 ";
 
 /// Returns the text of `docs/reference/config.md`.

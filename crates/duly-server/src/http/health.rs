@@ -118,6 +118,6 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     reasons.extend(stuck.map(|l| format!("{} has stood still for {:?}", l.name, l.idle_for)));
     let neglected = node.neglected.iter();
     reasons
-        .extend(neglected.map(|lane| format!("nobody works on lane {lane}, which has timers due")));
+        .extend(neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")));
     reasons
 }

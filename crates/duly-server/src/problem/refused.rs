@@ -155,7 +155,7 @@ const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
         }
         (Asked::Import, State::Finished) => {
             "another timer had this id here and has been delivered; import this one when the \
-             namespace's retention has passed, or schedule it anew under another id"
+             namespace's retention has passed, or schedule it again under another id"
         }
         (Asked::Import, _) => {
             "another timer has this id here; cancel that one and import this one again when it is \

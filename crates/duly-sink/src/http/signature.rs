@@ -58,7 +58,7 @@ pub enum Wrong {
     /// The delivery is too old: it may be a replay.
     #[error(
         "webhook-timestamp is {by_s} s before this machine's clock, and at most {TOLERANCE_S} s are \
-         allowed: somebody repeats an old delivery, or a clock is wrong"
+         allowed: an old delivery is repeated, or a clock is wrong"
     )]
     TooOld {
         /// Difference in seconds.

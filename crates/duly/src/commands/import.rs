@@ -174,7 +174,7 @@ impl Import<'_> {
                 format_args!(
                     "{} holds {name}, not {wanted}. A namespace keeps its name when it moves: delivery \
                      ids are made of it, and under another name receivers would take what they have had \
-                     for something new. Leave --namespace out, or schedule the timers anew in {wanted}",
+                     for something new. Leave --namespace out, or schedule the timers again in {wanted}",
                     self.name
                 ),
             )),

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 const CLOSING: &[u8] = br#".SH "EXIT STATUS"
 .TP
 0
-Done; also when nobody reads the output any more.
+Done; also when the reader of the output has closed it.
 .TP
 1
 Refused or failed.

@@ -237,7 +237,7 @@ fn good_bad_missing_and_old_signatures_are_distinguished() {
     assert!(status == 200 && line.contains("signature valid"), "{line}");
     for (signature, why) in [
         (signed(now_s, b"something else"), "the body or a webhook header was changed"),
-        (signed(now_s - 3_600, body), "somebody repeats an old delivery, or a clock is wrong"),
+        (signed(now_s - 3_600, body), "an old delivery is repeated, or a clock is wrong"),
         (signed(now_s + 3_600, body), "after this machine's clock"),
         ((now_s.to_string(), "v2,x".to_owned()), "no signature of version v1"),
         (("soon".to_owned(), "v1,eA==".to_owned()), "it must be Unix seconds"),
