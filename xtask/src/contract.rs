@@ -45,7 +45,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// changes, or else in the last commit that replaced it.
 pub(crate) fn without_changelog() -> Result<Option<String>> {
     let changed = paths(&["diff", "--name-only", "HEAD"])?;
-    let commit = text(&["log", "-1", "--format=%h", "--", SNAPSHOT])?;
+    let commit = process::git(&["log", "-1", "--format=%h", "--", SNAPSHOT])?;
     let committed = match commit.trim() {
         "" => Vec::new(),
         commit => paths(&["show", "--name-only", "--format=", commit])?,
@@ -70,18 +70,7 @@ fn is_silent(names: &[String]) -> bool {
 }
 
 fn paths(arguments: &[&str]) -> Result<Vec<String>> {
-    Ok(text(arguments)?.lines().map(str::to_owned).collect())
-}
-
-fn text(arguments: &[&str]) -> Result<String> {
-    let output = process::program("git").args(arguments).output().context("cannot start git")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "git {}: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(process::git(arguments)?.lines().map(str::to_owned).collect())
 }
 
 #[cfg(test)]

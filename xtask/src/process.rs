@@ -81,6 +81,18 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
+/// Runs git and returns its output.
+pub(crate) fn git(arguments: &[&str]) -> Result<String> {
+    let output = program("git").args(arguments).output().context("cannot start git")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "git {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Builds binaries of the workspace, and returns their paths in the order of `names`.
 ///
 /// One cargo call builds all of them for the whole workspace. So cargo selects the same features for the

@@ -11,10 +11,14 @@
 //! - [`docs`]: every module states its purpose;
 //! - [`sizes`]: no file that is too long;
 //! - [`links`]: no broken link between pages;
+//! - [`language`]: comments, names and pages in plain language;
+//! - [`commits`]: a commit has a short subject, and a body with the reason;
 //! - [`contract`]: a new snapshot of the public interface comes with a changelog entry;
 //! - [`promises`]: each promise to users names tests that show it, and they exist.
 
+mod commits;
 mod docs;
+mod language;
 mod layers;
 mod lines;
 mod links;
@@ -84,6 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let mut complaints = complaints(&tree)?;
     complaints
         .extend(contract::without_changelog()?.map(|text| Complaint::about("contract", text)));
+    complaints.extend(commits::check()?);
     for complaint in &complaints {
         println!("{complaint}");
     }
@@ -112,6 +117,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
     }
     found.extend(sizes::check(&tree.sources, sizes::LONG_FILES));
     found.extend(links::check(&tree.pages, &tree.paths));
+    found.extend(language::check(&tree.sources, &tree.pages));
     found.extend(promises::check(&tree.pages, &tree.sources));
     Ok(found)
 }

@@ -60,7 +60,7 @@ fn resolved(from: &str, link: &str) -> Option<String> {
 }
 
 /// Returns the lines outside code fences, each with its number.
-fn text_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
+pub(super) fn text_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut is_fenced = false;
     text.lines().zip(1..).filter(move |(line, _)| {
         let is_fence = line.trim_start().starts_with("```");
