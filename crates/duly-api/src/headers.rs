@@ -70,19 +70,8 @@ impl ToSchema for HeaderList {
 /// # Errors
 /// When a name or value is not allowed, or there are too many headers.
 pub(crate) fn check(given: Vec<Header>) -> Result<headers::Headers, Invalid> {
-    // One more than allowed is enough to refuse them.
-    let pairs = given.into_iter().take(headers::COUNT_MAX + 1);
-    let pairs: Vec<_> = pairs.map(|header| (header.name, header.value)).collect();
-    headers::Headers::new(pairs.clone()).map_err(|mut invalid| {
-        if invalid.field.is_empty() && invalid.seen.is_some() {
-            // The check shows the name that it refuses; the path has it as the caller wrote it.
-            let is_refused =
-                |pair: &(String, String)| headers::Headers::new([pair.clone()]).is_err();
-            let refused = pairs.into_iter().find(is_refused);
-            invalid.field = refused.map(|(name, _)| name).unwrap_or_default();
-        }
-        invalid.within("headers")
-    })
+    let pairs = given.into_iter().map(|header| (header.name, header.value));
+    headers::Headers::new(pairs).map_err(|invalid| invalid.within("headers"))
 }
 
 /// Returns headers of the core as a message has them.

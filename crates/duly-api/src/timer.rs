@@ -15,7 +15,7 @@ use crate::{
     headers::{self, Credentials, Header, HeaderList},
     payload::{self, Forms},
     schema::AnyJson,
-    words::{Word, Words, is_unspecified},
+    words::{Word, is_unspecified},
 };
 
 /// Entries of a page of a list if the call does not set `limit`.
@@ -317,9 +317,4 @@ impl From<&timer::Attempt> for Attempt {
             reason: attempt.reason.clone(),
         }
     }
-}
-
-/// Returns the word of a state, which is empty for a number that this version does not know.
-pub fn state_word(number: i32) -> &'static str {
-    State::try_from(number).map_or("", State::as_str)
 }

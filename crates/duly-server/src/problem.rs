@@ -5,6 +5,8 @@
 
 pub(crate) mod refused;
 
+use std::any::Any;
+
 use duly_api::{Problem as Message, State, Time};
 use duly_core::{Code, Invalid, error_code::Retry};
 use duly_store::Refusal;
@@ -27,6 +29,17 @@ impl Problem {
     /// Returns a problem with only its code and a sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, body: Box::new(Message::new(code, detail)) }
+    }
+
+    /// Returns the problem of a handler that panicked.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        tracing::error!(panic = text, "a handler panicked");
+        Self::fault("a handler panicked")
     }
 
     /// Returns the problem of a broken invariant. The details go to the log.

@@ -24,7 +24,7 @@ use duly_core::{
 };
 
 use crate::{
-    format::record::{self, Cause, NamespaceRecord, Record},
+    format::record::{Cause, Lease, NamespaceRecord, Record},
     index::{Claimable, Key, Kind},
 };
 
@@ -114,20 +114,6 @@ pub(crate) struct Firing {
     pub(crate) occurrence: u32,
 }
 
-/// A lease, without the id of its timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lease {
-    pub(crate) nonce: u64,
-    pub(crate) attempt: u32,
-    /// `None` for a consumer.
-    pub(crate) node: Option<u64>,
-    pub(crate) claimed_at: Timestamp,
-    pub(crate) lease_ms: u64,
-    pub(crate) until: Timestamp,
-    /// `true`: this extends a lease that was granted before.
-    pub(crate) extends: bool,
-}
-
 impl Effect {
     /// Returns the effect of `record` in the namespace with this number.
     pub(crate) fn of(hash_key: u128, namespace: u32, record: &Record) -> Self {
@@ -163,9 +149,7 @@ impl Effect {
                 ends_ms: expires_at.map(Timestamp::unix_ms),
                 number: *number,
             },
-            Record::Lease(lease) => {
-                Self::Lease { key: key(&lease.id), lease: Box::new(Lease::of(lease)) }
-            }
+            Record::Lease { id, lease } => Self::Lease { key: key(id), lease: Box::new(*lease) },
             Record::Purged { letter, timer } => {
                 Self::Purged { letter: Key::unpack(*letter), timer: Key::unpack(*timer) }
             }
@@ -251,14 +235,6 @@ impl Firing {
     /// Returns the delivery id, given the name of the namespace.
     pub(crate) fn delivery_id(&self, namespace: &str) -> DeliveryId {
         DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
-    }
-}
-
-impl Lease {
-    fn of(lease: &record::Lease) -> Self {
-        let record::Lease { id: _, nonce, attempt, node, claimed_at, lease_ms, until, extends } =
-            *lease;
-        Self { nonce, attempt, node, claimed_at, lease_ms, until, extends }
     }
 }
 

@@ -116,7 +116,7 @@ async fn guarded(
             let until = limits.given.filter(|_| limits.ours.is_none()).map(|given| began + given);
             outbound::bounded(budget, ours(response), until)
         }
-        Err(panic) => refuse(panicked(&*panic)),
+        Err(panic) => refuse(Problem::panicked(&*panic)),
     }
 }
 
@@ -130,16 +130,6 @@ fn ours(mut response: Response) -> Response {
     response.headers_mut().extend(said.headers);
     response.extensions_mut().extend(said.extensions);
     response
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
-    tracing::error!(panic = text, "a handler panicked");
-    Problem::fault("a handler panicked")
 }
 
 /// Returns the HTTP status that stands for a code in the metrics, which are those of HTTP.

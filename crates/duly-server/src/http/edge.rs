@@ -191,7 +191,7 @@ async fn guarded(
             method_not_allowed(route, &method)
         }
         Ok(Ok(response)) => response,
-        Ok(Err(panic)) => panicked(&*panic).into_response(),
+        Ok(Err(panic)) => Problem::panicked(&*panic).into_response(),
         Err(_) => too_late(limit, changes_nothing).into_response(),
     }
 }
@@ -208,16 +208,6 @@ fn time_for(app: &App, route: &str) -> Duration {
 fn too_late(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
     let detail = format!("no answer within {} s; {}", limit.as_secs(), changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
-    tracing::error!(panic = text, "a handler panicked");
-    Problem::fault("a handler panicked")
 }
 
 /// Returns the problem of a wrong method: the framework responds 405 without a body.

@@ -214,7 +214,7 @@ impl Counts {
             Record::Pending(..) => &mut self.pending,
             Record::Dead(..) => &mut self.dead,
             Record::Ended { .. } => &mut self.ended,
-            Record::Lease(_) => &mut self.leases,
+            Record::Lease { .. } => &mut self.leases,
             _ => &mut self.other,
         }
     }

@@ -13,13 +13,13 @@ use crate::{
     format::{
         DecodeError,
         fields::Reader,
-        record::{self, Cause, HEADER_BYTES, Header, cause_of},
+        record::{self, Cause, HEADER_BYTES, Header, Lease, cause_of},
         settings, timer, tombstone,
     },
     index::{Key, NAMESPACE_MAX},
 };
 
-use super::{DeadLetterOrigin, Effect, Firing, LaneOf, Lease, Pending, claimable, expired_from};
+use super::{DeadLetterOrigin, Effect, Firing, LaneOf, Pending, claimable, expired_from};
 
 mod origin;
 
@@ -65,8 +65,8 @@ impl Effect {
             }
             record::ENDED => skim_ended(r, key)?,
             record::LEASE => {
-                let lease = record::decode_lease(r)?;
-                Self::Lease { key: key(lease.id.as_str()), lease: Box::new(Lease::of(&lease)) }
+                let lease = Box::new(Lease::decode(r)?);
+                Self::Lease { key: key(TimerId::new(r.text()?)?.as_str()), lease }
             }
             record::PURGED => {
                 let (letter, timer) = (Key::unpack(r.array()?), Key::unpack(r.array()?));

@@ -11,7 +11,7 @@ use duly_store::query::Totals;
 
 use crate::{
     effect::{self, DeadLetterOrigin, Effect, Firing},
-    format::record::Cause,
+    format::record::{self, Cause},
     index::{Entry, Flags, Key, Kind, Location},
 };
 
@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Puts a lease on a live entry.
-    pub(super) fn restore_lease(&mut self, key: Key, lease: &effect::Lease) {
+    pub(super) fn restore_lease(&mut self, key: Key, lease: &record::Lease) {
         let number = key.namespace();
         // In replay the timer's record may be gone with its segment. Then a later record, still to come,
         // has replaced it.

@@ -263,16 +263,10 @@ impl Engine {
             Owner::Consumer { lease } => (None, Some(lease.unwrap_or(settings.lease))),
         };
         let until = claimed_at.saturating_add(lease.unwrap_or_default());
-        let record = Record::Lease(record::Lease {
-            id: timer.id.clone(),
-            nonce,
-            attempt,
-            node,
-            claimed_at,
-            lease_ms: lease.unwrap_or_default().ms(),
-            until,
-            extends: false,
-        });
+        let lease_ms = lease.unwrap_or_default().ms();
+        let granted =
+            record::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: false };
+        let record = Record::Lease { id: timer.id.clone(), lease: granted };
         let claimable_at = self.wall_of(entry);
         self.settled(|engine| engine.write_keyed(key, &record))?;
         self.leases.keep_head(key, || head_of(&timer));

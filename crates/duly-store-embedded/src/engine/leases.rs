@@ -10,7 +10,7 @@ use duly_store::Token;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    format::checkpoint as layout,
+    format::record,
     index::{Key, PackedKey},
 };
 
@@ -34,9 +34,9 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Returns its form in a checkpoint.
-    pub(crate) fn in_checkpoint(&self, key: Key) -> layout::Lease {
+    pub(crate) const fn in_checkpoint(&self) -> record::Lease {
         let Self { nonce, attempt, node, claimed_at, lease_ms, until, .. } = *self;
-        layout::Lease { key: key.pack(), nonce, attempt, node, claimed_at, lease_ms, until }
+        record::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: false }
     }
 
     /// Returns its form for the core.

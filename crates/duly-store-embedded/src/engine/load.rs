@@ -16,7 +16,6 @@ use std::sync::Arc;
 use crate::{
     checkpoint::{self, HowFar, Reader},
     disk::Disk,
-    effect,
     files::{DataFile, FileId},
     format::checkpoint::{self as layout, Block, Which},
     index::{Entry, Flags, Index, Key, Kind, Loader},
@@ -257,8 +256,8 @@ impl Engine {
     }
 
     fn load_leases(&mut self, leases: &layout::Leases) {
-        for lease in &leases.leases {
-            self.restore_lease(Key::unpack(lease.key), &restored(lease));
+        for (key, lease) in &leases.leases {
+            self.restore_lease(Key::unpack(*key), lease);
         }
     }
 
@@ -389,11 +388,6 @@ impl Loading {
         let loader = Index::load(usize::try_from(count).unwrap_or(usize::MAX));
         Self { part: Some(part), loader: Some(loader), leases: Vec::new(), counts: self.counts }
     }
-}
-
-fn restored(lease: &layout::Lease) -> effect::Lease {
-    let layout::Lease { key: _, nonce, attempt, node, claimed_at, lease_ms, until } = *lease;
-    effect::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: true }
 }
 
 fn open_segment(

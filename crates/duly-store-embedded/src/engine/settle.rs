@@ -130,8 +130,7 @@ impl Engine {
     }
 
     fn extend(&mut self, key: Key, id: TimerId, lease: &Lease, left: Millis) -> Result<(), Stop> {
-        let record = Record::Lease(record::Lease {
-            id,
+        let lease = record::Lease {
             nonce: lease.nonce,
             attempt: lease.attempt,
             node: lease.node,
@@ -139,7 +138,8 @@ impl Engine {
             lease_ms: left.ms(),
             until: self.now.wall().saturating_add(left),
             extends: true,
-        });
+        };
+        let record = Record::Lease { id, lease };
         // The new lease replaces the one that has the head.
         let head = self.leases.take_head(key);
         let written = self.write_keyed(key, &record);

@@ -47,7 +47,7 @@ pub(crate) use block::Block;
 pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, Which, append_entry};
 pub(crate) use namespace::{Lane, Namespace};
 pub(crate) use small::{
-    End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, LETTERS_MAX, Lease, Leases, Letter, Several,
+    End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, LETTERS_MAX, Leases, Letter, Several,
 };
 
 /// First bytes of a checkpoint.

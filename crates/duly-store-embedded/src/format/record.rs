@@ -59,7 +59,7 @@ pub(crate) enum Record {
     /// is kept). `number`: how many timers of its namespace had ended before, modulo 2^32.
     Ended { tombstone: Box<Tombstone>, expires_at: Option<Timestamp>, number: u32 },
     /// A lease was granted or extended.
-    Lease(Lease),
+    Lease { id: TimerId, lease: Lease },
     /// A dead letter was purged: the key of its delivery id, and that of its timer as far as it is
     /// known.
     Purged { letter: PackedKey, timer: PackedKey },
@@ -74,10 +74,9 @@ pub(crate) enum Record {
     NamespaceGone,
 }
 
-/// The record of a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A lease, besides the id or key of its timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lease {
-    pub(crate) id: TimerId,
     pub(crate) nonce: u64,
     pub(crate) attempt: u32,
     /// `None` for a consumer.
@@ -141,8 +140,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             tombstone::encode(&mut writer, tombstone);
             (ENDED, 0)
         }
-        Record::Lease(lease) => {
-            encode_lease(&mut writer, lease);
+        Record::Lease { id, lease } => {
+            lease.encode(&mut writer);
+            writer.text(id.as_str());
             (LEASE, 0)
         }
         Record::Purged { letter, timer } => {
@@ -224,7 +224,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
             let number = body.u32()?;
             Record::Ended { tombstone: Box::new(tombstone::decode(&mut body)?), expires_at, number }
         }
-        LEASE => Record::Lease(decode_lease(&mut body)?),
+        LEASE => {
+            let lease = Lease::decode(&mut body)?;
+            Record::Lease { lease, id: TimerId::new(body.text()?)? }
+        }
         PURGED => Record::Purged { letter: body.array()?, timer: body.array()? },
         LOST => Record::Lost { key: body.array()? },
         EVICTED => Record::Evicted { below: body.u64()? },
@@ -240,30 +243,29 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     Ok(Decoded { namespace, record })
 }
 
-fn encode_lease(writer: &mut Writer<'_>, lease: &Lease) {
-    writer.u64(lease.nonce);
-    writer.u32(lease.attempt);
-    writer.u8(u8::from(lease.node.is_some()) | u8::from(lease.extends) << 1);
-    writer.u64(lease.node.unwrap_or(0));
-    writer.time(lease.claimed_at);
-    writer.u64(lease.lease_ms);
-    writer.time(lease.until);
-    writer.text(lease.id.as_str());
-}
+impl Lease {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u64(self.nonce);
+        writer.u32(self.attempt);
+        writer.u8(u8::from(self.node.is_some()) | u8::from(self.extends) << 1);
+        writer.u64(self.node.unwrap_or(0));
+        writer.time(self.claimed_at);
+        writer.u64(self.lease_ms);
+        writer.time(self.until);
+    }
 
-pub(crate) fn decode_lease(body: &mut Reader<'_>) -> Result<Lease, DecodeError> {
-    let (nonce, attempt, flags) = (body.u64()?, body.u32()?, body.u8()?);
-    let node = body.u64()?;
-    Ok(Lease {
-        nonce,
-        attempt,
-        node: (flags & 1 != 0).then_some(node),
-        extends: flags & 2 != 0,
-        claimed_at: body.time()?,
-        lease_ms: body.u64()?,
-        until: body.time()?,
-        id: TimerId::new(body.text()?)?,
-    })
+    pub(crate) fn decode(body: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (nonce, attempt, flags, node) = (body.u64()?, body.u32()?, body.u8()?, body.u64()?);
+        Ok(Self {
+            nonce,
+            attempt,
+            node: (flags & 1 != 0).then_some(node),
+            extends: flags & 2 != 0,
+            claimed_at: body.time()?,
+            lease_ms: body.u64()?,
+            until: body.time()?,
+        })
+    }
 }
 
 #[cfg(test)]

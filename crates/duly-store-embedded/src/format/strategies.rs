@@ -45,7 +45,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
                 Record::Ended { tombstone: tombstone.into(), expires_at, number }
             },
         ),
-        2 => lease().prop_map(Record::Lease),
+        2 => (id(), lease()).prop_map(|(id, lease)| Record::Lease { id, lease }),
         1 => any::<[[u8; 12]; 2]>().prop_map(|[letter, timer]| Record::Purged { letter, timer }),
         1 => any::<[u8; 12]>().prop_map(|key| Record::Lost { key }),
         1 => any::<u64>().prop_map(|below| Record::Evicted { below }),
@@ -220,11 +220,10 @@ fn tombstone() -> impl Strategy<Value = Tombstone> {
     )
 }
 
-fn lease() -> impl Strategy<Value = Lease> {
+pub(crate) fn lease() -> impl Strategy<Value = Lease> {
     let node = option::of(any::<u64>());
-    (id(), any::<u64>(), any::<u32>(), node, time(), any::<u64>(), time(), any::<bool>()).prop_map(
-        |(id, nonce, attempt, node, claimed_at, lease_ms, until, extends)| Lease {
-            id,
+    (any::<u64>(), any::<u32>(), node, time(), any::<u64>(), time(), any::<bool>()).prop_map(
+        |(nonce, attempt, node, claimed_at, lease_ms, until, extends)| Lease {
             nonce,
             attempt,
             node,

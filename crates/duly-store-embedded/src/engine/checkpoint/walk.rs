@@ -10,13 +10,16 @@ use duly_core::NamespaceName;
 use crate::{
     checkpoint::Writer,
     disk,
-    format::checkpoint::{self as layout, Block, Entries, Which, append_entry},
-    index::{Cursor, Entry, Flags, Index},
+    format::{
+        checkpoint::{self as layout, Block, Entries, Which, append_entry},
+        record,
+    },
+    index::{Cursor, Entry, Flags, Index, PackedKey},
     journal::recovery::ReplayPoint,
 };
 
 use super::{
-    super::{Engine, lanes, namespaces::Namespace},
+    super::{Engine, lanes, leases::Lease, namespaces::Namespace},
     PIECES_BYTES_MAX,
 };
 
@@ -88,7 +91,7 @@ pub(super) struct Taking {
     /// Leases of copied entries, and the number of their namespace. They become a piece when the
     /// namespace is complete or the pieces are handed over. A piece of leases between the entries of two
     /// tables would keep the tables from sharing a block.
-    leases: (u32, Vec<layout::Lease>),
+    leases: (u32, Vec<(PackedKey, record::Lease)>),
     /// Buffers of written entries, for reuse.
     pub(super) buffers: Vec<Vec<u8>>,
     /// `None` while the background thread has it.
@@ -140,7 +143,7 @@ impl Taking {
         }
     }
 
-    fn add_leases(&mut self, number: u32, leases: Vec<layout::Lease>) {
+    fn add_leases(&mut self, number: u32, leases: Vec<(PackedKey, record::Lease)>) {
         if self.leases.0 != number {
             self.push_leases();
             self.leases.0 = number;
@@ -289,7 +292,8 @@ impl Engine {
                 let key = entry.key(number);
                 match which {
                     Which::Live if entry.flags().has(Flags::LEASED) => {
-                        leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
+                        let lease = self.leases.get(key).map(Lease::in_checkpoint);
+                        leases.extend(lease.map(|lease| (key.pack(), lease)));
                     }
                     // The dead letters of one timer are copied at one moment.
                     Which::DeadByTimer => several.extend(namespace.letters.several(key)),

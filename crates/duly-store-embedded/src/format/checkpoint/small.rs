@@ -11,12 +11,11 @@
 //!
 //! Keys are 12 bytes as the index packs them. A dead letter's key is that of its delivery id.
 
-use duly_core::Timestamp;
-
 use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
     DecodeError,
     fields::{Reader, Writer},
+    record::Lease,
     timer::from_code,
 };
 
@@ -37,52 +36,23 @@ pub(crate) const FILES_MAX: usize = PAYLOAD_BYTES_MAX as usize / FILE_BYTES;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leases {
     pub(crate) namespace: u32,
-    pub(crate) leases: Vec<Lease>,
-}
-
-/// A lease under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lease {
-    pub(crate) key: [u8; 12],
-    pub(crate) nonce: u64,
-    pub(crate) attempt: u32,
-    /// `None` for a consumer.
-    pub(crate) node: Option<u64>,
-    pub(crate) claimed_at: Timestamp,
-    pub(crate) lease_ms: u64,
-    pub(crate) until: Timestamp,
+    pub(crate) leases: Vec<([u8; 12], Lease)>,
 }
 
 impl Leases {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
         writer.u32(self.namespace);
         writer.u32(0);
-        for lease in &self.leases {
-            writer.0.extend_from_slice(&lease.key);
-            writer.u64(lease.nonce);
-            writer.u32(lease.attempt);
-            writer.u8(u8::from(lease.node.is_some()));
-            writer.u64(lease.node.unwrap_or(0));
-            writer.time(lease.claimed_at);
-            writer.u64(lease.lease_ms);
-            writer.time(lease.until);
+        for (key, lease) in &self.leases {
+            writer.0.extend_from_slice(key);
+            lease.encode(writer);
         }
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
         let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
         let leases = each(reader, count, LEASE_BYTES, |reader| {
-            let (key, nonce, attempt) = (reader.array()?, reader.u64()?, reader.u32()?);
-            let (flags, node) = (reader.u8()?, reader.u64()?);
-            Ok(Lease {
-                key,
-                nonce,
-                attempt,
-                node: (flags & 1 != 0).then_some(node),
-                claimed_at: reader.time()?,
-                lease_ms: reader.u64()?,
-                until: reader.time()?,
-            })
+            Ok((reader.array()?, Lease::decode(reader)?))
         })?;
         Ok(Self { namespace, leases })
     }

@@ -2,7 +2,7 @@ use duly_core::{Timestamp, destination::LaneKey};
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::strategies;
+use crate::format::{record::Lease, strategies};
 
 const HEADER: Header = Header {
     version: 1,
@@ -97,19 +97,19 @@ fn a_block_has_the_documented_layout() {
 fn full_blocks_keep_to_the_largest_payload() {
     let entries = vec![7; ENTRIES_MAX * ENTRY_BYTES];
     let lease = Lease {
-        key: [1; 12],
         nonce: 2,
         attempt: 3,
         node: None,
         claimed_at: Timestamp::MAX,
         lease_ms: 4,
         until: Timestamp::MAX,
+        extends: false,
     };
     let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 2 };
     let blocks = [
         Block::Entries(Entries::new(1, Which::Live, &entries)),
-        Block::Leases(Leases { namespace: 1, leases: vec![lease; LEASES_MAX] }),
+        Block::Leases(Leases { namespace: 1, leases: vec![([1; 12], lease); LEASES_MAX] }),
         Block::Several(Several { namespace: 1, letters: vec![letter; LETTERS_MAX] }),
         Block::Files(vec![file; FILES_MAX]),
     ];
@@ -192,10 +192,6 @@ fn key() -> impl Strategy<Value = [u8; 12]> {
     any::<[u8; 12]>()
 }
 
-fn time() -> impl Strategy<Value = Timestamp> {
-    (0..=Timestamp::MAX.unix_ms()).prop_map(Timestamp::saturating_from_unix_ms)
-}
-
 fn namespace() -> impl Strategy<Value = Namespace> {
     let key = prop_oneof![
         Just(None),
@@ -212,19 +208,8 @@ fn namespace() -> impl Strategy<Value = Namespace> {
     )
 }
 
-fn lease() -> impl Strategy<Value = Lease> {
-    let node = prop::option::of(any::<u64>());
-    (key(), any::<u64>(), any::<u32>(), node, time(), any::<u64>(), time()).prop_map(
-        |(key, nonce, attempt, node, claimed_at, lease_ms, until)| Lease {
-            key,
-            nonce,
-            attempt,
-            node,
-            claimed_at,
-            lease_ms,
-            until,
-        },
-    )
+fn lease() -> impl Strategy<Value = ([u8; 12], Lease)> {
+    (key(), strategies::lease())
 }
 
 fn letter() -> impl Strategy<Value = Letter> {

@@ -188,7 +188,7 @@ fn kinds_and_causes_have_the_documented_numbers() {
             Record::Pending(..) => 1,
             Record::Dead(..) => 2,
             Record::Ended { .. } => 3,
-            Record::Lease(_) => 4,
+            Record::Lease { .. } => 4,
             Record::Purged { .. } => 5,
             Record::Lost { .. } => 8,
             Record::Evicted { .. } => 9,
