@@ -1,52 +1,65 @@
-//! Limits that all shards keep together: `max_pending` and `max_dead`.
+//! Limits of a namespace that all shards keep together: `max_pending` and `max_dead`.
 //!
-//! No script spans two shards, so each shard has a *quota* of the limit (`allowance` in code), and is
-//! full when it has used it. The quota begins with the even split of the limit. Before a full shard
-//! refuses anything, the node *rebalances*: it reads the state of all shards, some shards transfer
-//! unused quota to the namespace's coordinator shard, which transfers it on to the shards that need
-//! it. So a limit is never exceeded. A call below the limit is refused only within a second after a
-//! rebalance that found nothing.
+//! A Lua script runs in one shard, so no script can count all shards. Each shard has a *quota* of each
+//! limit (`allowance` in code), and is full when its use has reached the quota. The quota of a shard is the
+//! sum of:
+//!
+//! - the even split of the present limit (the first shards get one more where the limit does not divide);
+//! - what an allocation gave the shard beyond that, which may be negative (see below);
+//! - what the shard received, minus what it sent.
+//!
+//! Before a full shard refuses a call, the node that serves the call *rebalances*: it reads the state of
+//! all shards and moves unused quota to the full one, through the namespace's coordinator shard. If there
+//! is none, the call is refused, and this node does not search again for this limit for a second. So a
+//! call is refused while the use of all shards is below the limit only within that second, or while a
+//! lower limit is being allocated.
 //!
 //! ```text
-//!   shard ── sent 7 in total ──► coordinator shard ── sent you 4 in total ──► full shard
-//!     '>coordinator' = 7         '<shard' = 7   '>full' = 4         '<coordinator' = 4
+//!   shard ── sent 7 in total ──► coordinator shard ── sent 4 in total ──► full shard
+//!     '>coordinator' = 7          '<shard' = 7   '>full' = 4         '<coordinator' = 4
+//!
+//!   '>x': total sent to x, '<x': total received from x, each kept by the shard above it
 //! ```
 //!
-//! **Transfers** are safe against lost, late and repeated calls (`scripts/move.lua`, `plan.rs`):
+//! **Transfers.** What must stay true (`scripts/move.lua`, `plan.rs`):
 //!
-//! 1. Between a shard and the coordinator shard only running totals are announced, and only those of the
-//!    sender.
-//! 2. Sending lowers the quota and raises the sent total, in one script.
-//! 3. Receiving raises the quota by the difference between the announced total and the last one
-//!    received.
-//! 4. Totals only grow, so the same total again, or an older one, has no effect. No shard receives what
-//!    was not sent: the quotas and the transfers under way always add up to the limit.
-//! 5. A lost transfer is detected by the next rebalance (sent total > received total) and applied then.
-//!    Nothing has to be cleaned up.
+//! 1. A message names the allocation and carries the sender's running total ("I have sent you 7"), never an
+//!    amount.
+//! 2. Sending lowers the quota and raises the total in one script, and takes unused quota only. Receiving
+//!    raises the quota by the new total minus the total received before, and stores it, in one script.
+//! 3. Within an allocation totals only grow. A repeated or older message has no effect, so a call may be
+//!    lost, late or made twice.
+//! 4. A lost message leaves a sent total above the received one. The next rebalance sees that and sends
+//!    the total again.
+//! 5. The quotas and the transfers under way never add up to more than the limit. So the use of all shards
+//!    never exceeds it, but for the limitations below.
 //!
-//! **A change of the limit** moves no quota back. The quota is the even split of the *present* limit
-//! plus the sum of the transfers:
+//! **A higher limit** raises the even split, and with it the quota of each shard as soon as the shard has the
+//! new limit. Allocation and transfers stay as they are.
 //!
-//! 6. A higher limit gives every shard more at once, and transfers under way stay valid.
-//! 7. A lower limit could leave one shard below zero while another keeps what it received. So it begins
-//!    a new *allocation* (`deal` in code), named by the version that lowered the limit. A shard that
-//!    takes this version has no quota and forgets its transfers. Transfers of another allocation are not
-//!    received.
-//! 8. Once all shards have taken the version, their use is counted; it cannot grow in the meantime. If
-//!    it is below the limit, the coordinator shard settles once what each shard gets: its use, and its
-//!    even split of the rest. Each shard takes that once.
-//! 9. While the use is not below the limit, nothing is allocated and all shards refuse.
-//! 10. The call that changes the limit does the allocation. If it stops before that, the next refused
-//!     call does it.
-//! 11. If the coordinator shard has lost what it settled, or a change that other shards took, a new
-//!     allocation begins (`scripts/put.lua`, `deal.rs`).
+//! **A lower limit** could leave a sender below zero while a receiver keeps what it got. So the change
+//! starts a new *allocation* of this limit (`deal` in code; `scripts/put.lua`, `deal.rs`), named by the
+//! version of the settings:
+//!
+//! 6. A shard that has the new version has no quota of this limit, refuses, and forgets its transfers. It
+//!    receives nothing that belongs to another allocation.
+//! 7. When all shards have the version, their use is counted, which cannot grow meanwhile. If it is below
+//!    the limit, the coordinator shard records once what each shard gets: its use, and an even split of
+//!    the rest. Each shard takes that once.
+//! 8. While the use is not below the limit, no shard gets a quota.
+//! 9. The call that changes the limit carries these steps out as far as it can. Later, a call that a shard
+//!    would refuse continues them first.
+//! 10. If the coordinator shard has lost what it recorded, or has lost a version that other shards have, a
+//!     new allocation begins.
 //!
 //! Limitations:
 //!
-//! * A failover can lose a transfer after it was received. `Options::min_replicas` makes that rare.
-//! * Redrives are not counted; one shard does not refuse them either.
-//! * A shard without a dead letter claims even without a quota. Otherwise a limit smaller than the
-//!   number of shards would stop most of them. Firings under way may become dead letters past the limit.
+//! * A failover that loses what its shard had sent leaves that quota at two shards.
+//!   `Options::min_replicas` makes that rare.
+//! * Redrives are not checked against `max_pending`, as in a store of one shard.
+//! * `max_dead` stops claims. A shard without a dead letter claims even without a quota (an exception to 6);
+//!   otherwise a limit smaller than the number of shards would stop most of them. Firings under way may
+//!   become dead letters past the limit.
 
 use std::{
     collections::{BTreeMap, HashMap},

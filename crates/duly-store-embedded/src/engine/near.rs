@@ -1,4 +1,15 @@
-//! The near horizon: calendars of the timers that can be claimed soon, filled ahead of time by a sweep.
+//! The near horizon: calendars of the timers that can be claimed soon.
+//!
+//! A timer passes through these places:
+//!
+//! ```text
+//!   index ──sweep──► calendar of its kind ──its time comes──► due timers of its lane (overdue.rs) ──► claim
+//!                         └──too many for a pass──► burst queue (crowd.rs) ──┘
+//! ```
+//!
+//! The index of a namespace has every timer of it, in no order of time. There are two kinds of waiting, each
+//! with a calendar and a clock of its own: first attempts (wall clock) and retries (steady clock).
+//! For each kind:
 //!
 //! ```text
 //!            now            end_ms                      target_ms of a sweep
@@ -8,19 +19,24 @@
 //!
 //! How it works:
 //!
-//! 1. A sweep walks all indexes in small steps. It collects the timers between the end and its target,
-//!    and only the earliest of them if there are more than a calendar should hold. Then it moves the end.
-//! 2. Timers that are added or moved during a sweep and lie before its target are handed to the sweep
-//!    too.
-//! 3. A calendar that received too many timers is rebuilt by a sweep that begins at the present.
-//! 4. Cancel and reschedule never change a calendar. A popped entry that disagrees with the index is
-//!    stale.
+//! 1. A sweep walks the indexes of all namespaces in small steps and collects the timers from `end_ms` to
+//!    its target. If there are more than a calendar should hold, it keeps the earliest and moves its target
+//!    back accordingly. When all collected timers are in the calendar, `end_ms` becomes the target.
+//! 2. A timer that begins to wait, or waits for another time now, enters the calendar if its time is before
+//!    `end_ms`; otherwise it lowers `beyond_ms`. A sweep under way collects it, too.
+//! 3. A calendar that received too many timers in this way is rebuilt: the next sweep collects from the
+//!    earliest waiting timer on, into a new calendar that replaces it.
+//! 4. No entry is ever searched in a calendar and removed. A timer that was cancelled, or has another time
+//!    by now, leaves a stale entry. The code that pops an entry compares it with the
+//!    index.
 //!
-//! What must stay true, for each kind (a waiting entry is durable, not leased, not counted as due and not
-//! deferred):
+//! What must stay true, for each kind. An entry *waits* if its record is on disk and it is not leased, not
+//! counted as due in its lane, and not put off because a clock stepped back:
 //!
-//! 1. Every waiting entry before `end_ms` is in the calendar or in the burst queue.
-//! 2. No waiting entry at or after `end_ms` is earlier than `beyond_ms`.
+//! 1. Every waiting entry before `end_ms` is in the calendar or in the burst queue, also after its time has
+//!    come, until a pass has counted it as due.
+//! 2. `beyond_ms` is a lower bound of the times of waiting entries at or after `end_ms`. By it the engine
+//!    knows when the next sweep is wanted and by when to wake.
 
 use duly_core::NamespaceName;
 use duly_wheel::Calendar;

@@ -1,4 +1,5 @@
-//! The due timers of one lane and kind: the earliest in the resident window, the rest only counted.
+//! The due timers of one lane and kind (first attempts, or retries), from the time when they become due
+//! until they are claimed.
 //!
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
@@ -6,21 +7,28 @@
 //!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! A backlog may be as large as the store, so it is not held twice:
+//! A backlog may be as large as the store. So only its earliest timers are kept in memory, as *places* in
+//! due order; the others are only counted. All of them have the flag *surfaced* in the index, which
+//! means: counted here.
 //!
-//! 1. Every counted timer has the flag *surfaced* in the index.
-//! 2. When the window runs low, a pass over the namespace's index finds the next timers
-//!    ([`super::refill`]).
-//! 3. An unreadable timer also has the flag *aside*. Claims and refills skip it, until [`super::aside`]
-//!    makes it claimable again.
+//! 1. A timer that becomes due enters the window if it is earlier than the last one there, or if nothing is
+//!    spilled and there is room. Otherwise it is spilled. If the window is full, its last timer is spilled.
+//! 2. When the window holds less than a quarter of `room` and timers are spilled, a refill finds the
+//!    earliest of them in the index ([`super::refill`]).
+//! 3. A timer whose record could not be read has the flag *aside* as well. Claims and refills skip it.
+//!    [`super::aside`] sets the flag, and removes it when a later read succeeds.
+//! 4. A timer leaves when it is claimed, cancelled, or changed to a later time.
 //!
 //! What must stay true:
 //!
-//! 1. No spilled timer is earlier than the last of a window that is not empty. There are two exceptions:
-//!    timers that became due or readable during a refill, which the end of the refill corrects, and
-//!    records that moved, which matters only within one instant.
-//! 2. Each place in the window is that of its entry as it is now.
-//! 3. The length is the exact count of the entries of the lane and kind with the flag *surfaced*.
+//! 1. If the window is not empty, no spilled timer is earlier than its last. There are two exceptions. A
+//!    timer that becomes due, or readable, during a refill may be earlier: the refill remembers it and
+//!    brings it in. And when the rewriter moves records, the order among timers of the same millisecond may
+//!    change.
+//! 2. A place in the window has the present time and the present location of its entry: it is replaced when
+//!    the rewriter moves the record.
+//! 3. The length (resident, spilled and unreadable) is the exact number of entries of this lane and kind
+//!    with the flag *surfaced*.
 
 use std::collections::BTreeSet;
 

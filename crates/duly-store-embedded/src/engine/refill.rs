@@ -1,8 +1,14 @@
-//! Refill: a pass over a namespace's index that brings spilled timers back into the resident window of
-//! one lane.
+//! Refill: brings the earliest spilled timers of one lane and kind back into its resident window
+//! ([`super::overdue`]).
 //!
-//! Called by the tick. A step visits a few tables, or brings back a few of the found timers. One pass
-//! runs at a time.
+//! 1. A pass walks the index of the namespace, some tables a step, and keeps the earliest spilled timers
+//!    that it finds, at most `room` of them.
+//! 2. Then they enter the window, some of them a step, together with timers that became due or readable
+//!    meanwhile. A timer whose time, state or location has changed since the walk saw it is left out; the
+//!    next pass finds it.
+//! 3. One pass runs at a time in the store. Other lanes wait for theirs.
+//!
+//! Called by the tick.
 
 use std::collections::BTreeSet;
 

@@ -1,25 +1,38 @@
-//! Reads the journal back at a start, and tells its regular end from damage.
+//! Reads the journal at a start, and distinguishes its regular end from damage.
 //!
-//! Frames are read in order. The first place without a valid next frame ends a segment:
+//! A frame is one group commit; its lsn is a number, one more for each frame. The *epoch* is a number in the
+//! manifest that grows by one at every start, and each frame has the epoch in which it was written. A frame
+//! is valid here if its checksums are right, its lsn is the next one, and its epoch is not older than that
+//! of the frame before it.
 //!
-//! 1. In any segment but the last, the next segment must begin with the very next lsn, because a segment
-//!    is completely synced before the next one begins. Otherwise it is damage, and the start is refused.
-//! 2. In the last segment it is a **torn tail** and is cut. But if a later valid frame of the same life
-//!    of the segment says that the bad frame had been on disk, acknowledged data is missing, and the
-//!    start is refused (`lag`, see [`crate::format::frame`]). A closing frame is such a frame.
-//! 3. If a tail is cut and no frame follows it, it is unknown whether it was acknowledged
-//!    ([`Tail::Unknown`]).
-//! 4. A frame with an older epoch than the one before it is a left-over from before a cut, and not
-//!    valid.
-//! 5. Epochs of frames end at the manifest's. A later epoch shows that the manifest is an old copy, and
-//!    new frames would be taken for left-overs: the start is refused.
-//! 6. No segment at all is correct only before the first one was made; the epoch shows that.
+//! Frames are read in order. A segment ends at the first place without a valid next frame. After that place
+//! the file may have zeros, frames of an earlier use of the file (their lsns are lower), or what is left of
+//! frames that a crash interrupted:
 //!
-//! Nothing is written here, so a refused directory is unchanged.
+//! 1. **If another segment follows**, it must begin with the very next lsn, because a segment is completely
+//!    synced before the next one begins. Otherwise frames are missing, and the start is refused.
+//! 2. **In the last segment** a frame after the place may prove that frames are missing. Each frame says
+//!    which lsn was known to be on disk when it was written (`lag`, see [`crate::format::frame`]). If a frame
+//!    with a higher lsn says that of the missing frame, the missing frame was damaged after it could be
+//!    acknowledged, and the start is refused. A clean stop writes a closing frame, which has no records,
+//!    only to say that of the frame before it.
+//! 3. Without such proof the journal ends at the place. If bytes of an incomplete or damaged frame stand
+//!    there (a torn tail), it is unknown whether that frame was acknowledged: the result is
+//!    [`Tail::Unknown`], and the start reports it.
+//! 4. The journal continues with the missing lsn, in the next epoch. So no frame that is left behind the
+//!    place can be taken for its continuation (5).
+//! 5. A frame with an older epoch than the frame before it is left over from before an earlier start, which
+//!    ended the journal in front of it. It is not valid, and proves nothing.
+//! 6. No frame may have a later epoch than the manifest. Otherwise the manifest is an old copy: frames that
+//!    are written from now on would count as older than those that are there. The start is refused.
+//! 7. A journal without a segment is refused, unless the epoch says that the first segment was never
+//!    durable.
+//!
+//! This module writes nothing, so a directory that it refuses is unchanged.
 //!
 //! ```text
-//!   walk (segments, checks) ─► frames ─┬─► recover          skims them in a thread of its own
-//!                                      └─► recover_records  decodes them completely, for tests
+//!   walk (segments, checks) ─► frames ─┬─► recover          reads what the index needs, in another thread
+//!                                      └─► recover_records  decodes every record, for tests
 //! ```
 
 use std::sync::Arc;
