@@ -158,7 +158,7 @@ pub struct OperationResult {
     /// The timer, for schedule, reschedule and fire.
     #[prost(message, optional, boxed, tag = "2")]
     pub timer: Option<Box<Timer>>,
-    /// The cancelled timer, for cancel.
+    /// The outcome, for cancel.
     #[prost(message, optional, tag = "3")]
     #[serde(flatten)]
     pub cancelled: Option<CancelResponse>,

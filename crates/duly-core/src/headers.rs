@@ -72,15 +72,14 @@ pub fn is_shown(name: &str) -> bool {
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Creates headers from pairs of name and value, after checking them. The error names the header as its
-    /// caller wrote it.
+    /// Creates headers from pairs of name and value, after checking them. The field of an error is the name of
+    /// the header, if it is about one: as given if the name is refused, else in lower case.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, Invalid> {
         let mut checked: Vec<(String, String)> = Vec::new();
         let mut total_bytes = 0;
-        for (name, value) in pairs {
-            let lower = check_name(&name).map_err(|invalid| invalid.within(&name))?;
+        for (given, value) in pairs {
+            let name = check_name(&given).map_err(|invalid| invalid.within(&given))?;
             check_value(&name, &value)?;
-            let name = lower;
             if checked.iter().any(|(known, _)| *known == name) {
                 return Err(Invalid::new("", &name, "names that differ in more than case"));
             }

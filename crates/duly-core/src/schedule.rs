@@ -64,8 +64,8 @@ pub struct Schedule {
     pub spec: TimerSpec,
 }
 
-/// The fields of a timer that its caller chooses, without its id and due time. A schedule sets them, the
-/// timer keeps them, and a change replaces them.
+/// All that a schedule gives a timer besides its id and due time. A change can replace the payload, headers,
+/// tags, destination and retry policy.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimerSpec {
     /// The payload that is delivered.

@@ -21,8 +21,9 @@
 //! 6. Workers that are freed while lanes are starved of them are shared by deficit round-robin over the
 //!    namespaces, each for its weight.
 //! 7. The slots of a lane are shared between its shards by the number of firings that wait in each.
-//! 8. Within a lane retries hold at most half of the cap while there is more than one slot, and get at
-//!    least every fourth slot. So neither kind starves the other.
+//! 8. Within a lane retries hold at most half of the cap, rounded up, while there is more than one slot.
+//!    They get a quarter of the free slots, rounded down, and take turns for a single one. So neither kind
+//!    starves the other.
 
 use std::time::Duration;
 

@@ -126,9 +126,8 @@ impl Address {
     }
 
     fn client_of(&self, url: String) -> RedisResult<Client> {
-        // Calls share connections. Without `TCP_NODELAY` a call waits in the kernel until the one before
-        // it
-        // has been acknowledged, which takes as long as a reply.
+        // Calls share connections. Without `TCP_NODELAY` a call waits in the kernel until the one
+        // before it has been acknowledged, which takes as long as a reply.
         let at_once = TcpSettings::default().set_nodelay(true);
         let server = url.into_connection_info()?.set_tcp_settings(at_once);
         match &self.authorities {

@@ -332,9 +332,8 @@ fn answered(
         None => reply.text()?,
     };
     Ok(match (word.as_str(), &command.operation, incarnation) {
-        // The slow path waits for the deletion lock, asks the coordinator shard, or finds out why the
-        // namespace
-        // is missing.
+        // The slow path waits for the deletion lock, asks the coordinator shard, or finds out why
+        // the namespace is missing.
         ("NONE" | "CLOSING" | "RATED", ..) => {
             *about_all = Some(word);
             None

@@ -138,8 +138,7 @@ impl Link {
             .set_response_timeout(Some(dial.answer_within));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         // A refused login fails here with its own error, instead of breaking the connection in the
-        // middle of a
-        // large script.
+        // middle of a large script.
         cmd("PING").exec_async(&mut connection).await?;
         let mut load = Pipeline::new();
         for text in dial.texts.iter() {
@@ -266,8 +265,7 @@ fn heard(value: Value) -> Said {
         "UNMARKED" => Said::Unmarked(Mark::Missing),
         "FOREIGN" => Said::Unmarked(Mark::Foreign),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
-        // slot: a
-        // script there would take keys that have not moved yet for absent ones.
+        // slot: a script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
             Said::Later(text)
         }

@@ -69,9 +69,8 @@ impl Deployment {
         let mut reply = self.ask(self.home(name), Script::Grant, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
-            // The shard of the timers reports what it knows of the namespace, and drops the limit once
-            // it has
-            // taken the change.
+            // The shard of the timers reports what it knows of the namespace, and drops the limit
+            // once it has taken the change.
             word @ ("NONE" | "FREE") => {
                 if word == "NONE" {
                     self.absent(self.home(name), name).await?;

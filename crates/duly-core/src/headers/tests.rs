@@ -31,11 +31,18 @@ fn refused_names() {
         "x-forwarded-anything",
         "X-Real-IP",
     ] {
-        assert!(one(name, "v").is_err(), "{name}");
+        assert_eq!(one(name, "v").unwrap_err().field, name, "as its caller wrote it");
     }
     for name in ["x-forwarded", "forwarded-for", "x-real-ips"] {
         assert!(one(name, "v").is_ok(), "{name}");
     }
+}
+
+#[test]
+fn the_first_fault_is_named() {
+    let pairs = ["A", "a", "Host"].map(|name| (name.to_owned(), String::new()));
+    assert_eq!(Headers::new(pairs).unwrap_err().field, "", "it is about two names");
+    assert_eq!(one("X-Key", " x").unwrap_err().field, "x-key");
 }
 
 #[test]

@@ -99,7 +99,7 @@ pub(super) async fn respond(
     let outcomes = app.apply_many(&namespace, commands).await?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
-    let written = move || write(results_of(items, places, &outcomes));
+    let written = move || write(results_of(items, places, outcomes));
     let text = body::aside(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
     Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
@@ -129,16 +129,16 @@ fn prepare(
 fn results_of(
     items: Items,
     places: Vec<Result<Sent, Problem>>,
-    outcomes: &[Outcome],
+    outcomes: Vec<Outcome>,
 ) -> impl Iterator<Item = ItemResult> {
-    let mut outcomes = outcomes.iter();
+    let mut outcomes = outcomes.into_iter();
     places.into_iter().enumerate().map(move |(i, place)| match place {
         Err(problem) => items.refusal(problem),
-        Ok(sent) => items.result(sent, outcomes.next(), |asked| asked.path_at(i)),
+        Ok(sent) => items.result(sent, outcomes.next().as_ref(), |asked| asked.path_at(i)),
     })
 }
 
-/// Writes the body of a response: a result is in memory only while it is written.
+/// Writes the body of a response. Each outcome and its result are dropped when they are written.
 fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> {
     let mut text = br#"{"results":["#.to_vec();
     for (i, result) in results.enumerate() {

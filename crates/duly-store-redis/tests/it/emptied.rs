@@ -324,9 +324,8 @@ async fn a_repair_of_several_numbers_keeps_the_one_that_is_named() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), SHARDS)).await;
     schedule_all(&store, &BTreeSet::new()).await;
-    // The coordinator shard loses all but its marker. A build that takes this for a deletion then makes
-    // the
-    // namespace again there and in one other shard.
+    // The coordinator shard loses all but its marker. A build that takes this for a deletion then
+    // makes the namespace again there and in one other shard.
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
     let prefix = keys("duly:*:nums")[0].replace("nums", "");
     let old = keys(&format!("{prefix}n:*"))[0].replace(&format!("{prefix}n:"), "");

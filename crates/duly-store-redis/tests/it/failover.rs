@@ -133,9 +133,9 @@ async fn shards_that_move_to_another_master_are_found_there() {
     for key in keys_in(moving.from, moving.slot) {
         moving.take(&key);
     }
-    // The slot is moving, and only some of its keys may be at the new server. A script there would not
-    // see
-    // the rest. So the client does not ask that server before the slot has moved completely.
+    // The slot is moving, and only some of its keys may be at the new server. A script there would
+    // not see the rest. So the client does not ask that server before the slot has moved
+    // completely.
     assert!(tell(moving.from.port(), "GET duly:{17q}:seq").starts_with("-ASK"));
     let outcome = schedule(&store, "b", Millis::ZERO).await;
     assert!(

@@ -85,6 +85,17 @@ fn a_block_has_the_documented_layout() {
     let bytes = encoded(&Block::Files(vec![file]));
     assert_eq!(bytes[16..], [1, 2, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
 
+    let at = Timestamp::from_unix_ms(6).unwrap();
+    let (claimed_at, until, lease_ms) = (at, at, 5);
+    let lease =
+        Lease { nonce: 2, attempt: 3, node: Some(4), claimed_at, lease_ms, until, extends: false };
+    let bytes = encoded(&Block::Leases(Leases { namespace: 77, leases: vec![([1; 12], lease)] }));
+    assert_eq!(bytes[16..24], [77, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[24..36], [1; 12]);
+    assert_eq!(bytes[36..49], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1]);
+    let numbers = [4, 6, 5, 6].map(u64::to_le_bytes).concat();
+    assert_eq!(bytes[49..81], numbers, "node, claimed_at, lease_ms, until");
+
     let end = End { blocks: 1, namespaces: 2, entries: 3, highest_namespace: 4 };
     let bytes = encoded(&Block::End(end));
     assert_eq!(bytes.len() as u64, END_BLOCK_BYTES);
