@@ -116,7 +116,7 @@ pub(crate) fn schema_of<T: Words>() -> RefOr<Schema> {
 macro_rules! words {
     ($(
         $(#[$doc:meta])*
-        $name:ident $(from $core:ty)? {
+        $name:ident {
             $($(#[$value_doc:meta])* $value:ident = $number:literal $word:literal,)+
         }
     )+) => {$(

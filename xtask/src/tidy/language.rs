@@ -91,10 +91,9 @@ fn questions<'a>(sources: impl Iterator<Item = &'a File>) -> Vec<Complaint> {
 
 /// Returns the first line of each doc comment, with its number.
 fn first_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
-    let doc = |line: &'static str, text: &str| text.starts_with(line);
     let mut before = "";
     text.lines().map(str::trim_start).zip(1..).filter_map(move |(line, number)| {
-        let mark = ["///", "//!"].into_iter().find(|mark| doc(mark, line));
+        let mark = ["///", "//!"].into_iter().find(|mark| line.starts_with(mark));
         let is_first = mark.is_some_and(|mark| !before.starts_with(mark));
         before = line;
         is_first.then(|| (line[3..].trim(), number))

@@ -153,8 +153,8 @@ async fn an_operation_of_two_kinds_refuses_only_itself() {
     }
     assert_eq!(get(&server, "t").await, before);
     let request = v1::GetRequest { namespace: NAMESPACE.into(), id: "u".into() };
-    let nobody = server.timers().get(request).await.unwrap_err();
-    assert_eq!(nobody.code(), Code::NotFound);
+    let missing = server.timers().get(request).await.unwrap_err();
+    assert_eq!(missing.code(), Code::NotFound);
 }
 
 #[tokio::test]
