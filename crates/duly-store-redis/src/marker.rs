@@ -8,6 +8,8 @@
 //!    and names the repair command. Nothing is created in it. The other shards continue.
 //! 4. Only `duly store repair` writes a marker into a shard of a deployment that was complete.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use duly_core::shard::ShardId;
 use duly_store::{Coordinators, Result, query::ShardFault};
 
@@ -112,6 +114,56 @@ fn parse(text: &str) -> Option<Coordinators> {
     Some(Coordinators { version: version.parse().ok()?, shards: shards? })
 }
 
+/// State of each shard's marker, as this node saw it last.
+///
+/// A read of a marker takes time, and a repair may end meanwhile. So the result of a read is stored only
+/// if no other state was stored since the read began.
+#[derive(Debug)]
+pub(crate) struct Marks(Vec<AtomicU64>);
+
+/// The stored state at the start of a read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BeforeRead(u64);
+
+impl Marks {
+    pub(crate) fn new(shards: u16) -> Self {
+        Self((0..shards).map(|_| AtomicU64::default()).collect())
+    }
+
+    pub(crate) fn get(&self, shard: ShardId) -> Mark {
+        mark_in(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn before_read(&self, shard: ShardId) -> BeforeRead {
+        BeforeRead(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
+    }
+
+    /// Stores a state, and returns the one before it.
+    pub(crate) fn set(&self, shard: ShardId, mark: Mark) -> Mark {
+        loop {
+            if let Some(before) = self.set_read(shard, self.before_read(shard), mark) {
+                return before;
+            }
+        }
+    }
+
+    /// Stores the result of a read, and returns the state before it; `None` if another state was stored
+    /// since the read began.
+    pub(crate) fn set_read(&self, shard: ShardId, before: BeforeRead, mark: Mark) -> Option<Mark> {
+        let after = (((before.0 >> MARK_BITS) + 1) << MARK_BITS) | u64::from(mark.as_u8());
+        let cell = &self.0[usize::from(shard.0)];
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        cell.compare_exchange(before.0, after, success, failure).ok().map(mark_in)
+    }
+}
+
+/// Bits of a stored state; those above them count the stores.
+const MARK_BITS: u32 = 8;
+
+fn mark_in(cell: u64) -> Mark {
+    Mark::from_u8(cell.to_le_bytes()[0])
+}
+
 /// State of a shard's marker, as this node saw it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mark {
@@ -176,5 +228,23 @@ impl Mark {
             ),
         };
         format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_result_of_a_read_does_not_undo_a_repair() {
+        let (marks, shard) = (Marks::new(2), ShardId(1));
+        marks.set(shard, Mark::RolledBack);
+        let before = marks.before_read(shard);
+        assert_eq!(marks.set(shard, Mark::Own), Mark::RolledBack);
+        assert_eq!(marks.set_read(shard, before, Mark::RolledBack), None);
+        assert_eq!(marks.get(shard), Mark::Own);
+        let before = marks.before_read(shard);
+        assert_eq!(marks.set_read(shard, before, Mark::Missing), Some(Mark::Own));
+        assert_eq!((marks.get(shard), marks.get(ShardId(0))), (Mark::Missing, Mark::Own));
     }
 }

@@ -50,9 +50,7 @@ impl Deployment {
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
     pub(crate) async fn look_at_marker(&self, shard: ShardId) -> Result<()> {
-        let marker = self.router.marker(shard).await?;
-        self.router.set_mark(shard, Mark::of(marker.as_ref(), &self.identity.id));
-        Ok(())
+        self.router.look_at_marker(shard, &self.identity.id).await
     }
 
     /// Writes the marker of a shard.

@@ -12,7 +12,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -28,7 +28,7 @@ use crate::{
     error::{in_doubt, unavailable},
     keys,
     link::{Call, ConnectOptions, Link, Lost, Manner, RequiredCopies, Said},
-    marker::Mark,
+    marker::{Mark, Marks},
     script::Script,
     skew::Reading,
 };
@@ -50,8 +50,7 @@ pub(crate) struct Router {
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
-    /// State of each shard's marker.
-    marks: Vec<AtomicU8>,
+    marks: Marks,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
 }
@@ -126,7 +125,7 @@ impl Router {
             servers: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
-            marks: (0..shards).map(|_| AtomicU8::default()).collect(),
+            marks: Marks::new(shards),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -148,17 +147,22 @@ impl Router {
 
     /// Returns the last known state of a shard's marker.
     pub(crate) fn mark(&self, shard: ShardId) -> Mark {
-        Mark::from_u8(self.marks[usize::from(shard.0)].load(Ordering::Relaxed))
+        self.marks.get(shard)
     }
 
     /// Sets the state of a shard's marker, and logs a change.
     pub(crate) fn set_mark(&self, shard: ShardId, mark: Mark) {
-        let before = self.marks[usize::from(shard.0)].swap(mark.as_u8(), Ordering::Relaxed);
-        match (Mark::from_u8(before), mark) {
-            (before, after) if before == after => {}
-            (_, Mark::Own) => tracing::info!(shard = shard.0, "the shard takes calls again"),
-            _ => {
-                tracing::error!("{}; until then calls for it are unavailable", mark.fault(&[shard]))
+        report(shard, self.marks.set(shard, mark), mark);
+    }
+
+    /// Reads the marker of a shard, and with it if the shard takes calls.
+    pub(crate) async fn look_at_marker(&self, shard: ShardId, deployment: &str) -> Result<()> {
+        loop {
+            let before = self.marks.before_read(shard);
+            let mark = Mark::of(self.marker(shard).await?.as_ref(), deployment);
+            if let Some(previous) = self.marks.set_read(shard, before, mark) {
+                report(shard, previous, mark);
+                return Ok(());
             }
         }
     }
@@ -444,6 +448,15 @@ impl Router {
             }
         }
         Some(again)
+    }
+}
+
+/// Logs a change of a shard's marker.
+fn report(shard: ShardId, before: Mark, after: Mark) {
+    match after {
+        _ if before == after => {}
+        Mark::Own => tracing::info!(shard = shard.0, "the shard takes calls again"),
+        _ => tracing::error!("{}; until then calls for it are unavailable", after.fault(&[shard])),
     }
 }
 
