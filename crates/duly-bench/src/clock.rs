@@ -1,41 +1,33 @@
-//! Clocks of the machine that a benchmark can set forward.
-//!
-//! A benchmark schedules a million timers for one instant, long before that instant.
-//! [`LeapClock::leap`] then makes them due without the wait. The wall clock and the boot-time clock
-//! leap by the same amount, so no store takes the leap for a step of the wall clock.
+//! Wall clock of this machine, which a server on the same machine reads too.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use duly_core::env::Clock;
-use duly_store_embedded::SystemClock;
-
-/// Wall clock and boot-time clock that can be set forward.
-#[derive(Debug, Default)]
-pub(crate) struct LeapClock {
-    ahead_ms: AtomicU64,
+/// Returns the Unix time in microseconds.
+pub fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl LeapClock {
-    /// Sets both clocks forward by `by`.
-    pub(crate) fn leap(&self, by: Duration) {
-        let ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        self.ahead_ms.fetch_add(ms, Ordering::SeqCst);
-    }
-
-    fn ahead(&self) -> Duration {
-        Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
-    }
+/// Returns the Unix time in whole milliseconds, rounded down.
+pub fn now_ms() -> u64 {
+    now_us() / 1_000
 }
 
-impl Clock for LeapClock {
-    fn wall(&self) -> Duration {
-        SystemClock.wall() + self.ahead()
-    }
+/// Returns the seconds from a due time (Unix ms) to a moment (Unix µs); negative if the moment is
+/// earlier.
+#[expect(clippy::cast_precision_loss, reason = "differences are far below 2^53 µs")]
+pub fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
+    let due_us = due_ms * 1_000;
+    if at_us >= due_us { (at_us - due_us) as f64 / 1e6 } else { -((due_us - at_us) as f64 / 1e6) }
+}
 
-    fn boot(&self) -> Duration {
-        SystemClock.boot() + self.ahead()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_go_both_ways() {
+        assert!((seconds_since(2, 3_500) - 0.0015).abs() < 1e-9);
+        assert!((seconds_since(2, 1_500) + 0.0005).abs() < 1e-9);
     }
 }

@@ -1,192 +1,102 @@
-//! Cost of work: time, CPU by kind of thread, memory, disk.
-//!
-//! CPU is user plus system time. `/proc` gives the CPU of the engine's two threads, found by name.
-//! Without `/proc` their figures are 0, and only the CPU of the whole process is right.
+//! Memory and CPU of processes, from `/proc`.
 
-use std::{
-    fs,
-    path::Path,
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use anyhow::{Context, Result};
 
-use crate::{
-    error::{Error, Result},
-    latency::Latencies,
-    meter::Meter,
-};
+/// Ticks per second in `/proc/<pid>/stat`: part of Linux' interface to programs.
+const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Name of the engine thread.
-const ENGINE_THREAD: &str = "duly-engine";
-/// Name of the engine's sync thread.
-const SYNC_THREAD: &str = "duly-sync";
+/// A mebibyte.
+pub(crate) const MIB: f64 = 1_048_576.0;
 
-/// A measurement from `begin` to `end`.
+/// Returns the resident memory of a process, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    memory_bytes(&status(pid)?, "VmRSS:")
+}
+
+/// Returns the peak resident memory since [`forget_peak`], in bytes.
+pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
+    memory_bytes(&status(pid)?, "VmHWM:")
+}
+
+/// Resets the peak. If the kernel does not allow it, the peak is that of the whole life of the
+/// process: too high, never too low.
+pub(crate) fn forget_peak(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
+}
+
+/// Returns the bytes that a process has written to disks.
+pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    Ok(line.context("the process statistics have no written bytes")?.trim().parse()?)
+}
+
+/// Returns the CPU time (user and system) that a process has used.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = cpu_ticks(&stat).context("the process statistics have no CPU time")?;
+    Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+}
+
+/// Returns the CPU time that this process, the load generator, has used.
+pub(crate) fn own_cpu() -> Result<Duration> {
+    cpu(std::process::id())
+}
+
+/// A measurement of resources from `begin` to `end`.
 #[derive(Debug)]
-pub(crate) struct Span {
-    began: Instant,
-    process: Duration,
-    engine: Duration,
-    sync: Duration,
-    committed_bytes: u64,
-    disk: DiskBytes,
+pub(crate) struct Using {
+    pid: Option<u32>,
+    before: Duration,
+    own_before: Duration,
 }
 
-/// Cost of a span.
-#[derive(Debug)]
-pub(crate) struct Spent {
-    /// Wall-clock time.
-    pub(crate) elapsed: Duration,
-    /// CPU of the whole process.
-    pub(crate) process: Duration,
-    /// CPU of the engine thread.
-    pub(crate) engine: Duration,
-    /// CPU of the engine's sync thread.
-    pub(crate) sync: Duration,
-    /// Bytes appended to the journal.
-    pub(crate) committed_bytes: u64,
-    /// Bytes read from and written to the disk.
-    pub(crate) disk: DiskBytes,
-    /// The syncs of the engine.
-    pub(crate) syncs: Latencies,
+/// Resources used during a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// CPU and peak resident bytes of the server, if its process is known.
+    pub(crate) server: Option<(Duration, u64)>,
+    /// CPU of this process.
+    pub(crate) own_cpu: Duration,
 }
 
-impl Span {
-    /// Starts a span. The engine's threads must already run.
-    pub(crate) fn begin() -> Self {
-        let meter = Meter::of_process();
-        drop(meter.take_syncs());
-        Self {
-            committed_bytes: meter.committed_bytes(),
-            disk: DiskBytes::of_process(),
-            engine: threads_cpu(ENGINE_THREAD),
-            sync: threads_cpu(SYNC_THREAD),
-            process: cpu(ClockId::ProcessCPUTime),
-            began: Instant::now(),
-        }
+impl Using {
+    /// Starts to measure this process and the server with this pid.
+    pub(crate) fn begin(pid: Option<u32>) -> Self {
+        pid.into_iter().for_each(forget_peak);
+        let before = pid.and_then(|pid| cpu(pid).ok()).unwrap_or_default();
+        Self { pid, before, own_before: own_cpu().unwrap_or_default() }
     }
 
-    /// Ends the span and returns its cost.
-    pub(crate) fn end(self) -> Spent {
-        let elapsed = self.began.elapsed();
-        let meter = Meter::of_process();
-        Spent {
-            elapsed,
-            process: cpu(ClockId::ProcessCPUTime).saturating_sub(self.process),
-            engine: threads_cpu(ENGINE_THREAD).saturating_sub(self.engine),
-            sync: threads_cpu(SYNC_THREAD).saturating_sub(self.sync),
-            committed_bytes: meter.committed_bytes() - self.committed_bytes,
-            disk: DiskBytes::of_process().since(self.disk),
-            syncs: meter.take_syncs(),
-        }
+    /// Ends the measurement. Returns `None` if the system does not report the figures.
+    pub(crate) fn end(self) -> Option<Used> {
+        let of_server =
+            |pid| Some((cpu(pid).ok()?.saturating_sub(self.before), peak_bytes(pid).ok()?));
+        let own_cpu = own_cpu().ok()?.saturating_sub(self.own_before);
+        Some(Used { server: self.pid.and_then(of_server), own_cpu })
     }
 }
 
-/// Bytes that this process made the disk read and write, without hits of the page cache; 0 without
-/// `/proc`.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DiskBytes {
-    /// Bytes read.
-    pub(crate) read: u64,
-    /// Bytes written.
-    pub(crate) written: u64,
+fn status(pid: u32) -> Result<String> {
+    Ok(std::fs::read_to_string(format!("/proc/{pid}/status"))?)
 }
 
-impl DiskBytes {
-    /// Returns the bytes since the start of the process.
-    pub(crate) fn of_process() -> Self {
-        let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
-        };
-        Self { read: field("read_bytes:"), written: field("write_bytes:") }
-    }
-
-    const fn since(self, before: Self) -> Self {
-        Self {
-            read: self.read.saturating_sub(before.read),
-            written: self.written.saturating_sub(before.written),
-        }
-    }
+fn memory_bytes(status: &str, name: &str) -> Result<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| format!("no {name} in the process status"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1_024)
 }
 
-/// Returns the CPU time that this process has used.
-pub(crate) fn process_cpu() -> Duration {
-    cpu(ClockId::ProcessCPUTime)
-}
-
-/// Returns the CPU time that the calling thread has used.
-pub(crate) fn own_thread_cpu() -> Duration {
-    cpu(ClockId::ThreadCPUTime)
-}
-
-fn cpu(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Returns the CPU time of this process's running threads with this name.
-fn threads_cpu(name: &str) -> Duration {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else {
-        return Duration::ZERO;
-    };
-    let of_thread = |folder: &Path| {
-        let own = fs::read_to_string(folder.join("comm")).ok()?;
-        // The first number is the time on a CPU, in nanoseconds.
-        let statistics = fs::read_to_string(folder.join("schedstat")).ok()?;
-        let nanoseconds = statistics.split_whitespace().next()?.parse().ok()?;
-        (own.trim_end() == name).then(|| Duration::from_nanos(nanoseconds))
-    };
-    threads.flatten().filter_map(|thread| of_thread(&thread.path())).sum()
-}
-
-/// Returns the growth of resident memory since the first call of this function.
-///
-/// The figure can be too high: an allocator keeps memory that earlier rows freed. It is never too
-/// low, because no store exists at the first call.
-pub(crate) fn resident_gain_bytes() -> u64 {
-    static BASE: OnceLock<u64> = OnceLock::new();
-    let bytes = resident_bytes();
-    bytes.saturating_sub(*BASE.get_or_init(|| bytes))
-}
-
-/// Returns the resident memory of this process; 0 without `/proc`.
-pub(crate) fn resident_bytes() -> u64 {
-    memory_bytes("VmRSS:")
-}
-
-/// Returns the peak resident memory of this process; 0 without `/proc`.
-pub(crate) fn resident_peak_bytes() -> u64 {
-    memory_bytes("VmHWM:")
-}
-
-fn memory_bytes(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| {
-        line.strip_prefix(name)?.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
-    });
-    kib.unwrap_or(0) * 1_024
-}
-
-/// Returns the bytes that the files below a folder occupy on the disk.
-pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt as _;
-    let mut sum = 0;
-    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
-        let entry = entry.map_err(Error::io("read", folder))?;
-        let metadata = match entry.metadata() {
-            Ok(metadata) => metadata,
-            // The engine removes files meanwhile.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::io("look at", entry.path())(error)),
-        };
-        sum += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * 512 };
-    }
-    Ok(sum)
+/// Reads the 14th and 15th field. The 2nd field is a name in brackets that can contain anything.
+fn cpu_ticks(stat: &str) -> Option<f64> {
+    let (_, behind_the_name) = stat.rsplit_once(')')?;
+    let mut fields = behind_the_name.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some(user + system)
 }
 
 #[cfg(test)]
@@ -194,21 +104,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_span_uses_cpu_and_sparse_bytes_take_no_disk() {
-        let span = Span::begin();
-        let before = own_thread_cpu();
-        while own_thread_cpu() < before + Duration::from_millis(2) {
-            std::hint::spin_loop();
-        }
-        let spent = span.end();
-        assert!(spent.process >= Duration::from_millis(2), "{spent:?}");
-        assert!(spent.elapsed >= Duration::from_millis(2), "{spent:?}");
+    fn the_fields_are_found_behind_an_odd_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 2 0 250 50 0 0 20 0 9 0 300 1 1";
+        assert_eq!(cpu_ticks(stat), Some(300.0));
+        assert_eq!(cpu_ticks("7 (a"), None);
+        let status = "Name:\tx\nVmHWM:\t     200 kB\nVmRSS:\t     100 kB\n";
+        assert_eq!(memory_bytes(status, "VmRSS:").unwrap(), 102_400);
+        assert!(memory_bytes(status, "VmSwap:").is_err());
+    }
 
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("inner")).unwrap();
-        fs::write(folder.path().join("inner/file"), [1; 10_000]).unwrap();
-        fs::File::create(folder.path().join("sparse")).unwrap().set_len(1 << 30).unwrap();
-        let bytes = disk_bytes(folder.path()).unwrap();
-        assert!(bytes < 1 << 20, "{bytes}");
+    #[test]
+    fn this_process_uses_something() {
+        let pid = std::process::id();
+        let used = Using::begin(Some(pid)).end().unwrap();
+        assert!(used.server.unwrap().1 > 0);
+        forget_peak(pid);
+        let resident = resident_bytes(pid).unwrap();
+        assert!(resident > 0 && peak_bytes(pid).unwrap() > 0);
+        assert!(own_cpu().unwrap() < Duration::from_secs(3_600));
     }
 }

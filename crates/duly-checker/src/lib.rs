@@ -12,7 +12,7 @@
 //!    mistake cannot be in both.
 //! 3. The checker uses no clock, no socket and no server: all times are in the history.
 //!
-//! Its callers are `duly-load`, behind `duly bench`, and `duly-testkit`, whose canaries test it.
+//! Its callers are `duly-bench`, behind `duly bench`, and `duly-testkit`, whose canaries test it.
 //! Start reading at [`history`], then [`checker`].
 
 pub mod checker;

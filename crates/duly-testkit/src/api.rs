@@ -125,7 +125,7 @@ pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
 
 /// Parses the outcome word of a settlement.
 pub fn settle_answer(outcome: Option<&str>) -> Option<SettleAnswer> {
-    duly_load::wire::settle_answer(outcome?)
+    duly_bench::wire::settle_answer(outcome?)
 }
 
 /// Returns the Unix milliseconds of a time in a response (`2030-01-31T12:00:00.000Z`).
@@ -133,7 +133,7 @@ pub fn time_ms(value: &Value) -> Option<u64> {
     if let Some(ms) = value.as_u64() {
         return Some(ms);
     }
-    duly_load::wire::time_ms(value.as_str()?)
+    duly_bench::wire::time_ms(value.as_str()?)
 }
 
 /// Returns the result of an action from the response to its call.

@@ -1,7 +1,7 @@
 //! Development tools: they run a real `duly serve` under test and check its history.
 //!
 //! ```text
-//!   torture / measure ──HTTP──► process::Server (a child, killed by pid)
+//!   torture ──HTTP──► process::Server (a child, killed by pid)
 //!        │ every call, every delivery, every kill
 //!        ▼
 //!   history::History ──────────► checker::check ──► Verdict   (pure)
@@ -19,10 +19,9 @@
 //!
 //! Start reading at [`history`], then [`checker`].
 
+pub use duly_bench::{clock, process, wire};
 pub use duly_checker::{checker, history};
-pub use duly_load::{clock, process, wire};
 
 pub mod api;
-pub mod measure;
 pub mod model;
 pub mod torture;

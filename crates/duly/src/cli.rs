@@ -8,13 +8,15 @@ use std::{ffi::OsString, future::Future};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
+#[cfg(feature = "bench")]
+use crate::commands::bench;
 use crate::{
     Outcome,
     args::{self, named::NamedTimer},
     commands::{
-        batch, bench, cancel, cli_docs, cluster, completions, config, dead, export, get, health,
-        import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
-        schedule, serve, settle, store, top,
+        batch, cancel, cli_docs, cluster, completions, config, dead, export, get, health, import,
+        lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
+        serve, settle, store, top,
     },
     failure::{Failure, Reader},
     http::Http,
@@ -69,6 +71,7 @@ enum Command {
     Receive(receive::Args),
     Store(store::Args),
     Config(config::Args),
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
     Health(health::Args),
     Cluster(cluster::Args),
@@ -93,9 +96,8 @@ impl Cli {
         let GlobalOptions { server, output, quiet } = self.everywhere;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
         let printer = Printer::new(output, loudness);
-        let named = server.clone();
         let session = || {
-            let server = server.map_or_else(args::server::from_env, |typed| typed.url())?;
+            let server = server.clone().map_or_else(args::server::from_env, |typed| typed.url())?;
             Ok::<_, Failure>(Session { http: Http::new(server)?, printer })
         };
         match self.command {
@@ -119,8 +121,9 @@ impl Cli {
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
+            #[cfg(feature = "bench")]
             Command::Bench(args) => {
-                let named = named.map(|typed| typed.url()).transpose()?;
+                let named = server.clone().map(|typed| typed.url()).transpose()?;
                 bench::run(args, named, printer)
             }
             Command::Health(args) => block_on(async { health::run(args, &session()?).await }),

@@ -5,6 +5,7 @@
 //! `receive` is a small server itself.
 
 pub(crate) mod batch;
+#[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod cli_docs;

@@ -23,7 +23,6 @@ const LAYERS: &[&str] = &[
     "duly-server",
     "duly-client",
     "duly-checker",
-    "duly-load",
     "duly-bench",
     "duly",
     "duly-redis-testkit",
@@ -47,10 +46,10 @@ const APART: &[(&str, &str, &str)] = &[
     ("duly-client", "duly-server", "it holds no server code"),
     ("duly-client", "duly-store", "it holds no server code"),
     ("duly-client", "duly-node", "it holds no server code"),
-    ("duly-load", "duly-server", "it measures a server from outside"),
+    ("duly-bench", "duly-server", "it measures a server from outside"),
     ("duly-checker", "duly-core", "a mistake must not be made twice in the same way"),
     ("duly-checker", "duly-api", "a mistake must not be made twice in the same way"),
-    ("duly-load", "duly-client", "nothing may hide latency"),
+    ("duly-bench", "duly-client", "nothing may hide latency"),
 ];
 
 /// Complains of each dependency that is not allowed.

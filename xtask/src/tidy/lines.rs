@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::tree::File;
 
 /// Crates that measure or test Duly; all others are the product.
-const HARNESS: [&str; 6] =
-    ["duly-bench", "duly-checker", "duly-load", "duly-redis-testkit", "duly-testkit", "xtask"];
+const HARNESS: [&str; 5] =
+    ["duly-bench", "duly-checker", "duly-redis-testkit", "duly-testkit", "xtask"];
 
 /// Modules of product crates that only tests use.
 const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
@@ -84,10 +84,10 @@ mod tests {
             "crates/duly-core/src/tests.rs",
             "crates/duly-core/tests/it/main.rs",
             "crates/duly-store/src/conformance/cases.rs",
-            "crates/duly-load/src/lib.rs",
+            "crates/duly-bench/src/lib.rs",
         ];
         let table = table(&files.map(file));
         assert!(table.contains("       1  duly-core\n       1  product\n"), "{table}");
-        assert!(table.contains("       1  duly-load\n"), "{table}");
+        assert!(table.contains("       1  duly-bench\n"), "{table}");
     }
 }

@@ -1,12 +1,13 @@
 //! `duly bench`: measures a server under load, in a way that anybody can repeat.
 //!
-//! `duly-load` measures. This module has the options, the progress, Ctrl-C and the output. The first
+//! `duly-bench` measures. This module has the options, the progress, Ctrl-C and the output. The first
 //! Ctrl-C ends the run with the figures so far and cleans up; a second one ends at once.
 
 use std::{path::PathBuf, sync::Mutex};
 
-use duly_load::{
-    Floors, Options, Owner, Place, Pull, Refusal, Report, Stop, Stopper, Subject, TransportKind,
+use duly_bench::{
+    Baselines, Delivery, Options, Owner, Place, Refusal, Report, Stop, Stopper, Subject,
+    TransportKind,
 };
 use reqwest::Url;
 use tokio::runtime::Builder;
@@ -34,10 +35,9 @@ pub(crate) struct Args {
     /// The subject of the measurement
     #[arg(value_parser = values::named(&SUBJECTS, Subject::name))]
     subject: Subject,
-    /// Protocol to use
+    /// Way to the timers: a protocol, or a store in this process
     #[arg(
         long,
-        value_name = "HOW",
         default_value = "grpc",
         value_parser = values::named(&TRANSPORTS, TransportKind::name)
     )]
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// 1000000; for debounce 10000 ids, for recovery 100000 timers that are not due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     timers: Option<u32>,
+    /// Timers that stay pending beside the measured ones; default none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pending: Option<u32>,
     /// Time of the measurement, or time over which timers are due; default 10
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
@@ -63,9 +66,12 @@ pub(crate) struct Args {
     /// Calls under way at once; default 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     in_flight: Option<u32>,
-    /// Method by which consumers get firings (lateness); default lease
-    #[arg(long, value_name = "HOW", value_parser = values::named(&PULLS, Pull::name))]
-    pull: Option<Pull>,
+    /// Method by which firings are delivered (lateness, hot-second); default lease
+    #[arg(long, value_name = "METHOD", value_parser = values::named(&DELIVERIES, Delivery::name))]
+    delivery: Option<Delivery>,
+    /// Empty the page cache of the data before the measurement (only without --server)
+    #[arg(long)]
+    cold: bool,
     /// Number of namespaces (namespaces); default 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     namespaces: Option<u32>,
@@ -86,10 +92,12 @@ pub(crate) struct Args {
     i_own_this_server: bool,
 }
 
-const SUBJECTS: [(Subject, &str); 9] = [
+const SUBJECTS: [(Subject, &str); 12] = [
     (Subject::Ingest, "Durable schedules"),
     (Subject::Lateness, "How late firings arrive"),
     (Subject::HotSecond, "Many timers due at one instant"),
+    (Subject::Repeat, "Schedule calls of timers that exist, in random order"),
+    (Subject::Reschedule, "Durable reschedules, in random order"),
     (Subject::Cancel, "Durable cancellations, in random order"),
     (Subject::Debounce, "The same ids replaced over and over"),
     (Subject::Mixed, "Schedules, changes, cancellations and firings together"),
@@ -102,13 +110,24 @@ const SUBJECTS: [(Subject, &str); 9] = [
         "A kill -9 under load, and what comes after it (only with a server of its own)",
     ),
     (Subject::Namespaces, "Many namespaces with a few timers each, due within one second"),
+    (
+        Subject::Size,
+        "Memory and disk of pending timers, CPU without work, starts after kill -9 (only with a \
+         server of its own)",
+    ),
 ];
 
-const TRANSPORTS: [(TransportKind, &str); 2] =
-    [(TransportKind::Http, "HTTP/1.1 with JSON"), (TransportKind::Grpc, "gRPC")];
+const TRANSPORTS: [(TransportKind, &str); 3] = [
+    (TransportKind::Http, "HTTP/1.1 with JSON"),
+    (TransportKind::Grpc, "gRPC"),
+    (TransportKind::InProcess, "An embedded store in this process, without a server"),
+];
 
-const PULLS: [(Pull, &str); 2] =
-    [(Pull::Lease, "By calls that wait"), (Pull::Consume, "By one stream with credits; gRPC only")];
+const DELIVERIES: [(Delivery, &str); 3] = [
+    (Delivery::Lease, "By calls that wait"),
+    (Delivery::Consume, "By one stream with credits; gRPC only"),
+    (Delivery::Webhook, "By webhooks to a receiver on this machine"),
+];
 
 impl Args {
     fn options(&self, server: Option<Url>) -> Result<Options, Failure> {
@@ -132,10 +151,12 @@ impl Args {
             payload_bytes: self.payload_bytes as usize,
             batch: self.batch,
             in_flight: self.in_flight,
-            pull: self.pull,
+            delivery: self.delivery,
+            pending: self.pending,
+            cold: self.cold,
             namespaces: self.namespaces,
             each: self.each,
-            floors: if self.no_baselines { Floors::Left } else { Floors::Measured },
+            baselines: if self.no_baselines { Baselines::Left } else { Baselines::Measured },
         };
         options.ensure_used().map_err(Failure::usage)?;
         Ok(options)
@@ -158,14 +179,14 @@ async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {
             progress.show(done, total, words);
         }
     };
-    let outcome = duly_load::run(options, &stop, &show).await;
+    let outcome = duly_bench::run(options, &stop, &show).await;
     stopping.abort();
     if let Ok(mut progress) = progress.lock() {
         progress.clear();
     }
     let report = outcome.map_err(failure)?;
     if let Some(file) = &args.plot {
-        duly_load::plot::draw(file, &report).map_err(Failure::new)?;
+        report.plot(file).map_err(Failure::new)?;
     }
     printer.document(&report.to_json().to_string(), || Ok(report.to_string()))?;
     judged(&report)

@@ -31,7 +31,7 @@ fn assert_clean(report: &Value) {
 fn figure(report: &Value, name: &str) -> f64 {
     let figures = report["figures"].as_array().expect("figures");
     let found = figures.iter().find(|figure| figure["name"] == name);
-    found.and_then(|figure| figure["median"].as_f64()).unwrap_or_else(|| panic!("{name}: {report}"))
+    found.and_then(|figure| figure["value"].as_f64()).unwrap_or_else(|| panic!("{name}: {report}"))
 }
 
 #[track_caller]
@@ -63,7 +63,13 @@ fn every_timer_of_every_subject_is_counted_by_both_transports() {
         let report = tiny(&server, "ingest", transport, &["--rate", "300", "--seconds", "1"]);
         assert_counts(&report, &[("attempted", 300), ("acknowledged", 300), ("refused", 0)]);
 
-        let report = tiny(&server, "cancel", transport, &batches);
+        for subject in ["repeat", "reschedule"] {
+            let report = tiny(&server, subject, transport, &batches);
+            assert_counts(&report, &all);
+        }
+
+        let beside = [&batches[..], &["--pending", "1200"]].concat();
+        let report = tiny(&server, "cancel", transport, &beside);
         assert_counts(&report, &[("acknowledged", 500), ("cancelled", 500), ("fired", 0)]);
 
         let out =
@@ -71,14 +77,24 @@ fn every_timer_of_every_subject_is_counted_by_both_transports() {
         let report = tiny(&server, "lateness", transport, &["--rate", "300", "--seconds", "1"]);
         assert_counts(&report, &out);
         if transport == "grpc" {
-            let stream = ["--rate", "300", "--seconds", "1", "--pull", "consume", "--batch", "7"];
+            let stream =
+                ["--rate", "300", "--seconds", "1", "--delivery", "consume", "--batch", "7"];
             let report = tiny(&server, "lateness", transport, &stream);
             assert_counts(&report, &out);
-            assert_eq!(report["pull"], "consume", "{report}");
+            assert_eq!(report["delivery"], "consume", "{report}");
         }
 
         let report = tiny(&server, "hot-second", transport, &["--timers", "300", "--batch", "70"]);
         assert_counts(&report, &out);
+
+        for (subject, more) in [
+            ("lateness", &["--rate", "300", "--seconds", "1"][..]),
+            ("hot-second", &["--timers", "300"]),
+        ] {
+            let webhooks = [more, &["--delivery", "webhook"]].concat();
+            let report = tiny(&server, subject, transport, &webhooks);
+            assert_counts(&report, &[("acknowledged", 300), ("fired", 300), ("lost", 0)]);
+        }
 
         let debounced = ["--timers", "300", "--batch", "10", "--rate", "900", "--seconds", "1"];
         let report = tiny(&server, "debounce", transport, &debounced);
@@ -189,6 +205,50 @@ fn self_started_server_is_measured_and_plotted() {
 }
 
 #[test]
+fn store_in_this_process_is_measured_without_a_server() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let dir = directory.path().to_str().expect("UTF-8");
+    for (subject, count, more) in [
+        ("ingest", "acknowledged", &["--timers", "300", "--batch", "70"][..]),
+        ("repeat", "acknowledged", &["--timers", "300", "--batch", "70"]),
+        ("reschedule", "acknowledged", &["--timers", "300", "--batch", "70", "--cold"]),
+        ("cancel", "cancelled", &["--timers", "300", "--batch", "70", "--pending", "1200"]),
+        ("lateness", "settled", &["--rate", "300", "--seconds", "1"]),
+        ("hot-second", "settled", &["--timers", "300", "--batch", "70", "--cold"]),
+        ("debounce", "settled", &["--timers", "300", "--rate", "900", "--seconds", "1"]),
+    ] {
+        let mut args = vec!["bench", subject, "--transport", "in-process", "--dir", dir];
+        args.extend(TINY);
+        args.extend(more);
+        let report = run(&args).json();
+        assert_clean(&report);
+        assert_counts(&report, &[(count, 300), ("refused", 0), ("lost", 0)]);
+    }
+    assert_eq!(std::fs::read_dir(dir).expect("a folder").count(), 0, "no data is left");
+}
+
+#[test]
+fn size_reports_memory_disk_idle_cpu_and_starts() {
+    let mut args = vec!["bench", "size", "--timers", "5000", "--seconds", "1"];
+    args.extend(TINY);
+    let report = run(&args).json();
+    assert_clean(&report);
+    assert_counts(&report, &[("acknowledged", 5_000), ("cancelled", 4_500), ("refused", 0)]);
+    for name in [
+        "disk, each",
+        "bytes written to the disk, each",
+        "resident memory, each",
+        "from start to ready, page cache warm",
+        "from start to ready, page cache cold",
+        "resident memory after a start, each",
+        "nine of ten cancelled: disk",
+    ] {
+        assert!(figure(&report, name) > 0.0, "{name}: {report}");
+    }
+    assert!(figure(&report, "CPU of the idle server") < 50.0, "{report}");
+}
+
+#[test]
 fn remote_server_is_refused_without_the_flag() {
     let there = ["bench", "ingest", "--server", "http://192.0.2.1:3859"];
     let message = run(&there).refused(1);
@@ -202,7 +262,7 @@ fn remote_server_is_refused_without_the_flag() {
 #[test]
 fn invalid_options_fail_before_the_run() {
     let message = run(&["bench", "lateness", "--rate", "4000000", "--seconds", "60"]).refused(1);
-    assert!(message.contains("1 to 50000000 are allowed"), "{message}");
+    assert!(message.contains("1 to 200000000 are allowed"), "{message}");
     let message = run(&["bench", "ingest", "--server", "http://127.0.0.1:1", "--dir", "."]);
     assert!(message.refused(2).contains("--dir"));
 }

@@ -5,37 +5,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use anyhow::{Context, Result};
+use duly_bench::plot::{self, Axis, Layer, Panel, Shape};
 
 use super::resume::{Event, Firing, due_s, firings};
 use crate::history::History;
 
-/// Width and height in pixels.
-const SIZE: (u32, u32) = (1_000, 620);
 /// Seconds before the fault.
 const BEFORE_S: f64 = 4.0;
 /// Seconds after all is well; then the next fault may come.
 const AFTER_S: f64 = 2.0;
 /// Seconds of one bucket of firings.
 const BUCKET_S: f64 = 0.25;
-/// Start of the lateness scale in milliseconds: a logarithmic scale cannot start at 0.
+/// Start of the lateness scale in milliseconds.
 const LEAST_MS: f64 = 0.3;
-const DUE: RGBColor = RGBColor(150, 150, 150);
-const CAME: RGBColor = RGBColor(30, 90, 200);
-const MARK: RGBColor = RGBColor(200, 40, 30);
 
-/// Content of one plot.
-struct Scene<'h> {
-    title: String,
-    firings: &'h [Firing],
-    from_us: u64,
-    /// Names and times of events, in seconds after the fault.
-    marks: [(&'static str, f64); 3],
-}
-
-/// Draws the first node death of the run to `node-dead_letter.svg` and the first failover to
+/// Draws the first node death of the run to `node-death.svg` and the first failover to
 /// `failover.svg`, in this folder.
 pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -46,98 +31,62 @@ pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Re
     for (name, event) in [("node-death.svg", killed), ("failover.svg", failover)] {
         let Some(event) = event else { continue };
         let seconds = |us: u64| Duration::from_micros(us - event.from_us).as_secs_f64();
-        let scene = Scene {
-            title: format!("{}: {}", event.fault, event.text),
-            firings: &firings,
-            from_us: event.from_us,
-            marks: [
-                ("gone", 0.0),
-                ("back", seconds(event.healed_us)),
-                ("all well", seconds(event.whole_us)),
-            ],
-        };
+        let marks = [
+            ("gone", 0.0),
+            ("back", seconds(event.healed_us)),
+            ("all well", seconds(event.whole_us)),
+        ];
         let path = folder.join(name);
-        let area = SVGBackend::new(&path, SIZE).into_drawing_area();
-        draw(&area, &scene).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+        let title = format!("{}: {}", event.fault, event.text);
+        plot::draw(&path, &panels(title, &firings, event.from_us, marks))?;
         println!("drawn: {}", path.display());
     }
     Ok(())
 }
 
-fn draw<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    scene: &Scene<'_>,
-) -> std::result::Result<(), Box<dyn std::error::Error>>
-where
-    B::ErrorType: 'static,
-{
-    let span = -BEFORE_S..scene.marks[2].1 + AFTER_S;
-    let due: Vec<f64> = scene.firings.iter().map(|f| due_s(f, scene.from_us)).collect();
+/// Returns the firings of each quarter second, and the lateness of each firing below.
+fn panels(
+    title: String,
+    firings: &[Firing],
+    from_us: u64,
+    marks: [(&'static str, f64); 3],
+) -> [Panel; 2] {
+    let span = -BEFORE_S..marks[2].1 + AFTER_S;
     let late_s = |firing: &Firing| firing.late().as_secs_f64();
-    let came: Vec<f64> =
-        scene.firings.iter().zip(&due).map(|(firing, due)| due + late_s(firing)).collect();
-    area.fill(&WHITE)?;
-    let (above, below) = area.split_vertically(SIZE.1 * 2 / 5);
-
-    let lines = [("due", DUE, counted(&due, &span)), ("delivered", CAME, counted(&came, &span))];
-    let top = lines.iter().flat_map(|(_, _, points)| points).map(|point| point.1);
-    let top = top.fold(1.0, f64::max) * 1.15;
-    let mut chart = ChartBuilder::on(&above)
-        .caption(&scene.title, ("sans-serif", 17))
-        .margin(12)
-        .x_label_area_size(24)
-        .y_label_area_size(70)
-        .build_cartesian_2d(span.clone(), 0.0..top)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .y_desc("firings each quarter second")
-        .y_label_formatter(&|count| format!("{count:.0}"))
-        .draw()?;
-    for (name, color, points) in lines {
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
-    }
-    // One below the other, because two of them may be close.
-    for ((name, at), height) in scene.marks.into_iter().zip([1.0, 0.92, 0.84]) {
-        chart.draw_series([PathElement::new([(at, 0.0), (at, top)], MARK)])?;
-        let style = ("sans-serif", 14).into_font().color(&MARK);
-        chart.draw_series([Text::new(format!(" {name}"), (at, top * height), style)])?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE)
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-
-    let top_ms = scene.firings.iter().map(late_s).fold(0.01, f64::max) * 2_000.0;
-    let mut chart = ChartBuilder::on(&below)
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(70)
-        .build_cartesian_2d(span.clone(), (LEAST_MS..top_ms).log_scale())?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .x_desc("seconds after it, by due time")
-        .y_desc("ms late")
-        .y_label_formatter(&|ms| format!("{ms}"))
-        .draw()?;
-    for (_, at) in scene.marks {
-        chart.draw_series([PathElement::new([(at, LEAST_MS), (at, top_ms)], MARK)])?;
-    }
-    let dots = scene.firings.iter().zip(&due).filter(|(_, due)| span.contains(due));
-    let dots = dots.map(|(firing, due)| {
-        Circle::new((*due, (late_s(firing) * 1_000.0).max(LEAST_MS)), 2, CAME.mix(0.6).filled())
-    });
-    chart.draw_series(dots)?;
-    area.present()?;
-    Ok(())
+    let due: Vec<f64> = firings.iter().map(|firing| due_s(firing, from_us)).collect();
+    let received: Vec<f64> =
+        firings.iter().zip(&due).map(|(firing, due)| due + late_s(firing)).collect();
+    let layers: Vec<_> = [("delivered", &received), ("due", &due)]
+        .into_iter()
+        .map(|(name, moments)| Layer {
+            name: Some(name.to_owned()),
+            shape: Shape::Line,
+            points: counted(moments, &span),
+        })
+        .collect();
+    let points = layers.iter().flat_map(|layer| &layer.points);
+    let most = points.map(|point| point.1).fold(1.0, f64::max);
+    let lateness = firings.iter().zip(&due).filter(|(_, due)| span.contains(due));
+    let lateness: Vec<_> =
+        lateness.map(|(firing, due)| (*due, (late_s(firing) * 1_000.0).max(LEAST_MS))).collect();
+    let most_ms = lateness.iter().map(|point| point.1).fold(10.0, f64::max);
+    let x = |name| Axis::linear(name, span.start, span.end);
+    [
+        Panel {
+            title,
+            x: x("seconds"),
+            y: Axis::linear("firings each quarter second", 0.0, most),
+            layers,
+            marks: marks.to_vec(),
+        },
+        Panel {
+            title: String::new(),
+            x: x("seconds after it, by due time"),
+            y: Axis::logarithmic("ms late", LEAST_MS, most_ms),
+            layers: vec![Layer { name: None, shape: Shape::Dots, points: lateness }],
+            marks: marks.to_vec(),
+        },
+    ]
 }
 
 /// Returns the number of moments in each bucket of the span.
@@ -163,16 +112,9 @@ mod tests {
         let firing =
             |due_ms: u64, late_ms: u64| Firing { due_ms, received_us: (due_ms + late_ms) * 1_000 };
         let firings = [firing(9_000, 2), firing(10_500, 1_900), firing(13_000, 4)];
-        let scene = Scene {
-            title: "a node dies".to_owned(),
-            firings: &firings,
-            from_us: 10_000_000,
-            marks: [("gone", 0.0), ("back", 4.0), ("all well", 5.0)],
-        };
-        let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        draw(&area, &scene).unwrap();
-        drop(area);
+        let marks = [("gone", 0.0), ("back", 4.0), ("all well", 5.0)];
+        let panels = panels("a node dies".to_owned(), &firings, 10_000_000, marks);
+        let svg = plot::svg(&panels).unwrap();
         for text in ["a node dies", "delivered", "gone", "all well", "circle", "polyline"] {
             assert!(svg.contains(text), "no {text}");
         }
