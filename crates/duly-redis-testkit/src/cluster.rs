@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::server::{Server, free_port, tell};
 
 /// Longest wait for the servers to agree.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Slots of a Cluster.
 const SLOTS: u32 = 16_384;
 
@@ -97,9 +97,9 @@ impl Cluster {
 
     /// Waits until the servers have reached a state by themselves.
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_MAX;
         while !holds(self) {
-            assert!(Instant::now() < until, "it never came that {what}");
+            assert!(Instant::now() < until, "timed out waiting until {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

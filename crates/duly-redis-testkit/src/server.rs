@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Longest wait for a reply of a server.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// A server that can be killed and started again on the same data.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Server {
         // Another process may take the port in between: then try another port.
         for _ in 0..20 {
             server.port = free_port();
-            if server.up() {
+            if server.start_process() {
                 return server;
             }
         }
@@ -74,7 +74,7 @@ impl Server {
 
     /// Starts the server again on the same port and directory.
     pub fn start_again(&mut self) {
-        assert!(self.up(), "it does not come up again: {}", self.log());
+        assert!(self.start_process(), "the server does not start again: {}", self.log());
     }
 
     /// Removes all data of the server, which must be down. It comes back without data, in a Cluster as
@@ -116,7 +116,7 @@ impl Server {
         self.directory.path().join("log")
     }
 
-    fn up(&mut self) -> bool {
+    fn start_process(&mut self) -> bool {
         let program = std::env::var("DULY_REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let mut command = Command::new(&program);
         command
@@ -132,19 +132,19 @@ impl Server {
         self.child = Some(child.unwrap_or_else(|error| {
             panic!("cannot start {program}: {error}; install it (Debian: `redis-server`)")
         }));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_MAX;
         while Instant::now() < until {
             let child = self.child.as_mut().expect("it was just started");
             if child.try_wait().expect("a child can be asked").is_some() {
                 self.child = None;
                 return false;
             }
-            if answers(self.port) {
+            if is_ready(self.port) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("{program} does not answer: {}", self.log());
+        panic!("{program} does not reply: {}", self.log());
     }
 }
 
@@ -164,7 +164,7 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Returns `true` if a server is up and has loaded its data.
-fn answers(port: u16) -> bool {
+fn is_ready(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
         return false;
     };
@@ -172,8 +172,8 @@ fn answers(port: u16) -> bool {
     if stream.write_all(b"PING\r\n").is_err() {
         return false;
     }
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&answer)
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&reply)
 }
 
 /// Returns a port that was free a moment ago.

@@ -22,11 +22,11 @@ use redis::Value;
 use crate::{
     case::origin_of,
     change::{AT_ONCE, digits, next_round},
+    connection::Call,
     deployment::Deployment,
-    error::{before, damaged, unavailable},
-    link::Call,
+    error::{before_change, damaged, unavailable},
     namespaces::Absence,
-    rate::{Grant, Pace},
+    rate::{Grant, RateAdmission},
     record::{self, Packed, Record},
     reply::Reply,
     script::Script,
@@ -43,30 +43,30 @@ const GROUP_BYTES: usize = 256 << 10;
 const PARTS: usize = 4;
 
 /// A command with its place in the call, and the incarnation of the timer that it creates.
-type Item = (usize, Command, Option<Incarnation>);
+type SentCommand = (usize, Command, Option<Incarnation>);
 
 /// Schedule operations of one namespace that share a script.
 #[derive(Default)]
-struct Group {
-    schedules: Schedules,
-    items: Vec<Item>,
+struct ScheduleGroup {
+    schedules: ScheduleArguments,
+    items: Vec<SentCommand>,
 }
 
-impl Group {
+impl ScheduleGroup {
     const fn is_full(&self, more: usize) -> bool {
         let some = !self.items.is_empty();
         some && (self.items.len() >= GROUP || self.schedules.bytes + more > GROUP_BYTES)
     }
 
-    /// Returns the script call and the operations; `pace` says what covers them for the rate.
-    fn into_call(self, name: &NamespaceName, pace: Vec<u8>) -> (Call, Vec<Item>) {
-        (Call::new(Script::Schedule, self.schedules.arguments(name, pace)), self.items)
+    /// Returns the script call and the operations; `admission` says what covers them for the rate.
+    fn into_call(self, name: &NamespaceName, admission: Vec<u8>) -> (Call, Vec<SentCommand>) {
+        (Call::new(Script::Schedule, self.schedules.arguments(name, admission)), self.items)
     }
 }
 
 /// Arguments of a schedule script.
 #[derive(Default)]
-pub(crate) struct Schedules {
+pub(crate) struct ScheduleArguments {
     count: usize,
     /// [`PARTS`] arguments of each schedule operation, the id first.
     each: Vec<Vec<u8>>,
@@ -75,7 +75,7 @@ pub(crate) struct Schedules {
     bytes: usize,
 }
 
-impl Schedules {
+impl ScheduleArguments {
     pub(crate) fn add(&mut self, schedule: &Schedule, record: &Record, packed: Packed) {
         let (sign, ms) = match schedule.when {
             When::At(at) => ("", at.unix_ms()),
@@ -99,8 +99,8 @@ impl Schedules {
         }
     }
 
-    pub(crate) fn arguments(self, name: &NamespaceName, pace: Vec<u8>) -> Vec<Vec<u8>> {
-        let mut arguments = vec![name.as_str().as_bytes().to_vec(), pace, digits(self.count)];
+    pub(crate) fn arguments(self, name: &NamespaceName, admission: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut arguments = vec![name.as_str().as_bytes().to_vec(), admission, digits(self.count)];
         arguments.extend(self.each);
         arguments.extend(self.more);
         arguments
@@ -137,7 +137,7 @@ impl Deployment {
         let unrepaired = self.unrepaired(round.iter().map(|(_, command)| &command.namespace)).await;
         let mut sent = Vec::new();
         let mut calls = Vec::new();
-        let mut groups: HashMap<NamespaceName, Vec<Group>> = HashMap::new();
+        let mut groups: HashMap<NamespaceName, Vec<ScheduleGroup>> = HashMap::new();
         for (i, command) in round {
             if let Some(foreign) = self.foreign(shard, &command) {
                 done.push((i, Outcome::Refused(foreign)));
@@ -158,7 +158,7 @@ impl Deployment {
                 }
                 Operation::Schedule { schedule, .. } => {
                     let incarnation = Incarnation(rand::random());
-                    let Ok(record) = fresh(schedule, incarnation) else {
+                    let Ok(record) = new_record(schedule, incarnation) else {
                         slow.push((i, command));
                         continue;
                     };
@@ -166,7 +166,7 @@ impl Deployment {
                     let bytes = size_of(&packed);
                     let groups = groups.entry(command.namespace.clone()).or_default();
                     if groups.last().is_none_or(|group| group.is_full(bytes)) {
-                        groups.push(Group::default());
+                        groups.push(ScheduleGroup::default());
                     }
                     if let Some(group) = groups.last_mut() {
                         group.schedules.add(schedule, &record, packed);
@@ -179,27 +179,27 @@ impl Deployment {
         let mut granted = Vec::new();
         for (name, groups) in groups {
             for group in groups {
-                let (pace, grant) = self.granted(shard, &name, &group.schedules).await;
-                let (call, items) = group.into_call(&name, pace);
+                let (admission, grant) = self.admit_by_rate(shard, &name, &group.schedules).await;
+                let (call, items) = group.into_call(&name, admission);
                 granted.extend(grant.map(|grant| (sent.len(), name.clone(), grant)));
                 calls.push(call);
                 sent.push(items);
             }
         }
-        let answers = self.pipelined(shard, calls).await;
-        for (place, (items, answer)) in sent.into_iter().zip(answers).enumerate() {
+        let results = self.pipelined(shard, calls).await;
+        for (place, (items, answer)) in sent.into_iter().zip(results).enumerate() {
             let (done_before, namespace) =
                 (done.len(), items.first().map(|item| &item.1.namespace));
             let namespace = namespace.cloned();
-            let mut closer = Vec::new();
-            let word = take_answers(items, answer, &mut done, &mut closer);
+            let mut slow_path = Vec::new();
+            let word = parse_replies(items, answer, &mut done, &mut slow_path);
             match (word.as_deref(), namespace) {
-                (Some("NONE"), Some(name)) => absent.entry(name).or_default().extend(closer),
+                (Some("NONE"), Some(name)) => absent.entry(name).or_default().extend(slow_path),
                 (Some("RATED"), Some(name)) => {
-                    self.has_rate(&name);
-                    slow.extend(closer);
+                    self.remember_rate(&name);
+                    slow.extend(slow_path);
                 }
-                _ => slow.extend(closer),
+                _ => slow.extend(slow_path),
             }
             if let Some((_, name, grant)) = granted.iter().find(|(own, ..)| *own == place) {
                 let used = done[done_before..].iter().filter(|(_, outcome)| takes_rate(outcome));
@@ -207,18 +207,18 @@ impl Deployment {
             }
         }
         for (name, commands) in absent {
-            let outcome = match before(self.absent(shard, &name).await) {
+            let outcome = match before_change(self.absent(shard, &name).await) {
                 Ok(Absence::Taken) => {
                     slow.extend(commands);
                     continue;
                 }
-                Ok(Absence::Nowhere) => Outcome::Refused(Refusal::UnknownNamespace(name)),
+                Ok(Absence::NoNamespace) => Outcome::Refused(Refusal::UnknownNamespace(name)),
                 Err(error) => Outcome::Failed(error),
             };
             done.extend(commands.into_iter().map(|(i, _)| (i, outcome.clone())));
         }
         let work = slow.into_iter().map(|(i, command)| async move {
-            let outcome = self.slowly(shard, &command).await.unwrap_or_else(Outcome::Failed);
+            let outcome = self.apply_slow(shard, &command).await.unwrap_or_else(Outcome::Failed);
             (i, outcome.answering(command.answer))
         });
         let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
@@ -230,20 +230,20 @@ impl Deployment {
 
     /// Returns what covers these schedule operations for the rate of their namespace, and the grant of
     /// the coordinator shard if there is one.
-    async fn granted(
+    async fn admit_by_rate(
         &self,
         shard: ShardId,
         name: &NamespaceName,
-        schedules: &Schedules,
+        schedules: &ScheduleArguments,
     ) -> (Vec<u8>, Option<Grant>) {
-        if self.pace(shard, name) == Pace::Home {
+        if self.rate_admission(shard, name) == RateAdmission::Coordinator {
             return (b"home".to_vec(), None);
         }
-        if !self.is_rated(name) {
+        if !self.has_rate(name) {
             return (Vec::new(), None);
         }
         // Without a reply each operation takes the slow path, which returns the error.
-        let free = self.free(shard, name, schedules).await.unwrap_or(0);
+        let free = self.count_free_ids(shard, name, schedules).await.unwrap_or(0);
         if free == 0 {
             return (digits(0), None);
         }
@@ -253,15 +253,15 @@ impl Deployment {
 
     /// Returns for how many of them the rate is asked: a repeated schedule operation takes nothing of
     /// it.
-    pub(crate) async fn free(
+    pub(crate) async fn count_free_ids(
         &self,
         shard: ShardId,
         name: &NamespaceName,
-        all: &Schedules,
+        all: &ScheduleArguments,
     ) -> Result<usize> {
         let mut arguments = vec![name.as_str().as_bytes().to_vec()];
         arguments.extend(all.each.iter().step_by(PARTS).cloned());
-        let mut reply = self.ask(shard, Script::Free, arguments).await?;
+        let mut reply = self.call_script(shard, Script::CountFreeIds, arguments).await?;
         let _now = reply.time()?;
         Ok(usize::try_from(reply.number()?).unwrap_or(all.count))
     }
@@ -275,31 +275,33 @@ impl Deployment {
     }
 }
 
-/// Parses the reply of a script: outcomes go to `done`, operations that need the slow path to `closer`.
-/// Returns the word that applied to all of them, if there was one.
-fn take_answers(
-    items: Vec<Item>,
+/// Parses the reply of a script: outcomes go to `done`, operations that need the slow path to
+/// `slow_path`. Returns the word that applied to all of them, if there was one.
+fn parse_replies(
+    items: Vec<SentCommand>,
     answer: Result<Value>,
     done: &mut Vec<(usize, Outcome)>,
-    closer: &mut Vec<(usize, Command)>,
+    slow_path: &mut Vec<(usize, Command)>,
 ) -> Option<String> {
-    let mut told = answer.and_then(|value| {
+    let mut reply = answer.and_then(|value| {
         let mut reply = Reply::list(value)?;
         Ok((reply.time()?, reply))
     });
     // The first word may apply to all of them.
-    let mut about_all = None;
+    let mut word_for_all = None;
     for (i, command, incarnation) in items {
-        let outcome = match &mut told {
-            Ok((now, reply)) => answered(&command, incarnation, *now, reply, &mut about_all),
+        let outcome = match &mut reply {
+            Ok((now, reply)) => {
+                parse_outcome(&command, incarnation, *now, reply, &mut word_for_all)
+            }
             Err(error) => Err(error.clone()),
         };
         match outcome.unwrap_or_else(|error| Some(Outcome::Failed(error))) {
             Some(outcome) => done.push((i, outcome.answering(command.answer))),
-            None => closer.push((i, command)),
+            None => slow_path.push((i, command)),
         }
     }
-    about_all
+    word_for_all
 }
 
 /// Returns the timer that a schedule operation makes if its id is free. The store's clock is not known
@@ -307,7 +309,7 @@ fn take_answers(
 ///
 /// # Errors
 /// When the due time is past 2200-01-01 at any time of the clock.
-pub(crate) fn fresh(
+pub(crate) fn new_record(
     schedule: &Schedule,
     incarnation: Incarnation,
 ) -> std::result::Result<Record, Invalid> {
@@ -320,14 +322,14 @@ const fn takes_rate(outcome: &Outcome) -> bool {
 }
 
 /// Returns the outcome that a script reports for one operation; `None` if it needs the slow path.
-fn answered(
+fn parse_outcome(
     command: &Command,
     incarnation: Option<Incarnation>,
     now: Timestamp,
     reply: &mut Reply,
-    about_all: &mut Option<String>,
+    word_for_all: &mut Option<String>,
 ) -> Result<Option<Outcome>> {
-    let word = match about_all {
+    let word = match word_for_all {
         Some(word) => word.clone(),
         None => reply.text()?,
     };
@@ -335,7 +337,7 @@ fn answered(
         // The slow path waits for the deletion lock, asks the coordinator shard, or finds out why
         // the namespace is missing.
         ("NONE" | "CLOSING" | "RATED", ..) => {
-            *about_all = Some(word);
+            *word_for_all = Some(word);
             None
         }
         ("CREATED", Operation::Schedule { schedule, .. }, Some(incarnation)) => {

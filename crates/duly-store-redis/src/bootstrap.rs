@@ -24,10 +24,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     OpenError, Opened, Options,
     change::{AT_ONCE, flag},
+    connection::Call,
     coordinators,
     error::damaged,
     keys::{SHARDS_MAX, place},
-    link::Call,
     marker::{CoordinatorList, FORMAT, Identity, Marker, UNMARKED_FORMAT},
     options::Create,
     reply::Reply,
@@ -39,7 +39,7 @@ use crate::{
 const FIRST: ShardId = ShardId(0);
 
 /// The record of a deployment.
-struct Record {
+struct DeploymentRecord {
     format: String,
     identity: Identity,
     /// Text of the first list of coordinator shards of the members.
@@ -57,12 +57,12 @@ pub(crate) async fn identify(router: &Router, options: &Options) -> Opened<Ident
     let address = router.address().servers[0].clone();
     let failed = |error: Error| OpenError::of_script(&address, &error);
     let mut record = match read(router, &["read"]).await {
-        Ok(Some(record)) => Some(vetted(record, options, &address)?),
+        Ok(Some(record)) => Some(check_record(record, options, &address)?),
         found => {
-            let survives = surviving(router, &address).await;
+            let survives = find_surviving(router, &address).await;
             // Another node may have created it meanwhile.
             match read(router, &["read"]).await {
-                Ok(Some(record)) => Some(vetted(record, options, &address)?),
+                Ok(Some(record)) => Some(check_record(record, options, &address)?),
                 _ => {
                     if let Some(identity) = survives? {
                         expect_name(&identity, options, &address)?;
@@ -80,14 +80,15 @@ pub(crate) async fn identify(router: &Router, options: &Options) -> Opened<Ident
         let shards = record.map_or(options.shards, |record| record.identity.shards);
         let shards = shards.clamp(1, SHARDS_MAX);
         let [list, _] = coordinators::first(&owners(router, shards)).texts();
-        let name = options.deployment.clone().unwrap_or_else(chance);
-        let texts = [chance(), FORMAT.to_string(), shards.to_string(), name, list];
+        let name = options.deployment.clone().unwrap_or_else(random_id);
+        let texts = [random_id(), FORMAT.to_string(), shards.to_string(), name, list];
         let [id, format, shards, name, list] = texts.each_ref().map(String::as_str);
         let claim = ["claim", id, format, shards, name, list];
         record = read(router, &claim).await.map_err(failed)?;
     }
     let record = record.ok_or_else(|| failed(damaged("a deployment without a record")))?;
-    let Record { format, identity, list, is_complete } = vetted(record, options, &address)?;
+    let DeploymentRecord { format, identity, list, is_complete } =
+        check_record(record, options, &address)?;
     if !is_complete {
         let list = CoordinatorList::read(&list, "").map_err(failed)?;
         mark_all(router, &identity, &list, format == FORMAT.to_string()).await.map_err(failed)?;
@@ -97,7 +98,11 @@ pub(crate) async fn identify(router: &Router, options: &Options) -> Opened<Ident
 }
 
 /// Refuses a deployment of another format or name.
-fn vetted(record: Record, options: &Options, address: &str) -> Opened<Record> {
+fn check_record(
+    record: DeploymentRecord,
+    options: &Options,
+    address: &str,
+) -> Opened<DeploymentRecord> {
     if ![FORMAT, UNMARKED_FORMAT].iter().any(|known| known.to_string() == record.format) {
         return Err(OpenError::Format { found: record.format, known: FORMAT });
     }
@@ -119,13 +124,13 @@ fn expect_name(identity: &Identity, options: &Options, address: &str) -> Opened<
 
 /// Looks for a deployment by the markers of the shards that reply, when its record cannot be read.
 /// Returns `None` only if every shard replies and is empty.
-async fn surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
-    let looks = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
+async fn find_surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
+    let polls = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
         let marker = router.marker(shard).await?;
         Ok::<_, Error>((router.holds_anything(shard).await?, marker))
     });
-    let looks: Vec<_> = looks.buffer_unordered(AT_ONCE).collect().await;
-    let found = || looks.iter().filter_map(|look| look.as_ref().ok());
+    let polls: Vec<_> = polls.buffer_unordered(AT_ONCE).collect().await;
+    let found = || polls.iter().filter_map(|poll| poll.as_ref().ok());
     let markers = || found().filter_map(|(_, marker)| marker.clone());
     if let Some(marker) = markers().find(|marker| marker.format != FORMAT) {
         return Err(OpenError::Format { found: marker.format.to_string(), known: FORMAT });
@@ -140,7 +145,7 @@ async fn surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
     if let Some(identity) = identities.pop() {
         return Ok(Some(identity));
     }
-    if let Some(error) = looks.iter().find_map(|look| look.as_ref().err()) {
+    if let Some(error) = polls.iter().find_map(|poll| poll.as_ref().err()) {
         return Err(OpenError::of_script(address, error));
     }
     if found().any(|(holds, _)| *holds) {
@@ -156,10 +161,10 @@ async fn mark_all(
     list: &CoordinatorList,
     is_sealed: bool,
 ) -> Result<()> {
-    let note = Note { is_sealed, ..Note::default() };
+    let note = MarkerNote { is_sealed, ..MarkerNote::default() };
     let marks = (0..identity.shards).map(ShardId).map(|shard| {
-        let call = Call::new(Script::Mark, arguments(identity, list, note));
-        marked(router, place(shard, identity.shards), call)
+        let call = Call::new(Script::WriteMarker, arguments(identity, list, note));
+        write_marker(router, place(shard, identity.shards), call)
     });
     stream::iter(marks).buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
@@ -168,7 +173,7 @@ async fn mark_all(
 ///
 /// # Errors
 /// When the shard belongs to another deployment, or does not reply.
-pub(crate) async fn marked(router: &Router, shard: ShardId, call: Call) -> Result<()> {
+pub(crate) async fn write_marker(router: &Router, shard: ShardId, call: Call) -> Result<()> {
     let mut reply = Reply::list(router.call(shard, call).await?)?;
     if reply.text()? == "OK" {
         return Ok(());
@@ -177,9 +182,9 @@ pub(crate) async fn marked(router: &Router, shard: ShardId, call: Call) -> Resul
     Err(damaged(format!("a shard belongs to another deployment, of id {other}")))
 }
 
-/// Optional changes that a call of `mark.lua` makes.
+/// Optional changes that a call of `write_marker.lua` makes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Note {
+pub(crate) struct MarkerNote {
     /// `true`: an operator confirms that the shard was rolled back.
     pub(crate) confirms: bool,
     /// `true`: the record of the deployment is restored, in shard 0.
@@ -188,8 +193,12 @@ pub(crate) struct Note {
     pub(crate) is_sealed: bool,
 }
 
-/// Returns the arguments of `mark.lua`.
-pub(crate) fn arguments(identity: &Identity, list: &CoordinatorList, note: Note) -> Vec<Vec<u8>> {
+/// Returns the arguments of `write_marker.lua`.
+pub(crate) fn arguments(
+    identity: &Identity,
+    list: &CoordinatorList,
+    note: MarkerNote,
+) -> Vec<Vec<u8>> {
     let [own, before] = list.texts();
     let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
     let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
@@ -214,14 +223,15 @@ pub(crate) async fn markers(
     shards: u16,
 ) -> Vec<(ShardId, Result<Option<Marker>>)> {
     let shards = (0..shards).map(ShardId);
-    let looks = stream::iter(shards).map(async |shard| (shard, router.marker(shard).await));
-    looks.buffer_unordered(AT_ONCE).collect().await
+    let polls = stream::iter(shards).map(async |shard| (shard, router.marker(shard).await));
+    polls.buffer_unordered(AT_ONCE).collect().await
 }
 
-async fn read(router: &Router, arguments: &[&str]) -> Result<Option<Record>> {
+async fn read(router: &Router, arguments: &[&str]) -> Result<Option<DeploymentRecord>> {
     let mut padded: Vec<_> = arguments.iter().map(|text| text.as_bytes().to_vec()).collect();
     padded.resize(6, Vec::new());
-    let mut reply = Reply::list(router.call(FIRST, Call::new(Script::Found, padded)).await?)?;
+    let mut reply =
+        Reply::list(router.call(FIRST, Call::new(Script::DeploymentRecord, padded)).await?)?;
     if reply.is_done() {
         return Ok(None);
     }
@@ -230,9 +240,9 @@ async fn read(router: &Router, arguments: &[&str]) -> Result<Option<Record>> {
     let shards = shards.ok_or_else(|| damaged("it names an impossible number of shards"))?;
     let identity = Identity { id: reply.text()?, shards, name };
     let list = reply.text()?;
-    Ok(Some(Record { format, identity, list, is_complete: reply.flag()? }))
+    Ok(Some(DeploymentRecord { format, identity, list, is_complete: reply.flag()? }))
 }
 
-fn chance() -> String {
+fn random_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

@@ -18,8 +18,8 @@ use crate::record::{Lease, Record};
 mod decide;
 mod draft;
 
-pub(crate) use decide::{Judged, origin_of};
-pub(crate) use draft::{Draft, New, Payload};
+pub(crate) use decide::{SettleDecision, origin_of};
+pub(crate) use draft::{Draft, LiveChange, PayloadSource};
 
 /// Settings and state of a namespace, as one shard has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,25 +42,25 @@ pub(crate) struct Case {
     pub(crate) control: Arc<Control>,
     /// Dead letters of the namespace in this shard.
     pub(crate) dead: u64,
-    pub(crate) live: Option<Live>,
+    pub(crate) live: Option<LiveTimer>,
     pub(crate) tombstone: Option<Tombstone>,
     /// The dead letter of the operation: the latest of the id, or the one asked for.
-    pub(crate) letter: Option<Letter>,
+    pub(crate) dead_letter: Option<DeadLetterRecord>,
     /// The dead letter of the firing that was asked for.
-    pub(crate) other: Option<Timer>,
-    pub(crate) seen: Seen,
+    pub(crate) other_dead_letter: Option<Timer>,
+    pub(crate) seen: SeenBytes,
 }
 
 /// A pending timer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Live {
+pub(crate) struct LiveTimer {
     pub(crate) record: Record,
     pub(crate) lease: Option<Lease>,
 }
 
 /// A dead letter.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Letter {
+pub(crate) struct DeadLetterRecord {
     pub(crate) record: Record,
     /// Key of the dead letter among the records.
     pub(crate) key: Vec<u8>,
@@ -68,16 +68,16 @@ pub(crate) struct Letter {
 
 /// The bytes that were read, for the compare-and-set.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenBytes {
     pub(crate) core: Vec<u8>,
     pub(crate) lease: Vec<u8>,
     pub(crate) tombstone: Vec<u8>,
     /// Entry of the latest dead letter, unless another one was asked for.
     pub(crate) newest: Option<Vec<u8>>,
-    pub(crate) letter_core: Vec<u8>,
+    pub(crate) dead_letter_core: Vec<u8>,
 }
 
-impl Live {
+impl LiveTimer {
     pub(crate) fn view(&self, namespace: &NamespaceName, now: Timestamp) -> TimerView {
         let timer = &self.record.timer;
         let mut view = TimerView::unleased(namespace.clone(), timer.clone(), now);
@@ -101,7 +101,7 @@ impl Case {
         if let Some(tombstone) = &self.tombstone {
             return Some(TimerView::tombstone(name.clone(), tombstone.clone()));
         }
-        Some(self.letter_view(&self.letter.as_ref()?.record))
+        Some(self.dead_letter_view(&self.dead_letter.as_ref()?.record))
     }
 
     /// Returns the view at the present clock: what the clock has ended counts as ended, also without a
@@ -110,12 +110,12 @@ impl Case {
         let Some(draft) = self.due() else {
             return self.view();
         };
-        match (&draft.live, &draft.bury) {
-            (Some(draft::New::Put(record)), _) => {
-                let live = Live { record: Record::clone(record), lease: None };
+        match (&draft.live, &draft.dead_letter) {
+            (Some(draft::LiveChange::Put(record)), _) => {
+                let live = LiveTimer { record: Record::clone(record), lease: None };
                 Some(live.view(&self.control.name, self.now))
             }
-            (_, Some((record, _))) => Some(self.letter_view(record)),
+            (_, Some((record, _))) => Some(self.dead_letter_view(record)),
             _ => self.view(),
         }
     }
@@ -133,12 +133,12 @@ impl Case {
     /// Returns the bytes of the payload that was not read because of its size.
     fn missing_bytes(&self) -> u64 {
         let live = self.live.as_ref().map(|live| &live.record);
-        let shown = live.or_else(|| self.letter.as_ref().map(|letter| &letter.record));
+        let shown = live.or_else(|| self.dead_letter.as_ref().map(|letter| &letter.record));
         let lacking = shown.filter(|record| record.lacks_payload());
         lacking.and_then(|record| record.apart.as_ref()).map_or(0, |apart| apart.bytes)
     }
 
-    fn letter_view(&self, record: &Record) -> TimerView {
+    fn dead_letter_view(&self, record: &Record) -> TimerView {
         TimerView::whole(self.control.name.clone(), State::Dead, record.timer.clone())
     }
 }

@@ -12,11 +12,11 @@ use redis::Value;
 
 use crate::{
     case::{Case, Draft},
-    deployment::{Deployment, Wanted},
+    connection::Call,
+    deployment::{Deployment, ReadRequest},
     error::{damaged, unavailable},
-    link::Call,
-    nodes::run_of,
-    record::{Holder, run_name},
+    nodes::parse_member_id,
+    record::{Holder, member_id_text},
     reply::Reply,
     script::Script,
 };
@@ -78,29 +78,29 @@ pub(crate) fn contended() -> Error {
 
 /// Result of writing a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteResult {
     Done,
     /// Something has changed since it was read.
-    Again,
+    Changed,
     /// The namespace is being deleted.
     Closing,
     /// The namespace has as many pending timers as it may.
-    TooMany,
+    PendingFull,
     /// The namespace has as many dead letters as it may.
-    TooDead,
+    DeadLettersFull,
     /// The coordinator shard must be asked for a grant of `schedule_per_second`.
-    AskHome,
+    NeedsGrant,
     /// `schedule_per_second` is used up; the next one fits after this many milliseconds.
-    TooFast(u64),
+    RateExceeded(u64),
 }
 
 /// Fate of a member id whose leases are ended in a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum MemberFate {
     /// It cannot act in this shard any more.
     Ends,
     /// It stays, and may take new leases in the meantime.
-    GoesOn,
+    Stays,
 }
 
 impl Deployment {
@@ -110,13 +110,13 @@ impl Deployment {
         shard: ShardId,
         mut calls: Vec<Call>,
     ) -> Vec<Result<Value>> {
-        let mut answers = Vec::with_capacity(calls.len());
+        let mut results = Vec::with_capacity(calls.len());
         while !calls.is_empty() {
             let rest = calls.split_off(calls.len().min(PIPELINE));
-            answers.extend(self.router.calls(shard, calls).await);
+            results.extend(self.router.calls(shard, calls).await);
             calls = rest;
         }
-        answers
+        results
     }
 
     /// Writes a draft, unless something has changed since the case was read.
@@ -126,19 +126,19 @@ impl Deployment {
         case: &Case,
         draft: &Draft,
         script: Script,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         let version = rand::random::<u64>().to_be_bytes();
-        let mut reply = self.ask(shard, script, draft.arguments(case, version)).await?;
+        let mut reply = self.call_script(shard, script, draft.arguments(case, version)).await?;
         let word = reply.text()?;
         let _now = reply.time()?;
         Ok(match word.as_str() {
-            "DONE" => Written::Done,
-            "AGAIN" => Written::Again,
-            "CLOSING" => Written::Closing,
-            "PENDING" => Written::TooMany,
-            "DEAD" => Written::TooDead,
-            "ASK" => Written::AskHome,
-            "RATE" => Written::TooFast(reply.number()?),
+            "DONE" => WriteResult::Done,
+            "AGAIN" => WriteResult::Changed,
+            "CLOSING" => WriteResult::Closing,
+            "PENDING" => WriteResult::PendingFull,
+            "DEAD" => WriteResult::DeadLettersFull,
+            "ASK" => WriteResult::NeedsGrant,
+            "RATE" => WriteResult::RateExceeded(reply.number()?),
             other => return Err(damaged(format!("a change was answered with {other}"))),
         })
     }
@@ -158,7 +158,7 @@ impl Deployment {
         let (_now, owed) = self.owed(shard, None).await?;
         let found = owed.len();
         let work = stream::iter(owed).map(|(name, id)| async move {
-            let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
+            let Some(case) = self.case(shard, ReadRequest::new(&name, &id)).await? else {
                 return Ok(());
             };
             if let Some(draft) = case.due() {
@@ -172,39 +172,40 @@ impl Deployment {
 
     /// Returns the member ids that hold leases in a shard, or quotas of lanes' limits.
     pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<MemberId>> {
-        let mut reply = self.ask(shard, Script::Holders, Vec::new()).await?;
-        reply.rest(|reply| run_of(&reply.text()?))
+        let mut reply = self.call_script(shard, Script::Holders, Vec::new()).await?;
+        reply.rest(|reply| parse_member_id(&reply.text()?))
     }
 
     /// Ends all leases of a member id, and the member id in this shard. Returns the number of leases.
-    pub(crate) async fn release(&self, shard: ShardId, run: MemberId) -> Result<u64> {
-        self.end_leases_of(shard, run, Run::Ends).await
+    pub(crate) async fn release(&self, shard: ShardId, member_id: MemberId) -> Result<u64> {
+        self.end_leases_of(shard, member_id, MemberFate::Ends).await
     }
 
-    /// Ends leases of a member id; with [`Run::GoesOn`] those that it holds now. Returns their number.
+    /// Ends leases of a member id; with [`MemberFate::Stays`] those that it holds now. Returns their
+    /// number.
     pub(crate) async fn end_leases_of(
         &self,
         shard: ShardId,
-        run: MemberId,
-        then: Run,
+        member_id: MemberId,
+        then: MemberFate,
     ) -> Result<u64> {
         let mut released = 0;
         let mut idle = 0;
         let mut until = None;
         loop {
-            let (now, owed) = self.owed(shard, Some((run, then))).await?;
+            let (now, owed) = self.owed(shard, Some((member_id, then))).await?;
             if owed.is_empty() {
                 return Ok(released);
             }
             let until = *until.get_or_insert(now);
-            let is_old = move |since| then == Run::Ends || since <= until;
+            let is_old = move |since| then == MemberFate::Ends || since <= until;
             let work = stream::iter(owed).map(|(name, id)| async move {
-                let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
+                let Some(case) = self.case(shard, ReadRequest::new(&name, &id)).await? else {
                     return Ok(false);
                 };
-                let held = |live: &&crate::case::Live| {
+                let held = |live: &&crate::case::LiveTimer| {
                     live.lease.is_some_and(|lease| {
-                        lease.holder == Holder::Node(run) && is_old(lease.since)
+                        lease.holder == Holder::Node(member_id) && is_old(lease.since)
                     })
                 };
                 let Some(live) = case.live.as_ref().filter(held) else {
@@ -214,13 +215,13 @@ impl Deployment {
                     return Ok(false);
                 };
                 let written = self.write(shard, &case, &draft, Script::Change).await?;
-                Ok::<bool, Error>(written == Written::Done)
+                Ok::<bool, Error>(written == WriteResult::Done)
             });
             let done: Vec<bool> = work.buffer_unordered(AT_ONCE).try_collect().await?;
             let done = done.into_iter().filter(|done| *done).count() as u64;
             released += done;
             idle = if done == 0 { idle + 1 } else { 0 };
-            if idle > 0 && then == Run::GoesOn {
+            if idle > 0 && then == MemberFate::Stays {
                 return Ok(released);
             }
             if idle >= TRIES {
@@ -233,19 +234,20 @@ impl Deployment {
     async fn owed(
         &self,
         shard: ShardId,
-        run: Option<(MemberId, Run)>,
+        member_id: Option<(MemberId, MemberFate)>,
     ) -> Result<(Timestamp, Vec<(NamespaceName, TimerId)>)> {
-        let ends = run.is_some_and(|(_, then)| then == Run::Ends);
-        let run = run.map(|(run, _)| run_name(run)).unwrap_or_default();
-        let arguments = vec![SWEEP.to_string().into_bytes(), run.into_bytes(), flag(ends)];
-        let mut reply = self.ask(shard, Script::Owed, arguments).await?;
+        let ends = member_id.is_some_and(|(_, then)| then == MemberFate::Ends);
+        let member_id =
+            member_id.map(|(member_id, _)| member_id_text(member_id)).unwrap_or_default();
+        let arguments = vec![SWEEP.to_string().into_bytes(), member_id.into_bytes(), flag(ends)];
+        let mut reply = self.call_script(shard, Script::Owed, arguments).await?;
         let now: Timestamp = reply.time()?;
         Ok((now, reply.rest(|reply| Ok((reply.name()?, reply.timer_id()?)))?))
     }
 
     /// Calls a script whose first argument asks it to reply `OWED` while something has ended and is not
     /// swept. Sweeps then, and calls it again.
-    pub(crate) async fn strictly(
+    pub(crate) async fn call_swept(
         &self,
         shard: ShardId,
         script: Script,
@@ -253,7 +255,7 @@ impl Deployment {
     ) -> Result<(String, Timestamp, Reply)> {
         for round in 0.. {
             let strict = round < SWEEPS;
-            let mut reply = self.ask(shard, script, arguments(strict)).await?;
+            let mut reply = self.call_script(shard, script, arguments(strict)).await?;
             let (word, now) = (reply.text()?, reply.time()?);
             if word != "OWED" {
                 return Ok((word, now, reply));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use crate::{OpenError, Opened, Options, address::Address, link::Link};
+use crate::{OpenError, Opened, Options, address::Address, connection::Connection};
 
 /// A server setting that would lose timers silently, unless it is allowed by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct Findings {
 }
 
 /// Checks the settings of a server. `min_replicas` is the number that this store waits for.
-pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Findings {
+pub(crate) fn check_settings(settings: &HashMap<String, String>, min_replicas: u32) -> Findings {
     let mut found = Findings::default();
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     if settings.is_empty() {
@@ -121,19 +121,23 @@ fn allow(address: &str, check: Check, reason: String, options: &Options) -> Open
 /// # Errors
 /// When the server is too old, a setting would lose timers and is not allowed by name, or the server
 /// cannot take changes yet because it lacks replicas.
-pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Opened<Vec<String>> {
-    let version = version(link, address).await?;
+pub(crate) async fn check(
+    connection: &Connection,
+    address: &str,
+    options: &Options,
+) -> Opened<Vec<String>> {
+    let version = version(connection, address).await?;
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let speaks = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     // `WAITAOF` came in a later version than the rest.
     let wanted = if options.on_disk { (7, 2) } else { (7, 0) };
-    if speaks < wanted {
+    if found < wanted {
         let (address, wanted) = (address.to_owned(), format!("{}.{}", wanted.0, wanted.1));
         return Err(OpenError::Version { address, version, wanted });
     }
     let names =
         ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
-    let settings = match link.command(cmd("CONFIG").arg("GET").arg(&names)).await {
+    let settings = match connection.command(cmd("CONFIG").arg("GET").arg(&names)).await {
         Ok(value) => pairs(value),
         Err(error) => match OpenError::of(address, &error) {
             // The user may not run the command, or the server does not have it.
@@ -141,13 +145,13 @@ pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Open
             error => return Err(error),
         },
     };
-    let Findings { unsafe_ones, weak_ones } = judge(&settings, options.min_replicas);
+    let Findings { unsafe_ones, weak_ones } = check_settings(&settings, options.min_replicas);
     let mut warnings: Vec<_> =
         weak_ones.into_iter().map(|reason| format!("{address}: {reason}")).collect();
     for (check, reason) in unsafe_ones {
         warnings.push(allow(address, check, reason, options)?);
     }
-    let replication = info(link, address, "replication").await?;
+    let replication = info(connection, address, "replication").await?;
     match lacks_replicas(&replication, options.min_replicas) {
         Some(reason) => Err(OpenError::NotReady { address: address.to_owned(), reason }),
         None => Ok(warnings),
@@ -167,8 +171,8 @@ fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
 }
 
 /// Returns a section of `INFO`.
-pub(crate) async fn info(link: &Link, address: &str, section: &str) -> Opened<String> {
-    match link.command(cmd("INFO").arg(section)).await {
+pub(crate) async fn info(connection: &Connection, address: &str, section: &str) -> Opened<String> {
+    match connection.command(cmd("INFO").arg(section)).await {
         Ok(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Ok(Value::VerbatimString { text, .. }) => Ok(text),
         Ok(_) => Ok(String::new()),
@@ -177,8 +181,8 @@ pub(crate) async fn info(link: &Link, address: &str, section: &str) -> Opened<St
 }
 
 /// Returns the version that a server names; Valkey names the Redis version it is compatible with.
-async fn version(link: &Link, address: &str) -> Opened<String> {
-    let text = info(link, address, "server").await?;
+async fn version(connection: &Connection, address: &str) -> Opened<String> {
+    let text = info(connection, address, "server").await?;
     let line = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(line.unwrap_or("unknown").trim().to_owned())
 }
@@ -202,7 +206,7 @@ fn pairs(value: Value) -> HashMap<String, String> {
 mod tests {
     use super::*;
 
-    fn judged(changed: &[(&str, &str)], min_replicas: u32) -> (Vec<Check>, usize) {
+    fn findings_of(changed: &[(&str, &str)], min_replicas: u32) -> (Vec<Check>, usize) {
         let mut settings: HashMap<String, String> = [
             ("appendonly", "yes"),
             ("appendfsync", "always"),
@@ -215,7 +219,7 @@ mod tests {
         for (name, value) in changed {
             settings.insert((*name).to_owned(), (*value).to_owned());
         }
-        let found = judge(&settings, min_replicas);
+        let found = check_settings(&settings, min_replicas);
         let checks = found.unsafe_ones.into_iter().map(|(check, _)| check).collect();
         (checks, found.weak_ones.len())
     }
@@ -239,15 +243,15 @@ mod tests {
 
     #[test]
     fn p1_settings_that_lose_timers_are_found() {
-        assert_eq!(judged(&[], 0), (vec![], 0));
-        assert_eq!(judged(&[("appendonly", "no")], 0), (vec![Check::NoAppendOnly], 0));
-        assert_eq!(judged(&[("appendfsync", "no")], 0), (vec![Check::NoFsync], 0));
-        assert_eq!(judged(&[("appendfsync", "everysec")], 0), (vec![], 1));
+        assert_eq!(findings_of(&[], 0), (vec![], 0));
+        assert_eq!(findings_of(&[("appendonly", "no")], 0), (vec![Check::NoAppendOnly], 0));
+        assert_eq!(findings_of(&[("appendfsync", "no")], 0), (vec![Check::NoFsync], 0));
+        assert_eq!(findings_of(&[("appendfsync", "everysec")], 0), (vec![], 1));
         let evicts = [("maxmemory", "1000"), ("maxmemory-policy", "allkeys-lru")];
-        assert_eq!(judged(&evicts, 0), (vec![Check::Eviction], 0));
-        assert_eq!(judged(&evicts[1..], 0), (vec![], 1), "without a limit nothing is evicted");
-        assert_eq!(judged(&[], 1), (vec![], 1));
-        assert_eq!(judged(&[("min-replicas-to-write", "1")], 1), (vec![], 0));
-        assert_eq!(judge(&HashMap::new(), 0).unsafe_ones[0].0, Check::Unknown);
+        assert_eq!(findings_of(&evicts, 0), (vec![Check::Eviction], 0));
+        assert_eq!(findings_of(&evicts[1..], 0), (vec![], 1), "without a limit nothing is evicted");
+        assert_eq!(findings_of(&[], 1), (vec![], 1));
+        assert_eq!(findings_of(&[("min-replicas-to-write", "1")], 1), (vec![], 0));
+        assert_eq!(check_settings(&HashMap::new(), 0).unsafe_ones[0].0, Check::Unknown);
     }
 }

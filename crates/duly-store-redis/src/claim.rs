@@ -15,7 +15,7 @@ use crate::{
     change::{SWEEPS, digits, flag},
     deployment::Deployment,
     error::{damaged, unavailable},
-    record::{Record, run_name},
+    record::{Record, member_id_text},
     reply::Reply,
     script::Script,
     settings::{LUA_MAX, lane_name},
@@ -86,8 +86,8 @@ impl Deployment {
         while from < request.lanes.len() || (from == 0 && request.lanes.is_empty()) {
             let stepped = self.claim_step(shard, &mut claiming, from, sweeps < SWEEPS).await;
             match stepped {
-                Ok(Stepped::At(next)) => from = next,
-                Ok(Stepped::Owed) => {
+                Ok(ClaimStep::At(next)) => from = next,
+                Ok(ClaimStep::Owed) => {
                     sweeps += 1;
                     self.sweep(shard).await?;
                 }
@@ -122,13 +122,13 @@ impl Deployment {
         claiming: &mut Claiming<'_>,
         from: usize,
         strict: bool,
-    ) -> Result<Stepped> {
+    ) -> Result<ClaimStep> {
         let request = claiming.request;
         let lanes = &request.lanes[from..request.lanes.len().min(from + LANES)];
         let granted = claiming.claimed.firings.len();
         let total = request.total_max.saturating_sub(granted);
-        let (run, lease) = match request.owner {
-            Owner::Node(run) => (run_name(run), Vec::new()),
+        let (member_id, lease) = match request.owner {
+            Owner::Node(member_id) => (member_id_text(member_id), Vec::new()),
             Owner::Consumer { lease } => {
                 ("C".to_owned(), lease.map_or_else(Vec::new, |lease| digits(lease.ms())))
             }
@@ -136,7 +136,7 @@ impl Deployment {
         let mut arguments = vec![
             claiming.nonce.to_vec(),
             digits(granted),
-            run.into_bytes(),
+            member_id.into_bytes(),
             lease,
             flag(strict),
             digits(total),
@@ -158,11 +158,11 @@ impl Deployment {
             arguments.push(digits(retry));
             arguments.push(known);
         }
-        let mut reply = self.ask(shard, Script::Claim, arguments).await?;
+        let mut reply = self.call_script(shard, Script::Claim, arguments).await?;
         let (word, now) = (reply.text()?, reply.time()?);
         match word.as_str() {
             "OK" => {}
-            "OWED" => return Ok(Stepped::Owed),
+            "OWED" => return Ok(ClaimStep::Owed),
             "GONE" => return Err(Error::Evicted),
             "VOID" => return Err(unavailable("the claim was taken back")),
             other => return Err(damaged(format!("a claim was answered with {other}"))),
@@ -207,7 +207,7 @@ impl Deployment {
             }
         }
         claiming.full |= stopped == "full";
-        Ok(Stepped::At(if stopped == "slice" {
+        Ok(ClaimStep::At(if stopped == "slice" {
             lane_index(from, go_on_at as u64)
         } else {
             from + lanes.len()
@@ -245,7 +245,7 @@ impl Deployment {
 
     /// Hands back what a claim granted whose reply was lost, except for the timers in `kept`.
     async fn unclaim(&self, shard: ShardId, nonce: [u8; 6], kept: &HashSet<TimerId>) -> Result<()> {
-        let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
+        let mut reply = self.call_script(shard, Script::VoidClaim, vec![nonce.to_vec()]).await?;
         let _now = reply.time()?;
         while !reply.is_done() {
             let (num, id) = (reply.text()?, reply.timer_id()?);
@@ -305,7 +305,7 @@ impl Claiming<'_> {
 }
 
 /// Result of one script of a claim.
-enum Stepped {
+enum ClaimStep {
     /// Continue at this lane.
     At(usize),
     /// Something has ended that must be swept first.

@@ -62,14 +62,14 @@ pub(crate) fn better(
 }
 
 /// Polls in a row that must find another list better before it is proposed: slots may be moving.
-const BETTER_LOOKS: u32 = 3;
+const BETTER_POLLS: u32 = 3;
 
 impl Deployment {
     /// Uses the newest list that a poll of the shards has found. Proposes another one when that has been
-    /// better for [`BETTER_LOOKS`] polls.
+    /// better for [`BETTER_POLLS`] polls.
     pub(crate) async fn keep_list(&self, newest: CoordinatorList) {
         let changed = match better(&self.list.lock().own, &self.router.owners()) {
-            Some(list) if self.better_for.fetch_add(1, Ordering::Relaxed) + 1 >= BETTER_LOOKS => {
+            Some(list) if self.better_for.fetch_add(1, Ordering::Relaxed) + 1 >= BETTER_POLLS => {
                 Some(list)
             }
             Some(_) => None,
@@ -146,7 +146,7 @@ impl Deployment {
         list: &CoordinatorList,
     ) -> Result<CoordinatorList> {
         let arguments = list.texts().map(String::into_bytes).to_vec();
-        let mut reply = self.ask(shard, Script::Accept, arguments).await?;
+        let mut reply = self.call_script(shard, Script::AcceptList, arguments).await?;
         CoordinatorList::from_reply(&mut reply)
     }
 }

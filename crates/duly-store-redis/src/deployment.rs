@@ -15,23 +15,23 @@ use tokio::sync::{broadcast, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    case::{Case, Control, Letter, Live, Seen},
+    case::{Case, Control, DeadLetterRecord, LiveTimer, SeenBytes},
     change::digits,
+    connection::Call,
     error::damaged,
-    health::Counted,
+    health::LatestCount,
     keys,
-    link::Call,
     marker::{CoordinatorList, Identity},
     namespaces::Absences,
-    older::Older,
+    older::OlderNodes,
     options::Options,
+    quota::Rebalances,
     record::{self, Lease, Record},
     reply::Reply,
     rollback::Rollbacks,
     router::Router,
     script::Script,
     settings,
-    shares::Rebalances,
 };
 
 /// Most namespaces whose settings are remembered.
@@ -55,15 +55,15 @@ pub(crate) struct Deployment {
     pub(crate) settling_list: Arc<tokio::sync::Mutex<()>>,
     /// Polls in a row that found another list better.
     pub(crate) better_for: AtomicU32,
-    pub(crate) older: Older,
+    pub(crate) older: OlderNodes,
     pub(crate) rollbacks: Rollbacks,
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
     pub(crate) health: Mutex<Health>,
     /// Held while the shards are counted.
-    pub(crate) counted: tokio::sync::Mutex<Counted>,
+    pub(crate) counted: tokio::sync::Mutex<LatestCount>,
     /// Rebalances of limits that are under way.
-    pub(crate) call_ins: Rebalances,
+    pub(crate) rebalances: Rebalances,
     /// Namespaces known to have a rate (`schedule_per_second`).
     pub(crate) rated: Mutex<HashSet<NamespaceName>>,
     /// Names that no shard had a moment ago.
@@ -76,11 +76,11 @@ pub(crate) struct Deployment {
 
 /// Selects the timer to read.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) space: Space<'a>,
+pub(crate) struct ReadRequest<'a> {
+    pub(crate) space: NamespaceRef<'a>,
     pub(crate) id: Option<&'a TimerId>,
     /// The dead letter to read, instead of the latest of the id.
-    pub(crate) letter: Option<DeliveryId>,
+    pub(crate) dead_letter: Option<DeliveryId>,
     /// A firing of the id whose dead letter is read too.
     pub(crate) firing: Option<(Incarnation, u32)>,
     /// Most bytes of a payload stored apart that is read too; 0: none is.
@@ -89,21 +89,21 @@ pub(crate) struct Wanted<'a> {
 
 /// A namespace, by its name or its number.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Space<'a> {
+pub(crate) enum NamespaceRef<'a> {
     Named(&'a NamespaceName),
     Numbered(&'a str),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ReadRequest<'a> {
     /// Selects a timer with its payload.
     pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
-        let bare = Self::bare(Space::Named(name), Some(id));
+        let bare = Self::bare(NamespaceRef::Named(name), Some(id));
         Self { payload_bytes_max: u64::MAX, ..bare }
     }
 
     /// Selects a timer without a payload stored apart, or only the namespace.
-    pub(crate) const fn bare(space: Space<'a>, id: Option<&'a TimerId>) -> Self {
-        Self { space, id, letter: None, firing: None, payload_bytes_max: 0 }
+    pub(crate) const fn bare(space: NamespaceRef<'a>, id: Option<&'a TimerId>) -> Self {
+        Self { space, id, dead_letter: None, firing: None, payload_bytes_max: 0 }
     }
 }
 
@@ -125,13 +125,13 @@ impl Deployment {
             list: Mutex::new(list),
             settling_list: Arc::default(),
             better_for: AtomicU32::default(),
-            older: Older::new(is_sealed),
+            older: OlderNodes::new(is_sealed),
             rollbacks: Rollbacks::new(shards, options.on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
-            call_ins: Rebalances::default(),
+            rebalances: Rebalances::default(),
             rated: Mutex::default(),
             absences: Absences::default(),
             to_repair: Mutex::default(),
@@ -140,7 +140,7 @@ impl Deployment {
     }
 
     /// Calls a script whose reply is a list.
-    pub(crate) async fn ask(
+    pub(crate) async fn call_script(
         &self,
         shard: ShardId,
         script: Script,
@@ -183,10 +183,14 @@ impl Deployment {
     }
 
     /// Reads one id; `None` when there is no such namespace.
-    pub(crate) async fn case(&self, shard: ShardId, wanted: Wanted<'_>) -> Result<Option<Case>> {
+    pub(crate) async fn case(
+        &self,
+        shard: ShardId,
+        wanted: ReadRequest<'_>,
+    ) -> Result<Option<Case>> {
         let (space, known) = match wanted.space {
-            Space::Named(name) => (name.as_str().to_owned(), Vec::new()),
-            Space::Numbered(num) => (format!("#{num}"), self.known_of(num)),
+            NamespaceRef::Named(name) => (name.as_str().to_owned(), Vec::new()),
+            NamespaceRef::Numbered(num) => (format!("#{num}"), self.known_of(num)),
         };
         let firing = wanted
             .id
@@ -195,12 +199,12 @@ impl Deployment {
         let arguments = vec![
             space.into_bytes(),
             wanted.id.map_or_else(Vec::new, |id| id.as_str().as_bytes().to_vec()),
-            wanted.letter.map_or_else(Vec::new, |did| did.to_u128().to_be_bytes().to_vec()),
+            wanted.dead_letter.map_or_else(Vec::new, |did| did.to_u128().to_be_bytes().to_vec()),
             digits(wanted.payload_bytes_max.min(PAYLOAD_BYTES_HARD)),
             known,
             firing.unwrap_or_default(),
         ];
-        let mut reply = self.ask(shard, Script::Read, arguments).await?;
+        let mut reply = self.call_script(shard, Script::Read, arguments).await?;
         let now = reply.time()?;
         if reply.is_done() {
             return Ok(None);
@@ -209,12 +213,13 @@ impl Deployment {
         let dead = reply.number()?;
         let (core, payload) = (reply.bytes()?, reply.bytes()?);
         let (lease, tombstone) = (reply.bytes()?, reply.bytes()?);
-        let (entry, letter, letter_payload) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
-        let other = reply.bytes()?;
-        let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| nobody());
+        let (entry, dead_letter, dead_letter_payload) =
+            (reply.bytes()?, reply.bytes()?, reply.bytes()?);
+        let other_dead_letter = reply.bytes()?;
+        let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| placeholder_id());
         let live = match core.as_slice() {
             [] => None,
-            packed => Some(Live {
+            packed => Some(LiveTimer {
                 record: with_payload(&id, packed, payload, wanted.payload_bytes_max)?,
                 lease: Lease::read(&lease)?,
             }),
@@ -225,28 +230,39 @@ impl Deployment {
             [] => None,
             packed => Some(record::decode_tombstone(id.clone(), packed)?).filter(is_kept),
         };
-        let letter_core = record::core_of(&letter)?.to_vec();
-        let letter = match letter.as_slice() {
+        let dead_letter_core = record::core_of(&dead_letter)?.to_vec();
+        let dead_letter = match dead_letter.as_slice() {
             [] => None,
             packed => {
-                let record = with_payload(&id, packed, letter_payload, wanted.payload_bytes_max)?;
+                let record =
+                    with_payload(&id, packed, dead_letter_payload, wanted.payload_bytes_max)?;
                 let timer = &record.timer;
                 let key = keys::firing_key(&id, timer.incarnation, timer.occurrence);
-                Some(Letter { record, key })
+                Some(DeadLetterRecord { record, key })
             }
         };
-        let other = match other.as_slice() {
+        let other_dead_letter = match other_dead_letter.as_slice() {
             [] => None,
             packed => Some(Record::unpack(id.clone(), packed)?.timer),
         };
-        let seen = Seen {
+        let seen = SeenBytes {
             core: record::core_of(&core)?.to_vec(),
             lease,
             tombstone,
-            newest: wanted.letter.is_none().then_some(entry),
-            letter_core,
+            newest: wanted.dead_letter.is_none().then_some(entry),
+            dead_letter_core,
         };
-        Ok(Some(Case { id, now, control, dead, live, tombstone: kept, letter, other, seen }))
+        Ok(Some(Case {
+            id,
+            now,
+            control,
+            dead,
+            live,
+            tombstone: kept,
+            dead_letter,
+            other_dead_letter,
+            seen,
+        }))
     }
 
     /// Reads what is fixed for a namespace from the reply of a script.
@@ -272,7 +288,7 @@ impl Deployment {
 
     /// Handles a message of a shard's channel: a namespace that has something for consumers, or an empty
     /// message, which wakes.
-    pub(crate) fn hear(&self, shard: ShardId, message: &[u8]) {
+    pub(crate) fn handle_message(&self, shard: ShardId, message: &[u8]) {
         if message.is_empty() {
             self.wake(shard);
             return;
@@ -293,7 +309,7 @@ impl Deployment {
 }
 
 /// Returns a placeholder for a missing id.
-fn nobody() -> TimerId {
+fn placeholder_id() -> TimerId {
     TimerId::new("-").expect("a dash is an id")
 }
 

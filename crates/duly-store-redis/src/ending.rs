@@ -32,28 +32,28 @@ use crate::{
     case::Control,
     change::{TRIES, digits, everywhere},
     deployment::Deployment,
-    error::{after, damaged, unavailable},
+    error::{after_change, damaged, unavailable},
     namespaces::unrecorded,
     reply::Reply,
     script::Script,
 };
 
 /// Time after which a deletion lock counts as expired.
-const GATE_LASTS: Duration = Duration::from_secs(5);
+const LOCK_EXPIRES_AFTER: Duration = Duration::from_secs(5);
 /// Polls of a deletion lock before the call fails, and the pause between them.
-const GATE_LOOKS: u32 = 40;
-const GATE_PAUSE: Duration = Duration::from_millis(25);
+const LOCK_POLLS: u32 = 40;
+const LOCK_POLL_PAUSE: Duration = Duration::from_millis(25);
 
 /// State of a deletion lock in a shard.
 #[derive(Debug)]
-enum Gate {
+enum DeletionLock {
     /// This shard has no such namespace.
-    Absent,
-    Open,
+    NoNamespace,
+    Unlocked,
     /// The caller holds it; the shard holds this many pending timers and dead letters.
-    Shut(u64, u64),
+    Locked(u64, u64),
     /// Another caller holds it; `true`: it has expired.
-    Held(String, bool),
+    HeldByOther(String, bool),
 }
 
 impl Deployment {
@@ -62,8 +62,8 @@ impl Deployment {
         name: &NamespaceName,
         mode: DeleteMode,
     ) -> Result<()> {
-        let Some(control) = self.control_of(self.home(name), name).await?.1 else {
-            return self.end_of_nothing(name).await;
+        let Some(control) = self.control_of(self.coordinator_of(name), name).await?.1 else {
+            return self.finish_end_or_refuse(name).await;
         };
         if mode == DeleteMode::Force {
             return self.end(&control, "", "").await;
@@ -74,28 +74,28 @@ impl Deployment {
         // Most namespaces with timers are refused here, without a lock.
         self.expect_empty(name).await?;
         let own = format!("{:016x}", rand::random::<u64>());
-        let held = self.shut_gates(&control, &own).await;
-        if held != Ok((0, 0)) {
+        let locked = self.lock_shards(&control, &own).await;
+        if locked != Ok((0, 0)) {
             // A lock that stays is released by the call that finds it expired.
-            let _later = self.open_gates(&control, &own).await;
-            let (pending, dead) = held?;
+            let _later = self.unlock_shards(&control, &own).await;
+            let (pending, dead) = locked?;
             return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
         }
         self.end(&control, "empty", &own).await
     }
 
     /// Ends a namespace at its coordinator shard, on conditions, and then everywhere.
-    async fn end(&self, control: &Control, condition: &str, gate: &str) -> Result<()> {
+    async fn end(&self, control: &Control, condition: &str, lock: &str) -> Result<()> {
         let name = &control.name;
-        let home = self.home(name);
-        let mut reply = self.end_at_home(name, &control.num, condition, gate).await?;
+        let coordinator = self.coordinator_of(name);
+        let mut reply = self.end_at_coordinator(name, &control.num, condition, lock).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
             "DONE" => {
                 let ver = reply.text()?;
-                self.end_elsewhere(home, name, &control.num, &ver).await
+                self.end_elsewhere(coordinator, name, &control.num, &ver).await
             }
-            "NONE" => self.end_of_nothing(name).await,
+            "NONE" => self.finish_end_or_refuse(name).await,
             "AGAIN" => Err(unavailable("the deletion took too long and was given up; repeat it")),
             "FULL" => {
                 let (pending, dead) = (reply.number()?, reply.number()?);
@@ -111,36 +111,38 @@ impl Deployment {
         &self,
         control: &Control,
         condition: &str,
-        gate: &str,
+        lock: &str,
     ) -> Result<bool> {
         let name = &control.name;
-        let mut reply = self.end_at_home(name, &control.num, condition, gate).await?;
+        let mut reply = self.end_at_coordinator(name, &control.num, condition, lock).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         if word != "DONE" {
             return Ok(false);
         }
         let ver = reply.text()?;
-        self.end_elsewhere(self.home(name), name, &control.num, &ver).await.map(|()| true)
+        self.end_elsewhere(self.coordinator_of(name), name, &control.num, &ver).await.map(|()| true)
     }
 
     /// Records the end of a number at the coordinator shard of its name, on conditions, and removes what
     /// that shard holds of it.
-    pub(crate) async fn end_at_home(
+    pub(crate) async fn end_at_coordinator(
         &self,
         name: &NamespaceName,
         num: &str,
         condition: &str,
-        gate: &str,
+        lock: &str,
     ) -> Result<Reply> {
-        let arguments = [name.as_str(), num, "", condition, gate].map(bytes).to_vec();
-        self.ask(self.home(name), Script::Gone, arguments).await
+        let arguments = [name.as_str(), num, "", condition, lock].map(bytes).to_vec();
+        self.call_script(self.coordinator_of(name), Script::EndNamespace, arguments).await
     }
 
     /// Ends a namespace that its coordinator shard does not have: perhaps it has ended there and nowhere
     /// else.
-    async fn end_of_nothing(&self, name: &NamespaceName) -> Result<()> {
-        match self.records(name, &[]).await?.half_done {
-            Some((num, ver)) => self.end_elsewhere(self.home(name), name, &num, &ver).await,
+    async fn finish_end_or_refuse(&self, name: &NamespaceName) -> Result<()> {
+        match self.records(name, &[]).await?.unfinished_end {
+            Some((num, ver)) => {
+                self.end_elsewhere(self.coordinator_of(name), name, &num, &ver).await
+            }
             None => Err(self.no_namespace(name).await),
         }
     }
@@ -168,23 +170,23 @@ impl Deployment {
         ver: &str,
     ) -> Result<()> {
         let arguments = [name.as_str(), num, ver, ""].map(bytes).to_vec();
-        self.ask(shard, Script::Gone, arguments).await.map(drop)
+        self.call_script(shard, Script::EndNamespace, arguments).await.map(drop)
     }
 
     /// Ends a namespace in all other shards, after its coordinator shard has ended it. Marks the end as
     /// complete there.
     pub(crate) async fn end_elsewhere(
         &self,
-        home: ShardId,
+        coordinator: ShardId,
         name: &NamespaceName,
         num: &str,
         ver: &str,
     ) -> Result<()> {
-        let ends = self.others(home).map(|shard| self.end_in(shard, name, num, ver));
-        after(everywhere(ends).await)?;
+        let ends = self.others(coordinator).map(|shard| self.end_in(shard, name, num, ver));
+        after_change(everywhere(ends).await)?;
         // If this is lost, a background pass ends it once more.
         let done = [name.as_str(), num, ver, "done"].map(bytes).to_vec();
-        let _done = self.ask(home, Script::Gone, done).await;
+        let _done = self.call_script(coordinator, Script::EndNamespace, done).await;
         Ok(())
     }
 
@@ -205,81 +207,101 @@ impl Deployment {
 
     /// Takes the deletion lock of every shard, the coordinator shard first. Returns the pending timers
     /// and dead letters of all.
-    pub(crate) async fn shut_gates(&self, control: &Control, own: &str) -> Result<(u64, u64)> {
-        let home = self.home(&control.name);
-        let at_home = self.shut_gate(home, control, own).await?;
-        let gates = self.others(home).map(|shard| self.shut_gate(shard, control, own));
-        let others = everywhere(gates).await?;
-        Ok(others.iter().fold(at_home, |sum, held| (sum.0 + held.0, sum.1 + held.1)))
+    pub(crate) async fn lock_shards(&self, control: &Control, own: &str) -> Result<(u64, u64)> {
+        let coordinator = self.coordinator_of(&control.name);
+        let at_coordinator = self.lock_shard(coordinator, control, own).await?;
+        let locks = self.others(coordinator).map(|shard| self.lock_shard(shard, control, own));
+        let others = everywhere(locks).await?;
+        Ok(others.iter().fold(at_coordinator, |sum, locked| (sum.0 + locked.0, sum.1 + locked.1)))
     }
 
-    async fn shut_gate(&self, shard: ShardId, control: &Control, own: &str) -> Result<(u64, u64)> {
+    async fn lock_shard(&self, shard: ShardId, control: &Control, own: &str) -> Result<(u64, u64)> {
         for _ in 0..TRIES {
-            match self.gate(shard, control, "close", own).await? {
-                Gate::Shut(pending, dead) => return Ok((pending, dead)),
-                Gate::Held(_, false) if shard == self.home(&control.name) => {
+            match self.deletion_lock(shard, control, "close", own).await? {
+                DeletionLock::Locked(pending, dead) => return Ok((pending, dead)),
+                DeletionLock::HeldByOther(_, false)
+                    if shard == self.coordinator_of(&control.name) =>
+                {
                     return Err(unavailable("another call is deleting the namespace"));
                 }
-                Gate::Held(whose, _) => self.doubt(shard, control, &whose).await?,
-                Gate::Open => {}
-                Gate::Absent if shard == self.home(&control.name) => {
+                DeletionLock::HeldByOther(holder, _) => {
+                    self.release_expired_lock(shard, control, &holder).await?;
+                }
+                DeletionLock::Unlocked => {}
+                DeletionLock::NoNamespace if shard == self.coordinator_of(&control.name) => {
                     return Err(self.no_namespace(&control.name).await);
                 }
                 // The shard must have the namespace, so that it can be locked.
-                Gate::Absent => {
+                DeletionLock::NoNamespace => {
                     let todo = format!("put\0{}", control.name);
-                    self.finish(self.home(&control.name), &todo).await?;
+                    self.finish(self.coordinator_of(&control.name), &todo).await?;
                 }
             }
         }
         Err(unavailable("the namespace keeps changing"))
     }
 
-    pub(crate) async fn open_gates(&self, control: &Control, own: &str) -> Result<()> {
-        let home = self.home(&control.name);
-        self.gate(home, control, "open", own).await?;
-        let gates = self.others(home).map(|shard| self.gate(shard, control, "open", own));
-        everywhere(gates).await.map(drop)
+    pub(crate) async fn unlock_shards(&self, control: &Control, own: &str) -> Result<()> {
+        let coordinator = self.coordinator_of(&control.name);
+        self.deletion_lock(coordinator, control, "open", own).await?;
+        let locks =
+            self.others(coordinator).map(|shard| self.deletion_lock(shard, control, "open", own));
+        everywhere(locks).await.map(drop)
     }
 
     /// Releases a lock whose caller is gone, unless the namespace has ended: then it ends in this shard
     /// too.
-    pub(crate) async fn doubt(&self, shard: ShardId, control: &Control, whose: &str) -> Result<()> {
-        let home = self.home(&control.name);
-        if let Gate::Absent = self.gate(home, control, "open", whose).await? {
+    pub(crate) async fn release_expired_lock(
+        &self,
+        shard: ShardId,
+        control: &Control,
+        holder: &str,
+    ) -> Result<()> {
+        let coordinator = self.coordinator_of(&control.name);
+        if let DeletionLock::NoNamespace =
+            self.deletion_lock(coordinator, control, "open", holder).await?
+        {
             return self.end_recorded(shard, &control.name, &control.num).await;
         }
-        self.gate(shard, control, "open", whose).await.map(drop)
+        self.deletion_lock(shard, control, "open", holder).await.map(drop)
     }
 
-    /// Waits for the deletion lock of a shard to be released, for at most [`GATE_LOOKS`] polls.
-    pub(crate) async fn wait_at_gate(&self, shard: ShardId, control: &Control) -> Result<()> {
-        for _ in 0..GATE_LOOKS {
-            match self.gate(shard, control, "look", "").await? {
-                Gate::Held(whose, true) => self.doubt(shard, control, &whose).await?,
-                Gate::Held(_, false) => tokio::time::sleep(GATE_PAUSE).await,
-                Gate::Absent | Gate::Open | Gate::Shut(..) => return Ok(()),
+    /// Waits for the deletion lock of a shard to be released, for at most [`LOCK_POLLS`] polls.
+    pub(crate) async fn wait_for_deletion_lock(
+        &self,
+        shard: ShardId,
+        control: &Control,
+    ) -> Result<()> {
+        for _ in 0..LOCK_POLLS {
+            match self.deletion_lock(shard, control, "look", "").await? {
+                DeletionLock::HeldByOther(holder, true) => {
+                    self.release_expired_lock(shard, control, &holder).await?;
+                }
+                DeletionLock::HeldByOther(_, false) => tokio::time::sleep(LOCK_POLL_PAUSE).await,
+                DeletionLock::NoNamespace | DeletionLock::Unlocked | DeletionLock::Locked(..) => {
+                    return Ok(());
+                }
             }
         }
         Err(unavailable("the namespace is being deleted"))
     }
 
-    async fn gate(
+    async fn deletion_lock(
         &self,
         shard: ShardId,
         control: &Control,
         what: &str,
-        whose: &str,
-    ) -> Result<Gate> {
-        let mut arguments = [control.name.as_str(), &control.num, what, whose].map(bytes).to_vec();
-        arguments.push(digits(GATE_LASTS.as_millis()));
-        let mut reply = self.ask(shard, Script::Gate, arguments).await?;
+        holder: &str,
+    ) -> Result<DeletionLock> {
+        let mut arguments = [control.name.as_str(), &control.num, what, holder].map(bytes).to_vec();
+        arguments.push(digits(LOCK_EXPIRES_AFTER.as_millis()));
+        let mut reply = self.call_script(shard, Script::DeletionLock, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         Ok(match word.as_str() {
-            "NONE" => Gate::Absent,
-            "OPEN" => Gate::Open,
-            "SHUT" => Gate::Shut(reply.number()?, reply.number()?),
-            "HELD" => Gate::Held(reply.text()?, reply.flag()?),
+            "NONE" => DeletionLock::NoNamespace,
+            "OPEN" => DeletionLock::Unlocked,
+            "SHUT" => DeletionLock::Locked(reply.number()?, reply.number()?),
+            "HELD" => DeletionLock::HeldByOther(reply.text()?, reply.flag()?),
             other => return Err(damaged(format!("a gate was answered with {other}"))),
         })
     }

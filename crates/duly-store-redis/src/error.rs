@@ -206,7 +206,7 @@ pub(crate) fn in_doubt(reason: impl Into<String>) -> duly_store::Error {
 
 /// Converts the error of a step before the requested change: the change was not made, even if the step
 /// is in doubt.
-pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
+pub(crate) fn before_change<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     step.map_err(|error| match error {
         duly_store::Error::InDoubt { reason } => unavailable(reason),
         error => error,
@@ -215,7 +215,7 @@ pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
 
 /// Converts the error of a step after the requested change: the change was made, but not in every shard
 /// yet, and repeating the call is right.
-pub(crate) fn after<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
+pub(crate) fn after_change<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     step.map_err(|error| match error {
         error @ duly_store::Error::Damaged(_) => error,
         error => in_doubt(format!("not every shard has taken the change: {error}")),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     change::{AT_ONCE, digits, flag},
     deployment::Deployment,
-    marker::{CoordinatorList, Mark},
+    marker::{CoordinatorList, MarkerState},
     script::Script,
     skew,
 };
@@ -31,9 +31,9 @@ const PART: u32 = 10;
 
 /// End of the latest count, and its duration.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Option<(Instant, Duration)>);
+pub(crate) struct LatestCount(Option<(Instant, Duration)>);
 
-impl Counted {
+impl LatestCount {
     /// Returns `true` if another count is due.
     fn is_over(&self, now: Instant) -> bool {
         self.0.is_none_or(|(end, took)| now.duration_since(end) >= FRESH.max(took * PART))
@@ -71,7 +71,7 @@ impl Deployment {
                 alike[0].1.fault(&shards)
             })
             .collect();
-        let mut reasons = Vec::from_iter(skew::too_far_apart(&readings));
+        let mut reasons = Vec::from_iter(skew::find_skew(&readings));
         // While one server replies, calls for its shards are executed.
         if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
         if unavailable.len() == usize::from(self.shards) {
@@ -80,7 +80,7 @@ impl Deployment {
         let mut health = self.health.lock();
         health.unavailable_shards = unavailable
             .iter()
-            .filter_map(|(shard, mark)| Some((*shard, mark.as_fault()?)))
+            .filter_map(|(shard, state)| Some((*shard, state.as_fault()?)))
             .collect();
         health.rollbacks = self.rollbacks.count();
         if health.not_ready.is_empty() && !reasons.is_empty() {
@@ -90,18 +90,19 @@ impl Deployment {
     }
 
     /// Returns the shards that take no calls, after another read of their markers.
-    async fn unavailable_shards(&self) -> Vec<(ShardId, Mark)> {
+    async fn unavailable_shards(&self) -> Vec<(ShardId, MarkerState)> {
         let all = || (0..self.shards).map(ShardId);
-        let marks = all().map(|shard| (shard, self.router.mark(shard)));
-        let looks = stream::iter(marks.filter(|(_, mark)| *mark != Mark::Own));
-        let looks = looks.for_each_concurrent(AT_ONCE, async |(shard, _)| {
+        let states = all().map(|shard| (shard, self.router.marker_state(shard)));
+        let polls = stream::iter(states.filter(|(_, state)| *state != MarkerState::Own));
+        let polls = polls.for_each_concurrent(AT_ONCE, async |(shard, _)| {
             // A server that is down is polled again later.
-            let _later = self.look_at_marker(shard).await;
+            let _later = self.refresh_marker_state(shard).await;
         });
-        looks.await;
-        let marks = all().map(|shard| (shard, self.router.mark(shard)));
-        let mut unavailable: Vec<_> = marks.filter(|(_, mark)| *mark != Mark::Own).collect();
-        unavailable.sort_by_key(|(_, mark)| mark.as_u8());
+        polls.await;
+        let states = all().map(|shard| (shard, self.router.marker_state(shard)));
+        let mut unavailable: Vec<_> =
+            states.filter(|(_, state)| *state != MarkerState::Own).collect();
+        unavailable.sort_by_key(|(_, state)| state.as_u8());
         unavailable
     }
 
@@ -113,14 +114,14 @@ impl Deployment {
         }
     }
 
-    async fn count(&self, counted: &mut Counted) {
+    async fn count(&self, counted: &mut LatestCount) {
         let began = Instant::now();
-        self.look().await;
+        self.poll().await;
         counted.0 = Some((Instant::now(), began.elapsed()));
     }
 
     /// Sums up the shards that reply, keeps the sums, and finishes unfinished changes.
-    pub(crate) async fn look(&self) {
+    pub(crate) async fn poll(&self) {
         let servers = self.router.owners().len();
         let mut sums = Sums::default();
         let mut newest = self.list.lock().clone();
@@ -173,7 +174,7 @@ impl Deployment {
         let list = loop {
             let arguments =
                 |strict| vec![flag(strict), b"names".to_vec(), after.clone(), digits(PAGE)];
-            let (_, _, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+            let (_, _, mut reply) = self.call_swept(shard, Script::Health, arguments).await?;
             after = reply.bytes()?;
             sums.pending += reply.number()?;
             sums.in_flight += reply.number()?;
@@ -187,7 +188,7 @@ impl Deployment {
             sums.namespaces_paused += paused;
             sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
             let list = CoordinatorList::from_reply(&mut reply)?;
-            self.rollbacks.saw(shard, reply.number()?);
+            self.rollbacks.note_seen(shard, reply.number()?);
             if after.is_empty() {
                 break list;
             }
@@ -195,7 +196,7 @@ impl Deployment {
         loop {
             let arguments =
                 |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
-            let (_, now, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+            let (_, now, mut reply) = self.call_swept(shard, Script::Health, arguments).await?;
             after = reply.bytes()?;
             sums.overdue += reply.number()?;
             let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
@@ -209,7 +210,7 @@ impl Deployment {
     /// Finishes a change of a namespace that a node left unfinished.
     async fn finish_later(&self, shard: ShardId, todo: &str) {
         match self.finish(shard, todo).await {
-            Ok(Some(spread)) => self.deal_lowered(&spread).await,
+            Ok(Some(spread)) => self.allocate_lowered(&spread).await,
             Ok(None) => {}
             // The next poll tries again.
             Err(error) => {
@@ -255,11 +256,11 @@ mod tests {
     fn counting_on_request_takes_a_tenth_of_the_time_at_most() {
         let now = Instant::now();
         let check = |took_ms: u64, after_ms: u64, wanted: bool| {
-            let counted = Counted(Some((now, Duration::from_millis(took_ms))));
+            let counted = LatestCount(Some((now, Duration::from_millis(took_ms))));
             let is_over = counted.is_over(now + Duration::from_millis(after_ms));
             assert_eq!(is_over, wanted, "{took_ms} ms, {after_ms} ms later");
         };
-        assert!(Counted::default().is_over(now), "nothing was counted yet");
+        assert!(LatestCount::default().is_over(now), "nothing was counted yet");
         check(5, 999, false);
         check(5, 1_000, true);
         check(400, 3_999, false);

@@ -1,7 +1,7 @@
 //! The `Store` port on Redis or Valkey: one server, or a Cluster.
 //!
 //! ```text
-//!  Store ── apply, settle, claim, … ──► Script + arguments ──► Router ──► Link ──► a master
+//!  Store ── apply, settle, claim, … ──► Script + arguments ──► Router ──► Connection ──► a master
 //!                │                                              │ server of the shard;
 //!                ▼                                              │ MOVED, ASK, NOSCRIPT, WAIT
 //!              Case: the data that was read, and what follows (pure)
@@ -36,7 +36,7 @@
 //!   operations to a node that makes them in other shards (`rate.rs`).
 //! * **Limits over several shards** are quotas that move between shards: a node rebalances unused quota
 //!   before it refuses. Transfers are announced as running totals, so a call that is lost, late or
-//!   repeated does not change the sum (`shares.rs`). Of `max_retained` each shard has its even split,
+//!   repeated does not change the sum (`quota.rs`). Of `max_retained` each shard has its even split,
 //!   rounded up.
 //!
 //! The client is the crate `redis` (redis-rs), the most used and best maintained one. Its multiplexed
@@ -56,25 +56,26 @@
 mod address;
 mod apply;
 mod bootstrap;
-#[cfg(test)]
-mod by_hand;
 mod case;
 mod change;
 mod checks;
 mod claim;
+mod connection;
 mod coordinators;
 mod deployment;
+#[cfg(test)]
+mod direct_scripts;
 mod ending;
 mod error;
 mod health;
 mod keys;
-mod link;
 mod marker;
 mod namespaces;
 mod nodes;
 mod older;
 mod open;
 mod options;
+mod quota;
 mod rate;
 mod read;
 mod ready;
@@ -86,7 +87,6 @@ mod router;
 mod script;
 mod settings;
 mod settle;
-mod shares;
 mod skew;
 mod store;
 mod token;

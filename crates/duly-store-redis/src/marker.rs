@@ -119,19 +119,19 @@ fn parse(text: &str) -> Option<Coordinators> {
 /// A read of a marker takes time, and a repair may end meanwhile. So the result of a read is stored only
 /// if no other state was stored since the read began.
 #[derive(Debug)]
-pub(crate) struct Marks(Vec<AtomicU64>);
+pub(crate) struct MarkerStates(Vec<AtomicU64>);
 
 /// The stored state at the start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeforeRead(u64);
 
-impl Marks {
+impl MarkerStates {
     pub(crate) fn new(shards: u16) -> Self {
         Self((0..shards).map(|_| AtomicU64::default()).collect())
     }
 
-    pub(crate) fn get(&self, shard: ShardId) -> Mark {
-        mark_in(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
+    pub(crate) fn get(&self, shard: ShardId) -> MarkerState {
+        state_in(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
     }
 
     pub(crate) fn before_read(&self, shard: ShardId) -> BeforeRead {
@@ -139,9 +139,9 @@ impl Marks {
     }
 
     /// Stores a state, and returns the one before it.
-    pub(crate) fn set(&self, shard: ShardId, mark: Mark) -> Mark {
+    pub(crate) fn set(&self, shard: ShardId, state: MarkerState) -> MarkerState {
         loop {
-            if let Some(before) = self.set_read(shard, self.before_read(shard), mark) {
+            if let Some(before) = self.set_read(shard, self.before_read(shard), state) {
                 return before;
             }
         }
@@ -149,24 +149,29 @@ impl Marks {
 
     /// Stores the result of a read, and returns the state before it; `None` if another state was stored
     /// since the read began.
-    pub(crate) fn set_read(&self, shard: ShardId, before: BeforeRead, mark: Mark) -> Option<Mark> {
-        let after = (((before.0 >> MARK_BITS) + 1) << MARK_BITS) | u64::from(mark.as_u8());
+    pub(crate) fn set_read(
+        &self,
+        shard: ShardId,
+        before: BeforeRead,
+        state: MarkerState,
+    ) -> Option<MarkerState> {
+        let after = (((before.0 >> STATE_BITS) + 1) << STATE_BITS) | u64::from(state.as_u8());
         let cell = &self.0[usize::from(shard.0)];
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        cell.compare_exchange(before.0, after, success, failure).ok().map(mark_in)
+        cell.compare_exchange(before.0, after, success, failure).ok().map(state_in)
     }
 }
 
 /// Bits of a stored state; those above them count the stores.
-const MARK_BITS: u32 = 8;
+const STATE_BITS: u32 = 8;
 
-fn mark_in(cell: u64) -> Mark {
-    Mark::from_u8(cell.to_le_bytes()[0])
+fn state_in(cell: u64) -> MarkerState {
+    MarkerState::from_u8(cell.to_le_bytes()[0])
 }
 
 /// State of a shard's marker, as this node saw it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Mark {
+pub(crate) enum MarkerState {
     /// The marker is that of this deployment.
     #[default]
     Own,
@@ -178,7 +183,7 @@ pub(crate) enum Mark {
     RolledBack,
 }
 
-impl Mark {
+impl MarkerState {
     /// Returns the state that a marker means for the deployment of this id.
     pub(crate) fn of(marker: Option<&Marker>, id: &str) -> Self {
         match marker {
@@ -201,7 +206,7 @@ impl Mark {
 
     pub(crate) fn from_u8(number: u8) -> Self {
         let all = [Self::Own, Self::Missing, Self::Foreign, Self::RolledBack];
-        all.into_iter().find(|mark| mark.as_u8() == number).unwrap_or_default()
+        all.into_iter().find(|state| state.as_u8() == number).unwrap_or_default()
     }
 
     pub(crate) const fn as_u8(self) -> u8 {
@@ -237,14 +242,17 @@ mod tests {
 
     #[test]
     fn late_result_of_a_read_does_not_undo_a_repair() {
-        let (marks, shard) = (Marks::new(2), ShardId(1));
-        marks.set(shard, Mark::RolledBack);
-        let before = marks.before_read(shard);
-        assert_eq!(marks.set(shard, Mark::Own), Mark::RolledBack);
-        assert_eq!(marks.set_read(shard, before, Mark::RolledBack), None);
-        assert_eq!(marks.get(shard), Mark::Own);
-        let before = marks.before_read(shard);
-        assert_eq!(marks.set_read(shard, before, Mark::Missing), Some(Mark::Own));
-        assert_eq!((marks.get(shard), marks.get(ShardId(0))), (Mark::Missing, Mark::Own));
+        let (states, shard) = (MarkerStates::new(2), ShardId(1));
+        states.set(shard, MarkerState::RolledBack);
+        let before = states.before_read(shard);
+        assert_eq!(states.set(shard, MarkerState::Own), MarkerState::RolledBack);
+        assert_eq!(states.set_read(shard, before, MarkerState::RolledBack), None);
+        assert_eq!(states.get(shard), MarkerState::Own);
+        let before = states.before_read(shard);
+        assert_eq!(states.set_read(shard, before, MarkerState::Missing), Some(MarkerState::Own));
+        assert_eq!(
+            (states.get(shard), states.get(ShardId(0))),
+            (MarkerState::Missing, MarkerState::Own)
+        );
     }
 }

@@ -31,11 +31,11 @@ use crate::{
     case::Control,
     change::{TRIES, digits},
     deployment::Deployment,
-    error::after,
-    marker::Mark,
+    error::after_change,
+    marker::MarkerState,
+    quota::Allocations,
     script::Script,
     settings,
-    shares::Deals,
 };
 
 mod absent;
@@ -46,19 +46,19 @@ mod spread;
 
 pub(crate) use absent::{Absence, Absences, unrecorded};
 #[cfg(test)]
-pub(crate) use spread::own;
+pub(crate) use spread::namespace_arguments;
 
 /// Next state of a namespace.
-pub(crate) struct Next {
+pub(crate) struct NextNamespace {
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
-    pub(crate) origin: Origin,
+    pub(crate) author: SettingsAuthor,
 }
 
 /// Author of the settings of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingsAuthor {
     /// None: the namespace is created by its first schedule call.
     Implicit,
     /// A caller.
@@ -69,7 +69,7 @@ pub(crate) enum Origin {
 
 /// Mode in which a namespace is written at its coordinator shard.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Write<'a> {
+pub(crate) enum CoordinatorWrite<'a> {
     /// With its next version.
     Plain,
     /// With a version above this one, and new allocations of the limits.
@@ -81,25 +81,25 @@ pub(crate) enum Write<'a> {
 /// A namespace as its coordinator shard has it, with the allocations that the other shards take.
 pub(crate) struct CoordinatorState {
     pub(crate) control: Control,
-    pub(crate) deals: Deals,
+    pub(crate) allocations: Allocations,
 }
 
-impl Next {
+impl NextNamespace {
     /// Returns a namespace as it is.
-    fn of(control: &Control, origin: Origin) -> Self {
+    fn of(control: &Control, author: SettingsAuthor) -> Self {
         let settings = Arc::clone(&control.settings);
-        Self { settings, paused: control.paused, resumes_at: control.resumes_at, origin }
+        Self { settings, paused: control.paused, resumes_at: control.resumes_at, author }
     }
 }
 
 impl Deployment {
     /// Returns the coordinator shard of a namespace, which orders its changes.
-    pub(crate) fn home(&self, name: &NamespaceName) -> ShardId {
+    pub(crate) fn coordinator_of(&self, name: &NamespaceName) -> ShardId {
         shard_of(name.as_str(), "", self.shards)
     }
 
-    pub(crate) fn others(&self, home: ShardId) -> impl Iterator<Item = ShardId> {
-        (0..self.shards).map(ShardId).filter(move |shard| *shard != home)
+    pub(crate) fn others(&self, coordinator: ShardId) -> impl Iterator<Item = ShardId> {
+        (0..self.shards).map(ShardId).filter(move |shard| *shard != coordinator)
     }
 
     pub(crate) async fn put_namespace(
@@ -120,12 +120,12 @@ impl Deployment {
                     settings
                 }
             };
-            let origin = match put {
-                Put::IfAbsent(_) => Origin::Implicit,
-                Put::Replace { .. } => Origin::Explicit,
+            let author = match put {
+                Put::IfAbsent(_) => SettingsAuthor::Implicit,
+                Put::Replace { .. } => SettingsAuthor::Explicit,
             };
-            Ok(Some(Next {
-                origin,
+            Ok(Some(NextNamespace {
+                author,
                 settings: Arc::new(settings),
                 paused: old.is_some_and(|old| old.paused),
                 resumes_at: old.and_then(|old| old.resumes_at),
@@ -134,7 +134,7 @@ impl Deployment {
         let (namespace, new) = changed.await?;
         if !new {
             for shard in (0..self.shards).map(ShardId) {
-                while after(self.trim(shard, name).await)? > 0 {}
+                while after_change(self.trim(shard, name).await)? > 0 {}
             }
         }
         Ok((namespace, new))
@@ -150,10 +150,10 @@ impl Deployment {
                 return Err(Error::UnknownNamespace(name.to_string()));
             };
             let after = activity.applied(old.paused, old.resumes_at, now);
-            Ok((after != (old.paused, old.resumes_at)).then(|| Next {
+            Ok((after != (old.paused, old.resumes_at)).then(|| NextNamespace {
                 paused: after.0,
                 resumes_at: after.1,
-                ..Next::of(old, Origin::Explicit)
+                ..NextNamespace::of(old, SettingsAuthor::Explicit)
             }))
         });
         Ok(changed.await?.0)
@@ -164,31 +164,34 @@ impl Deployment {
     async fn change_namespace(
         &self,
         name: &NamespaceName,
-        next: impl Fn(Option<&Control>, Timestamp) -> Result<Option<Next>>,
+        next: impl Fn(Option<&Control>, Timestamp) -> Result<Option<NextNamespace>>,
     ) -> Result<(Namespace, bool)> {
-        let home = self.home(name);
+        let coordinator = self.coordinator_of(name);
         for _ in 0..TRIES {
-            let (now, old) = self.control_of(home, name).await?;
+            let (now, old) = self.control_of(coordinator, name).await?;
             if old.is_none() {
                 // Checked before each creation: the coordinator shard may have lost its record.
-                self.expect_nowhere(name).await?;
+                self.expect_no_lost_record(name).await?;
             }
             let Some(next) = next(old.as_ref(), now)? else {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
-                    let deals = self.deals_of(home, &old).await?;
-                    let spread =
-                        self.spread(home, CoordinatorState { control: old.clone(), deals }).await?;
-                    self.deal_lowered(&spread).await;
+                    let allocations = self.allocations_of(coordinator, &old).await?;
+                    let spread = self
+                        .spread(coordinator, CoordinatorState { control: old.clone(), allocations })
+                        .await?;
+                    self.allocate_lowered(&spread).await;
                 }
                 return Ok((namespace(old), false));
             };
-            let changed = self.put_at_home(home, name, old.as_ref(), &next, Write::Plain).await?;
+            let changed = self
+                .put_at_coordinator(coordinator, name, old.as_ref(), &next, CoordinatorWrite::Plain)
+                .await?;
             let Some(changed) = changed else {
                 continue;
             };
-            let changed = self.spread(home, changed).await?;
-            self.deal_lowered(&changed).await;
+            let changed = self.spread(coordinator, changed).await?;
+            self.allocate_lowered(&changed).await;
             return Ok((namespace(changed.control), old.is_none()));
         }
         Err(Error::Overloaded {
@@ -198,47 +201,53 @@ impl Deployment {
     }
 
     /// Changes a namespace at its coordinator shard. Returns `None` if it is not `old` any more.
-    pub(crate) async fn put_at_home(
+    pub(crate) async fn put_at_coordinator(
         &self,
-        home: ShardId,
+        coordinator: ShardId,
         name: &NamespaceName,
         old: Option<&Control>,
-        next: &Next,
-        write: Write<'_>,
+        next: &NextNamespace,
+        write: CoordinatorWrite<'_>,
     ) -> Result<Option<CoordinatorState>> {
         let seen = old.map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
         let mut arguments = vec![
             name.as_str().as_bytes().to_vec(),
             b"home".to_vec(),
             seen.into_bytes(),
-            digits(home.0),
+            digits(coordinator.0),
         ];
         let created_at = match write {
-            Write::Restored { lost, .. } => Some(lost.created_at),
+            CoordinatorWrite::Restored { lost, .. } => Some(lost.created_at),
             _ => old.map(|old| old.created_at),
         };
         let created = created_at.map_or_else(|| b"now".to_vec(), time);
         let paused = (next.paused, next.resumes_at);
-        arguments.extend(self.fields(&next.settings, paused, home, created, b"now".to_vec()));
-        match next.origin {
-            Origin::Implicit => arguments.extend([b"implicit".to_vec(), b"now".to_vec()]),
-            Origin::Explicit => arguments.extend([b"implicit".to_vec(), Vec::new()]),
-            Origin::Kept => {}
+        arguments.extend(self.fields(
+            &next.settings,
+            paused,
+            coordinator,
+            created,
+            b"now".to_vec(),
+        ));
+        match next.author {
+            SettingsAuthor::Implicit => arguments.extend([b"implicit".to_vec(), b"now".to_vec()]),
+            SettingsAuthor::Explicit => arguments.extend([b"implicit".to_vec(), Vec::new()]),
+            SettingsAuthor::Kept => {}
         }
         arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
         arguments.extend([b"@tag".to_vec(), digits(rand::random::<u32>() >> 12)]);
         match write {
-            Write::Plain if old.is_none() => {
+            CoordinatorWrite::Plain if old.is_none() => {
                 arguments.extend([b"@max".to_vec(), digits(self.namespaces_max)]);
             }
-            Write::Plain => {}
-            Write::Above(above) => arguments.extend([b"@above".to_vec(), digits(above)]),
-            Write::Restored { lost, above } => {
+            CoordinatorWrite::Plain => {}
+            CoordinatorWrite::Above(above) => arguments.extend([b"@above".to_vec(), digits(above)]),
+            CoordinatorWrite::Restored { lost, above } => {
                 arguments.extend([b"@above".to_vec(), digits(above)]);
                 arguments.extend([b"@num".to_vec(), lost.num.clone().into_bytes()]);
             }
         }
-        let mut reply = self.ask(home, Script::Put, arguments).await?;
+        let mut reply = self.call_script(coordinator, Script::Put, arguments).await?;
         let (word, now) = (reply.text()?, reply.time()?);
         match word.as_str() {
             "DONE" => {}
@@ -246,7 +255,7 @@ impl Deployment {
             _ => return Ok(None),
         }
         let (num, ver) = (reply.text()?, reply.text()?);
-        let deals = Deals { pending: reply.text()?, dead: reply.text()? };
+        let allocations = Allocations { pending: reply.text()?, dead: reply.text()? };
         let control = Control {
             name: name.clone(),
             num,
@@ -257,7 +266,7 @@ impl Deployment {
             created_at: created_at.unwrap_or(now),
             updated_at: now,
         };
-        Ok(Some(CoordinatorState { control, deals }))
+        Ok(Some(CoordinatorState { control, allocations }))
     }
 
     /// Goes past a version at the coordinator shard, with nothing changed, and begins new allocations.
@@ -265,21 +274,31 @@ impl Deployment {
     /// other shards.
     async fn put_again(
         &self,
-        home: ShardId,
+        coordinator: ShardId,
         control: &Control,
         above: u64,
     ) -> Result<Option<CoordinatorState>> {
-        let next = Next::of(control, Origin::Kept);
-        self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
+        let next = NextNamespace::of(control, SettingsAuthor::Kept);
+        self.put_at_coordinator(
+            coordinator,
+            &control.name,
+            Some(control),
+            &next,
+            CoordinatorWrite::Above(above),
+        )
+        .await
     }
 
     /// Begins new allocations of the limits of a namespace, as if it were changed. Returns what all
     /// shards have now.
-    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<Option<CoordinatorState>> {
-        let home = self.home(name);
-        let Some(control) = self.control_of(home, name).await?.1 else { return Ok(None) };
-        match self.put_again(home, &control, 0).await? {
-            Some(newer) => self.spread(home, newer).await.map(Some),
+    pub(crate) async fn reallocate(
+        &self,
+        name: &NamespaceName,
+    ) -> Result<Option<CoordinatorState>> {
+        let coordinator = self.coordinator_of(name);
+        let Some(control) = self.control_of(coordinator, name).await?.1 else { return Ok(None) };
+        match self.put_again(coordinator, &control, 0).await? {
+            Some(newer) => self.spread(coordinator, newer).await.map(Some),
             None => Ok(None),
         }
     }
@@ -305,31 +324,37 @@ impl Deployment {
     }
 
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
-        let home = self.home(name);
-        let found = match self.control_of(home, name).await {
-            Err(away @ Error::Unavailable { .. }) if self.router.mark(home) == Mark::Own => {
-                Some(self.control_elsewhere(home, name).await.ok_or(away)?)
+        let coordinator = self.coordinator_of(name);
+        let found = match self.control_of(coordinator, name).await {
+            Err(away @ Error::Unavailable { .. })
+                if self.router.marker_state(coordinator) == MarkerState::Own =>
+            {
+                Some(self.control_elsewhere(coordinator, name).await.ok_or(away)?)
             }
             found => found?.1,
         };
         if let Some(control) = found {
             return Ok(Some(namespace(control)));
         }
-        match self.absent(home, name).await? {
-            Absence::Nowhere => Ok(None),
-            Absence::Taken => Ok(self.control_of(home, name).await?.1.map(namespace)),
+        match self.absent(coordinator, name).await? {
+            Absence::NoNamespace => Ok(None),
+            Absence::Taken => Ok(self.control_of(coordinator, name).await?.1.map(namespace)),
         }
     }
 
     /// Returns a namespace as another server has it, while the server of its coordinator shard does not
     /// reply. It may be one change behind. `None` proves nothing.
-    async fn control_elsewhere(&self, home: ShardId, name: &NamespaceName) -> Option<Control> {
+    async fn control_elsewhere(
+        &self,
+        coordinator: ShardId,
+        name: &NamespaceName,
+    ) -> Option<Control> {
         let owners = self.router.owners();
-        let others = owners.values().filter(|shards| !shards.contains(&home));
+        let others = owners.values().filter(|shards| !shards.contains(&coordinator));
         let shards: Vec<_> = others.filter_map(|shards| shards.first().copied()).collect();
-        let looks = shards.into_iter().map(|shard| self.control_of(shard, name).boxed());
-        let mut looks = FuturesUnordered::from_iter(looks);
-        while let Some(found) = looks.next().await {
+        let polls = shards.into_iter().map(|shard| self.control_of(shard, name).boxed());
+        let mut polls = FuturesUnordered::from_iter(polls);
+        while let Some(found) = polls.next().await {
             if let Ok((_, Some(control))) = found {
                 return Some(control);
             }
@@ -343,7 +368,8 @@ impl Deployment {
         limit: usize,
     ) -> Result<Vec<Namespace>> {
         let after = after.map_or_else(Vec::new, |after| after.as_str().as_bytes().to_vec());
-        let mut reply = self.ask(ShardId(0), Script::Names, vec![after, digits(limit)]).await?;
+        let mut reply =
+            self.call_script(ShardId(0), Script::Names, vec![after, digits(limit)]).await?;
         let now = reply.time()?;
         reply.rest(|reply| Ok(namespace(self.control(&mut reply.items()?, now)?)))
     }

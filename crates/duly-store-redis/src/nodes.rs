@@ -15,7 +15,7 @@ use futures::FutureExt;
 use tokio::sync::broadcast;
 
 use crate::{
-    change::digits, error::damaged, marker::CoordinatorList, record::run_name, reply::Reply,
+    change::digits, error::damaged, marker::CoordinatorList, record::member_id_text, reply::Reply,
     script::Script, settings::lane_name, store::RedisStore,
 };
 
@@ -24,15 +24,20 @@ impl duly_store::Deployment for RedisStore {
         self.deployment.list.lock().own.clone()
     }
 
-    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
+    fn heartbeat(
+        &self,
+        coordinator: ShardId,
+        heartbeat: Heartbeat,
+    ) -> StoreFuture<'_, HeartbeatReply> {
         async move {
-            self.own(coordinator)?;
+            self.check_shard(coordinator)?;
             let older = self.deployment.older_members().await?;
             if !older.is_empty() {
                 return Ok(HeartbeatReply::Waiting(older));
             }
-            let arguments = arguments(beat);
-            let mut reply = self.deployment.ask(coordinator, Script::Heartbeat, arguments).await?;
+            let arguments = arguments(heartbeat);
+            let mut reply =
+                self.deployment.call_script(coordinator, Script::Heartbeat, arguments).await?;
             match reply.text()?.as_str() {
                 "EVICTED" => Ok(HeartbeatReply::Evicted),
                 "SUPERSEDED" => {
@@ -47,7 +52,7 @@ impl duly_store::Deployment for RedisStore {
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.holders(shard).await
         }
         .boxed()
@@ -56,20 +61,21 @@ impl duly_store::Deployment for RedisStore {
     fn allot(
         &self,
         shard: ShardId,
-        run: MemberId,
+        member_id: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             let count = asks.len();
-            let mut arguments = vec![run_name(run).into_bytes()];
+            let mut arguments = vec![member_id_text(member_id).into_bytes()];
             for ask in asks {
                 let lane = format!("{}\0{}", ask.lane.namespace, lane_name(&ask.lane.key));
                 let rate = ask.per_second.map(digits).unwrap_or_default();
                 arguments.extend([lane.into_bytes(), digits(ask.cap), rate]);
                 arguments.extend([digits(ask.keep), digits(ask.wanted)]);
             }
-            let mut reply = self.deployment.ask(shard, Script::Allocate, arguments).await?;
+            let mut reply =
+                self.deployment.call_script(shard, Script::AllocateLanes, arguments).await?;
             if reply.text()? == "GONE" {
                 return Err(Error::Evicted);
             }
@@ -86,9 +92,9 @@ impl duly_store::Deployment for RedisStore {
 
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             let arguments = vec![namespace.as_str().into()];
-            self.deployment.ask(shard, Script::Announce, arguments).await?;
+            self.deployment.call_script(shard, Script::Announce, arguments).await?;
             Ok(())
         }
         .boxed()
@@ -108,7 +114,7 @@ impl duly_store::Deployment for RedisStore {
 
     fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.repair(shard).await
         }
         .boxed()
@@ -138,33 +144,36 @@ impl RedisStore {
     }
 }
 
-fn arguments(beat: Heartbeat) -> Vec<Vec<u8>> {
-    let presence = match beat.presence {
+fn arguments(heartbeat: Heartbeat) -> Vec<Vec<u8>> {
+    let presence = match heartbeat.presence {
         MembershipStage::Joining => "joining",
         MembershipStage::Here => "here",
         MembershipStage::Leaving => "leaving",
         MembershipStage::Left => "left",
     };
-    let mut name = beat.name;
+    let mut name = heartbeat.name;
     name.truncate(name.floor_char_boundary(NAME_MAX));
     let mut arguments = vec![
-        run_name(beat.member_id).into_bytes(),
+        member_id_text(heartbeat.member_id).into_bytes(),
         presence.into(),
-        digits(beat.protocols.0),
-        digits(beat.protocols.1),
+        digits(heartbeat.protocols.0),
+        digits(heartbeat.protocols.1),
         name.into_bytes(),
-        beat.waits.to_text().into_bytes(),
-        digits(beat.list),
-        digits(beat.number),
+        heartbeat.waits.to_text().into_bytes(),
+        digits(heartbeat.list),
+        digits(heartbeat.number),
     ];
-    for (run, last_seen) in beat.dead {
-        arguments.extend([run_name(run).into_bytes(), last_seen.map_or_else(Vec::new, digits)]);
+    for (member_id, last_seen) in heartbeat.dead {
+        arguments.extend([
+            member_id_text(member_id).into_bytes(),
+            last_seen.map_or_else(Vec::new, digits),
+        ]);
     }
     arguments
 }
 
 fn members(reply: &mut Reply) -> Result<HeartbeatReply> {
-    let mut evicted = reply.items()?.rest(|runs| run_of(&runs.text()?))?;
+    let mut evicted = reply.items()?.rest(|member_ids| parse_member_id(&member_ids.text()?))?;
     let mut members = reply.rest(|reply| member(&mut reply.items()?))?;
     evicted.sort_unstable();
     members.sort_unstable_by_key(|member: &Member| member.member_id);
@@ -172,7 +181,7 @@ fn members(reply: &mut Reply) -> Result<HeartbeatReply> {
 }
 
 fn member(reply: &mut Reply) -> Result<Member> {
-    let (run, beats) = (run_of(&reply.text()?)?, reply.number()?);
+    let (member_id, beats) = (parse_member_id(&reply.text()?)?, reply.number()?);
     let presence = match reply.text()?.as_str() {
         "0" => MembershipStage::Here,
         "1" => MembershipStage::Leaving,
@@ -186,10 +195,10 @@ fn member(reply: &mut Reply) -> Result<Member> {
     let protocols = (protocol()?, protocol()?);
     let name = reply.text()?;
     let waits = NamespaceFilter::from_text(&reply.text()?);
-    Ok(Member { member_id: run, name, protocols, presence, heartbeats: beats, waits })
+    Ok(Member { member_id, name, protocols, presence, heartbeats: beats, waits })
 }
 
-pub(crate) fn run_of(name: &str) -> Result<MemberId> {
-    let run = u64::from_str_radix(name, 16).map_err(|_| damaged("the run of a node"))?;
-    Ok(MemberId(run))
+pub(crate) fn parse_member_id(name: &str) -> Result<MemberId> {
+    let member_id = u64::from_str_radix(name, 16).map_err(|_| damaged("the run of a node"))?;
+    Ok(MemberId(member_id))
 }

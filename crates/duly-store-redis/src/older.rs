@@ -21,10 +21,10 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use crate::{
-    bootstrap::{self, Note},
+    bootstrap::{self, MarkerNote},
     change::{AT_ONCE, digits},
+    connection::Call,
     deployment::Deployment,
-    link::Call,
     marker::FORMAT,
     script::Script,
 };
@@ -36,21 +36,21 @@ const GAP_MAX: Duration = Duration::from_millis(400);
 
 /// State of the older members, as this node knows it.
 #[derive(Debug, Default)]
-pub(crate) struct Older(Mutex<State>);
+pub(crate) struct OlderNodes(Mutex<OlderMembers>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OlderMembers {
     /// `true`: none of them can act any more.
     is_sealed: bool,
-    looked_at: Option<Instant>,
+    polled_at: Option<Instant>,
     /// By member id: its heartbeat count, and how long that has not changed.
     members: HashMap<String, (String, Duration)>,
 }
 
-impl Older {
+impl OlderNodes {
     /// Returns the state that the markers report when a store is opened.
     pub(crate) fn new(is_sealed: bool) -> Self {
-        Self(Mutex::new(State { is_sealed, ..State::default() }))
+        Self(Mutex::new(OlderMembers { is_sealed, ..OlderMembers::default() }))
     }
 
     /// Returns `true` if no older node can act any more, as far as this node knows.
@@ -59,26 +59,29 @@ impl Older {
     }
 }
 
-impl State {
+impl OlderMembers {
     /// Returns the members whose count has not changed for too long, each with its count.
     fn dead(&self) -> Vec<Vec<u8>> {
-        let dead = self.members.iter().filter(|(_, (_, still_for))| *still_for >= DEAD_AFTER);
-        dead.flat_map(|(run, (beats, _))| [run.as_bytes().to_vec(), beats.as_bytes().to_vec()])
-            .collect()
+        let dead =
+            self.members.iter().filter(|(_, (_, unchanged_for))| *unchanged_for >= DEAD_AFTER);
+        dead.flat_map(|(member_id, (heartbeats, _))| {
+            [member_id.as_bytes().to_vec(), heartbeats.as_bytes().to_vec()]
+        })
+        .collect()
     }
 
     /// Takes the result of a poll at `now`.
-    fn saw(&mut self, now: Instant, found: Vec<(String, String)>) {
-        let gap = self.looked_at.replace(now).map_or(Duration::ZERO, |at| now - at).min(GAP_MAX);
+    fn observe(&mut self, now: Instant, found: Vec<(String, String)>) {
+        let gap = self.polled_at.replace(now).map_or(Duration::ZERO, |at| now - at).min(GAP_MAX);
         let known = std::mem::take(&mut self.members);
         self.members = found
             .into_iter()
-            .map(|(run, beats)| {
-                let still_for = match known.get(&run) {
-                    Some((before, still_for)) if *before == beats => *still_for + gap,
+            .map(|(member_id, heartbeats)| {
+                let unchanged_for = match known.get(&member_id) {
+                    Some((before, unchanged_for)) if *before == heartbeats => *unchanged_for + gap,
                     _ => Duration::ZERO,
                 };
-                (run, (beats, still_for))
+                (member_id, (heartbeats, unchanged_for))
             })
             .collect();
     }
@@ -96,7 +99,7 @@ impl Deployment {
             }
             arguments.extend(older.dead());
         }
-        let mut reply = self.ask(ShardId(0), Script::Seal, arguments).await?;
+        let mut reply = self.call_script(ShardId(0), Script::Seal, arguments).await?;
         let now = Instant::now();
         let (mut found, mut names) = (Vec::new(), Vec::new());
         while !reply.is_done() {
@@ -107,7 +110,7 @@ impl Deployment {
         if found.is_empty() {
             self.seal().await;
         }
-        self.older.0.lock().saw(now, found);
+        self.older.0.lock().observe(now, found);
         Ok(names)
     }
 
@@ -115,11 +118,11 @@ impl Deployment {
     /// while shard 0 is down knows it. A shard that is down does not get the note.
     async fn seal(&self) {
         let list = self.list.lock().clone();
-        let note = Note { is_sealed: true, ..Note::default() };
+        let note = MarkerNote { is_sealed: true, ..MarkerNote::default() };
         let arguments = bootstrap::arguments(&self.identity, &list, note);
         let marks = (0..self.shards).map(|shard| {
-            let call = Call::new(Script::Mark, arguments.clone());
-            bootstrap::marked(&self.router, ShardId(shard), call)
+            let call = Call::new(Script::WriteMarker, arguments.clone());
+            bootstrap::write_marker(&self.router, ShardId(shard), call)
         });
         let _away: Vec<_> = stream::iter(marks).buffer_unordered(AT_ONCE).collect().await;
         tracing::info!("no node of an older build is a member: this build has the membership");
@@ -133,23 +136,23 @@ mod tests {
 
     #[test]
     fn older_member_is_dead_only_after_polls_of_one_count() {
-        let mut state = State::default();
+        let mut older = OlderMembers::default();
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let member = |beats: &str| vec![("a".to_owned(), beats.to_owned())];
-        state.saw(at(0), member("1"));
-        for look in 1..=4 {
-            state.saw(at(look * 400), member("1"));
+        let member = |heartbeats: &str| vec![("a".to_owned(), heartbeats.to_owned())];
+        older.observe(at(0), member("1"));
+        for poll in 1..=4 {
+            older.observe(at(poll * 400), member("1"));
         }
-        assert!(state.dead().is_empty(), "1.6 s");
-        state.saw(at(2_000), member("2"));
-        assert!(state.dead().is_empty(), "it has beaten");
+        assert!(older.dead().is_empty(), "1.6 s");
+        older.observe(at(2_000), member("2"));
+        assert!(older.dead().is_empty(), "it has beaten");
         // A long gap counts for at most GAP_MAX: a member has time for another heartbeat first.
-        state.saw(at(60_000), member("2"));
-        assert!(state.dead().is_empty());
-        for look in 0..4 {
-            state.saw(at(61_000 + look * 400), member("2"));
+        older.observe(at(60_000), member("2"));
+        assert!(older.dead().is_empty());
+        for poll in 0..4 {
+            older.observe(at(61_000 + poll * 400), member("2"));
         }
-        assert_eq!(state.dead(), [b"a".to_vec(), b"2".to_vec()]);
+        assert_eq!(older.dead(), [b"a".to_vec(), b"2".to_vec()]);
     }
 }

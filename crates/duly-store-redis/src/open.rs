@@ -8,10 +8,10 @@ use crate::{
     OpenError, Opened, Options,
     address::Address,
     bootstrap, checks,
+    connection::{ConnectOptions, Connection, RequiredCopies},
     deployment::Deployment,
     keys::SHARDS_MAX,
-    link::{ConnectOptions, Link, RequiredCopies},
-    marker::Mark,
+    marker::MarkerState,
     router::Router,
 };
 
@@ -26,19 +26,20 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
         within: options.replication_timeout,
     });
     let router = |shards, deployment: &str| {
-        let (address, dial) = (address.clone(), ConnectOptions::new(options, deployment));
-        Router::new(address, dial, options.connections, shards, copies)
+        let (address, connect_options) =
+            (address.clone(), ConnectOptions::new(options, deployment));
+        Router::new(address, connect_options, options.connections, shards, copies)
     };
     let first = router(SHARDS_MAX, "");
-    warnings.extend(reach(&first, &address, options).await?);
+    warnings.extend(check_servers(&first, &address, options).await?);
     let identity = bootstrap::identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
-    router.look_around().await?;
+    router.refresh_owners().await?;
     let (mut lists, mut progress, mut is_sealed) = (Vec::new(), Vec::new(), false);
     for (shard, marker) in bootstrap::markers(&router, identity.shards).await {
         // A shard that does not reply is polled again while the node runs.
         if let Ok(marker) = marker {
-            router.set_mark(shard, Mark::of(marker.as_ref(), &identity.id));
+            router.set_marker_state(shard, MarkerState::of(marker.as_ref(), &identity.id));
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));
@@ -53,7 +54,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     })?;
     let deployment = Deployment::new(router, identity, list, is_sealed, options);
     for (shard, progress) in progress {
-        deployment.rollbacks.saw(shard, progress);
+        deployment.rollbacks.note_seen(shard, progress);
     }
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -66,13 +67,17 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
 ///
 /// # Errors
 /// When a server fails with an error that does not pass by itself, or when no server can be used.
-async fn reach(router: &Router, address: &Address, options: &Options) -> Opened<Vec<String>> {
-    router.look_around().await?;
+async fn check_servers(
+    router: &Router,
+    address: &Address,
+    options: &Options,
+) -> Opened<Vec<String>> {
+    router.refresh_owners().await?;
     let mut warnings = Vec::new();
     let mut waits_for = None;
     let mut is_usable = false;
     for server in router.owners().into_keys() {
-        match look_at(router, address, options, &server).await {
+        match check_server(router, address, options, &server).await {
             Ok(weak) => {
                 warnings.extend(weak);
                 is_usable = true;
@@ -88,22 +93,23 @@ async fn reach(router: &Router, address: &Address, options: &Options) -> Opened<
 }
 
 /// Connects to a server and checks its settings. Returns warnings about weak ones.
-async fn look_at(
+async fn check_server(
     router: &Router,
     address: &Address,
     options: &Options,
     server: &str,
 ) -> Opened<Vec<String>> {
-    let link = router.link(server).await.map_err(|error| OpenError::of(server, &error))?;
-    let warnings = checks::check(&link, server, options).await?;
-    if !address.cluster && is_cluster(&link, server).await {
+    let connection =
+        router.connection(server).await.map_err(|error| OpenError::of(server, &error))?;
+    let warnings = checks::check(&connection, server, options).await?;
+    if !address.cluster && is_cluster(&connection, server).await {
         let text = format!("{server} is part of a Cluster: use redis-cluster://");
         return Err(OpenError::Url(text));
     }
     Ok(warnings)
 }
 
-async fn is_cluster(link: &Link, server: &str) -> bool {
-    let text = checks::info(link, server, "cluster").await.unwrap_or_default();
+async fn is_cluster(connection: &Connection, server: &str) -> bool {
+    let text = checks::info(connection, server, "cluster").await.unwrap_or_default();
     text.lines().any(|line| line.trim() == "cluster_enabled:1")
 }

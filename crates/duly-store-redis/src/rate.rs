@@ -26,21 +26,21 @@ use crate::{
 
 /// Admission of a schedule operation by the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum RateAdmission {
     /// Not admitted yet: the coordinator shard must be asked if there is a rate.
     Ask,
     /// The shard itself is the coordinator shard.
-    Home,
+    Coordinator,
     /// The coordinator shard has granted it.
-    Held,
+    Granted,
 }
 
-impl Pace {
+impl RateAdmission {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
-            Self::Home => "home",
-            Self::Held => "held",
+            Self::Coordinator => "home",
+            Self::Granted => "held",
         }
     }
 }
@@ -66,14 +66,15 @@ impl Deployment {
     /// Asks the coordinator shard of a namespace for a grant of `count` schedule operations.
     pub(crate) async fn grant(&self, name: &NamespaceName, count: usize) -> Result<Grant> {
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(count), Vec::new()];
-        let mut reply = self.ask(self.home(name), Script::Grant, arguments).await?;
+        let mut reply =
+            self.call_script(self.coordinator_of(name), Script::Grant, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
             // The shard of the timers reports what it knows of the namespace, and drops the limit
             // once it has taken the change.
             word @ ("NONE" | "FREE") => {
                 if word == "NONE" {
-                    self.absent(self.home(name), name).await?;
+                    self.absent(self.coordinator_of(name), name).await?;
                 }
                 self.rated.lock().remove(name);
                 Ok(Grant { count, ..Grant::nothing() })
@@ -94,18 +95,24 @@ impl Deployment {
         }
         let mark = grant.mark.clone().into_bytes();
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(unused), mark];
-        if let Err(error) = self.ask(self.home(name), Script::Grant, arguments).await {
+        if let Err(error) =
+            self.call_script(self.coordinator_of(name), Script::Grant, arguments).await
+        {
             tracing::debug!(%error, "schedules that were not needed are not given back");
         }
     }
 
     /// Returns the admission of schedule operations of a namespace in this shard.
-    pub(crate) fn pace(&self, shard: ShardId, name: &NamespaceName) -> Pace {
-        if self.home(name) == shard { Pace::Home } else { Pace::Ask }
+    pub(crate) fn rate_admission(&self, shard: ShardId, name: &NamespaceName) -> RateAdmission {
+        if self.coordinator_of(name) == shard {
+            RateAdmission::Coordinator
+        } else {
+            RateAdmission::Ask
+        }
     }
 
     /// Remembers that a namespace has a rate.
-    pub(crate) fn has_rate(&self, name: &NamespaceName) {
+    pub(crate) fn remember_rate(&self, name: &NamespaceName) {
         let mut rated = self.rated.lock();
         if rated.len() >= KNOWN_MAX {
             rated.clear();
@@ -113,7 +120,7 @@ impl Deployment {
         rated.insert(name.clone());
     }
 
-    pub(crate) fn is_rated(&self, name: &NamespaceName) -> bool {
+    pub(crate) fn has_rate(&self, name: &NamespaceName) -> bool {
         self.rated.lock().contains(name)
     }
 }

@@ -8,9 +8,9 @@ use duly_store::{
 use std::sync::Arc;
 
 use crate::{
-    case::{Case, Control, Live, Seen},
+    case::{Case, Control, LiveTimer, SeenBytes},
     change::{SWEEPS, digits, flag},
-    deployment::{Deployment, Space, Wanted},
+    deployment::{Deployment, NamespaceRef, ReadRequest},
     error::damaged,
     keys,
     namespaces::Absence,
@@ -32,7 +32,7 @@ const INDEXED: usize = 256;
 const FORECAST_LANES: usize = 8;
 
 /// A row of a list: its position, and the timer unless it has ended or gone in between.
-struct Row {
+struct ListRow {
     position: Position,
     num: String,
     view: Option<TimerView>,
@@ -47,7 +47,7 @@ impl Deployment {
         id: &TimerId,
         bytes_max: u64,
     ) -> Result<Option<TimerView>> {
-        let wanted = Wanted { payload_bytes_max: bytes_max, ..Wanted::new(name, id) };
+        let wanted = ReadRequest { payload_bytes_max: bytes_max, ..ReadRequest::new(name, id) };
         match self.case(shard, wanted).await? {
             Some(case) => {
                 let view = case.view_by_clock();
@@ -67,7 +67,7 @@ impl Deployment {
             let last = rows.len();
             for (i, row) in rows.into_iter().enumerate() {
                 page.examined += 1;
-                let Row { position, num, view, record } = row;
+                let ListRow { position, num, view, record } = row;
                 let before = after.replace(position);
                 let Some(mut view) = view.filter(|view| request.admits(view)) else {
                     continue;
@@ -77,7 +77,7 @@ impl Deployment {
                     apart.and_then(|record| record.apart.as_ref()).map_or(0, |it| it.bytes);
                 let bytes = view.memory_bytes() + apart_bytes;
                 if bytes > left {
-                    return ended(page, before, bytes);
+                    return page_before(page, before, bytes);
                 }
                 if let Some(mut record) = record.filter(Record::lacks_payload) {
                     let key = firing_field(&view, &record);
@@ -88,7 +88,9 @@ impl Deployment {
                         // The timer has changed in between: use its present state, if it still matches.
                         let (name, id) = (&request.namespace, view.id());
                         let now = match self.get(shard, name, id, left).await {
-                            Err(Error::TooLarge { bytes }) => return ended(page, before, bytes),
+                            Err(Error::TooLarge { bytes }) => {
+                                return page_before(page, before, bytes);
+                            }
                             now => now?,
                         };
                         let Some(now) = now.filter(|now| request.admits(now)) else { continue };
@@ -118,7 +120,7 @@ impl Deployment {
         shard: ShardId,
         request: &ListRequest,
         after: Option<&Position>,
-    ) -> Result<(Vec<Row>, bool)> {
+    ) -> Result<(Vec<ListRow>, bool)> {
         let kind = match request.state {
             ListState::Pending => "pending",
             ListState::Only(State::Scheduled) => "scheduled",
@@ -148,13 +150,13 @@ impl Deployment {
             ]
         };
         let (now, mut reply) = loop {
-            let (word, now, mut reply) = self.strictly(shard, Script::List, arguments).await?;
+            let (word, now, mut reply) = self.call_swept(shard, Script::List, arguments).await?;
             match word.as_str() {
                 "OK" => break (now, reply),
                 "INDEX" => self.make_index(shard, &request.namespace, reply.text()?).await?,
                 _ => {
                     let name = &request.namespace;
-                    if self.absent(shard, name).await? == Absence::Nowhere {
+                    if self.absent(shard, name).await? == Absence::NoNamespace {
                         return Err(Error::UnknownNamespace(name.to_string()));
                     }
                 }
@@ -198,7 +200,7 @@ impl Deployment {
                 }
                 _ => {
                     let record = Record::unpack(id.clone(), &packed)?;
-                    let live = Live { record: record.clone(), lease: Lease::read(&lease)? };
+                    let live = LiveTimer { record: record.clone(), lease: Lease::read(&lease)? };
                     let case = Case {
                         id,
                         now,
@@ -206,14 +208,14 @@ impl Deployment {
                         dead: 0,
                         live: Some(live),
                         tombstone: None,
-                        letter: None,
-                        other: None,
-                        seen: Seen::default(),
+                        dead_letter: None,
+                        other_dead_letter: None,
+                        seen: SeenBytes::default(),
                     };
                     (case.view_by_clock(), Some(record))
                 }
             };
-            rows.push(Row { position, num: num.clone(), view, record });
+            rows.push(ListRow { position, num: num.clone(), view, record });
         }
         Ok((rows, done))
     }
@@ -223,7 +225,7 @@ impl Deployment {
         loop {
             let name = name.as_str().as_bytes().to_vec();
             let arguments = vec![name, what.clone().into_bytes(), digits(INDEXED)];
-            let mut reply = self.ask(shard, Script::Index, arguments).await?;
+            let mut reply = self.call_script(shard, Script::Index, arguments).await?;
             let _now = reply.time()?;
             if reply.text()? != "MORE" {
                 return Ok(());
@@ -240,10 +242,10 @@ impl Deployment {
             let strict = round < SWEEPS;
             let own = name.as_str().as_bytes().to_vec();
             let arguments = |swept: bool| vec![flag(swept && strict), own.clone()];
-            let (word, _, mut reply) = self.strictly(shard, Script::Stats, arguments).await?;
+            let (word, _, mut reply) = self.call_swept(shard, Script::Stats, arguments).await?;
             match word.as_str() {
                 "NONE" => {
-                    if self.absent(shard, name).await? == Absence::Nowhere {
+                    if self.absent(shard, name).await? == Absence::NoNamespace {
                         return Ok(None);
                     }
                 }
@@ -259,7 +261,7 @@ impl Deployment {
     /// Drops tombstones whose retention is over. Returns their number.
     pub(crate) async fn trim(&self, shard: ShardId, name: &NamespaceName) -> Result<u64> {
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(64)];
-        let call = crate::link::Call::new(Script::Trim, arguments);
+        let call = crate::connection::Call::new(Script::Trim, arguments);
         match self.router.call(shard, call).await? {
             redis::Value::Int(dropped) => Ok(u64::try_from(dropped).unwrap_or(0)),
             other => Err(damaged(format!("a script answered {other:?}"))),
@@ -287,9 +289,10 @@ impl Deployment {
                     digits(FORECAST_LANES),
                 ]
             };
-            let (word, now, mut reply) = self.strictly(shard, Script::Forecast, arguments).await?;
+            let (word, now, mut reply) =
+                self.call_swept(shard, Script::Forecast, arguments).await?;
             if word == "NONE" {
-                if self.absent(shard, &request.namespace).await? == Absence::Nowhere {
+                if self.absent(shard, &request.namespace).await? == Absence::NoNamespace {
                     return Ok(None);
                 }
                 continue;
@@ -320,14 +323,14 @@ impl Deployment {
         shard: ShardId,
         name: &NamespaceName,
     ) -> Result<(Timestamp, Option<Control>)> {
-        let case = self.case(shard, Wanted::bare(Space::Named(name), None)).await?;
+        let case = self.case(shard, ReadRequest::bare(NamespaceRef::Named(name), None)).await?;
         let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
         Ok((now, case.map(|case| Control::clone(&case.control))))
     }
 }
 
 /// Ends a page before a timer that does not fit: it takes `bytes` bytes of memory.
-fn ended(mut page: Page, before: Option<Position>, bytes: u64) -> Result<Page> {
+fn page_before(mut page: Page, before: Option<Position>, bytes: u64) -> Result<Page> {
     if page.timers.is_empty() {
         return Err(Error::TooLarge { bytes });
     }

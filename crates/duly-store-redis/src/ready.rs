@@ -7,7 +7,7 @@ use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane, Result};
 
 use crate::{
     change::{digits, flag},
-    deployment::{Deployment, Space, Wanted},
+    deployment::{Deployment, NamespaceRef, ReadRequest},
     script::Script,
     settings::lane_key,
 };
@@ -28,14 +28,14 @@ impl Deployment {
         };
         let rows = limit.clamp(1, ROWS);
         let arguments = |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
-        let (_, now, mut reply) = self.strictly(shard, Script::Ready, arguments).await?;
+        let (_, now, mut reply) = self.call_swept(shard, Script::Ready, arguments).await?;
         let next_at = reply.maybe_time()?;
         let (score, member) = (reply.bytes()?, reply.bytes()?);
         let mut found = reply.items()?;
         let mut full = reply.items()?;
         while !full.is_done() {
             let mut row = full.items()?;
-            self.call_in_letters(shard, &row.text()?, row.text()?);
+            self.rebalance_dead_letters(shard, &row.text()?, row.text()?);
         }
         let mut lanes: Vec<ReadyLane> = Vec::new();
         while !found.is_done() {
@@ -76,7 +76,7 @@ impl Deployment {
     }
 
     async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
-        let case = self.case(shard, Wanted::bare(Space::Numbered(num), None)).await?;
+        let case = self.case(shard, ReadRequest::bare(NamespaceRef::Numbered(num), None)).await?;
         Ok(case.map(|case| Arc::clone(&case.control.settings)))
     }
 }

@@ -41,7 +41,7 @@ mod tests;
 mod tombstone;
 
 use fields::{Reader, Result, Unreadable, Writer, code_in, from_code};
-pub(crate) use lease::{Holder, Lease, run_name};
+pub(crate) use lease::{Holder, Lease, member_id_text};
 pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
 
 /// Format of the records, and of the keys around them.
@@ -75,14 +75,14 @@ const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Ver
 pub(crate) struct Record {
     pub(crate) timer: Timer,
     /// The payload, if it is stored apart. `timer.payload` is then present only if it was read.
-    pub(crate) apart: Option<Apart>,
+    pub(crate) apart: Option<SeparatePayload>,
     /// Number of the lane, as the scripts know it.
     pub(crate) lane: u8,
 }
 
 /// A payload that is stored apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Apart {
+pub(crate) struct SeparatePayload {
     pub(crate) form: Form,
     pub(crate) version: [u8; 8],
     /// Length before compression.
@@ -112,7 +112,7 @@ impl Record {
         let fresh = large.filter(|_| self.apart.is_none()).map(|payload| {
             let (form, bytes) = (payload.form, payload.bytes.len() as u64);
             let block = lz4::compressed(&payload.bytes);
-            let apart = Apart { form, version, bytes, compressed: block.is_some() };
+            let apart = SeparatePayload { form, version, bytes, compressed: block.is_some() };
             (apart, [&version[..], block.as_deref().unwrap_or(&payload.bytes)].concat())
         });
         let (fresh, payload) = fresh.unzip();

@@ -7,11 +7,11 @@ use duly_store::{Error, Repaired, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
-    bootstrap::{self, Note},
+    bootstrap::{self, MarkerNote},
     change::AT_ONCE,
+    connection::Call,
     deployment::Deployment,
-    link::Call,
-    marker::{CoordinatorList, Mark},
+    marker::{CoordinatorList, MarkerState},
     script::Script,
 };
 
@@ -19,29 +19,29 @@ impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
         let marker = self.router.marker(shard).await?;
         let held = marker.as_ref().and_then(|marker| marker.held);
-        match Mark::of(marker.as_ref(), &self.identity.id) {
-            Mark::Own => {
-                self.router.set_mark(shard, Mark::Own);
+        match MarkerState::of(marker.as_ref(), &self.identity.id) {
+            MarkerState::Own => {
+                self.router.set_marker_state(shard, MarkerState::Own);
                 // An earlier repair may have stopped after it wrote the marker.
                 match self.restore_namespaces(shard).await? {
                     0 => Ok(Repaired::Nothing),
                     namespaces => Ok(Repaired::Restored { namespaces }),
                 }
             }
-            Mark::Foreign => {
+            MarkerState::Foreign => {
                 let allowed = "a shard of this deployment; empty it first if the data of the other \
                                deployment is not needed";
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
             }
-            Mark::RolledBack => {
+            MarkerState::RolledBack => {
                 let list = self.list.lock().clone();
-                self.mark(shard, &list, true).await?;
+                self.write_marker(shard, &list, true).await?;
                 self.end_leases(shard).await;
                 Ok(Repaired::Confirmed { behind: Millis::from_ms(held.unwrap_or(0)) })
             }
-            Mark::Missing => {
+            MarkerState::Missing => {
                 let list = self.newest_list().await;
-                self.mark(shard, &list, false).await?;
+                self.write_marker(shard, &list, false).await?;
                 let namespaces = self.restore_namespaces(shard).await?;
                 Ok(Repaired::Restored { namespaces })
             }
@@ -49,17 +49,23 @@ impl Deployment {
     }
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
-    pub(crate) async fn look_at_marker(&self, shard: ShardId) -> Result<()> {
-        self.router.look_at_marker(shard, &self.identity.id).await
+    pub(crate) async fn refresh_marker_state(&self, shard: ShardId) -> Result<()> {
+        self.router.refresh_marker_state(shard, &self.identity.id).await
     }
 
     /// Writes the marker of a shard.
-    async fn mark(&self, shard: ShardId, list: &CoordinatorList, confirms: bool) -> Result<()> {
+    async fn write_marker(
+        &self,
+        shard: ShardId,
+        list: &CoordinatorList,
+        confirms: bool,
+    ) -> Result<()> {
         let restores = shard == ShardId(0);
-        let note = Note { confirms, restores, is_sealed: restores || self.older.is_sealed() };
+        let note = MarkerNote { confirms, restores, is_sealed: restores || self.older.is_sealed() };
         let arguments = bootstrap::arguments(&self.identity, list, note);
-        bootstrap::marked(&self.router, shard, Call::new(Script::Mark, arguments)).await?;
-        self.router.set_mark(shard, Mark::Own);
+        bootstrap::write_marker(&self.router, shard, Call::new(Script::WriteMarker, arguments))
+            .await?;
+        self.router.set_marker_state(shard, MarkerState::Own);
         Ok(())
     }
 
@@ -78,24 +84,28 @@ impl Deployment {
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let own = self.names_of(shard).await?;
         // Other shards may have lost data that this node does not know of yet.
-        let looks = stream::iter((0..self.shards).map(ShardId));
-        let _away: Vec<_> =
-            looks.map(|other| self.look_at_marker(other)).buffer_unordered(AT_ONCE).collect().await;
+        let polls = stream::iter((0..self.shards).map(ShardId));
+        let _away: Vec<_> = polls
+            .map(|other| self.refresh_marker_state(other))
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
         let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
-        let is_last = (0..self.shards).all(|shard| self.router.mark(ShardId(shard)) == Mark::Own);
+        let is_last = (0..self.shards)
+            .all(|shard| self.router.marker_state(ShardId(shard)) == MarkerState::Own);
         let work = stream::iter(names).map(async |name| {
-            let home = self.home(&name);
-            if self.router.mark(home) != Mark::Own {
+            let coordinator = self.coordinator_of(&name);
+            if self.router.marker_state(coordinator) != MarkerState::Own {
                 // It comes with the repair of that shard.
                 return Ok(());
             }
-            match self.control_of(home, &name).await?.1 {
+            match self.control_of(coordinator, &name).await?.1 {
                 Some(control) => {
-                    let deals = self.deals_of(home, &control).await?;
-                    self.take(shard, &control, &deals).await?;
-                    if is_last && let Some(spread) = self.deal_anew(&name).await? {
+                    let allocations = self.allocations_of(coordinator, &control).await?;
+                    self.take(shard, &control, &allocations).await?;
+                    if is_last && let Some(spread) = self.reallocate(&name).await? {
                         // Until the limits are allocated, deliveries stall.
-                        self.deal_lowered(&spread).await;
+                        self.allocate_lowered(&spread).await;
                     }
                     Ok(())
                 }
@@ -117,7 +127,9 @@ impl Deployment {
     /// none yet.
     async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
         let mut names = BTreeSet::new();
-        for other in self.others(shard).filter(|other| self.router.mark(*other) == Mark::Own) {
+        for other in
+            self.others(shard).filter(|other| self.router.marker_state(*other) == MarkerState::Own)
+        {
             names.append(&mut self.names_of(other).await?);
         }
         Ok(names)

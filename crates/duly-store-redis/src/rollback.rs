@@ -24,9 +24,9 @@ use parking_lot::Mutex;
 
 use crate::{
     OnRollback,
-    change::{AT_ONCE, Run, digits, flag},
+    change::{AT_ONCE, MemberFate, digits, flag},
     deployment::Deployment,
-    marker::Mark,
+    marker::MarkerState,
     script::Script,
 };
 
@@ -36,7 +36,7 @@ const BEHIND_MAX_MS: u64 = 5_000;
 /// Progress of each shard as far as this node knows, and the count of rollbacks.
 #[derive(Debug)]
 pub(crate) struct Rollbacks {
-    then: OnRollback,
+    policy: OnRollback,
     seen: Vec<AtomicU64>,
     count: AtomicU64,
     /// Shards in which leases from before the rollback must be ended.
@@ -44,9 +44,9 @@ pub(crate) struct Rollbacks {
 }
 
 impl Rollbacks {
-    pub(crate) fn new(shards: u16, then: OnRollback) -> Self {
+    pub(crate) fn new(shards: u16, policy: OnRollback) -> Self {
         let seen = (0..shards).map(|_| AtomicU64::default()).collect();
-        Self { then, seen, count: AtomicU64::default(), leased: Mutex::default() }
+        Self { policy, seen, count: AtomicU64::default(), leased: Mutex::default() }
     }
 
     /// Returns the number of rollbacks that this node detected.
@@ -55,7 +55,7 @@ impl Rollbacks {
     }
 
     /// Records the progress of a shard.
-    pub(crate) fn saw(&self, shard: ShardId, progress: u64) {
+    pub(crate) fn note_seen(&self, shard: ShardId, progress: u64) {
         self.seen[usize::from(shard.0)].fetch_max(progress, Ordering::Relaxed);
     }
 }
@@ -78,11 +78,11 @@ impl Deployment {
 
     async fn progress(&self, shard: ShardId) -> Result<()> {
         let seen = self.rollbacks.seen[usize::from(shard.0)].load(Ordering::Relaxed);
-        let pauses = self.rollbacks.then == OnRollback::Pause;
+        let pauses = self.rollbacks.policy == OnRollback::Pause;
         let arguments = vec![digits(seen), digits(BEHIND_MAX_MS), flag(pauses)];
-        let mut reply = self.ask(shard, Script::Progress, arguments).await?;
+        let mut reply = self.call_script(shard, Script::Progress, arguments).await?;
         let (progress, behind_ms) = (reply.number()?, reply.number()?);
-        self.rollbacks.saw(shard, progress);
+        self.rollbacks.note_seen(shard, progress);
         if behind_ms > 0 {
             self.rollbacks.count.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
@@ -91,7 +91,7 @@ impl Deployment {
                 "the shard came back with older data: what was written in this time is gone"
             );
             if pauses {
-                self.router.set_mark(shard, Mark::RolledBack);
+                self.router.set_marker_state(shard, MarkerState::RolledBack);
             } else {
                 self.end_leases(shard).await;
             }
@@ -103,8 +103,8 @@ impl Deployment {
     /// next move of the progress.
     pub(crate) async fn end_leases(&self, shard: ShardId) {
         let ended = async {
-            for run in self.holders(shard).await? {
-                self.end_leases_of(shard, run, Run::GoesOn).await?;
+            for member_id in self.holders(shard).await? {
+                self.end_leases_of(shard, member_id, MemberFate::Stays).await?;
             }
             Ok::<_, Error>(())
         };

@@ -25,12 +25,14 @@ use redis::{Value, cmd};
 use crate::{
     OpenError, Opened,
     address::Address,
+    connection::{
+        Call, ConnectOptions, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply,
+    },
     error::{in_doubt, unavailable},
     keys,
-    link::{Call, ConnectOptions, Link, Lost, Manner, RequiredCopies, Said},
-    marker::{Mark, Marks},
+    marker::{MarkerState, MarkerStates},
     script::Script,
-    skew::Reading,
+    skew::ClockReading,
 };
 
 /// Attempts of a call that servers redirect or postpone.
@@ -42,15 +44,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Router {
     address: Address,
-    dial: ConnectOptions,
-    connections: usize,
+    connect_options: ConnectOptions,
+    connections_each: usize,
     /// `KEYS[1]` of each shard.
     seqs: Vec<String>,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
-    marks: Marks,
+    marker_states: MarkerStates,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
 }
@@ -58,45 +60,45 @@ pub(crate) struct Router {
 /// Connections to one server.
 #[derive(Debug)]
 struct Server {
-    links: Vec<Arc<tokio::sync::Mutex<Option<Link>>>>,
+    connections: Vec<Arc<tokio::sync::Mutex<Option<Connection>>>>,
     /// Place of one more connection, present if calls wait for replicas. A `WAIT` blocks the commands
     /// behind it on its connection, and must not delay the heartbeats of a node.
-    unhindered: Option<usize>,
+    unblocked: Option<usize>,
     next: AtomicUsize,
     /// Time and reason of the last failed connect.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl Server {
-    fn new(connections: usize, copies: Option<RequiredCopies>) -> Self {
-        let connections = connections.max(1);
-        let unhindered = copies.map(|_| connections);
-        let links =
-            (0..connections + unhindered.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
-        Self { links, unhindered, next: AtomicUsize::new(0), failed: Mutex::default() }
+    fn new(connections_each: usize, copies: Option<RequiredCopies>) -> Self {
+        let connections_each = connections_each.max(1);
+        let unblocked = copies.map(|_| connections_each);
+        let connections =
+            (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
+        Self { connections, unblocked, next: AtomicUsize::new(0), failed: Mutex::default() }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
-    fn place(&self, errand: CallKind) -> usize {
-        let in_turn = self.links.len() - self.unhindered.map_or(0, |_| 1);
+    fn place(&self, kind: CallKind) -> usize {
+        let in_turn = self.connections.len() - self.unblocked.map_or(0, |_| 1);
         let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
-        self.unhindered.filter(|_| errand == CallKind::Repeated).unwrap_or_else(next)
+        self.unblocked.filter(|_| kind == CallKind::Repeated).unwrap_or_else(next)
     }
 }
 
 /// A connection in use by a round, with its place, so that it can be dropped if it breaks.
-struct Taken {
-    link: Link,
+struct PooledConnection {
+    connection: Connection,
     server: Arc<Server>,
     place: usize,
     name: String,
 }
 
-impl Taken {
+impl PooledConnection {
     /// Drops the connection; the next caller that needs it makes a new one.
-    async fn drop_link(&self) {
-        let mut slot = self.server.links[self.place].lock().await;
-        slot.take_if(|link| link.is(&self.link));
+    async fn drop_connection(&self) {
+        let mut slot = self.server.connections[self.place].lock().await;
+        slot.take_if(|connection| connection.is(&self.connection));
     }
 }
 
@@ -112,20 +114,20 @@ enum CallKind {
 impl Router {
     pub(crate) fn new(
         address: Address,
-        dial: ConnectOptions,
-        connections: usize,
+        connect_options: ConnectOptions,
+        connections_each: usize,
         shards: u16,
         copies: Option<RequiredCopies>,
     ) -> Self {
         let first = address.servers[0].clone();
         Self {
-            dial,
-            connections,
+            connect_options,
+            connections_each,
             seqs: (0..shards).map(|shard| keys::seq(ShardId(shard), shards)).collect(),
             servers: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
-            marks: Marks::new(shards),
+            marker_states: MarkerStates::new(shards),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -146,22 +148,26 @@ impl Router {
     }
 
     /// Returns the last known state of a shard's marker.
-    pub(crate) fn mark(&self, shard: ShardId) -> Mark {
-        self.marks.get(shard)
+    pub(crate) fn marker_state(&self, shard: ShardId) -> MarkerState {
+        self.marker_states.get(shard)
     }
 
     /// Sets the state of a shard's marker, and logs a change.
-    pub(crate) fn set_mark(&self, shard: ShardId, mark: Mark) {
-        report(shard, self.marks.set(shard, mark), mark);
+    pub(crate) fn set_marker_state(&self, shard: ShardId, state: MarkerState) {
+        report(shard, self.marker_states.set(shard, state), state);
     }
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
-    pub(crate) async fn look_at_marker(&self, shard: ShardId, deployment: &str) -> Result<()> {
+    pub(crate) async fn refresh_marker_state(
+        &self,
+        shard: ShardId,
+        deployment: &str,
+    ) -> Result<()> {
         loop {
-            let before = self.marks.before_read(shard);
-            let mark = Mark::of(self.marker(shard).await?.as_ref(), deployment);
-            if let Some(previous) = self.marks.set_read(shard, before, mark) {
-                report(shard, previous, mark);
+            let before = self.marker_states.before_read(shard);
+            let state = MarkerState::of(self.marker(shard).await?.as_ref(), deployment);
+            if let Some(previous) = self.marker_states.set_read(shard, before, state) {
+                report(shard, previous, state);
                 return Ok(());
             }
         }
@@ -178,7 +184,7 @@ impl Router {
 
     /// Asks the Cluster which master has which slot. Of several errors it returns one that does not pass
     /// by itself, if there is one.
-    pub(crate) async fn look_around(&self) -> Opened<()> {
+    pub(crate) async fn refresh_owners(&self) -> Opened<()> {
         if !self.address.cluster {
             return Ok(());
         }
@@ -189,11 +195,11 @@ impl Router {
         known.dedup();
         let mut failed: Option<OpenError> = None;
         for server in known {
-            let asked = match self.take(&server, CallKind::Once).await {
-                Ok(taken) => {
-                    let asked = taken.link.command(cmd("CLUSTER").arg("SLOTS")).await;
+            let asked = match self.check_out(&server, CallKind::Once).await {
+                Ok(pooled) => {
+                    let asked = pooled.connection.command(cmd("CLUSTER").arg("SLOTS")).await;
                     if asked.is_err() {
-                        taken.drop_link().await;
+                        pooled.drop_connection().await;
                     }
                     asked
                 }
@@ -247,78 +253,85 @@ impl Router {
     }
 
     /// Returns a connection to a server.
-    async fn take(&self, name: &str, errand: CallKind) -> redis::RedisResult<Taken> {
+    async fn check_out(&self, name: &str, kind: CallKind) -> redis::RedisResult<PooledConnection> {
         let server = {
             let mut servers = self.servers.lock();
             let server = servers.entry(name.to_owned());
             Arc::clone(
-                server.or_insert_with(|| Arc::new(Server::new(self.connections, self.copies))),
+                server.or_insert_with(|| Arc::new(Server::new(self.connections_each, self.copies))),
             )
         };
-        let place = server.place(errand);
+        let place = server.place(kind);
         let arrived = Instant::now();
         loop {
-            let link = self.link_at(name, &server, place, arrived).await?;
-            let taken = Taken { link, server: Arc::clone(&server), place, name: name.to_owned() };
-            if errand == CallKind::Repeated || taken.link.is_alive().await {
-                return Ok(taken);
+            let connection = self.connection_at(name, &server, place, arrived).await?;
+            let pooled = PooledConnection {
+                connection,
+                server: Arc::clone(&server),
+                place,
+                name: name.to_owned(),
+            };
+            if kind == CallKind::Repeated || pooled.connection.is_alive().await {
+                return Ok(pooled);
             }
-            taken.drop_link().await;
+            pooled.drop_connection().await;
         }
     }
 
     /// Returns the connection at a place; connects if there is none.
-    async fn link_at(
+    async fn connection_at(
         &self,
         name: &str,
         server: &Arc<Server>,
         place: usize,
         arrived: Instant,
-    ) -> redis::RedisResult<Link> {
-        let mut slot = Arc::clone(&server.links[place]).lock_owned().await;
+    ) -> redis::RedisResult<Connection> {
+        let mut slot = Arc::clone(&server.connections[place]).lock_owned().await;
         // If a connect failed while this caller waited for the lock, return its error instead of
         // retrying.
         let failed = server.failed.lock().clone().filter(|(at, _)| *at >= arrived);
         if let Some((_, reason)) = failed {
             return Err(std::io::Error::other(reason).into());
         }
-        if let Some(link) = slot.as_ref() {
-            return Ok(link.clone());
+        if let Some(connection) = slot.as_ref() {
+            return Ok(connection.clone());
         }
-        let (client, dial) = (self.address.client(name)?, self.dial.clone());
+        let (client, connect_options) = (self.address.client(name)?, self.connect_options.clone());
         let server = Arc::clone(server);
         // The connect goes on if its caller stops waiting: the next caller then uses the connection.
         let opening = self.runtime.spawn(async move {
-            let told = |error: &redis::RedisError| {
+            let failed = |error: &redis::RedisError| {
                 *server.failed.lock() = Some((Instant::now(), error.to_string()));
             };
-            let link = Link::open(client, &dial).await.inspect_err(told)?;
-            redis::RedisResult::Ok(slot.insert(link).clone())
+            let connection =
+                Connection::open(client, &connect_options).await.inspect_err(failed)?;
+            redis::RedisResult::Ok(slot.insert(connection).clone())
         });
         opening.await.map_err(std::io::Error::other)?
     }
 
     /// Returns a connection to a server, for commands that are no scripts.
-    pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
-        Ok(self.take(name, CallKind::Once).await?.link)
+    pub(crate) async fn connection(&self, name: &str) -> redis::RedisResult<Connection> {
+        Ok(self.check_out(name, CallKind::Once).await?.connection)
     }
 
     /// Returns the reading of a server's clock, or an error if the server does not reply.
-    pub(crate) async fn clock(&self, name: &str) -> std::result::Result<Reading, String> {
-        let taken = self.take(name, CallKind::Once).await.map_err(|error| error.to_string())?;
+    pub(crate) async fn clock(&self, name: &str) -> std::result::Result<ClockReading, String> {
+        let pooled =
+            self.check_out(name, CallKind::Once).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
-        match taken.link.command(&cmd("TIME")).await {
+        match pooled.connection.command(&cmd("TIME")).await {
             Ok(answer) => {
                 let (seconds, micros): (u64, u64) =
                     redis::from_redis_value(answer).map_err(|error| error.to_string())?;
                 let shown = Duration::from_secs(seconds) + Duration::from_micros(micros);
                 let server = name.to_owned();
-                Ok(Reading { server, shown, asked, answered: Instant::now() })
+                Ok(ClockReading { server, shown, asked, answered: Instant::now() })
             }
             Err(error) => {
-                taken.drop_link().await;
+                pooled.drop_connection().await;
                 if self.address.cluster {
-                    self.look_around().await.map_err(|error| error.to_string())?;
+                    self.refresh_owners().await.map_err(|error| error.to_string())?;
                 }
                 Err(error.to_string())
             }
@@ -327,161 +340,163 @@ impl Router {
 
     /// Calls one script.
     pub(crate) async fn call(&self, shard: ShardId, call: Call) -> Result<Value> {
-        let mut answers = self.calls(shard, vec![call]).await;
-        answers.pop().unwrap_or_else(|| Err(unavailable("no answer")))
+        let mut results = self.calls(shard, vec![call]).await;
+        results.pop().unwrap_or_else(|| Err(unavailable("no answer")))
     }
 
     /// Calls scripts of one shard in one pipeline, in order unless some must be sent again. Each has a
     /// result of its own.
     pub(crate) async fn calls(&self, shard: ShardId, calls: Vec<Call>) -> Vec<Result<Value>> {
-        let mark = self.mark(shard);
-        if mark != Mark::Own && !calls.iter().any(|call| call.script == Script::Mark) {
-            return calls.iter().map(|_| Err(unmarked(shard, mark))).collect();
+        let state = self.marker_state(shard);
+        if state != MarkerState::Own && !calls.iter().any(|call| call.script == Script::WriteMarker)
+        {
+            return calls.iter().map(|_| Err(unmarked(shard, state))).collect();
         }
-        let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
-        let mut open: Vec<(usize, Manner)> =
-            (0..calls.len()).map(|i| (i, Manner::default())).collect();
+        let mut results: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
+        let mut open: Vec<(usize, SendMode)> =
+            (0..calls.len()).map(|i| (i, SendMode::default())).collect();
         let is_repeated = calls.iter().all(|call| call.script.is_repeated());
-        let errand = if is_repeated { CallKind::Repeated } else { CallKind::Once };
+        let kind = if is_repeated { CallKind::Repeated } else { CallKind::Once };
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
-            let taken = match self.take(&server, errand).await {
-                Ok(taken) => taken,
+            let pooled = match self.check_out(&server, kind).await {
+                Ok(pooled) => pooled,
                 Err(error) => {
                     let reason = format!("{server}: {error}");
                     if self.address.cluster {
                         tokio::time::sleep(PAUSE).await;
-                        let looked = self.look_around().await;
+                        let refreshed = self.refresh_owners().await;
                         let moved = self.owners.lock()[usize::from(shard.0)] != server;
-                        if looked.is_ok() && moved {
+                        if refreshed.is_ok() && moved {
                             continue;
                         }
                     }
-                    fill(&mut answers, &open, || unavailable(&reason));
+                    fill(&mut results, &open, || unavailable(&reason));
                     break;
                 }
             };
-            let again = self.one_round(&taken, shard, &calls, &open, &mut answers).await;
-            let Some(again) = again else { break };
-            open = again.open;
+            let resend = self.one_round(&pooled, shard, &calls, &open, &mut results).await;
+            let Some(resend) = resend else { break };
+            open = resend.open;
             if open.is_empty() {
                 break;
             }
-            if again.pause {
+            if resend.pause {
                 tokio::time::sleep(PAUSE).await;
             }
-            if again.look {
+            if resend.refresh {
                 // If no server knows better, the next attempt returns an error.
-                let _unknown = self.look_around().await;
+                let _unknown = self.refresh_owners().await;
             }
         }
-        let give_up = || Err(unavailable("the Cluster kept sending the call elsewhere"));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(give_up)).collect()
+        let redirected = || Err(unavailable("the Cluster kept sending the call elsewhere"));
+        results.into_iter().map(|answer| answer.unwrap_or_else(redirected)).collect()
     }
 
     /// Sends one pipeline. Returns the calls to send again; `None` if the connection broke.
     async fn one_round(
         &self,
-        taken: &Taken,
+        pooled: &PooledConnection,
         shard: ShardId,
         calls: &[Call],
-        open: &[(usize, Manner)],
-        answers: &mut [Option<Result<Value>>],
-    ) -> Option<Again> {
-        let sent: Vec<(&Call, Manner)> =
-            open.iter().map(|(i, manner)| (&calls[*i], *manner)).collect();
+        open: &[(usize, SendMode)],
+        results: &mut [Option<Result<Value>>],
+    ) -> Option<Resend> {
+        let sent: Vec<(&Call, SendMode)> =
+            open.iter().map(|(i, mode)| (&calls[*i], *mode)).collect();
         let is_repeated = sent.iter().all(|(call, _)| call.script.is_repeated());
         let kept = sent.iter().any(|(call, _)| call.script.waits_for_copies());
         let copies = self.copies.filter(|_| kept);
-        let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, copies).await {
-            Ok(heard) => heard,
-            Err(Lost(reason)) => {
-                taken.drop_link().await;
-                if is_repeated {
-                    // It may be sent again, on a new connection.
-                    let (open, look) = (open.to_vec(), self.address.cluster);
-                    return Some(Again { open, look, ..Again::default() });
+        let (replies, confirmed) =
+            match pooled.connection.round(self.seq(shard), &sent, copies).await {
+                Ok(replies) => replies,
+                Err(ConnectionLost(reason)) => {
+                    pooled.drop_connection().await;
+                    if is_repeated {
+                        // It may be sent again, on a new connection.
+                        let (open, refresh) = (open.to_vec(), self.address.cluster);
+                        return Some(Resend { open, refresh, ..Resend::default() });
+                    }
+                    let reason = format!("{}: {reason}", pooled.name);
+                    for (i, _) in open {
+                        results[*i] = Some(Err(if calls[*i].script.only_reads() {
+                            unavailable(&reason)
+                        } else {
+                            in_doubt(&reason)
+                        }));
+                    }
+                    if self.address.cluster {
+                        let _unknown = self.refresh_owners().await;
+                    }
+                    return None;
                 }
-                let reason = format!("{}: {reason}", taken.name);
-                for (i, _) in open {
-                    answers[*i] = Some(Err(if calls[*i].script.only_reads() {
-                        unavailable(&reason)
-                    } else {
-                        in_doubt(&reason)
-                    }));
-                }
-                if self.address.cluster {
-                    let _unknown = self.look_around().await;
-                }
-                return None;
-            }
-        };
-        let mut again = Again::default();
-        for ((i, manner), said) in open.iter().zip(said) {
+            };
+        let mut resend = Resend::default();
+        for ((i, mode), reply) in open.iter().zip(replies) {
             let call = &calls[*i];
-            match said {
-                Said::Answer(_) if !confirmed && call.script.waits_for_copies() => {
+            match reply {
+                ServerReply::Value(_) if !confirmed && call.script.waits_for_copies() => {
                     let replicas = copies.map_or(0, |copies| copies.replicas);
-                    answers[*i] = Some(Err(in_doubt(format!(
+                    results[*i] = Some(Err(in_doubt(format!(
                         "not all copies that are asked for ({replicas} replicas) have confirmed it"
                     ))));
                 }
-                Said::Answer(value) => answers[*i] = Some(Ok(value)),
-                Said::NoScript => again.open.push((*i, Manner { whole: true })),
-                Said::Moved(server) => {
+                ServerReply::Value(value) => results[*i] = Some(Ok(value)),
+                ServerReply::NoScript => resend.open.push((*i, SendMode { with_text: true })),
+                ServerReply::Moved(server) => {
                     // Only this server is certain: others may not know of the move yet.
                     tracing::info!(shard = shard.0, %server, "a shard has moved");
                     self.owners.lock()[usize::from(shard.0)] = server;
-                    again.open.push((*i, *manner));
+                    resend.open.push((*i, *mode));
                 }
-                Said::Later(reason) => {
+                ServerReply::Postponed(reason) => {
                     tracing::debug!(shard = shard.0, %reason, "a server puts a call off");
-                    again.pause = true;
-                    again.look = true;
-                    again.open.push((*i, *manner));
+                    resend.pause = true;
+                    resend.refresh = true;
+                    resend.open.push((*i, *mode));
                 }
-                Said::Unmarked(mark) => {
-                    self.set_mark(shard, mark);
-                    answers[*i] = Some(Err(unmarked(shard, mark)));
+                ServerReply::Unmarked(state) => {
+                    self.set_marker_state(shard, state);
+                    results[*i] = Some(Err(unmarked(shard, state)));
                 }
-                Said::Refused(reason) => answers[*i] = Some(Err(refused(reason))),
+                ServerReply::Refused(reason) => results[*i] = Some(Err(refused(reason))),
             }
         }
-        Some(again)
+        Some(resend)
     }
 }
 
 /// Logs a change of a shard's marker.
-fn report(shard: ShardId, before: Mark, after: Mark) {
+fn report(shard: ShardId, before: MarkerState, after: MarkerState) {
     match after {
         _ if before == after => {}
-        Mark::Own => tracing::info!(shard = shard.0, "the shard takes calls again"),
+        MarkerState::Own => tracing::info!(shard = shard.0, "the shard takes calls again"),
         _ => tracing::error!("{}; until then calls for it are unavailable", after.fault(&[shard])),
     }
 }
 
 /// Calls that a round must send again, and how.
 #[derive(Debug, Default)]
-struct Again {
-    open: Vec<(usize, Manner)>,
+struct Resend {
+    open: Vec<(usize, SendMode)>,
     pause: bool,
-    look: bool,
+    refresh: bool,
 }
 
 fn fill(
-    answers: &mut [Option<Result<Value>>],
-    open: &[(usize, Manner)],
+    results: &mut [Option<Result<Value>>],
+    open: &[(usize, SendMode)],
     error: impl Fn() -> Error,
 ) {
     for (i, _) in open {
-        answers[*i] = Some(Err(error()));
+        results[*i] = Some(Err(error()));
     }
 }
 
 /// Returns the error of a call to a shard that takes no calls; nothing was done.
-fn unmarked(shard: ShardId, mark: Mark) -> Error {
+fn unmarked(shard: ShardId, state: MarkerState) -> Error {
     Error::Unavailable {
-        reason: mark.fault(&[shard]),
+        reason: state.fault(&[shard]),
         retry_after: duly_core::Millis::from_secs(5),
     }
 }

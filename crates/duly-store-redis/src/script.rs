@@ -9,11 +9,11 @@ pub(crate) const CLOCK: &str = include_str!("scripts/clock.lua");
 const BASE: &str = include_str!("scripts/base.lua");
 const BLOCKS: &str = include_str!("scripts/blocks.lua");
 const LANES: &str = include_str!("scripts/lanes.lua");
-const ENDED: &str = include_str!("scripts/ended.lua");
-const ADMIT: &str = include_str!("scripts/admit.lua");
+const TOMBSTONES: &str = include_str!("scripts/tombstones.lua");
+const ADMISSION: &str = include_str!("scripts/admission.lua");
 const RATE: &str = include_str!("scripts/rate.lua");
 const QUOTA: &str = include_str!("scripts/quota.lua");
-const USED: &str = include_str!("scripts/used.lua");
+const USED_IDS: &str = include_str!("scripts/used_ids.lua");
 const VACANT: &str = include_str!("scripts/vacant.lua");
 const SEEK: &str = include_str!("scripts/seek.lua");
 
@@ -52,46 +52,46 @@ macro_rules! scripts {
 }
 
 scripts! {
-    Found: "found", Writes, [];
-    Mark: "mark", Writes, [];
+    DeploymentRecord: "deployment_record", Writes, [];
+    WriteMarker: "write_marker", Writes, [];
     Seal: "seal", Writes, [];
-    Accept: "accept", Writes, [];
+    AcceptList: "accept_list", Writes, [];
     Progress: "progress", Writes, [];
     Put: "put", Writes, [];
-    Gone: "gone", Writes, [SEEK, BLOCKS, LANES, VACANT];
+    EndNamespace: "end_namespace", Writes, [SEEK, BLOCKS, LANES, VACANT];
     Idle: "idle", Writes, [VACANT];
-    UsedBy: "used_by", Reads, [VACANT];
-    Left: "left", Reads, [];
-    Held: "held", Reads, [];
+    NamespaceUse: "namespace_use", Reads, [VACANT];
+    EndRecords: "end_records", Reads, [];
+    NamespaceInShard: "namespace_in_shard", Reads, [];
     Numbers: "numbers", Reads, [];
-    Gate: "gate", Writes, [];
+    DeletionLock: "deletion_lock", Writes, [];
     Names: "names", Reads, [];
     Read: "read", Reads, [];
-    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES, USED, RATE];
-    Free: "free", Reads, [USED];
+    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES, USED_IDS, RATE];
+    CountFreeIds: "count_free_ids", Reads, [USED_IDS];
     Grant: "grant", Writes, [RATE];
-    Shares: "shares", Writes, [QUOTA];
-    Move: "move", Writes, [QUOTA];
-    Deal: "deal", Writes, [QUOTA];
-    Cancel: "cancel", Writes, [SEEK, BLOCKS, LANES, ENDED];
-    Grow: "change", Grows, [SEEK, BLOCKS, LANES, ENDED, RATE, ADMIT];
-    Change: "change", Writes, [SEEK, BLOCKS, LANES, ENDED, RATE, ADMIT];
+    QuotaReport: "quota_report", Writes, [QUOTA];
+    Transfer: "transfer", Writes, [QUOTA];
+    AllocateQuotas: "allocate_quotas", Writes, [QUOTA];
+    Cancel: "cancel", Writes, [SEEK, BLOCKS, LANES, TOMBSTONES];
+    Grow: "change", Grows, [SEEK, BLOCKS, LANES, TOMBSTONES, RATE, ADMISSION];
+    Change: "change", Writes, [SEEK, BLOCKS, LANES, TOMBSTONES, RATE, ADMISSION];
     Claim: "claim", Writes, [SEEK, BLOCKS, LANES];
-    Unclaim: "unclaim", Writes, [];
-    Ack: "ack", Writes, [ENDED];
+    VoidClaim: "void_claim", Writes, [];
+    Ack: "ack", Writes, [TOMBSTONES];
     Extend: "extend", Writes, [];
     Owed: "owed", Writes, [SEEK, BLOCKS, LANES];
     Ready: "ready", Reads, [SEEK, BLOCKS, LANES];
     List: "list", Reads, [SEEK, BLOCKS, LANES];
-    Stats: "stats", Reads, [SEEK, BLOCKS, LANES, ENDED];
-    Trim: "trim", Writes, [ENDED];
+    Stats: "stats", Reads, [SEEK, BLOCKS, LANES, TOMBSTONES];
+    Trim: "trim", Writes, [TOMBSTONES];
     Forecast: "forecast", Reads, [SEEK, BLOCKS, LANES];
     Health: "health", Reads, [SEEK, BLOCKS, LANES];
-    Heartbeat: "beat", Writes, [];
+    Heartbeat: "heartbeat", Writes, [];
     Holders: "holders", Reads, [];
-    Index: "index", Writes, [ENDED];
+    Index: "index", Writes, [TOMBSTONES];
     Announce: "announce", Writes, [];
-    Allocate: "allot", Writes, [];
+    AllocateLanes: "allocate_lanes", Writes, [];
 }
 
 impl Script {
@@ -123,7 +123,11 @@ impl Script {
         self.only_reads()
             || matches!(
                 self,
-                Self::Heartbeat | Self::Announce | Self::Allocate | Self::Index | Self::Progress
+                Self::Heartbeat
+                    | Self::Announce
+                    | Self::AllocateLanes
+                    | Self::Index
+                    | Self::Progress
             )
     }
 
@@ -148,7 +152,7 @@ mod tests {
         for script in Script::ALL {
             let own = script.parts().2;
             for word in ["-- KEYS", "-- ARGV", "-- reply"] {
-                assert!(own.contains(word), "{script:?} does not say {word}");
+                assert!(own.contains(word), "{script:?} does not document {word}");
             }
         }
     }

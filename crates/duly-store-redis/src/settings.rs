@@ -123,13 +123,13 @@ pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
 /// empty for none.
 ///
 /// Limits are split: the quotas of `max_pending` and `max_dead` add up to the limit and move between the
-/// shards (`shares.rs`). Those of `max_retained` are rounded up and stay. `schedule_per_second` is not
+/// shards (`quota.rs`). Those of `max_retained` are rounded up and stay. `schedule_per_second` is not
 /// split: the coordinator shard keeps it whole (`rate.rs`). Values above [`LUA_MAX`] become [`LUA_MAX`].
 pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'static str, Vec<u8>)> {
     let limits = &settings.limits;
     let text = |value: u64| value.min(LUA_MAX).to_string().into_bytes();
     let (shard, shards) = (u64::from(shard), u64::from(shards.max(1)));
-    let share = |limit: u64| plain_share(limit.min(LUA_MAX), shard, shards);
+    let share = |limit: u64| even_split(limit.min(LUA_MAX), shard, shards);
     let rate = limits.schedule_per_second.map(u64::from);
     vec![
         ("settings", encode(settings)),
@@ -148,6 +148,6 @@ pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'sta
 }
 
 /// Returns the even split of a limit for one shard. With a larger limit no shard gets less.
-pub(crate) const fn plain_share(limit: u64, shard: u64, shards: u64) -> u64 {
+pub(crate) const fn even_split(limit: u64, shard: u64, shards: u64) -> u64 {
     limit / shards + (shard < limit % shards) as u64
 }

@@ -11,11 +11,11 @@ use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
-    case::{Draft, Judged},
-    change::{AT_ONCE, TRIES, Written, contended, digits, next_round},
-    deployment::{Deployment, Space, Wanted},
+    case::{Draft, SettleDecision},
+    change::{AT_ONCE, TRIES, WriteResult, contended, digits, next_round},
+    connection::Call,
+    deployment::{Deployment, NamespaceRef, ReadRequest},
     error::damaged,
-    link::Call,
     reply::Reply,
     script::Script,
     token::Ticket,
@@ -25,7 +25,7 @@ use crate::{
 const GROUP: usize = 128;
 
 /// A settlement whose token was parsed, with its place in the call.
-type Open = (usize, Ticket, Settlement);
+type OpenSettlement = (usize, Ticket, Settlement);
 
 impl Deployment {
     /// Settles leases. An error means that none of the settlements is known to have taken effect.
@@ -35,21 +35,21 @@ impl Deployment {
         settlements: Vec<Settlement>,
     ) -> Result<Vec<SettleOutcome>> {
         let mut outcomes = vec![SettleOutcome::InvalidToken; settlements.len()];
-        let mut waiting: VecDeque<Open> = VecDeque::new();
+        let mut waiting: VecDeque<OpenSettlement> = VecDeque::new();
         for (i, settlement) in settlements.into_iter().enumerate() {
             if let Some(ticket) = Ticket::read(&settlement.token, shard, self.seed) {
                 waiting.push_back((i, ticket, settlement));
             }
         }
         let mut failed = None;
-        let mut taken = false;
+        let mut any_settled = false;
         while !waiting.is_empty() {
-            let key = |open: &Open| Some((open.1.num.clone(), open.1.id.clone()));
+            let key = |open: &OpenSettlement| Some((open.1.num.clone(), open.1.id.clone()));
             let round = next_round(&mut waiting, key);
             for (i, outcome) in self.settle_round(shard, round).await {
                 outcomes[i] = match outcome {
                     Ok(outcome) => {
-                        taken = true;
+                        any_settled = true;
                         outcome
                     }
                     Err(error) => {
@@ -60,7 +60,7 @@ impl Deployment {
             }
         }
         match failed {
-            Some(error) if !taken => Err(error),
+            Some(error) if !any_settled => Err(error),
             _ => Ok(outcomes),
         }
     }
@@ -68,11 +68,12 @@ impl Deployment {
     async fn settle_round(
         &self,
         shard: ShardId,
-        round: Vec<Open>,
+        round: Vec<OpenSettlement>,
     ) -> Vec<(usize, Result<SettleOutcome>)> {
         let mut done = Vec::with_capacity(round.len());
         let (mut sent, mut calls, mut slow) = (Vec::new(), Vec::new(), Vec::new());
-        let mut groups: HashMap<(String, Option<NamespaceName>), Vec<Open>> = HashMap::new();
+        let mut groups: HashMap<(String, Option<NamespaceName>), Vec<OpenSettlement>> =
+            HashMap::new();
         for open in round {
             match &open.2.verdict {
                 SettleVerdict::Ack => {
@@ -94,11 +95,11 @@ impl Deployment {
                 group = rest;
             }
         }
-        let answers = self.pipelined(shard, calls).await;
-        for (items, answer) in sent.into_iter().zip(answers) {
-            let mut told = answer.and_then(words);
+        let results = self.pipelined(shard, calls).await;
+        for (items, answer) in sent.into_iter().zip(results) {
+            let mut words = answer.and_then(words);
             for open in items {
-                match told.as_mut().map_err(|error| error.clone()).and_then(answered) {
+                match words.as_mut().map_err(|error| error.clone()).and_then(parse_outcome) {
                     Ok(Some(outcome)) => done.push((open.0, Ok(outcome))),
                     Ok(None) => slow.push(open),
                     Err(error) => done.push((open.0, Err(error))),
@@ -106,7 +107,7 @@ impl Deployment {
             }
         }
         let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
-            (i, self.settle_slowly(shard, &ticket, &settlement).await)
+            (i, self.settle_slow(shard, &ticket, &settlement).await)
         });
         let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
         while let Some(outcome) = work.next().await {
@@ -115,16 +116,16 @@ impl Deployment {
         done
     }
 
-    async fn settle_slowly(
+    async fn settle_slow(
         &self,
         shard: ShardId,
         ticket: &Ticket,
         settlement: &Settlement,
     ) -> Result<SettleOutcome> {
         for _ in 0..TRIES {
-            let wanted = Wanted {
+            let wanted = ReadRequest {
                 firing: Some((ticket.incarnation, ticket.occurrence)),
-                ..Wanted::bare(Space::Numbered(&ticket.num), Some(&ticket.id))
+                ..ReadRequest::bare(NamespaceRef::Numbered(&ticket.num), Some(&ticket.id))
             };
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(SettleOutcome::LeaseLost);
@@ -137,20 +138,21 @@ impl Deployment {
                 self.write(shard, &case, &draft, Script::Change).await?;
                 continue;
             }
-            match case.judge(ticket, &settlement.verdict) {
-                Judged::Answer(outcome) => return Ok(outcome),
-                Judged::Write(draft, outcome) => {
-                    if self.write(shard, &case, &draft, Script::Change).await? == Written::Done {
+            match case.decide_settlement(ticket, &settlement.verdict) {
+                SettleDecision::Answer(outcome) => return Ok(outcome),
+                SettleDecision::Write(draft, outcome) => {
+                    if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done
+                    {
                         return Ok(outcome);
                     }
                 }
-                Judged::Held => {
+                SettleDecision::Held => {
                     let call = match settlement.verdict {
                         SettleVerdict::Extend { lease } => extend(ticket, settlement, lease),
                         _ => acknowledge(&[(0, ticket.clone(), settlement.clone())]),
                     };
-                    let mut told = words(self.router.call(shard, call).await?)?;
-                    if let Some(outcome) = answered(&mut told)? {
+                    let mut words = words(self.router.call(shard, call).await?)?;
+                    if let Some(outcome) = parse_outcome(&mut words)? {
                         return Ok(outcome);
                     }
                 }
@@ -168,7 +170,7 @@ impl Deployment {
         nonce: [u8; 6],
     ) -> Result<()> {
         for _ in 0..TRIES {
-            let wanted = Wanted::bare(Space::Numbered(num), Some(id));
+            let wanted = ReadRequest::bare(NamespaceRef::Numbered(num), Some(id));
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(());
             };
@@ -178,7 +180,7 @@ impl Deployment {
                 return Ok(());
             }
             let draft = Draft::put(live.record.clone());
-            if self.write(shard, &case, &draft, Script::Change).await? == Written::Done {
+            if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done {
                 return Ok(());
             }
         }
@@ -187,7 +189,7 @@ impl Deployment {
 }
 
 /// Returns the script call that takes acks of one namespace.
-fn acknowledge(group: &[Open]) -> Call {
+fn acknowledge(group: &[OpenSettlement]) -> Call {
     let mut arguments = Vec::with_capacity(2 + 2 * group.len());
     if let Some((_, ticket, settlement)) = group.first() {
         arguments.push(ticket.num.clone().into_bytes());
@@ -227,7 +229,7 @@ fn words(answer: Value) -> Result<Reply> {
 }
 
 /// Returns the outcome that a word means; `None` if the slow path is needed.
-fn answered(words: &mut Reply) -> Result<Option<SettleOutcome>> {
+fn parse_outcome(words: &mut Reply) -> Result<Option<SettleOutcome>> {
     Ok(match words.text()?.as_str() {
         "OK" => Some(SettleOutcome::Ok),
         "LOST" => Some(SettleOutcome::LeaseLost),

@@ -33,17 +33,17 @@ impl RedisStore {
         let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];
         // Without the listener wake-ups come late, which is no reason to fail.
         let _late = tokio::time::timeout(options.connect_within, listening).await;
-        deployment.look().await;
+        deployment.poll().await;
         tasks.push(tokio::spawn(health::watch(Arc::clone(&deployment))));
         Ok(Self { deployment, tasks })
     }
 
     /// Counts the shards and checks their health now, instead of at the next poll.
-    pub async fn look(&self) {
-        self.deployment.look().await;
+    pub async fn poll(&self) {
+        self.deployment.poll().await;
     }
 
-    pub(crate) fn own(&self, shard: ShardId) -> Result<()> {
+    pub(crate) fn check_shard(&self, shard: ShardId) -> Result<()> {
         if shard.0 < self.deployment.shards {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Store for RedisStore {
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             command::check_count(commands.len())?;
             Ok(self.deployment.apply(shard, commands).await)
         }
@@ -89,7 +89,7 @@ impl Store for RedisStore {
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.ready(shard, after, limit).await
         }
         .boxed()
@@ -97,7 +97,7 @@ impl Store for RedisStore {
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             claim::check(&request)?;
             self.deployment.claim(shard, &request).await
         }
@@ -110,17 +110,17 @@ impl Store for RedisStore {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             settle::check(&settlements)?;
             self.deployment.settle(shard, settlements).await
         }
         .boxed()
     }
 
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
         async move {
-            self.own(shard)?;
-            self.deployment.release(shard, run).await
+            self.check_shard(shard)?;
+            self.deployment.release(shard, member_id).await
         }
         .boxed()
     }
@@ -133,7 +133,7 @@ impl Store for RedisStore {
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.get(shard, &namespace, &id, bytes_max).await.map_err(Error::of_read)
         }
         .boxed()
@@ -141,7 +141,7 @@ impl Store for RedisStore {
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.list(shard, &request).await.map_err(Error::of_read)
         }
         .boxed()
@@ -149,7 +149,7 @@ impl Store for RedisStore {
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.stats(shard, &namespace).await.map_err(Error::of_read)
         }
         .boxed()
@@ -161,7 +161,7 @@ impl Store for RedisStore {
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>> {
         async move {
-            self.own(shard)?;
+            self.check_shard(shard)?;
             self.deployment.forecast(shard, &request).await.map_err(Error::of_read)
         }
         .boxed()

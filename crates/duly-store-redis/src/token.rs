@@ -32,12 +32,12 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Returns the token of this lease.
     pub(crate) fn token(&self, shard: ShardId, seed: u64) -> Token {
-        let (home, count) = self.num.split_once('.').unwrap_or(("0", "0"));
-        let home: u16 = home.parse().unwrap_or(0);
+        let (coordinator, count) = self.num.split_once('.').unwrap_or(("0", "0"));
+        let coordinator: u16 = coordinator.parse().unwrap_or(0);
         let count: u64 = count.parse().unwrap_or(0);
         let mut own = Vec::with_capacity(HEAD + self.id.as_str().len());
         own.push(FORMAT);
-        own.extend_from_slice(&home.to_be_bytes());
+        own.extend_from_slice(&coordinator.to_be_bytes());
         own.extend_from_slice(&count.to_be_bytes()[2..]);
         own.extend_from_slice(&self.nonce.to_be_bytes());
         own.extend_from_slice(&self.incarnation.0.to_be_bytes());
@@ -59,10 +59,10 @@ impl Ticket {
         if u64::from_be_bytes(array(CHECK)?) != check_of(own, shard, seed) {
             return None;
         }
-        let home = u16::from_be_bytes([own[1], own[2]]);
+        let coordinator = u16::from_be_bytes([own[1], own[2]]);
         let count = own[3..9].iter().fold(0_u64, |count, byte| (count << 8) | u64::from(*byte));
         Some(Self {
-            num: format!("{home}.{count}"),
+            num: format!("{coordinator}.{count}"),
             nonce: u64::from_be_bytes(array(9..17)?),
             incarnation: Incarnation(u64::from_be_bytes(array(17..25)?)),
             occurrence: u32::from_be_bytes(own[25..29].try_into().ok()?),

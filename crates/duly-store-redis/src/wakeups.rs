@@ -19,7 +19,7 @@ use crate::{deployment::Deployment, keys};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Message that a marker has changed; it is not a name of a namespace.
-const LOOK_AT_MARKER: &[u8] = &[0];
+const MARKER_CHANGED: &[u8] = &[0];
 
 /// Listens to all servers until it is aborted. Sends to `ready` once every server was listened to.
 pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
@@ -27,20 +27,20 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
     loop {
         let owners = deployment.router.owners();
         let mut listening = tokio::task::JoinSet::new();
-        let (told, mut heard) = mpsc::unbounded_channel();
+        let (subscribed, mut subscriptions) = mpsc::unbounded_channel();
         for (server, shards) in owners.clone() {
-            let (deployment, told) = (Arc::clone(&deployment), told.clone());
+            let (deployment, subscribed) = (Arc::clone(&deployment), subscribed.clone());
             listening.spawn(async move {
-                let ended = listen_to(&deployment, &server, &shards, &told).await;
+                let ended = listen_to(&deployment, &server, &shards, &subscribed).await;
                 if let Err(error) = ended {
                     tracing::debug!(%server, %error, "cannot listen");
                 }
             });
         }
-        drop(told);
+        drop(subscribed);
         if let Some(ready) = ready.take() {
             for _ in 0..owners.len() {
-                heard.recv().await;
+                subscriptions.recv().await;
             }
             // The task that opened the store may have stopped waiting.
             let _gone = ready.send(());
@@ -65,7 +65,7 @@ async fn listen_to(
     deployment: &Arc<Deployment>,
     server: &str,
     shards: &[ShardId],
-    told: &mpsc::UnboundedSender<()>,
+    subscribed: &mpsc::UnboundedSender<()>,
 ) -> redis::RedisResult<()> {
     let (sender, mut pushed) = mpsc::unbounded_channel::<PushInfo>();
     let config = AsyncConnectionConfig::new()
@@ -89,7 +89,7 @@ async fn listen_to(
         deployment.wake(*shard);
     }
     // There is no receiver except at the first time.
-    let _unheard = told.send(());
+    let _unheard = subscribed.send(());
     while let Some(PushInfo { kind, data }) = pushed.recv().await {
         match kind {
             PushKind::SMessage => {
@@ -97,11 +97,15 @@ async fn listen_to(
                     && let Some(shard) = channels.get(channel)
                 {
                     match data.get(1) {
-                        Some(Value::BulkString(message)) if *message == LOOK_AT_MARKER => {
+                        Some(Value::BulkString(message)) if *message == MARKER_CHANGED => {
                             let (deployment, shard) = (Arc::clone(deployment), *shard);
-                            tokio::spawn(async move { deployment.look_at_marker(shard).await });
+                            tokio::spawn(
+                                async move { deployment.refresh_marker_state(shard).await },
+                            );
                         }
-                        Some(Value::BulkString(message)) => deployment.hear(*shard, message),
+                        Some(Value::BulkString(message)) => {
+                            deployment.handle_message(*shard, message)
+                        }
                         _ => deployment.wake(*shard),
                     }
                 }

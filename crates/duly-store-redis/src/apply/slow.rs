@@ -8,20 +8,20 @@ use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result};
 
 use crate::{
     case::Control,
-    change::{TRIES, Written, contended},
-    deployment::{Deployment, Space, Wanted},
-    error::before,
+    change::{TRIES, WriteResult, contended},
+    deployment::{Deployment, NamespaceRef, ReadRequest},
+    error::before_change,
     namespaces::Absence,
-    rate::{Grant, Pace, too_fast},
+    quota::LimitKind,
+    rate::{Grant, RateAdmission, too_fast},
     script::Script,
-    shares::Kind,
 };
 
 impl Deployment {
     /// Reads, decides, and writes if nothing has changed in between.
-    pub(super) async fn slowly(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
+    pub(super) async fn apply_slow(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
         let mut held = None;
-        let outcome = self.slowly_held(shard, command, &mut held).await;
+        let outcome = self.apply_slow_with_grant(shard, command, &mut held).await;
         // The coordinator shard granted an operation that made no timer.
         if let Some(grant) = held {
             self.give_back(&command.namespace, &grant, grant.count).await;
@@ -29,7 +29,7 @@ impl Deployment {
         outcome
     }
 
-    async fn slowly_held(
+    async fn apply_slow_with_grant(
         &self,
         shard: ShardId,
         command: &Command,
@@ -41,19 +41,19 @@ impl Deployment {
             matches!(operation, Operation::DeadLetter { .. } | Operation::Import { .. });
         if swept {
             // They are refused by the number of dead letters, which the clock may have raised.
-            before(self.sweep_all(shard).await)?;
+            before_change(self.sweep_all(shard).await)?;
         }
         // The refusal to return if other callers took the rebalanced quota each time.
         let mut last_limit = None;
         for _ in 0..TRIES {
             let Some(case) = self.case(shard, wanted(command)).await? else {
-                if before(self.absent(shard, &command.namespace).await)? == Absence::Taken {
+                if before_change(self.absent(shard, &command.namespace).await)? == Absence::Taken {
                     continue;
                 }
                 let unknown = Refusal::UnknownNamespace(command.namespace.clone());
                 return Ok(Outcome::Refused(unknown));
             };
-            if let (Some(letter), None) = (operation.letter(), &case.letter)
+            if let (Some(letter), None) = (operation.letter(), &case.dead_letter)
                 && case.seen.newest.is_none()
             {
                 if swept {
@@ -62,11 +62,11 @@ impl Deployment {
                 }
                 // The timer may be a dead letter by the clock, without a write yet.
                 swept = true;
-                before(self.sweep_all(shard).await)?;
+                before_change(self.sweep_all(shard).await)?;
                 continue;
             }
             if let Some(draft) = case.due() {
-                before(self.write(shard, &case, &draft, Script::Change).await)?;
+                before_change(self.write(shard, &case, &draft, Script::Change).await)?;
                 continue;
             }
             let decision = match case.decide(operation.clone(), random, command.answer) {
@@ -76,9 +76,12 @@ impl Deployment {
             let Some(mut draft) = case.draft(&decision) else {
                 return Ok(Outcome::of(decision, &case.control.name, case.now));
             };
-            let pace =
-                if held.is_some() { Pace::Held } else { self.pace(shard, &case.control.name) };
-            draft.rate = draft.rate.map(|_| pace);
+            let admission = if held.is_some() {
+                RateAdmission::Granted
+            } else {
+                self.rate_admission(shard, &case.control.name)
+            };
+            draft.rate = draft.rate.map(|_| admission);
             let script = match operation {
                 Operation::Schedule { .. }
                 | Operation::Import { .. }
@@ -92,40 +95,45 @@ impl Deployment {
                 *held = None;
             }
             match written? {
-                Written::Done => {
+                WriteResult::Done => {
                     *held = None;
                     return Ok(Outcome::of(decision, &case.control.name, case.now));
                 }
-                Written::Again => {}
-                Written::Closing => before(self.wait_at_gate(shard, &case.control).await)?,
-                Written::TooMany | Written::TooDead if !swept => {
+                WriteResult::Changed => {}
+                WriteResult::Closing => {
+                    before_change(self.wait_for_deletion_lock(shard, &case.control).await)?
+                }
+                WriteResult::PendingFull | WriteResult::DeadLettersFull if !swept => {
                     // What has ended by the clock is no longer pending.
                     swept = true;
-                    before(self.sweep_all(shard).await)?;
+                    before_change(self.sweep_all(shard).await)?;
                 }
-                Written::TooMany => {
+                WriteResult::PendingFull => {
                     let refusal = too_many(&case.control);
-                    if !before(self.call_in(shard, &case.control, Kind::Pending).await)? {
+                    if !before_change(
+                        self.rebalance(shard, &case.control, LimitKind::Pending).await,
+                    )? {
                         return Ok(Outcome::Refused(refusal));
                     }
                     last_limit = Some(refusal);
                 }
-                Written::TooDead => {
+                WriteResult::DeadLettersFull => {
                     let max = case.control.settings.limits.max_dead;
                     let refusal = Refusal::dead_letters_full(&case.control.name, max);
-                    if !before(self.call_in(shard, &case.control, Kind::Dead).await)? {
+                    if !before_change(self.rebalance(shard, &case.control, LimitKind::Dead).await)?
+                    {
                         return Ok(Outcome::Refused(refusal));
                     }
                     last_limit = Some(refusal);
                 }
-                Written::AskHome => {
-                    let grant = before(self.grant(&case.control.name, 1).await)?;
+                WriteResult::NeedsGrant => {
+                    let grant = before_change(self.grant(&case.control.name, 1).await)?;
                     if grant.count == 0 {
                         return Ok(Outcome::Refused(too_fast(&case.control, grant.wait)));
                     }
                     *held = Some(grant);
                 }
-                Written::TooFast(wait_ms) => {
+                WriteResult::RateExceeded(wait_ms) => {
                     let wait = Duration::from_millis(wait_ms);
                     return Ok(Outcome::Refused(too_fast(&case.control, wait)));
                 }
@@ -139,22 +147,24 @@ impl Deployment {
 }
 
 /// Returns what an operation needs to read.
-fn wanted(command: &Command) -> Wanted<'_> {
+fn wanted(command: &Command) -> ReadRequest<'_> {
     let operation = &command.operation;
-    let mut wanted = Wanted {
+    let mut wanted = ReadRequest {
         payload_bytes_max: match command.answer {
             Answer::Whole => u64::MAX,
             Answer::Within(bytes_max) => bytes_max,
             Answer::Brief => 0,
         },
-        ..Wanted::bare(Space::Named(&command.namespace), operation.id())
+        ..ReadRequest::bare(NamespaceRef::Named(&command.namespace), operation.id())
     };
     match operation {
         Operation::Import { timer } => {
             wanted.firing = Some((timer.incarnation, timer.occurrence));
         }
         Operation::Redrive { letter: DeadLetterId::Delivery(did), .. }
-        | Operation::Purge { letter: DeadLetterId::Delivery(did) } => wanted.letter = Some(*did),
+        | Operation::Purge { letter: DeadLetterId::Delivery(did) } => {
+            wanted.dead_letter = Some(*did)
+        }
         _ => {}
     }
     wanted

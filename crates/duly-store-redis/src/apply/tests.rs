@@ -25,7 +25,9 @@ use duly_store::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::{Options, RedisStore, by_hand::name, case::Case, deployment::Wanted, token::Ticket};
+use crate::{
+    Options, RedisStore, case::Case, deployment::ReadRequest, direct_scripts::name, token::Ticket,
+};
 
 const SHARD: ShardId = ShardId(0);
 const SEEDS: u64 = 12;
@@ -100,7 +102,7 @@ impl World {
 
     async fn case(&self, id: &TimerId) -> Case {
         let name = name();
-        let case = self.store.deployment.case(SHARD, Wanted::new(&name, id)).await;
+        let case = self.store.deployment.case(SHARD, ReadRequest::new(&name, id)).await;
         case.expect("it is read").expect("the namespace is there")
     }
 

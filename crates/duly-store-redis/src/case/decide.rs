@@ -8,16 +8,16 @@ use duly_core::{
 };
 use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict};
 
-use super::{Case, Draft, Live, New, Payload};
+use super::{Case, Draft, LiveChange, LiveTimer, PayloadSource};
 use crate::{
-    rate::Pace,
-    record::{Apart, Record},
+    rate::RateAdmission,
+    record::{Record, SeparatePayload},
     token::Ticket,
 };
 
 /// Decision about a settlement.
 #[derive(Debug)]
-pub(crate) enum Judged {
+pub(crate) enum SettleDecision {
     /// Nothing to write: this is the result.
     Answer(SettleOutcome),
     /// Write this draft; if nothing has changed in between, this is the result.
@@ -49,8 +49,8 @@ impl Case {
         answer: Answer,
     ) -> Result<Result<Decision, Error>, Refusal> {
         let letter = match operation {
-            Operation::Import { .. } => self.other.as_ref(),
-            _ => self.letter.as_ref().map(|letter| &letter.record.timer),
+            Operation::Import { .. } => self.other_dead_letter.as_ref(),
+            _ => self.dead_letter.as_ref().map(|letter| &letter.record.timer),
         };
         let known = Known { timer: self.view(), letter: letter.cloned().map(Box::new) };
         let decision = operate(operation, known, &self.context(random))?;
@@ -88,9 +88,9 @@ impl Case {
         let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_read);
         let takes = decision.takes;
         Some(Draft {
-            one_more: takes.pending,
-            one_letter: takes.dead_letter,
-            rate: takes.schedule.then_some(Pace::Ask),
+            checks_pending: takes.pending,
+            checks_dead_letters: takes.dead_letter,
+            rate: takes.schedule.then_some(RateAdmission::Ask),
             ..draft
         })
     }
@@ -99,7 +99,7 @@ impl Case {
     fn draft_of(&self, effect: &Effect, keeps_payload: bool) -> Draft {
         let live = self.live.as_ref().map(|live| &live.record);
         let apart_of = |record: Option<&Record>| record.and_then(|record| record.apart.clone());
-        let with = |timer: &Timer, apart: Option<Apart>| {
+        let with = |timer: &Timer, apart: Option<SeparatePayload>| {
             Box::new(Record { apart, ..Record::of(timer.clone()) })
         };
         let counts = counts_of(effect);
@@ -107,32 +107,36 @@ impl Case {
             Effect::Put(cause, timer) => {
                 let apart = match cause {
                     Cause::Created | Cause::Replaced => None,
-                    Cause::Redriven => apart_of(self.letter.as_ref().map(|it| &it.record)),
+                    Cause::Redriven => apart_of(self.dead_letter.as_ref().map(|it| &it.record)),
                     _ if keeps_payload => apart_of(live),
                     _ => None,
                 };
                 Draft {
-                    live: Some(New::Put(with(timer, apart))),
+                    live: Some(LiveChange::Put(with(timer, apart))),
                     drop_tombstone: !self.seen.tombstone.is_empty(),
-                    take: *cause == Cause::Redriven,
+                    removes_dead_letter: *cause == Cause::Redriven,
                     counts,
                     ..Draft::default()
                 }
             }
             Effect::DeadLetter(Cause::Imported, timer) => {
-                let bury = Some((with(timer, None), Payload::Inline));
-                Draft { bury, counts, ..Draft::default() }
+                let dead_letter = Some((with(timer, None), PayloadSource::Inline));
+                Draft { dead_letter, counts, ..Draft::default() }
             }
             Effect::DeadLetter(_, timer) => {
                 let apart = apart_of(live);
-                let payload = if apart.is_some() { Payload::Moves } else { Payload::Inline };
-                let bury = Some((with(timer, apart), payload));
-                Draft { live: Some(New::Gone), bury, counts, ..Draft::default() }
+                let payload =
+                    if apart.is_some() { PayloadSource::Moves } else { PayloadSource::Inline };
+                let dead_letter = Some((with(timer, apart), payload));
+                Draft { live: Some(LiveChange::Removed), dead_letter, counts, ..Draft::default() }
             }
-            Effect::End(tombstone) if tombstone.ended == Ended::Cancelled => {
-                Draft { live: Some(New::Gone), cancelled: true, counts, ..Draft::default() }
-            }
-            Effect::Purge => Draft { take: true, counts, ..Draft::default() },
+            Effect::End(tombstone) if tombstone.ended == Ended::Cancelled => Draft {
+                live: Some(LiveChange::Removed),
+                cancelled: true,
+                counts,
+                ..Draft::default()
+            },
+            Effect::Purge => Draft { removes_dead_letter: true, counts, ..Draft::default() },
             Effect::End(_) | Effect::Extend(_) => unreachable!("a script takes these verdicts"),
         }
     }
@@ -154,7 +158,7 @@ impl Case {
     /// Returns the draft that ends a lease without a settlement.
     pub(crate) fn lose_lease(
         &self,
-        live: &Live,
+        live: &LiveTimer,
         loss: LeaseLoss,
         since: Timestamp,
     ) -> Option<Draft> {
@@ -164,33 +168,37 @@ impl Case {
     }
 
     /// Decides what a settlement does. The case must be up to date with the clock.
-    pub(crate) fn judge(&self, ticket: &Ticket, verdict: &SettleVerdict) -> Judged {
+    pub(crate) fn decide_settlement(
+        &self,
+        ticket: &Ticket,
+        verdict: &SettleVerdict,
+    ) -> SettleDecision {
         let held = self.live.as_ref().and_then(|live| Some((live, live.held(self.now)?)));
         let Some((live, held)) = held.filter(|(_, held)| held.nonce == ticket.nonce) else {
             let records = [
                 self.live.as_ref().map(|live| &live.record.timer),
-                self.letter.as_ref().map(|letter| &letter.record.timer),
-                self.other.as_ref(),
+                self.dead_letter.as_ref().map(|letter| &letter.record.timer),
+                self.other_dead_letter.as_ref(),
             ];
             let known = records.into_iter().flatten().map(|timer| timer.last_settled);
             let tombstone = self.tombstone.as_ref().map(Tombstone::settled);
             let outcome = settled_before(known.chain(tombstone), ticket.nonce, verdict);
-            return Judged::Answer(outcome);
+            return SettleDecision::Answer(outcome);
         };
         if matches!(verdict, SettleVerdict::Ack | SettleVerdict::Extend { .. }) {
-            return Judged::Held;
+            return SettleDecision::Held;
         }
         let timer = Box::new(live.record.timer.clone());
         match settle::settle(timer, &held, verdict, &self.context(0)) {
             (Some(effect), outcome) => {
-                Judged::Write(Box::new(self.draft_of(&effect, true)), outcome)
+                SettleDecision::Write(Box::new(self.draft_of(&effect, true)), outcome)
             }
-            (None, outcome) => Judged::Answer(outcome),
+            (None, outcome) => SettleDecision::Answer(outcome),
         }
     }
 }
 
-impl Live {
+impl LiveTimer {
     /// Returns the lease in the core's form.
     pub(crate) fn held(&self, now: Timestamp) -> Option<Held> {
         let lease = self.lease?;

@@ -130,7 +130,7 @@ async fn unfinished_list_change_is_finished_by_the_next_poll() {
     let list = follows(&own(&one), &[0, 3, 6]);
     one.deployment.accept(ShardId(0), &list).await.expect("the only shard of the first list");
     drop(one);
-    two.look().await;
+    two.poll().await;
     assert_eq!(own(&two), list.own);
     for shard in 0..8 {
         assert_eq!(accepted(&two, shard).await, list.own);

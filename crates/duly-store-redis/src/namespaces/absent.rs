@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::{
     change::AT_ONCE,
     deployment::{Deployment, KNOWN_MAX},
-    error::before,
+    error::before_change,
     script::Script,
 };
 
@@ -41,20 +41,20 @@ const REPAIR_WAIT: Millis = Millis::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absence {
     /// There is no such namespace.
-    Nowhere,
+    NoNamespace,
     /// There is one, and the shard has taken it now.
     Taken,
 }
 
 /// Names that their coordinator shards did not have: one concurrent check of each.
 #[derive(Debug, Default)]
-pub(crate) struct Absences(Mutex<HashMap<NamespaceName, Arc<Look>>>);
+pub(crate) struct Absences(Mutex<HashMap<NamespaceName, Arc<LastCheck>>>);
 
 /// Time and result of the last check of the other shards.
-type Look = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
+type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
 
 impl Absences {
-    fn of(&self, name: &NamespaceName) -> Arc<Look> {
+    fn of(&self, name: &NamespaceName) -> Arc<LastCheck> {
         let mut all = self.0.lock();
         if all.len() >= KNOWN_MAX {
             all.clear();
@@ -65,7 +65,7 @@ impl Absences {
 
 /// State of a namespace in one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldNamespace {
     pub(crate) num: String,
     pub(crate) ver: u64,
     pub(crate) created_at: Timestamp,
@@ -75,11 +75,11 @@ pub(crate) struct Held {
 
 /// Records of a name in its coordinator shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Records {
+pub(crate) struct NamespaceRecords {
     /// The number that has the name now.
     pub(crate) current: Option<String>,
     /// Number and version of an end that not every shard has confirmed.
-    pub(crate) half_done: Option<(String, String)>,
+    pub(crate) unfinished_end: Option<(String, String)>,
     /// Version of the end record of each number that was asked for.
     pub(crate) ended: Vec<Option<String>>,
 }
@@ -88,31 +88,31 @@ impl Deployment {
     /// Determines why a shard does not have a namespace. Every reply "there is no such namespace" to a
     /// caller comes from here.
     pub(crate) async fn absent(&self, shard: ShardId, name: &NamespaceName) -> Result<Absence> {
-        let home = self.home(name);
-        if let Some(control) = self.control_of(home, name).await?.1 {
+        let coordinator = self.coordinator_of(name);
+        if let Some(control) = self.control_of(coordinator, name).await?.1 {
             self.to_repair.lock().remove(name);
-            if shard == home {
+            if shard == coordinator {
                 return Ok(Absence::Taken);
             }
-            let deals = self.deals_of(home, &control).await?;
-            if self.take(shard, &control, &deals).await?.is_some() {
-                self.finish(home, &format!("put\0{name}")).await?;
+            let allocations = self.allocations_of(coordinator, &control).await?;
+            if self.take(shard, &control, &allocations).await?.is_some() {
+                self.finish(coordinator, &format!("put\0{name}")).await?;
             }
             return Ok(Absence::Taken);
         }
-        let look = self.absences.of(name);
-        let mut last = look.lock().await;
+        let check = self.absences.of(name);
+        let mut last = check.lock().await;
         if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < REST) {
-            return found.clone().map(|()| Absence::Nowhere);
+            return found.clone().map(|()| Absence::NoNamespace);
         }
-        let found = self.expect_nowhere(name).await;
+        let found = self.expect_no_lost_record(name).await;
         *last = Some((Instant::now(), found.clone()));
-        found.map(|()| Absence::Nowhere)
+        found.map(|()| Absence::NoNamespace)
     }
 
     /// Returns the error of a call for a namespace that its coordinator shard does not have.
     pub(crate) async fn no_namespace(&self, name: &NamespaceName) -> Error {
-        match self.absent(self.home(name), name).await {
+        match self.absent(self.coordinator_of(name), name).await {
             Ok(_) => Error::UnknownNamespace(name.to_string()),
             Err(error) => error,
         }
@@ -133,7 +133,7 @@ impl Deployment {
         };
         let mut errors = HashMap::new();
         for name in names {
-            if let Err(error) = before(self.absent(self.home(name), name).await) {
+            if let Err(error) = before_change(self.absent(self.coordinator_of(name), name).await) {
                 errors.insert(name.clone(), error);
             }
         }
@@ -142,15 +142,15 @@ impl Deployment {
 
     /// Refuses a name that its coordinator shard does not have, if another shard holds it under a number
     /// without an end record.
-    pub(crate) async fn expect_nowhere(&self, name: &NamespaceName) -> Result<()> {
-        let home = self.home(name);
-        let answers = self.held_by(name, self.others(home)).await;
+    pub(crate) async fn expect_no_lost_record(&self, name: &NamespaceName) -> Result<()> {
+        let coordinator = self.coordinator_of(name);
+        let answers = self.held_by(name, self.others(coordinator)).await;
         let mut nums: Vec<&str> = Vec::new();
-        let mut silent = None;
+        let mut unreachable = None;
         for (_, answer) in &answers {
             match answer {
                 Ok(held) => nums.extend(held.as_ref().map(|held| held.num.as_str())),
-                Err(error) => silent = Some(error),
+                Err(error) => unreachable = Some(error),
             }
         }
         nums.sort_unstable();
@@ -162,7 +162,7 @@ impl Deployment {
                 return Err(unrecorded(name));
             }
         }
-        silent.map_or(Ok(()), |error| Err(error.clone()))
+        unreachable.map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Asks shards for their state of a namespace. Each has a result of its own.
@@ -170,18 +170,19 @@ impl Deployment {
         &self,
         name: &NamespaceName,
         shards: impl Iterator<Item = ShardId>,
-    ) -> Vec<(ShardId, Result<Option<Held>>)> {
+    ) -> Vec<(ShardId, Result<Option<HeldNamespace>>)> {
         let asked = shards.map(|shard| async move { (shard, self.held(shard, name).await) });
         stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
     }
 
-    async fn held(&self, shard: ShardId, name: &NamespaceName) -> Result<Option<Held>> {
-        let mut reply = self.ask(shard, Script::Held, vec![name.as_str().into()]).await?;
+    async fn held(&self, shard: ShardId, name: &NamespaceName) -> Result<Option<HeldNamespace>> {
+        let mut reply =
+            self.call_script(shard, Script::NamespaceInShard, vec![name.as_str().into()]).await?;
         let _now = reply.time()?;
         if reply.is_done() {
             return Ok(None);
         }
-        Ok(Some(Held {
+        Ok(Some(HeldNamespace {
             num: reply.text()?,
             ver: reply.number()?,
             created_at: reply.time()?,
@@ -191,20 +192,25 @@ impl Deployment {
     }
 
     /// Asks the coordinator shard of a name for its records of the name and these numbers.
-    pub(crate) async fn records(&self, name: &NamespaceName, nums: &[&str]) -> Result<Records> {
+    pub(crate) async fn records(
+        &self,
+        name: &NamespaceName,
+        nums: &[&str],
+    ) -> Result<NamespaceRecords> {
         let mut arguments: Vec<Vec<u8>> = vec![name.as_str().into()];
         arguments.extend(nums.iter().map(|num| num.as_bytes().to_vec()));
-        let mut reply = self.ask(self.home(name), Script::Left, arguments).await?;
+        let mut reply =
+            self.call_script(self.coordinator_of(name), Script::EndRecords, arguments).await?;
         let _now = reply.time()?;
         let mut text = || reply.text().map(|text| Some(text).filter(|text| !text.is_empty()));
         let current = text()?;
-        let half_done = text()?.zip(text()?);
+        let unfinished_end = text()?.zip(text()?);
         let ended = nums.iter().map(|_| text()).collect::<Result<_>>()?;
-        Ok(Records { current, half_done, ended })
+        Ok(NamespaceRecords { current, unfinished_end, ended })
     }
 }
 
-impl Records {
+impl NamespaceRecords {
     /// Returns `true` if one of the numbers neither has the name now nor an end record.
     pub(crate) fn is_any_unrecorded(&self, nums: &[&str]) -> bool {
         let mut pairs = nums.iter().zip(&self.ended);

@@ -66,7 +66,7 @@ impl Deployment {
     ) -> Result<(Option<NamespaceName>, Vec<(NamespaceName, String)>)> {
         let after = after.map_or_else(Vec::new, |after| after.as_str().into());
         let arguments = vec![b"page".to_vec(), after, digits(PAGE)];
-        let mut reply = self.ask(shard, Script::Idle, arguments).await?;
+        let mut reply = self.call_script(shard, Script::Idle, arguments).await?;
         let (_now, last) = (reply.time()?, reply.maybe_name()?);
         Ok((last, reply.rest(|reply| Ok((reply.name()?, reply.text()?)))?))
     }
@@ -77,7 +77,7 @@ impl Deployment {
         let arguments: Vec<Vec<u8>> = nums.iter().map(|num| num.as_bytes().to_vec()).collect();
         let asked = (0..self.shards).map(|shard| {
             let arguments = arguments.clone();
-            async move { self.ask(ShardId(shard), Script::UsedBy, arguments).await }
+            async move { self.call_script(ShardId(shard), Script::NamespaceUse, arguments).await }
         });
         let mut sums = vec![Some(0_u64); nums.len()];
         for mut reply in everywhere(asked).await? {
@@ -94,35 +94,41 @@ impl Deployment {
     /// when it is.
     async fn note_idle(
         &self,
-        home: ShardId,
+        coordinator: ShardId,
         name: &NamespaceName,
         num: &str,
         uses: Option<u64>,
     ) -> Result<(Timestamp, Option<Timestamp>)> {
         let uses = uses.map_or_else(Vec::new, digits);
         let arguments = vec![b"note".to_vec(), name.as_str().into(), num.as_bytes().to_vec(), uses];
-        let mut reply = self.ask(home, Script::Idle, arguments).await?;
+        let mut reply = self.call_script(coordinator, Script::Idle, arguments).await?;
         Ok((reply.time()?, reply.maybe_time()?))
     }
 
     /// Ends an idle namespace, unless it is used again by now. Returns `true` if it did.
-    async fn end_idle(&self, home: ShardId, name: &NamespaceName, num: &str) -> Result<bool> {
-        let Some(control) = self.control_of(home, name).await?.1.filter(|found| found.num == num)
+    async fn end_idle(
+        &self,
+        coordinator: ShardId,
+        name: &NamespaceName,
+        num: &str,
+    ) -> Result<bool> {
+        let Some(control) =
+            self.control_of(coordinator, name).await?.1.filter(|found| found.num == num)
         else {
             return Ok(false);
         };
         let own = format!("{:016x}", rand::random::<u64>());
-        let shut = match self.shut_gates(&control, &own).await {
+        let empty = match self.lock_shards(&control, &own).await {
             Ok((0, 0)) => self.uses_if_vacant(&[num]).await,
             Ok(_) => Ok(vec![None]),
             Err(error) => Err(error),
         };
-        let is_vacant = shut.as_ref().is_ok_and(|uses| uses.iter().all(Option::is_some));
+        let is_vacant = empty.as_ref().is_ok_and(|uses| uses.iter().all(Option::is_some));
         if is_vacant && self.end_if(&control, "idle", &own).await? {
             return Ok(true);
         }
         // A lock that stays is released by the call that finds it expired.
-        let _later = self.open_gates(&control, &own).await;
-        shut.map(|_| false)
+        let _later = self.unlock_shards(&control, &own).await;
+        empty.map(|_| false)
     }
 }

@@ -95,7 +95,7 @@ impl Deployment {
             return Ok(false);
         }
         if records.current.is_some() {
-            self.finish(self.home(name), &format!("put\0{name}")).await?;
+            self.finish(self.coordinator_of(name), &format!("put\0{name}")).await?;
         }
         Ok(true)
     }
@@ -107,7 +107,7 @@ impl Deployment {
         after: Option<&NamespaceName>,
     ) -> Result<Vec<(NamespaceName, String)>> {
         let after = after.map_or_else(Vec::new, |after| after.as_str().into());
-        let mut reply = self.ask(shard, Script::Numbers, vec![after, digits(PAGE)]).await?;
+        let mut reply = self.call_script(shard, Script::Numbers, vec![after, digits(PAGE)]).await?;
         reply.rest(|reply| Ok((reply.name()?, reply.text()?)))
     }
 }

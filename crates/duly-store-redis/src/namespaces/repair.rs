@@ -11,15 +11,15 @@ use std::{collections::BTreeMap, fmt};
 use duly_core::{Invalid, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result, namespaces::Repaired};
 
-use super::{Next, Origin, Write, absent::Held, namespace};
+use super::{CoordinatorWrite, NextNamespace, SettingsAuthor, absent::HeldNamespace, namespace};
 use crate::{
     deployment::Deployment,
-    error::{after, damaged, unavailable},
+    error::{after_change, damaged, unavailable},
 };
 
 /// Total of the shards under one number.
 #[derive(Debug)]
-struct Found {
+struct NumberTotals {
     num: String,
     shards: Vec<ShardId>,
     /// The shard with the latest version.
@@ -29,7 +29,7 @@ struct Found {
     dead: u64,
 }
 
-impl Found {
+impl NumberTotals {
     fn new(num: String, shard: ShardId) -> Self {
         Self {
             num,
@@ -41,7 +41,7 @@ impl Found {
         }
     }
 
-    fn add(&mut self, shard: ShardId, held: &Held) {
+    fn add(&mut self, shard: ShardId, held: &HeldNamespace) {
         self.shards.push(shard);
         self.latest = self.latest.max((held.ver, shard));
         self.created_at = self.created_at.max(held.created_at);
@@ -50,7 +50,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for NumberTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -70,14 +70,14 @@ impl Deployment {
         name: &NamespaceName,
         keep: Option<&str>,
     ) -> Result<Repaired> {
-        let home = self.home(name);
-        let mut numbers: BTreeMap<String, Found> = BTreeMap::new();
+        let coordinator = self.coordinator_of(name);
+        let mut numbers: BTreeMap<String, NumberTotals> = BTreeMap::new();
         let mut above = 0;
         // New allocations stop deliveries until every shard has taken them. So all shards must reply.
         for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
             let Some(held) = answer? else { continue };
             above = above.max(held.ver);
-            let new = || Found::new(held.num.clone(), shard);
+            let new = || NumberTotals::new(held.num.clone(), shard);
             numbers.entry(held.num.clone()).or_insert_with(new).add(shard, &held);
         }
         let nums: Vec<&str> = numbers.keys().map(String::as_str).collect();
@@ -116,43 +116,43 @@ impl Deployment {
             self.restore(name, &kept, above).await?;
             tracing::warn!(namespace = %name, number = %kept, "record of the namespace restored");
         } else {
-            after(self.finish(home, &format!("put\0{name}")).await)?;
+            after_change(self.finish(coordinator, &format!("put\0{name}")).await)?;
         }
         self.to_repair.lock().remove(name);
-        let control = self.control_of(home, name).await?.1;
+        let control = self.control_of(coordinator, name).await?.1;
         let control = control.ok_or_else(|| unavailable("the namespace ended meanwhile"))?;
         Ok(Repaired { namespace: namespace(control), restored: is_lost, pending_lost, dead_lost })
     }
 
     /// Records the end of a number, and removes what shards hold under it.
     async fn give_up(&self, name: &NamespaceName, num: &str) -> Result<()> {
-        let mut reply = self.end_at_home(name, num, "lost", "").await?;
+        let mut reply = self.end_at_coordinator(name, num, "lost", "").await?;
         let (word, _) = (reply.text()?, reply.time()?);
         if word != "DONE" {
             return Err(damaged(format!("an end was answered with {word}")));
         }
         let ver = reply.text()?;
-        self.end_elsewhere(self.home(name), name, num, &ver).await
+        self.end_elsewhere(self.coordinator_of(name), name, num, &ver).await
     }
 
     /// Writes the namespace of another shard at the coordinator shard, with a later version, and has all
     /// shards take it.
-    async fn restore(&self, name: &NamespaceName, kept: &Found, above: u64) -> Result<()> {
+    async fn restore(&self, name: &NamespaceName, kept: &NumberTotals, above: u64) -> Result<()> {
         let changed = || unavailable("the namespace changed while it was repaired; repeat it");
         let lost = self.control_of(kept.latest.1, name).await?.1;
         let lost = lost.filter(|lost| lost.num == kept.num).ok_or_else(changed)?;
-        let next = Next::of(&lost, Origin::Explicit);
-        let home = self.home(name);
-        let write = Write::Restored { lost: &lost, above };
-        let restored = self.put_at_home(home, name, None, &next, write).await?;
-        let spread = self.spread(home, restored.ok_or_else(changed)?).await?;
-        self.deal_lowered(&spread).await;
+        let next = NextNamespace::of(&lost, SettingsAuthor::Explicit);
+        let coordinator = self.coordinator_of(name);
+        let write = CoordinatorWrite::Restored { lost: &lost, above };
+        let restored = self.put_at_coordinator(coordinator, name, None, &next, write).await?;
+        let spread = self.spread(coordinator, restored.ok_or_else(changed)?).await?;
+        self.allocate_lowered(&spread).await;
         Ok(())
     }
 }
 
 /// Returns the refusal of a repair that does not name the number to keep.
-fn choice(keep: Option<&str>, found: &[Found]) -> Error {
+fn choice(keep: Option<&str>, found: &[NumberTotals]) -> Error {
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     let allowed = format!(
         "the number under which the namespace is kept, as its shards do not agree: {}. The timers under \

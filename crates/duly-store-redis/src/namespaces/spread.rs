@@ -8,9 +8,9 @@ use crate::{
     case::Control,
     change::{TRIES, everywhere},
     deployment::Deployment,
-    error::{after, damaged, unavailable},
+    error::{after_change, damaged, unavailable},
+    quota::Allocations,
     script::Script,
-    shares::Deals,
 };
 
 impl Deployment {
@@ -18,28 +18,30 @@ impl Deployment {
     /// have. Returns what they took: a newer version of it if a shard had seen this version before.
     pub(crate) async fn spread(
         &self,
-        home: ShardId,
-        mut at_home: CoordinatorState,
+        coordinator: ShardId,
+        mut at_coordinator: CoordinatorState,
     ) -> Result<CoordinatorState> {
         for _ in 0..TRIES {
-            let CoordinatorState { control, deals } = &at_home;
-            let takes = self.others(home).map(|shard| self.take(shard, control, deals));
-            let ahead = after(everywhere(takes).await)?.into_iter().flatten().max();
+            let CoordinatorState { control, allocations } = &at_coordinator;
+            let takes =
+                self.others(coordinator).map(|shard| self.take(shard, control, allocations));
+            let ahead = after_change(everywhere(takes).await)?.into_iter().flatten().max();
             let newer = match ahead {
-                Some(ahead) => after(self.put_again(home, control, ahead).await)?,
+                Some(ahead) => after_change(self.put_again(coordinator, control, ahead).await)?,
                 None => {
-                    let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
+                    let done =
+                        [namespace_arguments(control, "take"), vec![b"done".to_vec()]].concat();
                     // If this is lost, the change is spread once more.
-                    let _done = self.ask(home, Script::Put, done).await;
+                    let _done = self.call_script(coordinator, Script::Put, done).await;
                     None
                 }
             };
             match newer {
-                Some(newer) => at_home = newer,
-                None => return Ok(at_home),
+                Some(newer) => at_coordinator = newer,
+                None => return Ok(at_coordinator),
             }
         }
-        after(Err(unavailable("shards kept hearing of newer versions")))
+        after_change(Err(unavailable("shards kept hearing of newer versions")))
     }
 
     /// Has a shard take the namespace of the coordinator shard. If the shard holds it under another
@@ -49,15 +51,15 @@ impl Deployment {
         &self,
         shard: ShardId,
         control: &Control,
-        deals: &Deals,
+        allocations: &Allocations,
     ) -> Result<Option<u64>> {
         for _ in 0..TRIES {
-            let mut arguments = own(control, "take");
+            let mut arguments = namespace_arguments(control, "take");
             let paused = (control.paused, control.resumes_at);
             let (created, updated) = (time(control.created_at), time(control.updated_at));
             arguments.extend(self.fields(&control.settings, paused, shard, created, updated));
-            arguments.extend(deals.fields());
-            let mut reply = self.ask(shard, Script::Put, arguments).await?;
+            arguments.extend(allocations.fields());
+            let mut reply = self.call_script(shard, Script::Put, arguments).await?;
             let (word, _) = (reply.text()?, reply.time()?);
             match word.as_str() {
                 "DONE" => return Ok(None),
@@ -83,22 +85,24 @@ impl Deployment {
     /// all shards have now.
     pub(crate) async fn finish(
         &self,
-        home: ShardId,
+        coordinator: ShardId,
         todo: &str,
     ) -> Result<Option<CoordinatorState>> {
         let mut parts = todo.split('\0');
         let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
         match (kind, parts.next(), parts.next()) {
-            ("put", ..) => match self.control_of(home, &name).await?.1 {
+            ("put", ..) => match self.control_of(coordinator, &name).await?.1 {
                 Some(control) => {
-                    let deals = self.deals_of(home, &control).await?;
-                    self.spread(home, CoordinatorState { control, deals }).await.map(Some)
+                    let allocations = self.allocations_of(coordinator, &control).await?;
+                    self.spread(coordinator, CoordinatorState { control, allocations })
+                        .await
+                        .map(Some)
                 }
                 None => Ok(None),
             },
             ("gone", Some(num), Some(ver)) => {
-                self.end_elsewhere(home, &name, num, ver).await.map(|()| None)
+                self.end_elsewhere(coordinator, &name, num, ver).await.map(|()| None)
             }
             _ => Err(damaged(format!("a change {todo:?} of a namespace"))),
         }
@@ -106,8 +110,8 @@ impl Deployment {
 }
 
 /// Returns the arguments that identify a namespace to a shard: name, mode, number, version.
-pub(crate) fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
-    [control.name.as_str(), how, &control.num, &control.ver]
+pub(crate) fn namespace_arguments(control: &Control, mode: &str) -> Vec<Vec<u8>> {
+    [control.name.as_str(), mode, &control.num, &control.ver]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
 }

@@ -9,7 +9,7 @@ use duly_store::{
 
 use crate::{
     Options, RedisStore,
-    by_hand::{self, name},
+    direct_scripts::{self, name},
 };
 
 async fn store(per_second: u32) -> (Server, RedisStore) {
@@ -42,10 +42,10 @@ async fn p10_returned_grants_are_reusable_until_the_next_grant() {
 #[tokio::test]
 async fn p10_scheduling_resumes_after_a_clock_step_back() {
     let (server, store) = store(10).await;
-    let home = store.deployment.home(&name());
-    let (_, control) = store.deployment.control_of(home, &name()).await.expect("a look");
+    let coordinator = store.deployment.coordinator_of(&name());
+    let (_, control) = store.deployment.control_of(coordinator, &name()).await.expect("a look");
     let key = crate::keys::key(
-        store.deployment.router.seq(home),
+        store.deployment.router.seq(coordinator),
         &format!("c:{}", control.expect("it is there").num),
     );
     // The state after an hour in which the clock was an hour ahead.
@@ -59,17 +59,19 @@ async fn p10_scheduling_resumes_after_a_clock_step_back() {
 async fn p6_grants_are_requested_only_for_free_ids() {
     let (_server, store) = store(1_000).await;
     let ids: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
-    let place = by_hand::shard(&store, "t0");
+    let place = direct_scripts::shard(&store, "t0");
     let alike: Vec<&String> =
-        ids.iter().filter(|text| by_hand::shard(&store, text) == place).collect();
-    let mut schedules = crate::apply::Schedules::default();
+        ids.iter().filter(|text| direct_scripts::shard(&store, text) == place).collect();
+    let mut schedules = crate::apply::ScheduleArguments::default();
     for text in &alike {
-        by_hand::add(&mut schedules, text);
+        direct_scripts::add(&mut schedules, text);
     }
-    let free = async || store.deployment.free(place, &name(), &schedules).await.expect("a count");
+    let free = async || {
+        store.deployment.count_free_ids(place, &name(), &schedules).await.expect("a count")
+    };
     assert_eq!(free().await, alike.len());
-    let home = store.deployment.home(&name()) == place;
-    let pace = if home { "home" } else { "1" };
-    assert_eq!(by_hand::schedule_at(&store, "t0", pace).await, "CREATED");
+    let is_coordinator = store.deployment.coordinator_of(&name()) == place;
+    let admission = if is_coordinator { "home" } else { "1" };
+    assert_eq!(direct_scripts::schedule_at(&store, "t0", admission).await, "CREATED");
     assert_eq!(free().await, alike.len() - 1);
 }

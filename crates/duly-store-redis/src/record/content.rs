@@ -12,7 +12,7 @@ use duly_core::{
 };
 
 use super::{
-    Apart,
+    SeparatePayload,
     fields::{Reader, Result, Unreadable, Writer, code_in, from_code},
     lz4,
 };
@@ -33,7 +33,7 @@ const COMPRESSED: u8 = 1 << 7;
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 
-pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&Apart>) {
+pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&SeparatePayload>) {
     match (apart, &spec.payload) {
         (Some(apart), _) => w.field(APART, |w| {
             encode_form(w, apart.form, apart.compressed);
@@ -75,7 +75,7 @@ pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&Apart>) {
     }
 }
 
-pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<Apart>> {
+pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<SeparatePayload>> {
     let mut apart = None;
     while let Some((tag, mut field)) = r.field()? {
         match tag {
@@ -92,7 +92,7 @@ pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<
             APART => {
                 let (form, compressed) = decode_form(&mut field)?;
                 let (version, bytes) = (field.array()?, field.number()?);
-                apart = Some(Apart { form, version, bytes, compressed });
+                apart = Some(SeparatePayload { form, version, bytes, compressed });
             }
             HEADERS => spec.headers = decode_headers(&mut field)?,
             TAGS => {

@@ -42,8 +42,8 @@ impl Lease {
         let (since, until, claimable_at) = (r.time()?, r.time()?, r.time()?);
         let holder = match r.rest_text()?.as_str() {
             "C" => Holder::Consumer(until),
-            run => Holder::Node(MemberId(
-                u64::from_str_radix(run, 16)
+            member_id => Holder::Node(MemberId(
+                u64::from_str_radix(member_id, 16)
                     .map_err(|_| Unreadable::Impossible("a lease of another form".to_owned()))?,
             )),
         };
@@ -65,6 +65,6 @@ impl Lease {
 }
 
 /// Returns a member id as the scripts know it.
-pub(crate) fn run_name(run: MemberId) -> String {
-    format!("{:016x}", run.0)
+pub(crate) fn member_id_text(member_id: MemberId) -> String {
+    format!("{:016x}", member_id.0)
 }

@@ -156,7 +156,7 @@ fn leases_decode_holder_and_end() {
     assert_eq!((node.since.unix_ms(), node.claimable_at.unix_ms()), (5, 4));
     assert_eq!((node.nonce, node.until()), (9, None));
     assert_eq!(node.holder, Holder::Node(duly_store::MemberId(255)));
-    assert_eq!(run_name(duly_store::MemberId(255)), "00000000000000ff");
+    assert_eq!(member_id_text(duly_store::MemberId(255)), "00000000000000ff");
     let consumer = of(7, "C").unwrap();
     assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
     assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));

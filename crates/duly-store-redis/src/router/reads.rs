@@ -6,9 +6,9 @@ use redis::{Value, cmd};
 
 use super::{CallKind, Router};
 use crate::{
+    connection::ConnectionLost,
     error::{damaged, unavailable},
     keys,
-    link::Lost,
     marker::{self, Marker},
 };
 
@@ -55,19 +55,19 @@ impl Router {
     /// Sends commands that read keys of a shard, and returns their replies.
     async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let taken = self.take(&owner, CallKind::Once).await;
-        let taken = taken.map_err(|error| unavailable(error.to_string()))?;
-        let values = match taken.link.commands(commands).await {
+        let pooled = self.check_out(&owner, CallKind::Once).await;
+        let pooled = pooled.map_err(|error| unavailable(error.to_string()))?;
+        let values = match pooled.connection.commands(commands).await {
             Ok(values) => values,
-            Err(Lost(reason)) => {
-                taken.drop_link().await;
+            Err(ConnectionLost(reason)) => {
+                pooled.drop_connection().await;
                 return Err(unavailable(format!("{owner}: {reason}")));
             }
         };
         // The slot is moving, or has moved: a missing key proves nothing here.
         if let Some(error) = values.iter().find(|value| matches!(value, Value::ServerError(_))) {
             if self.address.cluster {
-                let _unknown = self.look_around().await;
+                let _unknown = self.refresh_owners().await;
             }
             return Err(unavailable(format!("{owner}: {error:?}")));
         }

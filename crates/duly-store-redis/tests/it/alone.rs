@@ -12,8 +12,8 @@ use crate::{
         allowing, apply, claim_all, id, name, open, open_whose_replica_is_lost, options, put,
         refused, request, schedule, schedule_op, settle, shard, until,
     },
+    delay_proxy::DelayProxy,
     server::{Server, free_port, tell},
-    way::Way,
 };
 
 fn url(server: &Server) -> String {
@@ -51,11 +51,11 @@ async fn p1_acknowledged_timers_survive_server_restarts() {
     server.kill();
     for _ in 0..3 {
         let outcome = schedule(&store, "meanwhile", Millis::ZERO).await;
-        let said =
+        let is_refused =
             matches!(outcome, Outcome::Failed(Error::Unavailable { .. } | Error::InDoubt { .. }));
-        assert!(said, "nothing is acknowledged that is not stored: {outcome:?}");
+        assert!(is_refused, "nothing is acknowledged that is not stored: {outcome:?}");
     }
-    store.look().await;
+    store.poll().await;
     assert!(!store.health().not_ready.is_empty(), "it says that it cannot serve");
     server.start_again();
     until("the store works again", async || {
@@ -68,7 +68,7 @@ async fn p1_acknowledged_timers_survive_server_restarts() {
     }
     found.sort();
     assert_eq!(found, ["after", "before"]);
-    store.look().await;
+    store.poll().await;
     assert_eq!(store.health().not_ready, Vec::<String>::new());
 }
 
@@ -125,28 +125,28 @@ async fn p1_changes_without_required_replicas_are_in_doubt() {
 async fn p1_unsafe_settings_are_refused_unless_allowed() {
     let server = Server::start(&["--appendonly", "no"]);
     let wanted = options(&url(&server), 1);
-    let said = refused(&wanted).await;
-    assert!(said.contains("appendonly") && said.contains("no_append_only"), "{said}");
+    let refusal = refused(&wanted).await;
+    assert!(refusal.contains("appendonly") && refusal.contains("no_append_only"), "{refusal}");
     RedisStore::open(&allowing(wanted.clone(), Check::NoAppendOnly)).await.expect("it is allowed");
     for setting in ["maxmemory 100mb", "maxmemory-policy allkeys-lru", "appendonly yes"] {
         assert_eq!(tell(server.port(), &format!("CONFIG SET {setting}")), "+OK");
     }
-    let said = refused(&wanted).await;
-    assert!(said.contains("allkeys-lru") && said.contains("eviction"), "{said}");
+    let refusal = refused(&wanted).await;
+    assert!(refusal.contains("allkeys-lru") && refusal.contains("eviction"), "{refusal}");
     RedisStore::open(&allowing(wanted, Check::Eviction)).await.expect("it is allowed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_address_is_one_clear_message() {
-    let said = refused(&options("http://localhost", 1)).await;
-    assert!(said.contains("redis-cluster://"), "{said}");
-    let mut nobody = options(&format!("redis://127.0.0.1:{}", free_port()), 1);
-    nobody.connect_within = Duration::from_secs(1);
-    let said = refused(&nobody).await;
-    assert!(said.starts_with("cannot reach Redis at 127.0.0.1:"), "{said}");
+    let refusal = refused(&options("http://localhost", 1)).await;
+    assert!(refusal.contains("redis-cluster://"), "{refusal}");
+    let mut unused = options(&format!("redis://127.0.0.1:{}", free_port()), 1);
+    unused.connect_within = Duration::from_secs(1);
+    let refusal = refused(&unused).await;
+    assert!(refusal.starts_with("cannot reach Redis at 127.0.0.1:"), "{refusal}");
     let server = Server::start(&["--requirepass", "secret"]);
-    let said = refused(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
-    assert!(said.to_lowercase().contains("auth"), "{said}");
+    let refusal = refused(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
+    assert!(refusal.to_lowercase().contains("auth"), "{refusal}");
     let url = format!("redis://:secret@127.0.0.1:{}", server.port());
     open(&options(&url, 1)).await;
 }
@@ -218,8 +218,8 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_broken_connections_leave_no_orphaned_leases() {
     let server = Server::start(&[]);
-    let way = Way::to(server.port());
-    let store = open(&options(&way.url(), 1)).await;
+    let proxy = DelayProxy::to(server.port());
+    let store = open(&options(&proxy.url(), 1)).await;
     let place = shard(&store, &id("a"));
     for from in (0..20_000).step_by(10_000) {
         let all = (from..from + 10_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO));
@@ -232,7 +232,7 @@ async fn p3_broken_connections_leave_no_orphaned_leases() {
         let mut request = request(Owner::Node(MemberId(77)));
         request.total_max = 2_000;
         request.lanes[0].first_max = 2_000;
-        way.breaks_after(round % 8 * 7_000);
+        proxy.break_after(round % 8 * 7_000);
         match store.claim(place, request).await {
             Ok(claimed) => {
                 cut += u32::from((1..2_000).contains(&claimed.firings.len()));
@@ -281,8 +281,8 @@ async fn other_format_is_refused_and_empty_database_created_once() {
     assert!(shards.iter().all(|count| *count == shards[0]), "one of them founded it: {shards:?}");
     drop(opened);
     assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99"), ":0");
-    let said = refused(&options(&url(&server), 8)).await;
-    assert!(said.contains("format 99") && said.contains("reads 5"), "{said}");
+    let refusal = refused(&options(&url(&server), 8)).await;
+    assert!(refusal.contains("format 99") && refusal.contains("reads 5"), "{refusal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,8 +293,8 @@ async fn p1_changes_wait_for_disks_with_on_disk() {
     let speaks = tell(server.port(), "INFO server");
     let speaks = speaks.lines().find_map(|line| line.strip_prefix("redis_version:"));
     if speaks.is_some_and(|version| version.starts_with("7.0.")) {
-        let said = refused(&wanted).await;
-        assert!(said.contains("7.2 or newer"), "{said}");
+        let refusal = refused(&wanted).await;
+        assert!(refusal.contains("7.2 or newer"), "{refusal}");
         return;
     }
     wanted.replication_timeout = Duration::from_secs(10);

@@ -70,7 +70,7 @@ impl Shard {
     }
 
     /// Returns the keys of namespaces that do not exist, except for lanes that are still to be swept.
-    fn of_nobody(&self) -> Vec<String> {
+    fn orphans(&self) -> Vec<String> {
         let known: BTreeSet<String> = self.hash("nn").values().map(|num| text(num)).collect();
         let clearing = self.set("exp");
         let is_cleared = |num: &str, rest: &str| {
@@ -101,11 +101,11 @@ impl Shard {
         for (name, num) in self.hash("nn") {
             let name = String::from_utf8_lossy(&name).into_owned();
             let num = String::from_utf8_lossy(&num).into_owned();
-            let mut space = Space { shard: self, num: &num, faults: Vec::new() };
-            space.look(&mut heads, &mut clocked);
+            let mut space = NamespaceAudit { shard: self, num: &num, faults: Vec::new() };
+            space.check(&mut heads, &mut clocked);
             faults.extend(space.faults.into_iter().map(|fault| format!("{name}: {fault}")));
         }
-        faults.extend(self.of_nobody());
+        faults.extend(self.orphans());
         if heads != self.set("lanes") {
             let lanes = self.set("lanes");
             faults.push(format!("heads of lanes: there are {heads:?}, and `lanes` has {lanes:?}"));
@@ -130,13 +130,13 @@ const OF_NAMESPACES: &[&str] = &[
 ];
 
 /// One namespace in one shard.
-struct Space<'a> {
+struct NamespaceAudit<'a> {
     shard: &'a Shard,
     num: &'a str,
     faults: Vec<String>,
 }
 
-impl Space<'_> {
+impl NamespaceAudit<'_> {
     fn hash(&self, kind: &str) -> BTreeMap<Bytes, Bytes> {
         self.shard.hash(&format!("{kind}:{}", self.num))
     }
@@ -145,16 +145,16 @@ impl Space<'_> {
         self.shard.set(&format!("{kind}:{}", self.num))
     }
 
-    fn say<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, there: &T, kept: &T) {
+    fn compare<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, there: &T, kept: &T) {
         if there != kept {
             self.faults.push(format!("{what}: there are {there:?}, and kept is {kept:?}"));
         }
     }
 
-    fn look(&mut self, heads: &mut BTreeMap<Bytes, f64>, clocked: &mut BTreeSet<(String, Bytes)>) {
+    fn check(&mut self, heads: &mut BTreeMap<Bytes, f64>, clocked: &mut BTreeSet<(String, Bytes)>) {
         let records = self.hash("r");
         let leases = self.hash("x");
-        let (letters, live): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (dead_letters, live): (BTreeMap<_, _>, BTreeMap<_, _>) =
             records.iter().partition(|(key, _)| key.contains(&0));
         let mut lanes: BTreeMap<String, BTreeSet<Bytes>> = BTreeMap::new();
         let (mut retried, mut leased) = (BTreeSet::new(), BTreeSet::new());
@@ -187,16 +187,16 @@ impl Space<'_> {
         for id in leases.keys().filter(|id| !live.contains_key(id)) {
             self.faults.push(format!("a lease on {:?}, which is not live", text(id)));
         }
-        let kept = self.look_at_lanes(heads);
-        self.say("lanes", &lanes, &kept);
-        self.say("retried", &retried, &self.set("b").into_keys().collect());
+        let kept = self.check_lanes(heads);
+        self.compare("lanes", &lanes, &kept);
+        self.compare("retried", &retried, &self.set("b").into_keys().collect());
         if self.is_listed("l") {
-            self.say("leased first attempts", &leased, &self.set("bx").into_keys().collect());
+            self.compare("leased first attempts", &leased, &self.set("bx").into_keys().collect());
         }
-        self.look_at_counts(&counts);
-        self.look_at_payloads(&records);
-        self.look_at_letters(&letters);
-        self.look_at_tombstones(&live);
+        self.check_counts(&counts);
+        self.check_payloads(&records);
+        self.check_dead_letters(&dead_letters);
+        self.check_tombstones(&live);
     }
 
     /// Returns `true` if a set that is made for lists exists and is up to date.
@@ -206,7 +206,7 @@ impl Space<'_> {
     }
 
     /// Returns the ids by lane, and the heads of the lanes. First attempts are kept in blocks.
-    fn look_at_lanes(
+    fn check_lanes(
         &mut self,
         heads: &mut BTreeMap<Bytes, f64>,
     ) -> BTreeMap<String, BTreeSet<Bytes>> {
@@ -223,7 +223,7 @@ impl Space<'_> {
                 parts.next().unwrap_or_default()
             );
             if lane.ends_with(":f") && parts.next().is_none() {
-                self.look_at_blocks(name, set);
+                self.check_blocks(name, set);
                 continue;
             }
             kept.entry(lane.clone()).or_default().extend(set.keys().cloned());
@@ -236,7 +236,7 @@ impl Space<'_> {
     }
 
     /// Returns `true` if every entry lies in the block in which it is looked up.
-    fn look_at_blocks(&mut self, name: &str, directory: &BTreeMap<Bytes, f64>) {
+    fn check_blocks(&mut self, name: &str, directory: &BTreeMap<Bytes, f64>) {
         let mut begins: Vec<(u64, &[u8], &str)> = directory
             .iter()
             .map(|(member, at)| {
@@ -262,10 +262,10 @@ impl Space<'_> {
         }
         let blocks = format!("d:{}:{name}:", self.num);
         let there = self.shard.sets.keys().filter(|key| key.starts_with(&blocks)).count();
-        self.say("blocks", &there, &begins.len());
+        self.compare("blocks", &there, &begins.len());
     }
 
-    fn look_at_counts(&mut self, counts: &BTreeMap<String, i64>) {
+    fn check_counts(&mut self, counts: &BTreeMap<String, i64>) {
         let kept = self.hash("c");
         for (name, value) in kept {
             let name = text(&name);
@@ -273,20 +273,20 @@ impl Space<'_> {
             let is_lane = name.strip_prefix('i').is_some_and(|lane| lane.parse::<u8>().is_ok());
             if counted || is_lane {
                 let there = counts.get(&name).copied().unwrap_or(0);
-                self.say(&name, &there.to_string(), &text(&value));
+                self.compare(&name, &there.to_string(), &text(&value));
             }
         }
     }
 
-    fn look_at_payloads(&mut self, records: &BTreeMap<Bytes, Bytes>) {
-        let apart = records.iter().filter(|(_, record)| record[1] & 2 != 0);
-        let apart: BTreeSet<Bytes> = apart.map(|(key, _)| key.clone()).collect();
-        self.say("payloads that lie apart", &apart, &self.hash("p").into_keys().collect());
+    fn check_payloads(&mut self, records: &BTreeMap<Bytes, Bytes>) {
+        let separate = records.iter().filter(|(_, record)| record[1] & 2 != 0);
+        let separate: BTreeSet<Bytes> = separate.map(|(key, _)| key.clone()).collect();
+        self.compare("payloads that lie apart", &separate, &self.hash("p").into_keys().collect());
     }
 
-    fn look_at_letters(&mut self, letters: &BTreeMap<&Bytes, &Bytes>) {
-        let there: BTreeSet<Bytes> = letters.keys().map(|key| (*key).clone()).collect();
-        self.say("dead letters", &there, &self.set("dead").into_keys().collect());
+    fn check_dead_letters(&mut self, dead_letters: &BTreeMap<&Bytes, &Bytes>) {
+        let there: BTreeSet<Bytes> = dead_letters.keys().map(|key| (*key).clone()).collect();
+        self.compare("dead letters", &there, &self.set("dead").into_keys().collect());
         let mut entries = BTreeSet::new();
         let mut named = BTreeSet::new();
         for value in self.hash("dx").into_values() {
@@ -295,11 +295,11 @@ impl Space<'_> {
             entries.insert([id, b"\0", number, &key[id.len()..]].concat());
             named.insert(key.to_vec());
         }
-        self.say("dead letters by delivery id", &there, &named);
-        self.say("dead letters by id", &entries, &self.set("di").into_keys().collect());
+        self.compare("dead letters by delivery id", &there, &named);
+        self.compare("dead letters by id", &entries, &self.set("di").into_keys().collect());
     }
 
-    fn look_at_tombstones(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
+    fn check_tombstones(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
         let tombstones = self.hash("s");
         let there: BTreeSet<Bytes> = tombstones.keys().cloned().collect();
         let listed = self.shard.lists.get(&format!("sl:{}", self.num)).cloned().unwrap_or_default();
@@ -315,7 +315,7 @@ impl Space<'_> {
                 tombstones.iter().filter(|(_, tombstone)| tombstone[0] == kind.as_bytes()[0]);
             let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();
             let kept = self.shard.set(&format!("sd:{}:{kind}", self.num));
-            self.say(&format!("tombstones {kind}"), &of_kind, &kept.into_keys().collect());
+            self.compare(&format!("tombstones {kind}"), &of_kind, &kept.into_keys().collect());
         }
         for id in there.iter().filter(|id| live.contains_key(id)) {
             self.faults.push(format!("{:?} is live and has a tombstone", text(id)));

@@ -70,7 +70,7 @@ pub(crate) fn command(operation: Operation) -> Command {
 }
 
 /// Returns the prefix of the keys of the namespace's coordinator shard, if there is one namespace.
-pub(crate) fn home_keys(port: u16) -> String {
+pub(crate) fn coordinator_keys(port: u16) -> String {
     let count = list(port, "KEYS duly:*:nums").remove(0);
     count.strip_suffix("nums").expect("it was asked for").to_owned()
 }

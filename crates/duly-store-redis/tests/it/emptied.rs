@@ -19,7 +19,7 @@ use crate::{
 const SHARDS: u16 = 16;
 const LATER: Millis = Millis::from_secs(3_600);
 
-fn home() -> ShardId {
+fn coordinator() -> ShardId {
     duly_core::shard::shard_of(name().as_str(), "", SHARDS)
 }
 
@@ -67,7 +67,7 @@ fn outcome(outcome: Outcome) -> Result<(), Error> {
 }
 
 async fn health(store: &RedisStore) -> (u64, Vec<String>) {
-    store.look().await;
+    store.poll().await;
     let health = store.health();
     (health.namespaces_to_repair, health.not_ready)
 }
@@ -113,7 +113,7 @@ async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &B
     assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
     assert_eq!(health(store).await.1, Vec::<String>::new(), "the store stays ready");
     // The coordinator shard takes calls again, and has no record of the namespace yet.
-    repair(store, [home().0]).await;
+    repair(store, [coordinator().0]).await;
     all_are_refused(store, "duly namespace repair shop`").await;
     assert_eq!(health(store).await, (1, vec![]), "it is counted");
     // Now that the loss is known, shards that have the namespace refuse too.
@@ -123,7 +123,7 @@ async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &B
     }
     assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
     // With the last shard the record is restored.
-    repair(store, lost.iter().copied().filter(|place| *place != home().0)).await;
+    repair(store, lost.iter().copied().filter(|place| *place != coordinator().0)).await;
     let namespace = store.get_namespace(name()).await.expect("a look").expect("it is restored");
     assert_eq!(*namespace.settings, settings());
     let again = store.repair_namespace(name(), None).await.expect("nothing is to be done");
@@ -144,7 +144,7 @@ async fn lost_at_home(replicas: u32) {
     options.min_replicas = replicas;
     let store = open(&options).await;
     put(&store, settings()).await;
-    let place = master_of(&cluster, home());
+    let place = master_of(&cluster, coordinator());
     let lost = shards_of(&cluster, place);
     let kept = schedule_all(&store, &lost).await;
     assert!((100..270).contains(&kept.len()), "{} on other masters", kept.len());
@@ -178,7 +178,7 @@ async fn a_shard_that_lost_its_data_takes_the_namespace_again() {
     let mut cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), SHARDS)).await;
     put(&store, settings()).await;
-    let place = (master_of(&cluster, home()) + 1) % 3;
+    let place = (master_of(&cluster, coordinator()) + 1) % 3;
     let lost = shards_of(&cluster, place);
     let kept = schedule_all(&store, &lost).await;
     let master = &mut cluster.masters[place];
@@ -187,7 +187,7 @@ async fn a_shard_that_lost_its_data_takes_the_namespace_again() {
     master.start_again();
     cluster.wait_until_whole();
     until("the loss is noticed", async || {
-        store.look().await;
+        store.poll().await;
         (store.health().unavailable_shards.len() == lost.len()).then_some(())
     })
     .await;
@@ -213,7 +213,7 @@ async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
     let mut cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), SHARDS)).await;
     put(&store, settings()).await;
-    let first = master_of(&cluster, home());
+    let first = master_of(&cluster, coordinator());
     let (emptied, away) = ((first + 1) % 3, (first + 2) % 3);
     let master = &mut cluster.masters[emptied];
     master.kill();
@@ -225,7 +225,7 @@ async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
     let deployment = store.deployment().expect("nodes share it");
     until("the marker is written, and another master does not answer", async || {
         let refused = deployment.repair(shard).await.expect_err("a master is away");
-        store.look().await;
+        store.poll().await;
         let missing = store.health().unavailable_shards.iter().any(|(other, _)| *other == shard);
         (matches!(refused, Error::Unavailable { .. }) && !missing).then_some(())
     })
@@ -250,7 +250,7 @@ async fn ahead(cluster: &Cluster, hours: u64) -> RedisStore {
 
 /// Returns the numbers that have an end record at the coordinator shard.
 fn ends(cluster: &Cluster) -> Vec<String> {
-    let master = &cluster.masters[master_of(cluster, home())];
+    let master = &cluster.masters[master_of(cluster, coordinator())];
     let keys = list(master.port(), "KEYS duly:*:ends");
     keys.iter().flat_map(|key| list(master.port(), &format!("HKEYS {key}"))).collect()
 }
@@ -265,14 +265,14 @@ async fn end_another(store: &RedisStore, text: &str) {
 async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     let mut cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), SHARDS)).await;
-    let alike = |text: &String| duly_core::shard::shard_of(text, "", SHARDS) == home();
+    let alike = |text: &String| duly_core::shard::shard_of(text, "", SHARDS) == coordinator();
     let mut others = (0..).map(|i| format!("other{i}")).filter(alike);
     let others: Vec<String> = others.by_ref().take(3).collect();
     for text in &others {
         let other = NamespaceName::new(text).expect("a name that is allowed");
         store.put_namespace(other, Put::IfAbsent(Box::default())).await.expect("it is made");
     }
-    let place = (master_of(&cluster, home()) + 1) % 3;
+    let place = (master_of(&cluster, coordinator()) + 1) % 3;
     let away = shards_of(&cluster, place);
     schedule_all(&store, &away).await;
     let (day_later, two_days_later) = (ahead(&cluster, 25).await, ahead(&cluster, 51).await);
@@ -288,7 +288,7 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     cluster.masters[place].start_again();
     cluster.wait_until_whole();
     until("it ends there too", async || {
-        day_later.look().await;
+        day_later.poll().await;
         let mut left = false;
         for place in &away {
             left |= day_later.stats(ShardId(*place), name()).await.ok()?.is_some();
@@ -304,8 +304,8 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     assert_eq!(claim_all(&store).await.expect("claims"), []);
     // For a day after that, the end record stays for a shard that rolls back.
     until("every shard is known to have confirmed it", async || {
-        day_later.look().await;
-        let master = &cluster.masters[master_of(&cluster, home())];
+        day_later.poll().await;
+        let master = &cluster.masters[master_of(&cluster, coordinator())];
         let todo = list(master.port(), "KEYS duly:*:todo");
         todo.is_empty().then_some(())
     })

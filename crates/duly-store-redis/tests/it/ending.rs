@@ -16,7 +16,7 @@ use futures::future::join_all;
 
 use crate::{
     audit::audit,
-    calls::{apply, home_keys, id, name, open, options, put, schedule, shard},
+    calls::{apply, coordinator_keys, id, name, open, options, put, schedule, shard},
     server::{Server, list, tell},
 };
 
@@ -35,9 +35,9 @@ async fn delete(store: &RedisStore) -> duly_store::Result<()> {
 /// Takes the deletion lock of some shards by hand for `seconds`, like a caller that stops then: the
 /// coordinator shard first. Returns the number of locked shards.
 fn shut(server: &Server, seconds: i64, most: usize) -> usize {
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     let mut keys = list(server.port(), "KEYS duly:*:n:*");
-    keys.sort_by_key(|key| !key.starts_with(&home));
+    keys.sort_by_key(|key| !key.starts_with(&coordinator));
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let till = time.expect("after 1970").as_millis() as i64 + 1_000 * seconds;
     for key in keys.iter().take(most) {
@@ -143,12 +143,15 @@ async fn deletion_locks_of_stopped_callers_are_released() {
 async fn p4_recorded_end_reaches_callers_at_a_deletion_lock() {
     let (server, store) = store(8).await;
     shut(&server, -1, 8);
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     // The coordinator shard has recorded the end, and no other shard knows of it.
-    let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    let settings = list(server.port(), &format!("KEYS {coordinator}n:*")).remove(0);
     let (_, num) = settings.split_once(":n:").expect("a number");
-    assert_eq!(tell(server.port(), &format!("HSET {home}ends {num} \"9\\x00shop\"")), ":1");
-    assert_eq!(tell(server.port(), &format!("DEL {home}nn {home}names {settings}")), ":3");
+    assert_eq!(tell(server.port(), &format!("HSET {coordinator}ends {num} \"9\\x00shop\"")), ":1");
+    assert_eq!(
+        tell(server.port(), &format!("DEL {coordinator}nn {coordinator}names {settings}")),
+        ":3"
+    );
     let mut unknown = 0;
     for i in 0..40 {
         match schedule(&store, &format!("t{i}"), LATER).await {

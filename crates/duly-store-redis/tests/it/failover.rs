@@ -185,15 +185,15 @@ async fn p3_p11_claims_never_omit_a_payload_that_moved_first() {
         keys_in(moving.from, moving.slot).into_iter().partition(|key| key.contains(":p:"));
     assert_eq!(first.len(), 1, "the payload lies apart: {rest:?}");
     moving.take(&first[0]);
-    let run = duly_store::MemberId(4_713);
-    let claimed = store.claim(ShardId(0), request(Owner::Node(run))).await;
+    let member_id = duly_store::MemberId(4_713);
+    let claimed = store.claim(ShardId(0), request(Owner::Node(member_id))).await;
     assert!(matches!(claimed, Err(duly_store::Error::Unavailable { .. })), "{claimed:?}");
     for key in rest {
         moving.take(&key);
     }
     moving.end();
     let firing = until("what the claim had granted is handed back", async || {
-        store.claim(ShardId(0), request(Owner::Node(run))).await.ok()?.firings.pop()
+        store.claim(ShardId(0), request(Owner::Node(member_id))).await.ok()?.firings.pop()
     })
     .await;
     assert_eq!((firing.id.as_str(), firing.payload), ("a", Some(large)));

@@ -15,13 +15,13 @@ use futures::future::join_all;
 
 use crate::{
     calls::{apply, open, open_whose_replica_is_lost, options, schedule, schedule_op, until},
+    delay_proxy::DelayProxy,
     server::Server,
-    way::Way,
 };
 
-fn heartbeat(run: u64) -> Heartbeat {
+fn heartbeat(member_id: u64) -> Heartbeat {
     Heartbeat {
-        member_id: MemberId(run),
+        member_id: MemberId(member_id),
         number: 1,
         list: 1,
         name: "n".to_owned(),
@@ -32,25 +32,25 @@ fn heartbeat(run: u64) -> Heartbeat {
     }
 }
 
-async fn joins(store: &RedisStore, run: u64) -> bool {
+async fn joins(store: &RedisStore, member_id: u64) -> bool {
     let nodes = store.deployment().expect("nodes share it");
-    nodes.heartbeat(ShardId(0), heartbeat(run)).await.is_ok()
+    nodes.heartbeat(ShardId(0), heartbeat(member_id)).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_calls_share_one_check_of_an_idle_connection() {
     let server = Server::start(&[]);
-    let way = Way::to(server.port());
-    let mut wanted = options(&way.url(), 1);
+    let proxy = DelayProxy::to(server.port());
+    let mut wanted = options(&proxy.url(), 1);
     wanted.connections = 1;
     let store = open(&wanted).await;
-    way.takes(200);
+    proxy.set_delay_ms(200);
     // Longer than the idle time after which a connection is checked.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = way.seen.pings.load(Ordering::SeqCst);
+    let before = proxy.state.pings.load(Ordering::SeqCst);
     let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
     join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO))).await;
-    let asked = way.seen.pings.load(Ordering::SeqCst) - before;
+    let asked = proxy.state.pings.load(Ordering::SeqCst) - before;
     // At most one PING for the calls, and one for the poll of the server.
     assert!((1..=2).contains(&asked), "20 calls asked {asked} times");
 }
@@ -58,21 +58,21 @@ async fn concurrent_calls_share_one_check_of_an_idle_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_calls_share_one_timeout_of_a_dead_connection() {
     let server = Server::start(&[]);
-    let way = Way::to(server.port());
-    let mut wanted = options(&way.url(), 1);
+    let proxy = DelayProxy::to(server.port());
+    let mut wanted = options(&proxy.url(), 1);
     (wanted.connections, wanted.answer_within) = (1, Duration::from_secs(1));
     let store = open(&wanted).await;
     // Data sent from now on never arrives, and blocks later data on the same connection.
-    way.takes(3_600_000);
+    proxy.set_delay_ms(3_600_000);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = way.seen.pings.load(Ordering::SeqCst);
+    let before = proxy.state.pings.load(Ordering::SeqCst);
     let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
     let began = Instant::now();
     let calls = join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO)));
     let heals = async {
-        let pings = || way.seen.pings.load(Ordering::SeqCst);
+        let pings = || proxy.state.pings.load(Ordering::SeqCst);
         until("it is asked", async || (pings() > before).then_some(())).await;
-        way.takes(0);
+        proxy.set_delay_ms(0);
     };
     let (outcomes, ()) = tokio::join!(calls, heals);
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))), "{outcomes:?}");
@@ -83,12 +83,12 @@ async fn concurrent_calls_share_one_timeout_of_a_dead_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn heartbeats_are_sent_without_a_connection_check() {
     let server = Server::start(&[]);
-    let way = Way::to(server.port());
-    let mut wanted = options(&way.url(), 1);
+    let proxy = DelayProxy::to(server.port());
+    let mut wanted = options(&proxy.url(), 1);
     wanted.connections = 1;
     let store = open(&wanted).await;
     assert!(joins(&store, 1).await);
-    way.takes(500);
+    proxy.set_delay_ms(500);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let sent = Instant::now();
     assert!(joins(&store, 2).await);
@@ -133,14 +133,14 @@ async fn heartbeats_do_not_wait_behind_replica_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_connects_complete() {
     let mut server = Server::start(&[]);
-    let way = Way::to(server.port());
-    let mut wanted = options(&way.url(), 1);
+    let proxy = DelayProxy::to(server.port());
+    let mut wanted = options(&proxy.url(), 1);
     wanted.connections = 1;
     let store = open(&wanted).await;
     server.kill();
     until("its end is noticed", async || (!joins(&store, 1).await).then_some(())).await;
     server.start_again();
-    way.takes(100);
+    proxy.set_delay_ms(100);
     // Less than a connect takes: four transfers of 100 ms and more.
     let patience = Duration::from_millis(450);
     let heard = until("a beat is heard", async || {

@@ -95,7 +95,7 @@ const CLOCK: &str = "local function clock()\n  return tonumber(redis.call('GET',
 /// Key that the clock reads; shard 0 is the only one.
 const CLOCK_KEY: &str = "duly:{17q}:test-clock";
 
-static RUNS: AtomicU64 = AtomicU64::new(1 << 32);
+static NEXT_MEMBER_ID: AtomicU64 = AtomicU64::new(1 << 32);
 
 /// Member ids from here on are not mapped: the cases about nodes that share a store use each once.
 const USED_ONCE: u64 = 0xA0;
@@ -105,7 +105,7 @@ pub(crate) struct RedisHarness {
     runtime: Option<Runtime>,
     servers: Arc<Mutex<dyn Servers>>,
     clock: ManualClock,
-    store: Mutex<Arc<Seen>>,
+    store: Mutex<Arc<HarnessStore>>,
 }
 
 impl RedisHarness {
@@ -137,7 +137,7 @@ fn write_clock(servers: &dyn Servers, clock: &ManualClock) {
     assert_eq!(tell(servers.port(), &format!("SET {CLOCK_KEY} {now}")), "+OK");
 }
 
-fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
+fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<HarnessStore> {
     let mut options = Options::new(servers.url());
     options.shards = 1;
     options.namespaces_max = NAMESPACES_MAX;
@@ -149,8 +149,8 @@ fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
         .join()
         .expect("opening does not panic")
         .expect("the store opens");
-    let runs = Mutex::default();
-    Arc::new(Seen { store: Arc::new(store), runtime: runtime.handle().clone(), runs })
+    let member_ids = Mutex::default();
+    Arc::new(HarnessStore { store: Arc::new(store), runtime: runtime.handle().clone(), member_ids })
 }
 
 impl Drop for RedisHarness {
@@ -184,7 +184,7 @@ impl Harness for RedisHarness {
     /// Kills the server and starts it again. Then releases the member ids of before, as a node does that
     /// takes the shard over.
     fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>> {
-        let runs: Vec<u64> = self.store.lock().runs.lock().values().copied().collect();
+        let member_ids: Vec<u64> = self.store.lock().member_ids.lock().values().copied().collect();
         {
             let mut servers = self.servers.lock();
             servers.restart(how);
@@ -193,8 +193,11 @@ impl Harness for RedisHarness {
         }
         let store = Arc::clone(&self.store.lock().store);
         async move {
-            for run in runs {
-                store.release_owner(ShardId(0), MemberId(run)).await.expect("runs are released");
+            for member_id in member_ids {
+                store
+                    .release_owner(ShardId(0), MemberId(member_id))
+                    .await
+                    .expect("runs are released");
             }
             Some(())
         }
@@ -204,24 +207,28 @@ impl Harness for RedisHarness {
 
 /// The store as the suite sees it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct HarnessStore {
     store: Arc<RedisStore>,
     runtime: tokio::runtime::Handle,
     /// The member id that a number stands for now.
-    runs: Mutex<HashMap<u64, u64>>,
+    member_ids: Mutex<HashMap<u64, u64>>,
 }
 
-impl Seen {
-    fn run(&self, run: MemberId) -> MemberId {
-        if run.0 >= USED_ONCE {
-            return run;
+impl HarnessStore {
+    fn mapped(&self, member_id: MemberId) -> MemberId {
+        if member_id.0 >= USED_ONCE {
+            return member_id;
         }
-        let mut runs = self.runs.lock();
-        MemberId(*runs.entry(run.0).or_insert_with(|| RUNS.fetch_add(1, Ordering::Relaxed)))
+        let mut member_ids = self.member_ids.lock();
+        MemberId(
+            *member_ids
+                .entry(member_id.0)
+                .or_insert_with(|| NEXT_MEMBER_ID.fetch_add(1, Ordering::Relaxed)),
+        )
     }
 }
 
-impl Store for Seen {
+impl Store for HarnessStore {
     fn shards(&self) -> u16 {
         self.store.shards()
     }
@@ -240,8 +247,8 @@ impl Store for Seen {
     }
 
     fn claim(&self, shard: ShardId, mut request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        if let Owner::Node(run) = request.owner {
-            request.owner = Owner::Node(self.run(run));
+        if let Owner::Node(member_id) = request.owner {
+            request.owner = Owner::Node(self.mapped(member_id));
         }
         self.store.claim(shard, request)
     }
@@ -254,14 +261,14 @@ impl Store for Seen {
         self.store.settle(shard, settlements)
     }
 
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
-        if run.0 >= USED_ONCE {
-            return self.store.release_owner(shard, run);
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
+        if member_id.0 >= USED_ONCE {
+            return self.store.release_owner(shard, member_id);
         }
-        let released = self.runs.lock().remove(&run.0);
+        let released = self.member_ids.lock().remove(&member_id.0);
         async move {
             match released {
-                Some(run) => self.store.release_owner(shard, MemberId(run)).await,
+                Some(member_id) => self.store.release_owner(shard, MemberId(member_id)).await,
                 None => Ok(0),
             }
         }
@@ -336,8 +343,8 @@ impl Store for Seen {
 
     fn health(&self) -> Health {
         let (runtime, store) = (self.runtime.clone(), Arc::clone(&self.store));
-        let looked = std::thread::spawn(move || runtime.block_on(store.look()));
-        looked.join().expect("a look does not panic");
+        let polled = std::thread::spawn(move || runtime.block_on(store.poll()));
+        polled.join().expect("a look does not panic");
         self.store.health()
     }
 }

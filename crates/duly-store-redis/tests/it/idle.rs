@@ -52,9 +52,9 @@ async fn p3_an_idle_namespace_stays_while_a_shard_is_away() {
     assert_eq!(pass(&today).await, Ok(vec![]), "idle from now on");
 
     // The shard that is down holds a timer of which no other shard knows.
-    let home = duly_core::shard::shard_of(name().as_str(), "", SHARDS);
+    let coordinator = duly_core::shard::shard_of(name().as_str(), "", SHARDS);
     let master_of = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
-    let away = (0..3).find(|master| *master != master_of(home.0)).expect("three masters");
+    let away = (0..3).find(|master| *master != master_of(coordinator.0)).expect("three masters");
     let texts = (0..).map(|i| format!("t{i}"));
     let is_away = |text: &String| master_of(shard(&today, &id(text)).0) == away;
     let text = texts.clone().find(is_away).expect("some id is there");

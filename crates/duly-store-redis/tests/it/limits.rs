@@ -411,11 +411,12 @@ async fn p10_unreachable_shards_keep_only_their_quota() {
     let store = open(&options(&cluster.url(), SHARDS)).await;
     put(&store, at_most(300)).await;
     // A master fails that does not have the coordinator shard of the namespace.
-    let home = shard_of(name().as_str(), "", SHARDS).0;
-    let is_lost = |place: u16| place * 3 / SHARDS == (home * 3 / SHARDS + 1) % 3;
-    let gone = usize::from((home * 3 / SHARDS + 1) % 3);
-    let place =
-        (0..SHARDS).find(|place| *place != home && !is_lost(*place)).expect("there are some");
+    let coordinator = shard_of(name().as_str(), "", SHARDS).0;
+    let is_lost = |place: u16| place * 3 / SHARDS == (coordinator * 3 / SHARDS + 1) % 3;
+    let gone = usize::from((coordinator * 3 / SHARDS + 1) % 3);
+    let place = (0..SHARDS)
+        .find(|place| *place != coordinator && !is_lost(*place))
+        .expect("there are some");
     cluster.masters[gone].kill();
     let mut count = 0;
     let begin = Instant::now();

@@ -15,7 +15,8 @@ use duly_store_redis::RedisStore;
 use crate::{
     audit::audit,
     calls::{
-        apply, claim_all, home_keys, id, name, open, options, put, request, schedule, settle, shard,
+        apply, claim_all, coordinator_keys, id, name, open, options, put, request, schedule,
+        settle, shard,
     },
     server::{Server, list, tell},
 };
@@ -37,8 +38,8 @@ fn limited(max: u64) -> Settings {
 
 /// Returns the key of the namespace's settings in its coordinator shard, and its version.
 fn settings_at_home(server: &Server) -> (String, u64) {
-    let home = home_keys(server.port());
-    let key = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    let coordinator = coordinator_keys(server.port());
+    let key = list(server.port(), &format!("KEYS {coordinator}n:*")).remove(0);
     let ver = tell(server.port(), &format!("HGET {key} ver"));
     (key, ver.parse().expect("a version"))
 }
@@ -59,10 +60,10 @@ async fn made(store: &RedisStore, text: &str, count: usize) -> usize {
 async fn p4_change_after_a_lost_one_reaches_every_shard() {
     let (server, store) = store().await;
     let (key, ver) = settings_at_home(&server);
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     let lose = || {
         assert_eq!(tell(server.port(), &format!("HSET {key} ver {ver} paused 0")), ":0");
-        assert_eq!(tell(server.port(), &format!("HSET {home}vers shop {ver}")), ":0");
+        assert_eq!(tell(server.port(), &format!("HSET {coordinator}vers shop {ver}")), ":0");
     };
     for i in 0..40 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
@@ -87,15 +88,15 @@ async fn p4_change_after_a_lost_one_reaches_every_shard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_no_two_namespaces_have_one_number() {
     let (server, store) = store().await;
-    let home = shard_of(name().as_str(), "", SHARDS);
-    let alike = |text: &String| shard_of(text, "", SHARDS) == home;
+    let coordinator = shard_of(name().as_str(), "", SHARDS);
+    let alike = |text: &String| shard_of(text, "", SHARDS) == coordinator;
     let other = (0..).map(|i| format!("shop{i}")).find(alike).expect("one of four");
     let other = NamespaceName::new(&other).expect("a name that is allowed");
     for i in 0..40 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
     // Everything that the coordinator shard has ever written of namespaces is lost.
-    let mut keys = list(server.port(), &format!("KEYS {}*", home_keys(server.port())));
+    let mut keys = list(server.port(), &format!("KEYS {}*", coordinator_keys(server.port())));
     keys.retain(|key| !["marker", "deployment", "members"].iter().any(|kept| key.ends_with(kept)));
     tell(server.port(), &format!("DEL {}", keys.join(" ")));
     let put = Put::Replace { settings: Box::default(), secrets: Secrets::Set };
@@ -113,7 +114,7 @@ async fn p4_no_two_namespaces_have_one_number() {
     for firing in &left {
         assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     }
-    let elsewhere = (0..40).filter(|i| shard(&store, &id(&format!("t{i}"))) != home).count();
+    let elsewhere = (0..40).filter(|i| shard(&store, &id(&format!("t{i}"))) != coordinator).count();
     assert_eq!(left.len(), elsewhere, "what the home held is lost, and nothing else");
     // Made again after it has ended, it is another namespace.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
@@ -128,7 +129,8 @@ async fn p10_lost_allocation_is_replaced() {
     let (server, store) = store().await;
     put(&store, limited(100)).await;
     let (key, _) = settings_at_home(&server);
-    let shares = list(server.port(), &format!("KEYS {}q:*pending", home_keys(server.port())));
+    let shares =
+        list(server.port(), &format!("KEYS {}q:*pending", coordinator_keys(server.port())));
     assert_eq!(shares.len(), 1);
     assert_eq!(tell(server.port(), &format!("DEL {}", shares[0])), ":1");
     assert_eq!(tell(server.port(), &format!("HSET {key} m_pending -")), ":0");
@@ -143,10 +145,10 @@ async fn p4_unfinished_delete_is_finished_by_the_next() {
     }
     // The state of the coordinator shard if the caller of a deletion stops then.
     let (key, ver) = settings_at_home(&server);
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     let num = key.split_once(":n:").expect("a number").1;
-    tell(server.port(), &format!("DEL {home}nn {home}names {key}"));
-    let todo = format!("ZADD {home}todo 0 \"gone\\x00shop\\x00{num}\\x00{}\"", ver + 1);
+    tell(server.port(), &format!("DEL {coordinator}nn {coordinator}names {key}"));
+    let todo = format!("ZADD {coordinator}todo 0 \"gone\\x00shop\\x00{num}\\x00{}\"", ver + 1);
     assert_eq!(tell(server.port(), &todo), ":1");
     assert_eq!(store.delete_namespace(name(), DeleteMode::Force).await, Ok(()));
     assert_eq!(claim_all(&store).await.expect("claims"), []);
@@ -180,8 +182,10 @@ async fn a_namespace_that_ended_leaves_nothing() {
     }
     // The version of a name stays if it has just ended once more, in shards that did not have it again.
     put(&store, Settings::default()).await;
-    let home = home_keys(server.port());
-    for key in list(server.port(), "KEYS duly:*:nn").iter().filter(|key| !key.starts_with(&home)) {
+    let coordinator = coordinator_keys(server.port());
+    for key in
+        list(server.port(), "KEYS duly:*:nn").iter().filter(|key| !key.starts_with(&coordinator))
+    {
         assert_eq!(tell(server.port(), &format!("HDEL {key} shop")), ":1");
     }
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");

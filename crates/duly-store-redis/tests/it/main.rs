@@ -1,12 +1,12 @@
 //! Tests against real servers, which they start as child processes.
 
-mod allot;
 mod alone;
 mod audit;
 mod blocks;
 mod calls;
 mod conformance;
 mod counts;
+mod delay_proxy;
 mod emptied;
 mod ending;
 mod failover;
@@ -14,6 +14,7 @@ mod far;
 mod harness;
 mod idle;
 mod in_order;
+mod lane_allocations;
 mod limits;
 mod lists;
 mod lost;
@@ -23,6 +24,5 @@ mod model;
 mod older;
 mod opening;
 mod shards;
-mod way;
 
 use duly_redis_testkit::{cluster, server};

@@ -182,7 +182,7 @@ async fn p1_emptied_database_takes_no_calls() {
     let port = server.port();
     let store = open(&options(&server.url(), SHARDS)).await;
     fill(&store, 20).await;
-    store.look().await;
+    store.poll().await;
     assert!(store.health().not_ready.is_empty());
     assert_eq!(tell(port, "FLUSHALL"), "+OK");
     for i in 0..20 {
@@ -190,7 +190,7 @@ async fn p1_emptied_database_takes_no_calls() {
         let outcome = schedule(&store, &text, LATER).await;
         assert!(is_unavailable(&outcome, shard(&store, &id(&text))), "{outcome:?}");
     }
-    store.look().await;
+    store.poll().await;
     let health = store.health();
     assert_eq!(health.unavailable_shards.len(), usize::from(SHARDS));
     assert!(!health.not_ready.is_empty(), "no shard takes calls");
@@ -201,7 +201,7 @@ async fn p1_emptied_database_takes_no_calls() {
     other.deployment = Some("other".to_owned());
     let other = open(&other).await;
     fill(&other, 5).await;
-    store.look().await;
+    store.poll().await;
     let faults = store.health().unavailable_shards;
     assert!(faults.contains(&(ShardId(0), ShardFault::Foreign)), "{faults:?}");
     let outcome = schedule(&store, "t0", LATER).await;
@@ -224,7 +224,7 @@ async fn p1_emptied_master_loses_only_its_data_and_is_repaired() {
         };
         assert!((3..=5).contains(&emptied.len()), "{emptied:?}");
         assert_eq!(tell(port, "FLUSHALL"), "+OK");
-        store.look().await;
+        store.poll().await;
         let health = store.health();
         assert_eq!(health.not_ready, Vec::<String>::new(), "the other masters go on");
         let unavailable: BTreeSet<u16> =
@@ -256,12 +256,12 @@ async fn p1_emptied_master_loses_only_its_data_and_is_repaired() {
         }
         put(&second, Settings::default()).await;
         until("the first node takes note", async || {
-            store.look().await;
+            store.poll().await;
             store.health().unavailable_shards.is_empty().then_some(())
         })
         .await;
         nodes(&store).note_progress((0..12).map(ShardId).collect()).await.expect("noted");
-        store.look().await;
+        store.poll().await;
         assert_eq!(store.health().rollbacks, 0, "what was accepted is no rollback");
         for i in 0..60 {
             let outcome = schedule(&store, &format!("n{lost}{i}"), LATER).await;
@@ -296,7 +296,7 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         let store = open(&wanted).await;
         fill(&store, 20).await;
         nodes(&store).note_progress(shards.clone()).await.expect("noted");
-        store.look().await;
+        store.poll().await;
         assert_eq!(store.health().rollbacks, 0);
         let marker = markers(port).remove(0);
         let progress: u64 =
@@ -304,14 +304,14 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         // Within the bound, which a failover may lose.
         tell(port, &format!("HSET {marker} progress {}", progress - 3_000));
         nodes(&store).note_progress(shards.clone()).await.expect("noted");
-        store.look().await;
+        store.poll().await;
         assert_eq!(store.health().rollbacks, 0);
         let progress: u64 =
             tell(port, &format!("HGET {marker} progress")).parse().expect("a count");
         tell(port, &format!("HSET {marker} progress {}", progress - 60_000));
         nodes(&store).note_progress(shards.clone()).await.expect("noted");
         nodes(&store).note_progress(shards.clone()).await.expect("noted");
-        store.look().await;
+        store.poll().await;
         let health = store.health();
         assert_eq!(health.rollbacks, 1, "once");
         if then == OnRollback::Warn {

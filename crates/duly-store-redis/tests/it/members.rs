@@ -19,9 +19,9 @@ fn nodes(store: &RedisStore) -> &dyn Deployment {
     Store::deployment(store).expect("nodes share it")
 }
 
-fn heartbeat(run: u64, number: u64, list: u64) -> Heartbeat {
+fn heartbeat(member_id: u64, number: u64, list: u64) -> Heartbeat {
     Heartbeat {
-        member_id: MemberId(run),
+        member_id: MemberId(member_id),
         number,
         list,
         name: "n".to_owned(),
@@ -41,8 +41,8 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
     // The change of another node after slots have moved: the only voter has accepted it.
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:3 prev 1:0")), ":0");
     for store in [&store, &other] {
-        let heard = nodes(store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await;
-        assert_eq!(heard, Ok(HeartbeatReply::Superseded));
+        let replied = nodes(store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await;
+        assert_eq!(replied, Ok(HeartbeatReply::Superseded));
         until("the node uses the list", async || {
             (nodes(store).coordinators().version == 2).then_some(())
         })
@@ -50,8 +50,8 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
         assert_eq!(nodes(store).coordinators().shards, [ShardId(3)]);
         // That shard has the list too: the first node has sent it there.
         until("shard 3 has the list", async || {
-            let heard = nodes(store).heartbeat(ShardId(3), heartbeat(1, 2, 2)).await;
-            matches!(heard, Ok(HeartbeatReply::Members { .. })).then_some(())
+            let replied = nodes(store).heartbeat(ShardId(3), heartbeat(1, 2, 2)).await;
+            matches!(replied, Ok(HeartbeatReply::Members { .. })).then_some(())
         })
         .await;
     }
@@ -69,8 +69,8 @@ async fn heartbeat_brings_a_missed_list_to_a_shard() {
     .await;
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 1:0 prev \"\"")), ":0");
     until("shard 0 has the list again", async || {
-        let heard = nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 2)).await;
-        matches!(heard, Ok(HeartbeatReply::Members { .. })).then_some(())
+        let replied = nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 2)).await;
+        matches!(replied, Ok(HeartbeatReply::Members { .. })).then_some(())
     })
     .await;
 }
@@ -85,18 +85,18 @@ async fn three_masters_get_three_coordinator_shards() {
     let list = nodes(&store).coordinators();
     assert_eq!(list.shards.len(), 3, "{list:?}");
     for shard in &list.shards {
-        let heard = nodes(&store).heartbeat(*shard, heartbeat(7, 1, list.version)).await;
-        let Ok(HeartbeatReply::Members { members, .. }) = heard else { panic!("{heard:?}") };
+        let replied = nodes(&store).heartbeat(*shard, heartbeat(7, 1, list.version)).await;
+        let Ok(HeartbeatReply::Members { members, .. }) = replied else { panic!("{replied:?}") };
         assert_eq!(members.len(), 1, "no shard knows what another one knows");
     }
     cluster.masters[1].kill();
-    let mut heard = 0;
+    let mut replied = 0;
     for shard in &list.shards {
         let beat = nodes(&store).heartbeat(*shard, heartbeat(7, 2, list.version));
         let beat = tokio::time::timeout(std::time::Duration::from_secs(1), beat).await;
-        heard += usize::from(matches!(beat, Ok(Ok(HeartbeatReply::Members { .. }))));
+        replied += usize::from(matches!(beat, Ok(Ok(HeartbeatReply::Members { .. }))));
     }
-    assert_eq!(heard, 2, "the loss of a master costs one of them");
+    assert_eq!(replied, 2, "the loss of a master costs one of them");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,41 +23,46 @@ const HEARTBEAT: &str = include_str!("../golden/format-4-heartbeat.lua");
 /// A node of format 4.
 struct OldNode {
     connection: redis::aio::MultiplexedConnection,
-    run: u64,
+    member_id: u64,
 }
 
 impl OldNode {
-    async fn new(server: &Server, run: u64) -> Self {
+    async fn new(server: &Server, member_id: u64) -> Self {
         let client = redis::Client::open(server.url()).expect("a URL");
         let connection = client.get_multiplexed_async_connection().await;
-        Self { connection: connection.expect("the server is there"), run }
+        Self { connection: connection.expect("the server is there"), member_id }
     }
 
     /// Sends a heartbeat; an error means that the node may not act.
     async fn heartbeat(&mut self, presence: &str) -> Result<(), redis::RedisError> {
         let mut call = redis::cmd("EVAL");
         call.arg(HEARTBEAT).arg(1).arg("duly:{17q}:seq");
-        call.arg(format!("{:016x}", self.run)).arg(presence).arg(1).arg(1).arg("old-node").arg("");
+        call.arg(format!("{:016x}", self.member_id))
+            .arg(presence)
+            .arg(1)
+            .arg(1)
+            .arg("old-node")
+            .arg("");
         call.query_async::<redis::Value>(&mut self.connection).await.map(drop)
     }
 }
 
 /// Sends a heartbeat of a node of this build.
-async fn heard(store: &RedisStore, run: u64) -> HeartbeatReply {
+async fn heartbeat_reply(store: &RedisStore, member_id: u64) -> HeartbeatReply {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let nodes = Store::deployment(store).expect("nodes share it");
     let list = nodes.coordinators();
-    let beat = Heartbeat {
+    let heartbeat = Heartbeat {
         list: list.version,
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        member_id: MemberId(run),
+        member_id: MemberId(member_id),
         name: "new-node".to_owned(),
         protocols: (2, 2),
         presence: MembershipStage::Here,
         waits: NamespaceFilter::default(),
         dead: Vec::new(),
     };
-    nodes.heartbeat(list.shards[0], beat).await.expect("it is answered")
+    nodes.heartbeat(list.shards[0], heartbeat).await.expect("it is answered")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +79,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
     let store = open(&options(&server.url(), 4)).await;
     // While an old node sends heartbeats, no new one is a member, for any length of time.
     for _ in 0..20 {
-        let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
+        let HeartbeatReply::Waiting(names) = heartbeat_reply(&store, 10).await else {
             panic!("an old node acts")
         };
         assert!(names.iter().any(|name| name == "old-node"), "{names:?}");
@@ -85,15 +90,17 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
     }
     assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "4", "they may start again");
     // The node without heartbeats was evicted, and the others stay.
-    let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
+    let HeartbeatReply::Waiting(names) = heartbeat_reply(&store, 10).await else {
         panic!("an old node acts")
     };
     assert_eq!(names.len(), 2);
     leaves.heartbeat("left").await.expect("it leaves");
-    let HeartbeatReply::Waiting(_) = heard(&store, 10).await else { panic!("an old node acts") };
+    let HeartbeatReply::Waiting(_) = heartbeat_reply(&store, 10).await else {
+        panic!("an old node acts")
+    };
     until("the one that died is evicted", async || {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        matches!(heard(&store, 10).await, HeartbeatReply::Members { .. }).then_some(())
+        matches!(heartbeat_reply(&store, 10).await, HeartbeatReply::Members { .. }).then_some(())
     })
     .await;
     // From now on every call of an old node fails.
@@ -106,7 +113,7 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
     // A node that starts later knows it from any shard.
     let second = RedisStore::open(&options(&server.url(), 4)).await.expect("it opens");
     assert!(
-        matches!(heard(&second, 11).await, HeartbeatReply::Members { members, .. } if members.len() == 2)
+        matches!(heartbeat_reply(&second, 11).await, HeartbeatReply::Members { members, .. } if members.len() == 2)
     );
 }
 
@@ -119,6 +126,6 @@ async fn unknown_format_is_refused() {
         let error = RedisStore::open(&options(&server.url(), 4)).await.expect_err("it is refused");
         assert!(matches!(error, OpenError::Format { .. }), "{error}");
     }
-    let said = refused(&options(&server.url(), 4)).await;
-    assert!(said.contains("format 6"), "{said}");
+    let refusal = refused(&options(&server.url(), 4)).await;
+    assert!(refusal.contains("format 6"), "{refusal}");
 }

@@ -13,8 +13,8 @@ use duly_store_redis::RedisStore;
 
 use crate::{
     calls::{
-        apply, claim_all, command, home_keys, id, name, open, options, put, schedule, schedule_op,
-        settle, shard,
+        apply, claim_all, command, coordinator_keys, id, name, open, options, put, schedule,
+        schedule_op, settle, shard,
     },
     cluster::Cluster,
     server::{Server, list, tell},
@@ -178,13 +178,13 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
 async fn unfinished_namespace_change_is_finished() {
     let (server, store) = store(8).await;
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     let everywhere = || {
         let is_known = |key: &String| tell(server.port(), &format!("HEXISTS {key} shop")) == ":1";
         keys("duly:*:nn").iter().filter(|key| is_known(key)).count()
     };
     let forget = || {
-        for key in keys("duly:*:nn").into_iter().filter(|key| !key.starts_with(&home)) {
+        for key in keys("duly:*:nn").into_iter().filter(|key| !key.starts_with(&coordinator)) {
             let shard = key.strip_suffix("nn").expect("it was asked for");
             assert_eq!(tell(server.port(), &format!("DEL {key} {shard}names {shard}vers")), ":3");
         }
@@ -198,9 +198,9 @@ async fn unfinished_namespace_change_is_finished() {
     assert_eq!(everywhere(), 8);
     // Without it, a poll finds the unfinished change.
     forget();
-    let note = format!("ZADD {home}todo 0 \"put\\x00shop\"");
+    let note = format!("ZADD {coordinator}todo 0 \"put\\x00shop\"");
     assert_eq!(tell(server.port(), &note), ":1");
-    store.look().await;
+    store.poll().await;
     assert_eq!(everywhere(), 8);
     assert_eq!(keys("duly:*:todo"), Vec::<String>::new(), "nothing is left to be done");
 }
@@ -211,12 +211,12 @@ async fn p4_unfinished_end_is_finished_before_a_new_namespace() {
     for i in 0..50 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
-    let home = home_keys(server.port());
+    let coordinator = coordinator_keys(server.port());
     // The coordinator shard has recorded the end, and no other shard knows of it.
-    let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    let settings = list(server.port(), &format!("KEYS {coordinator}n:*")).remove(0);
     let (_, num) = settings.split_once(":n:").expect("a number");
-    assert_eq!(tell(server.port(), &format!("HSET {home}ends {num} \"9\\x00shop\"")), ":1");
-    let forgotten = format!("DEL {home}nn {home}names");
+    assert_eq!(tell(server.port(), &format!("HSET {coordinator}ends {num} \"9\\x00shop\"")), ":1");
+    let forgotten = format!("DEL {coordinator}nn {coordinator}names");
     assert_eq!(tell(server.port(), &forgotten), ":2");
     put(&store, Settings::default()).await;
     assert!(claim_all(&store).await.expect("claims").is_empty(), "made again, it is empty");
@@ -244,11 +244,11 @@ async fn p10_raised_limit_applies_in_reachable_shards() {
         Put::Replace { settings: Box::new(settings), secrets: Secrets::Set }
     };
     store.put_namespace(name(), at_most(3_000)).await.expect("it is made");
-    let home = shard_of(name().as_str(), "", SHARDS).0;
+    let coordinator = shard_of(name().as_str(), "", SHARDS).0;
     let master = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
     // The shards that are down come before the last shard.
-    let away = usize::from(master(home) == 0);
-    let near = SHARDS - 1 - u16::from(home == SHARDS - 1);
+    let away = usize::from(master(coordinator) == 0);
+    let near = SHARDS - 1 - u16::from(coordinator == SHARDS - 1);
     cluster.masters[away].kill();
     let raised = store.put_namespace(name(), at_most(30_000)).await;
     assert!(matches!(raised, Err(Error::InDoubt { .. })), "{raised:?}");

@@ -21,7 +21,7 @@ enum Message {
     /// A caller that found the name nowhere makes the namespace.
     Create,
     /// A shard receives a version of the namespace.
-    Take(u16, Box<Control>, Deals),
+    Take(u16, Box<Control>, Allocations),
     /// A shard receives the end of a number.
     End(u16, String, String),
     /// The coordinator shard receives that all others have confirmed an end.
@@ -32,7 +32,7 @@ struct Lossy {
     store: RedisStore,
     redis: Connection,
     random: StdRng,
-    home: ShardId,
+    coordinator: ShardId,
     messages: Vec<Message>,
     /// Shards that have not confirmed an end yet, by number and version of the end.
     unconfirmed: BTreeMap<(String, String), BTreeSet<u16>>,
@@ -50,7 +50,7 @@ impl Lossy {
     fn new(store: RedisStore, redis: Connection, seed: u64) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
-            home: store.deployment.home(&name()),
+            coordinator: store.deployment.coordinator_of(&name()),
             redis,
             messages: Vec::new(),
             unconfirmed: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Lossy {
     }
 
     async fn control(&self) -> Option<Control> {
-        self.store.deployment.control_of(self.home, &name()).await.expect("a look").1
+        self.store.deployment.control_of(self.coordinator, &name()).await.expect("a look").1
     }
 
     fn any_shard(&mut self) -> u16 {
@@ -86,9 +86,9 @@ impl Lossy {
             25..30 => self.cancel().await,
             30..37 => self.empty(),
             37..43 => self.end().await,
-            43..46 => self.shut().await,
-            46..50 => self.doubt().await,
-            50..55 => self.look_and_create().await,
+            43..46 => self.locked().await,
+            46..50 => self.meet_lock().await,
+            50..55 => self.find_absent_and_create().await,
             55..59 => self.change().await,
             59..63 => {
                 let put = Put::IfAbsent(Box::default());
@@ -99,7 +99,7 @@ impl Lossy {
                 let mended = self.store.deployment.reconcile().await;
                 self.log.push(format!("reconcile: {mended:?}"));
             }
-            66..68 => self.store.look().await,
+            66..68 => self.store.poll().await,
             68..71 => self.repair().await,
             71..73 => {
                 let gone = self.store.delete_namespace(name(), DeleteMode::IfEmpty).await;
@@ -114,8 +114,8 @@ impl Lossy {
     async fn schedule(&mut self) {
         self.made += 1;
         let text = format!("t{}", self.made);
-        let shard = by_hand::shard(&self.store, &text);
-        let word = by_hand::schedule(&self.store, &text).await;
+        let shard = direct_scripts::shard(&self.store, &text);
+        let word = direct_scripts::schedule(&self.store, &text).await;
         self.log.push(format!("schedule {text} in {}: {word}", shard.0));
         match word.as_str() {
             "CREATED" => {
@@ -125,7 +125,7 @@ impl Lossy {
             "NONE" => {
                 let absent = self.store.deployment.absent(shard, &name()).await;
                 self.log.push(format!("absent: {absent:?}"));
-                if absent == Ok(Absence::Nowhere) {
+                if absent == Ok(Absence::NoNamespace) {
                     let put = Put::IfAbsent(Box::default());
                     let put = self.store.put_namespace(name(), put).await.map(|(_, new)| new);
                     self.log.push(format!("made: {put:?}"));
@@ -140,14 +140,15 @@ impl Lossy {
         let Some(num) = self.number(shard) else { return };
         let text = self.timers.get_mut(&(shard, num)).and_then(BTreeSet::pop_first);
         if let Some(text) = text {
-            by_hand::cancel(&self.store, &text).await;
+            direct_scripts::cancel(&self.store, &text).await;
             self.log.push(format!("cancel {text}"));
         }
     }
 
     /// A shard comes back without its data.
     fn empty(&mut self) {
-        let shard = if self.random.random_bool(0.5) { self.home.0 } else { self.any_shard() };
+        let shard =
+            if self.random.random_bool(0.5) { self.coordinator.0 } else { self.any_shard() };
         let mut keys: Vec<Vec<u8>> = self.redis.keys(Self::key(shard, "*")).expect("keys");
         let kept =
             ["marker", "deployment", "members"].map(|own| Self::key(shard, own).into_bytes());
@@ -165,11 +166,13 @@ impl Lossy {
     async fn end(&mut self) {
         let Some(control) = self.control().await else { return };
         let deployment = &self.store.deployment;
-        let mut reply = deployment.end_at_home(&name(), &control.num, "", "").await.expect("said");
+        let mut reply =
+            deployment.end_at_coordinator(&name(), &control.num, "", "").await.expect("said");
         assert_eq!(reply.text().as_deref(), Ok("DONE"));
         let (_now, ver) = (reply.time(), reply.text().expect("a version"));
         self.log.push(format!("{} ends with version {ver}", control.num));
-        let others: BTreeSet<u16> = (0..SHARDS).filter(|shard| *shard != self.home.0).collect();
+        let others: BTreeSet<u16> =
+            (0..SHARDS).filter(|shard| *shard != self.coordinator.0).collect();
         for shard in &others {
             self.messages.push(Message::End(*shard, control.num.clone(), ver.clone()));
         }
@@ -177,52 +180,56 @@ impl Lossy {
     }
 
     /// A caller takes locks, at the coordinator shard first, and stops.
-    async fn shut(&mut self) {
+    async fn locked(&mut self) {
         let Some(control) = self.control().await else { return };
         let own = format!("{:016x}", self.random.random::<u64>());
         let most = self.random.random_range(0..SHARDS);
-        let others = (0..SHARDS).filter(|shard| *shard != self.home.0).take(usize::from(most));
-        for shard in std::iter::once(self.home.0).chain(others) {
-            let gate = self.store.deployment.gate(ShardId(shard), &control, "close", &own).await;
-            self.log.push(format!("gate of {shard}: {gate:?}"));
-            if !matches!(gate, Ok(Gate::Shut(..))) {
+        let others =
+            (0..SHARDS).filter(|shard| *shard != self.coordinator.0).take(usize::from(most));
+        for shard in std::iter::once(self.coordinator.0).chain(others) {
+            let lock =
+                self.store.deployment.deletion_lock(ShardId(shard), &control, "close", &own).await;
+            self.log.push(format!("gate of {shard}: {lock:?}"));
+            if !matches!(lock, Ok(DeletionLock::Locked(..))) {
                 break;
             }
         }
     }
 
     /// Another caller meets a lock and takes it for expired.
-    async fn doubt(&mut self) {
+    async fn meet_lock(&mut self) {
         let shard = ShardId(self.any_shard());
         let deployment = Arc::clone(&self.store.deployment);
         let Some(control) = deployment.control_of(shard, &name()).await.expect("a look").1 else {
             return;
         };
-        if let Ok(Gate::Held(whose, _)) = deployment.gate(shard, &control, "look", "").await {
-            let doubt = deployment.doubt(shard, &control, &whose).await;
-            self.log.push(format!("{} doubts {whose}: {doubt:?}", shard.0));
+        if let Ok(DeletionLock::HeldByOther(holder, _)) =
+            deployment.deletion_lock(shard, &control, "look", "").await
+        {
+            let meet_lock = deployment.release_expired_lock(shard, &control, &holder).await;
+            self.log.push(format!("{} doubts {holder}: {meet_lock:?}", shard.0));
         }
     }
 
-    async fn look_and_create(&mut self) {
-        let found = self.store.deployment.expect_nowhere(&name()).await;
+    async fn find_absent_and_create(&mut self) {
+        let found = self.store.deployment.expect_no_lost_record(&name()).await;
         if found.is_ok() && self.control().await.is_none() {
             self.messages.push(Message::Create);
         }
     }
 
     async fn change(&mut self) {
-        if let Some(changed) = change_at_home(&self.store, self.home).await {
-            self.tell(changed);
+        if let Some(changed) = change_at_coordinator(&self.store, self.coordinator).await {
+            self.send_version(changed);
         }
     }
 
     /// Sends the version of the coordinator shard to the other shards.
-    fn tell(&mut self, CoordinatorState { control, deals }: CoordinatorState) {
+    fn send_version(&mut self, CoordinatorState { control, allocations }: CoordinatorState) {
         self.log.push(format!("{} has version {}", control.num, control.ver));
-        for shard in (0..SHARDS).filter(|shard| *shard != self.home.0) {
+        for shard in (0..SHARDS).filter(|shard| *shard != self.coordinator.0) {
             let control = Box::new(control.clone());
-            self.messages.push(Message::Take(shard, control, deals.clone()));
+            self.messages.push(Message::Take(shard, control, allocations.clone()));
         }
     }
 
@@ -254,22 +261,29 @@ impl Lossy {
         let deployment = Arc::clone(&self.store.deployment);
         match message {
             Message::Create => {
-                let next = Next {
+                let next = NextNamespace {
                     settings: Arc::default(),
                     paused: false,
                     resumes_at: None,
-                    origin: Origin::Explicit,
+                    author: SettingsAuthor::Explicit,
                 };
-                let made =
-                    deployment.put_at_home(self.home, &name(), None, &next, Write::Plain).await;
+                let made = deployment
+                    .put_at_coordinator(
+                        self.coordinator,
+                        &name(),
+                        None,
+                        &next,
+                        CoordinatorWrite::Plain,
+                    )
+                    .await;
                 if let Some(made) = made.expect("an answer") {
-                    self.tell(made);
+                    self.send_version(made);
                 }
             }
-            Message::Take(shard, control, deals) => {
-                let taken = deployment.take(ShardId(shard), &control, &deals).await;
+            Message::Take(shard, control, allocations) => {
+                let newer = deployment.take(ShardId(shard), &control, &allocations).await;
                 self.log
-                    .push(format!("{shard} hears of {} {}: {taken:?}", control.num, control.ver));
+                    .push(format!("{shard} hears of {} {}: {newer:?}", control.num, control.ver));
             }
             Message::End(shard, num, ver) => {
                 deployment.end_in(ShardId(shard), &name(), &num, &ver).await.expect("an answer");
@@ -283,14 +297,18 @@ impl Lossy {
             }
             Message::Done(num, ver) => {
                 let done = [name().as_str(), &num, &ver, "done"].map(bytes).to_vec();
-                deployment.ask(self.home, Script::Gone, done).await.expect("an answer");
+                deployment
+                    .call_script(self.coordinator, Script::EndNamespace, done)
+                    .await
+                    .expect("an answer");
             }
         }
     }
 
     /// Checks that every timer is there unless its namespace's end was recorded.
     fn check(&mut self) {
-        let ends: Vec<String> = self.redis.hkeys(Self::key(self.home.0, "ends")).expect("fields");
+        let ends: Vec<String> =
+            self.redis.hkeys(Self::key(self.coordinator.0, "ends")).expect("fields");
         self.recorded.extend(ends);
         for ((shard, num), timers) in &self.timers {
             let key = Self::key(*shard, &format!("r:{num}"));
@@ -311,11 +329,11 @@ impl Lossy {
         }
         let deployment = Arc::clone(&self.store.deployment);
         for _ in 0..SHARDS * 4 {
-            self.doubt().await;
+            self.meet_lock().await;
         }
         for _ in 0..4 {
             self.repair().await;
-            self.store.look().await;
+            self.store.poll().await;
             self.check();
         }
         let mut numbers: BTreeSet<_> = (0..SHARDS).filter_map(|at| self.number(at)).collect();

@@ -15,65 +15,72 @@ use crate::{
     script::Script,
 };
 
-use super::{Quota, SHARDS_AT_ONCE};
+use super::{NamespaceLimit, SHARDS_AT_ONCE};
 
 /// Longest wait for the report of a shard; the rebalance goes on without it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const REPORT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Report of one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct QuotaReport {
     pub(super) ver: String,
-    pub(super) deal: String,
-    pub(super) is_dealt: bool,
+    pub(super) allocation: String,
+    pub(super) is_allocated: bool,
     /// The whole limit; `None`: there is no limit.
     pub(super) max: Option<u64>,
-    pub(super) allowance: u64,
+    pub(super) quota: u64,
     pub(super) used: u64,
     /// `true`: something has ended by the clock and still counts as used.
-    pub(super) owes: bool,
+    pub(super) has_unswept: bool,
     /// Totals that were sent to other shards in this allocation, and received from them.
-    pub(super) given: HashMap<u16, u64>,
-    pub(super) taken: HashMap<u16, u64>,
+    pub(super) sent: HashMap<u16, u64>,
+    pub(super) received: HashMap<u16, u64>,
     /// The amounts that the coordinator shard has settled for all shards in this allocation.
     pub(super) settled: Option<String>,
 }
 
 impl Deployment {
     /// Asks all shards. Shards that do not reply are left out; a shard without the namespace has `None`.
-    pub(super) async fn reports(&self, quota: &Quota) -> Result<BTreeMap<u16, Option<Report>>> {
+    pub(super) async fn reports(
+        &self,
+        limit: &NamespaceLimit,
+    ) -> Result<BTreeMap<u16, Option<QuotaReport>>> {
         let asked = stream::iter((0..self.shards).map(ShardId));
         let asked = asked.map(|shard| async move {
-            let report = tokio::time::timeout(ANSWER_WITHIN, self.report(shard, quota)).await;
+            let report = tokio::time::timeout(REPORT_WITHIN, self.report(shard, limit)).await;
             (shard.0, report.unwrap_or_else(|_| Err(unavailable("no answer yet"))))
         });
-        let answers: Vec<_> = asked.buffer_unordered(SHARDS_AT_ONCE).collect().await;
-        let answered = answers.into_iter().filter_map(|(shard, report)| match report {
+        let replies: Vec<_> = asked.buffer_unordered(SHARDS_AT_ONCE).collect().await;
+        let reports = replies.into_iter().filter_map(|(shard, report)| match report {
             Ok(report) => Some((shard, report)),
             Err(error) => {
                 tracing::debug!(%error, shard, "a shard does not say what it has of a limit");
                 None
             }
         });
-        Ok(answered.collect())
+        Ok(reports.collect())
     }
 
-    pub(super) async fn report(&self, shard: ShardId, quota: &Quota) -> Result<Option<Report>> {
-        let mut reply = self.ask(shard, Script::Shares, quota.arguments()).await?;
+    pub(super) async fn report(
+        &self,
+        shard: ShardId,
+        limit: &NamespaceLimit,
+    ) -> Result<Option<QuotaReport>> {
+        let mut reply = self.call_script(shard, Script::QuotaReport, limit.arguments()).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         if word == "NONE" {
             return Ok(None);
         }
-        let mut report = Report {
+        let mut report = QuotaReport {
             ver: reply.text()?,
-            deal: reply.text()?,
-            is_dealt: reply.flag()?,
+            allocation: reply.text()?,
+            is_allocated: reply.flag()?,
             max: reply.maybe_number()?,
-            allowance: reply.number()?,
+            quota: reply.number()?,
             used: reply.number()?,
-            owes: reply.flag()?,
-            given: HashMap::new(),
-            taken: HashMap::new(),
+            has_unswept: reply.flag()?,
+            sent: HashMap::new(),
+            received: HashMap::new(),
             settled: None,
         };
         while !reply.is_done() {
@@ -84,8 +91,8 @@ impl Deployment {
             }
             let strange = || damaged(format!("a move {field} = {value}"));
             let totals = match field.get(..1) {
-                Some(">") => &mut report.given,
-                Some("<") => &mut report.taken,
+                Some(">") => &mut report.sent,
+                Some("<") => &mut report.received,
                 _ => return Err(strange()),
             };
             let other = field[1..].parse().map_err(|_| strange())?;

@@ -6,24 +6,24 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn report(ver: &str, deal: &str, is_dealt: bool) -> Report {
-    Report {
+fn report(ver: &str, allocation: &str, is_allocated: bool) -> QuotaReport {
+    QuotaReport {
         ver: ver.into(),
-        deal: deal.into(),
-        is_dealt,
+        allocation: allocation.into(),
+        is_allocated,
         max: Some(10),
-        allowance: 3,
+        quota: 3,
         used: 2,
-        owes: false,
-        given: HashMap::new(),
-        taken: HashMap::new(),
+        has_unswept: false,
+        sent: HashMap::new(),
+        received: HashMap::new(),
         settled: None,
     }
 }
 
 #[test]
 fn use_counts_only_in_shards_that_accept_nothing() {
-    let home = report("7", "7", false);
+    let coordinator = report("7", "7", false);
     for (what, other, counted) in [
         ("it waits for the deal", report("7", "7", false), 1),
         ("it has not taken the change", report("6", "0", true), 0),
@@ -31,7 +31,7 @@ fn use_counts_only_in_shards_that_accept_nothing() {
         ("it has taken a change after it", report("8", "7", false), 0),
         ("it was dealt something", report("7", "7", true), 0),
     ] {
-        assert_eq!(super::counted(&home, [&other].into_iter()).len(), counted, "{what}");
+        assert_eq!(super::counted(&coordinator, [&other].into_iter()).len(), counted, "{what}");
     }
 }
 
@@ -42,15 +42,15 @@ proptest! {
         used in prop::collection::vec(0_u64..20, 1..70),
     ) {
         let total: u64 = used.iter().sum();
-        let Some(portions) = portions(max, &used) else {
+        let Some(amounts) = split_limit(max, &used) else {
             prop_assert!(total >= max);
             return Ok(());
         };
         let shards = used.len() as u64;
         let mut allowed = 0;
-        for ((shard, used), portion) in (0..).zip(&used).zip(portions.split(' ')) {
-            let portion: i64 = portion.parse().expect("a number");
-            let has = plain_share(max, shard, shards).checked_add_signed(portion);
+        for ((shard, used), amount) in (0..).zip(&used).zip(amounts.split(' ')) {
+            let amount: i64 = amount.parse().expect("a number");
+            let has = even_split(max, shard, shards).checked_add_signed(amount);
             let has = has.expect("no allowance is below nothing");
             prop_assert!(has >= *used);
             allowed += has;

@@ -13,54 +13,54 @@ use std::{
 };
 
 /// A proxy in front of a server.
-pub(crate) struct Way {
+pub(crate) struct DelayProxy {
     port: u16,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) state: Arc<ProxyState>,
 }
 
-pub(crate) struct Seen {
-    takes_ms: AtomicU64,
+pub(crate) struct ProxyState {
+    delay_ms: AtomicU64,
     /// Bytes of replies that still pass until a connection breaks.
-    passes: AtomicUsize,
+    reply_bytes_left: AtomicUsize,
     /// Number of `PING`s that passed.
     pub(crate) pings: AtomicUsize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
-    There,
-    Back,
+    Request,
+    Reply,
 }
 
-impl Way {
+impl DelayProxy {
     /// Starts a proxy without delay or loss.
     pub(crate) fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
-        let seen = Arc::new(Seen {
-            takes_ms: AtomicU64::new(0),
-            passes: AtomicUsize::new(usize::MAX),
+        let state = Arc::new(ProxyState {
+            delay_ms: AtomicU64::new(0),
+            reply_bytes_left: AtomicUsize::new(usize::MAX),
             pings: AtomicUsize::new(0),
         });
-        let own = Arc::clone(&seen);
+        let own = Arc::clone(&state);
         thread::spawn(move || {
             for caller in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 let again = |stream: &TcpStream| stream.try_clone().expect("a stream");
-                carry(again(&caller), again(&server), Direction::There, Arc::clone(&own));
-                carry(server, caller, Direction::Back, Arc::clone(&own));
+                forward(again(&caller), again(&server), Direction::Request, Arc::clone(&own));
+                forward(server, caller, Direction::Reply, Arc::clone(&own));
             }
         });
-        Self { port, seen }
+        Self { port, state }
     }
 
-    pub(crate) fn takes(&self, ms: u64) {
-        self.seen.takes_ms.store(ms, Ordering::SeqCst);
+    pub(crate) fn set_delay_ms(&self, ms: u64) {
+        self.state.delay_ms.store(ms, Ordering::SeqCst);
     }
 
     /// Breaks a connection once, after this many bytes of replies: the server has executed the requests.
-    pub(crate) fn breaks_after(&self, bytes: usize) {
-        self.seen.passes.store(bytes, Ordering::SeqCst);
+    pub(crate) fn break_after(&self, bytes: usize) {
+        self.state.reply_bytes_left.store(bytes, Ordering::SeqCst);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -68,32 +68,33 @@ impl Way {
     }
 }
 
-impl Seen {
+impl ProxyState {
     fn lets_through(&self, count: usize) -> bool {
-        let left = |passes: usize| match passes {
+        let left = |reply_bytes_left: usize| match reply_bytes_left {
             usize::MAX => Some(usize::MAX),
-            passes => passes.checked_sub(count),
+            reply_bytes_left => reply_bytes_left.checked_sub(count),
         };
-        let passes = self.passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
-        if passes.is_err() {
-            self.passes.store(usize::MAX, Ordering::SeqCst);
+        let reply_bytes_left =
+            self.reply_bytes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        if reply_bytes_left.is_err() {
+            self.reply_bytes_left.store(usize::MAX, Ordering::SeqCst);
         }
-        passes.is_ok()
+        reply_bytes_left.is_ok()
     }
 }
 
 /// Forwards bytes in one direction, in order, until one side ends.
-fn carry(mut from: TcpStream, mut to: TcpStream, direction: Direction, seen: Arc<Seen>) {
+fn forward(mut from: TcpStream, mut to: TcpStream, direction: Direction, state: Arc<ProxyState>) {
     to.set_nodelay(true).expect("a socket");
     let (enter, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
-    let losing = Arc::clone(&seen);
+    let breaking = Arc::clone(&state);
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let pings = bytes[..count].windows(4).filter(|word| word == b"PING").count();
-            seen.pings.fetch_add(pings, Ordering::SeqCst);
-            let takes = Duration::from_millis(seen.takes_ms.load(Ordering::SeqCst));
-            if enter.send((Instant::now() + takes, bytes[..count].to_vec())).is_err() {
+            state.pings.fetch_add(pings, Ordering::SeqCst);
+            let delay = Duration::from_millis(state.delay_ms.load(Ordering::SeqCst));
+            if enter.send((Instant::now() + delay, bytes[..count].to_vec())).is_err() {
                 return;
             }
         }
@@ -101,7 +102,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, direction: Direction, seen: Arc
     thread::spawn(move || {
         for (leaves, bytes) in under_way {
             thread::sleep(leaves.saturating_duration_since(Instant::now()));
-            if direction == Direction::Back && !losing.lets_through(bytes.len()) {
+            if direction == Direction::Reply && !breaking.lets_through(bytes.len()) {
                 break;
             }
             if to.write_all(&bytes).is_err() {

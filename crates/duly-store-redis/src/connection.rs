@@ -14,7 +14,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::Multiplexe
 
 use crate::{
     Options,
-    marker::Mark,
+    marker::MarkerState,
     script::{CLOCK, Script},
 };
 
@@ -36,23 +36,23 @@ impl Call {
 
 /// Mode in which a call is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Manner {
+pub(crate) struct SendMode {
     /// `true`: with the whole script text, because the server does not know its digest.
-    pub(crate) whole: bool,
+    pub(crate) with_text: bool,
 }
 
 /// Reply of a server to one call.
 #[derive(Debug)]
-pub(crate) enum Said {
-    Answer(Value),
+pub(crate) enum ServerReply {
+    Value(Value),
     /// The server does not know the script.
     NoScript,
     /// The slot has moved to this server.
     Moved(String),
     /// The server cannot execute the call now.
-    Later(String),
+    Postponed(String),
     /// The shard does not hold the marker of this deployment; nothing was done.
-    Unmarked(Mark),
+    Unmarked(MarkerState),
     /// The server refused; nothing was done.
     Refused(String),
 }
@@ -94,12 +94,12 @@ impl RequiredCopies {
 
 /// Error: the connection broke, and what was sent may have been executed.
 #[derive(Debug)]
-pub(crate) struct Lost(pub(crate) String);
+pub(crate) struct ConnectionLost(pub(crate) String);
 
 /// One connection. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
-    connection: MultiplexedConnection,
+pub(crate) struct Connection {
+    multiplexed: MultiplexedConnection,
     texts: Arc<[String]>,
     digests: Arc<[String]>,
     /// Time of the last reply, or of the last use without a check.
@@ -130,24 +130,33 @@ impl ConnectOptions {
     }
 }
 
-impl Link {
+impl Connection {
     /// Connects and loads the scripts.
-    pub(crate) async fn open(client: Client, dial: &ConnectOptions) -> redis::RedisResult<Self> {
+    pub(crate) async fn open(
+        client: Client,
+        connect_options: &ConnectOptions,
+    ) -> redis::RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(dial.connect_within))
-            .set_response_timeout(Some(dial.answer_within));
+            .set_connection_timeout(Some(connect_options.connect_within))
+            .set_response_timeout(Some(connect_options.answer_within));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         // A refused login fails here with its own error, instead of breaking the connection in the
         // middle of a large script.
         cmd("PING").exec_async(&mut connection).await?;
         let mut load = Pipeline::new();
-        for text in dial.texts.iter() {
+        for text in connect_options.texts.iter() {
             load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
         }
         let digests: Vec<String> = load.query_async(&mut connection).await?;
-        let texts = Arc::clone(&dial.texts);
+        let texts = Arc::clone(&connect_options.texts);
         let used = Arc::new(Mutex::new(Instant::now()));
-        Ok(Self { connection, texts, digests: digests.into(), used, is_dead: Arc::default() })
+        Ok(Self {
+            multiplexed: connection,
+            texts,
+            digests: digests.into(),
+            used,
+            is_dead: Arc::default(),
+        })
     }
 
     /// Returns `true` if the connection can carry a call that must not be sent twice. After idle time it
@@ -175,7 +184,7 @@ impl Link {
         is_trusted
     }
 
-    fn has_answered(&self) {
+    fn note_reply(&self) {
         *self.used.lock() = Instant::now();
     }
 
@@ -186,9 +195,9 @@ impl Link {
 
     /// Sends a command that is no script.
     pub(crate) async fn command(&self, command: &Cmd) -> redis::RedisResult<Value> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.multiplexed.clone();
         let value = connection.send_packed_command(command).await?;
-        self.has_answered();
+        self.note_reply();
         match value {
             Value::ServerError(error) => Err(error.into()),
             value => Ok(value),
@@ -196,27 +205,27 @@ impl Link {
     }
 
     /// Sends several commands that are no scripts; each has a reply of its own.
-    pub(crate) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, Lost> {
+    pub(crate) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, ConnectionLost> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let mut connection = self.connection.clone();
+        let mut connection = self.multiplexed.clone();
         let sent = connection.send_packed_commands(&pipeline, 0, commands.len()).await;
-        sent.map_err(|error| Lost(error.to_string()))
+        sent.map_err(|error| ConnectionLost(error.to_string()))
     }
 
     /// Sends calls in one pipeline. The second result is `true` if the required copies are confirmed.
     pub(crate) async fn round(
         &self,
         seq: &str,
-        calls: &[(&Call, Manner)],
+        calls: &[(&Call, SendMode)],
         copies: Option<RequiredCopies>,
-    ) -> Result<(Vec<Said>, bool), Lost> {
+    ) -> Result<(Vec<ServerReply>, bool), ConnectionLost> {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
-        for (call, manner) in calls {
+        for (call, mode) in calls {
             let place = call.script.place();
-            let mut command = if manner.whole {
+            let mut command = if mode.with_text {
                 let mut command = cmd("EVAL");
                 command.arg(&self.texts[place]);
                 command
@@ -235,40 +244,41 @@ impl Link {
             pipeline.add_command(copies.wait());
         }
         let count = pipeline.len();
-        let mut connection = self.connection.clone();
+        let mut connection = self.multiplexed.clone();
         let values = connection.send_packed_commands(&pipeline, 0, count).await;
-        let mut values = values.map_err(|error| Lost(error.to_string()))?.into_iter();
-        self.has_answered();
-        let mut said = Vec::with_capacity(calls.len());
+        let mut values = values.map_err(|error| ConnectionLost(error.to_string()))?.into_iter();
+        self.note_reply();
+        let mut replies = Vec::with_capacity(calls.len());
         for _ in calls {
-            let value = values.next().ok_or_else(|| Lost("an answer is missing".to_owned()))?;
-            said.push(heard(value));
+            let value =
+                values.next().ok_or_else(|| ConnectionLost("an answer is missing".to_owned()))?;
+            replies.push(parse_reply(value));
         }
         let confirmed = copies
             .is_none_or(|copies| values.next().is_some_and(|answer| copies.are_there(&answer)));
-        Ok((said, confirmed))
+        Ok((replies, confirmed))
     }
 }
 
 /// Converts a value into a reply.
-fn heard(value: Value) -> Said {
+fn parse_reply(value: Value) -> ServerReply {
     let error = match value {
         Value::ServerError(error) => error,
-        value => return Said::Answer(value),
+        value => return ServerReply::Value(value),
     };
     let details = error.details().unwrap_or_default();
     let elsewhere = || details.split_whitespace().last().unwrap_or_default().to_owned();
     let text = format!("{} {details}", error.code());
     match error.code() {
-        "NOSCRIPT" => Said::NoScript,
-        "MOVED" => Said::Moved(elsewhere()),
-        "UNMARKED" => Said::Unmarked(Mark::Missing),
-        "FOREIGN" => Said::Unmarked(Mark::Foreign),
+        "NOSCRIPT" => ServerReply::NoScript,
+        "MOVED" => ServerReply::Moved(elsewhere()),
+        "UNMARKED" => ServerReply::Unmarked(MarkerState::Missing),
+        "FOREIGN" => ServerReply::Unmarked(MarkerState::Foreign),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
         // slot: a script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
-            Said::Later(text)
+            ServerReply::Postponed(text)
         }
-        _ => Said::Refused(text),
+        _ => ServerReply::Refused(text),
     }
 }

@@ -14,8 +14,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::{
     Options, RedisStore,
-    by_hand::{self, name, shard, timer},
-    namespaces::own,
+    direct_scripts::{self, name, shard, timer},
+    namespaces::namespace_arguments,
     settings,
 };
 
@@ -26,32 +26,32 @@ const STEPS: usize = 160;
 #[derive(Debug, Clone)]
 enum Message {
     /// Transfers of other shards, by their totals.
-    Gifts { shard: u16, deal: String, takes: Vec<(u16, u64)> },
+    Transfers { shard: u16, allocation: String, receives: Vec<(u16, u64)> },
     /// The part of an allocation that the shard gets.
-    Portion { shard: u16, deal: String, portion: String },
+    Amount { shard: u16, allocation: String, amount: String },
     /// A version of the namespace.
-    Version { shard: u16, control: Box<Control>, deals: Deals },
+    Version { shard: u16, control: Box<Control>, allocations: Allocations },
 }
 
 /// A caller that counts the use of all shards, one after the other, to allocate a limit again.
 #[derive(Debug, Default)]
-struct Dealer {
-    heard: BTreeMap<u16, Report>,
+struct Allocator {
+    reports: BTreeMap<u16, QuotaReport>,
 }
 
 struct World {
     store: RedisStore,
     random: StdRng,
-    quota: Quota,
-    home: u16,
+    limit: NamespaceLimit,
+    coordinator: u16,
     /// Limit of each version of the namespace.
     limits: BTreeMap<u64, u64>,
     /// The version that each shard has.
     versions: Vec<u64>,
     messages: Vec<Message>,
     /// Every message that was ever under way: it may arrive again.
-    told: Vec<Message>,
-    dealers: [Dealer; 2],
+    sent: Vec<Message>,
+    allocators: [Allocator; 2],
     live: BTreeSet<String>,
     made: u32,
     log: Vec<String>,
@@ -74,20 +74,20 @@ impl World {
         let max = random.random_range(1..12);
         store.put_namespace(name(), replace(limited(max))).await.expect("it is made");
         let deployment = &store.deployment;
-        let home = deployment.home(&name());
-        let control = deployment.control_of(home, &name()).await.expect("a look").1;
+        let coordinator = deployment.coordinator_of(&name());
+        let control = deployment.control_of(coordinator, &name()).await.expect("a look").1;
         let control = control.expect("it is there");
         let ver: u64 = control.ver.parse().expect("a version");
-        let quota = Quota { name: name(), num: control.num, kind: Kind::Pending };
+        let limit = NamespaceLimit { name: name(), num: control.num, kind: LimitKind::Pending };
         Self {
             random,
-            quota,
-            home: home.0,
+            limit,
+            coordinator: coordinator.0,
             limits: BTreeMap::from([(ver, max)]),
             versions: vec![ver; usize::from(SHARDS)],
             messages: Vec::new(),
-            told: Vec::new(),
-            dealers: Default::default(),
+            sent: Vec::new(),
+            allocators: Default::default(),
             live: BTreeSet::new(),
             made: 0,
             log: Vec::new(),
@@ -103,8 +103,8 @@ impl World {
         self.random.random_range(0..SHARDS)
     }
 
-    async fn report(&self, shard: u16) -> Report {
-        let report = self.deployment().report(ShardId(shard), &self.quota).await;
+    async fn report(&self, shard: u16) -> QuotaReport {
+        let report = self.deployment().report(ShardId(shard), &self.limit).await;
         report.expect("an answer").expect("it is there")
     }
 
@@ -112,10 +112,10 @@ impl World {
         match self.random.random_range(0..100) {
             0..25 => self.schedule().await,
             25..33 => self.cancel().await,
-            33..43 => self.give().await,
+            33..43 => self.transfer().await,
             43..75 => self.deliver().await,
             75..96 => self.count().await,
-            96..98 => self.forget(),
+            96..98 => self.lose_messages(),
             _ => self.change().await,
         }
     }
@@ -125,7 +125,7 @@ impl World {
         self.made += 1;
         let text = format!("t{}", self.made);
         let (word, shard) =
-            (by_hand::schedule(&self.store, &text).await, shard(&self.store, &text));
+            (direct_scripts::schedule(&self.store, &text).await, shard(&self.store, &text));
         self.log.push(format!("schedule in {}: {word}", shard.0));
         if word != "CREATED" {
             return;
@@ -142,35 +142,40 @@ impl World {
     async fn cancel(&mut self) {
         let place = self.random.random_range(0..self.live.len().max(1));
         let Some(text) = self.live.iter().nth(place).cloned() else { return };
-        by_hand::cancel(&self.store, &text).await;
+        direct_scripts::cancel(&self.store, &text).await;
         let shard = shard(&self.store, &text);
         self.log.push(format!("cancel in {}", shard.0));
         self.live.remove(&text);
     }
 
-    fn tell(&mut self, message: Message) {
-        self.told.push(message.clone());
+    fn send(&mut self, message: Message) {
+        self.sent.push(message.clone());
         self.messages.push(message);
     }
 
     /// A shard sends quota to the coordinator shard, or the coordinator shard to a shard. The total is
     /// under way then.
-    async fn give(&mut self) {
+    async fn transfer(&mut self) {
         let shard = self.any_shard();
-        if shard == self.home {
+        if shard == self.coordinator {
             return;
         }
-        let (giver, taker) =
-            if self.random.random_bool(0.5) { (shard, self.home) } else { (self.home, shard) };
-        let deal = self.report(giver).await.deal;
+        let (sender, receiver) = if self.random.random_bool(0.5) {
+            (shard, self.coordinator)
+        } else {
+            (self.coordinator, shard)
+        };
+        let allocation = self.report(sender).await.allocation;
         let most = self.random.random_range(0..4);
-        let (deployment, quota) = (Arc::clone(self.deployment()), self.quota.clone());
-        let given = deployment.shift(ShardId(giver), &quota, &deal, &[], &[(taker, most)]).await;
-        let given = given.expect("an answer");
-        self.log.push(format!("{giver} gives {taker} {most} of deal {deal}: {given:?}"));
-        if let Some(total) = given.first() {
-            let takes = vec![(giver, *total)];
-            self.tell(Message::Gifts { shard: taker, deal, takes });
+        let (deployment, limit) = (Arc::clone(self.deployment()), self.limit.clone());
+        let sent = deployment
+            .transfer(ShardId(sender), &limit, &allocation, &[], &[(receiver, most)])
+            .await;
+        let sent = sent.expect("an answer");
+        self.log.push(format!("{sender} gives {receiver} {most} of deal {allocation}: {sent:?}"));
+        if let Some(total) = sent.first() {
+            let receives = vec![(sender, *total)];
+            self.send(Message::Transfers { shard: receiver, allocation, receives });
         }
     }
 
@@ -183,8 +188,8 @@ impl World {
 
     /// Delivers a message: one under way, or one that was under way before.
     async fn deliver(&mut self) {
-        let message = if !self.told.is_empty() && self.random.random_bool(0.3) {
-            self.told[self.random.random_range(0..self.told.len())].clone()
+        let message = if !self.sent.is_empty() && self.random.random_bool(0.3) {
+            self.sent[self.random.random_range(0..self.sent.len())].clone()
         } else if self.messages.is_empty() {
             return;
         } else {
@@ -196,18 +201,21 @@ impl World {
 
     async fn arrive(&mut self, message: Message) {
         self.log.push(format!("arrives: {message:?}"));
-        let (deployment, quota) = (Arc::clone(self.deployment()), self.quota.clone());
+        let (deployment, limit) = (Arc::clone(self.deployment()), self.limit.clone());
         match message {
-            Message::Gifts { shard, deal, takes } => {
-                let taken = deployment.shift(ShardId(shard), &quota, &deal, &takes, &[]).await;
-                taken.expect("an answer");
+            Message::Transfers { shard, allocation, receives } => {
+                let received =
+                    deployment.transfer(ShardId(shard), &limit, &allocation, &receives, &[]).await;
+                received.expect("an answer");
             }
-            Message::Portion { shard, deal, portion } => {
-                let taken = deployment.written(ShardId(shard), &quota, &deal, "", &portion).await;
-                taken.expect("an answer");
+            Message::Amount { shard, allocation, amount } => {
+                let received = deployment
+                    .write_allocation(ShardId(shard), &limit, &allocation, "", &amount)
+                    .await;
+                received.expect("an answer");
             }
-            Message::Version { shard, control, deals } => {
-                deployment.take(ShardId(shard), &control, &deals).await.expect("it is taken");
+            Message::Version { shard, control, allocations } => {
+                deployment.take(ShardId(shard), &control, &allocations).await.expect("it is taken");
                 let ver: u64 = control.ver.parse().expect("a version");
                 let own = &mut self.versions[usize::from(shard)];
                 *own = ver.max(*own);
@@ -217,38 +225,41 @@ impl World {
 
     /// A caller counts one more shard, or allocates after it has counted all.
     async fn count(&mut self) {
-        let place = self.random.random_range(0..self.dealers.len());
-        let heard = &self.dealers[place].heard;
-        let shard = (0..SHARDS).find(|shard| !heard.contains_key(shard));
+        let place = self.random.random_range(0..self.allocators.len());
+        let reports = &self.allocators[place].reports;
+        let shard = (0..SHARDS).find(|shard| !reports.contains_key(shard));
         if let Some(shard) = shard {
             let report = self.report(shard).await;
             self.log.push(format!("counts {shard}: {report:?}"));
-            self.dealers[place].heard.insert(shard, report);
+            self.allocators[place].reports.insert(shard, report);
             return;
         }
-        let heard = std::mem::take(&mut self.dealers[place]).heard;
-        let at_home = &heard[&self.home];
-        let used = deal::counted(at_home, heard.values());
-        let max = at_home.max.expect("a limit");
+        let reports = std::mem::take(&mut self.allocators[place]).reports;
+        let at_coordinator = &reports[&self.coordinator];
+        let used = allocation::counted(at_coordinator, reports.values());
+        let max = at_coordinator.max.expect("a limit");
         let all = used.len() == usize::from(SHARDS);
-        let dealt = deal::portions(max, &used).filter(|_| all);
-        let Some(dealt) = dealt else { return };
-        let home = ShardId(self.home);
-        let (deal, ver) = (at_home.deal.clone(), at_home.ver.clone());
-        let settled = self.deployment().written(home, &self.quota, &deal, &ver, &dealt).await;
+        let amounts = allocation::split_limit(max, &used).filter(|_| all);
+        let Some(amounts) = amounts else { return };
+        let coordinator = ShardId(self.coordinator);
+        let (allocation, ver) = (at_coordinator.allocation.clone(), at_coordinator.ver.clone());
+        let settled = self
+            .deployment()
+            .write_allocation(coordinator, &self.limit, &allocation, &ver, &amounts)
+            .await;
         let settled = settled.expect("an answer");
-        self.log.push(format!("settles {dealt} of {deal}: {settled:?}"));
-        for (shard, portion) in (0..).zip(settled.iter().flat_map(|all| all.split(' '))) {
-            let portion = portion.to_owned();
-            self.tell(Message::Portion { shard, deal: deal.clone(), portion });
+        self.log.push(format!("settles {amounts} of {allocation}: {settled:?}"));
+        for (shard, amount) in (0..).zip(settled.iter().flat_map(|all| all.split(' '))) {
+            let amount = amount.to_owned();
+            self.send(Message::Amount { shard, allocation: allocation.clone(), amount });
         }
     }
 
     /// A caller stops, and its messages are lost.
-    fn forget(&mut self) {
+    fn lose_messages(&mut self) {
         let kept = |message: &Message| matches!(message, Message::Version { .. });
         self.messages.retain(kept);
-        self.dealers = Default::default();
+        self.allocators = Default::default();
         self.log.push("all that was on its way is lost".to_owned());
     }
 
@@ -259,40 +270,43 @@ impl World {
     }
 
     async fn change_to(&mut self, max: u64) {
-        let home = ShardId(self.home);
+        let coordinator = ShardId(self.coordinator);
         let deployment = Arc::clone(self.deployment());
-        let old = deployment.control_of(home, &name()).await.expect("a look").1;
+        let old = deployment.control_of(coordinator, &name()).await.expect("a look").1;
         let old = old.expect("it is there");
-        let mut arguments = own(&old, "home");
+        let mut arguments = namespace_arguments(&old, "home");
         arguments[2] = format!("{}:{}", old.num, old.ver).into_bytes();
-        arguments[3] = digits(self.home);
-        for (field, value) in settings::fields(&limited(max), self.home, SHARDS) {
+        arguments[3] = digits(self.coordinator);
+        for (field, value) in settings::fields(&limited(max), self.coordinator, SHARDS) {
             arguments.extend([field.into(), value]);
         }
         for field in ["created", "updated"] {
             arguments.extend([field.into(), b"now".to_vec()]);
         }
         arguments.extend([b"@shards".to_vec(), digits(SHARDS)]);
-        let mut reply = deployment.ask(home, Script::Put, arguments).await.expect("an answer");
+        let mut reply =
+            deployment.call_script(coordinator, Script::Put, arguments).await.expect("an answer");
         assert_eq!(reply.text().as_deref(), Ok("DONE"));
         let (_now, _num) = (reply.time(), reply.text());
         let ver = reply.text().expect("a version");
-        let deals =
-            Deals { pending: reply.text().expect("a deal"), dead: reply.text().expect("a deal") };
-        self.log.push(format!("limit {max} at version {ver}, {deals:?}"));
+        let allocations = Allocations {
+            pending: reply.text().expect("a deal"),
+            dead: reply.text().expect("a deal"),
+        };
+        self.log.push(format!("limit {max} at version {ver}, {allocations:?}"));
         let control = Control { ver: ver.clone(), settings: Arc::new(limited(max)), ..old };
         let ver: u64 = ver.parse().expect("a version");
         self.limits.insert(ver, max);
-        self.versions[usize::from(self.home)] = ver;
-        for shard in (0..SHARDS).filter(|shard| *shard != home.0) {
-            let (control, deals) = (Box::new(control.clone()), deals.clone());
-            self.tell(Message::Version { shard, control, deals });
+        self.versions[usize::from(self.coordinator)] = ver;
+        for shard in (0..SHARDS).filter(|shard| *shard != coordinator.0) {
+            let (control, allocations) = (Box::new(control.clone()), allocations.clone());
+            self.send(Message::Version { shard, control, allocations });
         }
     }
 
     /// Without further faults: exactly the limit can be used, and no more.
     async fn settle(&mut self) {
-        self.forget();
+        self.lose_messages();
         let max = self.limits.values().next_back().copied().expect("a limit");
         let mut refused = 0;
         while refused < 20 {
@@ -302,7 +316,7 @@ impl World {
             let operation = Operation::Schedule { schedule, if_exists: IfExists::default() };
             let command = Command { namespace: name(), operation, answer: Answer::Brief };
             // Clears the wait after a rebalance, as if a second had passed.
-            self.deployment().call_ins.0.lock().clear();
+            self.deployment().rebalances.0.lock().clear();
             let outcome =
                 self.store.apply(shard, vec![command]).await.expect("an answer").remove(0);
             match outcome {
@@ -374,11 +388,14 @@ async fn p10_concurrent_allocations_settle_the_same_quotas() {
         for shard in 0..SHARDS {
             used.push(world.report(shard).await.used);
         }
-        let portions = deal::portions(10, &used).expect("there is room");
-        let home = ShardId(world.home);
-        let Report { deal, ver, .. } = world.report(home.0).await;
-        let told = world.deployment().written(home, &world.quota, &deal, &ver, &portions).await;
-        settled.push(told.expect("an answer").expect("it is settled"));
+        let amounts = allocation::split_limit(10, &used).expect("there is room");
+        let coordinator = ShardId(world.coordinator);
+        let QuotaReport { allocation, ver, .. } = world.report(coordinator.0).await;
+        let sent = world
+            .deployment()
+            .write_allocation(coordinator, &world.limit, &allocation, &ver, &amounts)
+            .await;
+        settled.push(sent.expect("an answer").expect("it is settled"));
         while world.live.len() > 2 {
             world.cancel().await;
         }

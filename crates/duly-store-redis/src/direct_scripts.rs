@@ -6,7 +6,9 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 
-use crate::{RedisStore, apply::Schedules, deployment::Deployment, reply::Reply, script::Script};
+use crate::{
+    RedisStore, apply::ScheduleArguments, deployment::Deployment, reply::Reply, script::Script,
+};
 
 /// Returns the name of the only namespace of such a test.
 pub(crate) fn name() -> NamespaceName {
@@ -24,9 +26,9 @@ pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
 }
 
 /// Adds a timer to the arguments of a schedule script.
-pub(crate) fn add(schedules: &mut Schedules, text: &str) {
+pub(crate) fn add(schedules: &mut ScheduleArguments, text: &str) {
     let schedule = timer(text);
-    let record = crate::apply::fresh(&schedule, Incarnation(1)).expect("a record");
+    let record = crate::apply::new_record(&schedule, Incarnation(1)).expect("a record");
     schedules.add(&schedule, &record, record.pack([0; 8]));
 }
 
@@ -35,12 +37,13 @@ pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
     schedule_at(store, text, "").await
 }
 
-/// Schedules a timer on the fast path with this `pace` argument. Returns the word of the script.
-pub(crate) async fn schedule_at(store: &RedisStore, text: &str, pace: &str) -> String {
-    let mut schedules = Schedules::default();
+/// Schedules a timer on the fast path with this `admission` argument. Returns the word of the script.
+pub(crate) async fn schedule_at(store: &RedisStore, text: &str, admission: &str) -> String {
+    let mut schedules = ScheduleArguments::default();
     add(&mut schedules, text);
-    let arguments = schedules.arguments(&name(), pace.into());
-    let mut reply = ask(&store.deployment, shard(store, text), Script::Schedule, arguments).await;
+    let arguments = schedules.arguments(&name(), admission.into());
+    let mut reply =
+        call_script(&store.deployment, shard(store, text), Script::Schedule, arguments).await;
     let _now = reply.time().expect("a time");
     reply.text().expect("a word")
 }
@@ -48,14 +51,14 @@ pub(crate) async fn schedule_at(store: &RedisStore, text: &str, pace: &str) -> S
 /// Cancels a timer on the fast path.
 pub(crate) async fn cancel(store: &RedisStore, text: &str) {
     let arguments = vec![name().as_str().into(), text.into()];
-    ask(&store.deployment, shard(store, text), Script::Cancel, arguments).await;
+    call_script(&store.deployment, shard(store, text), Script::Cancel, arguments).await;
 }
 
-async fn ask(
+async fn call_script(
     deployment: &Deployment,
     shard: ShardId,
     script: Script,
     arguments: Vec<Vec<u8>>,
 ) -> Reply {
-    deployment.ask(shard, script, arguments).await.expect("an answer")
+    deployment.call_script(shard, script, arguments).await.expect("an answer")
 }

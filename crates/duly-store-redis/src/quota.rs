@@ -1,8 +1,7 @@
 //! Limits of a namespace that all shards keep together: `max_pending` and `max_dead`.
 //!
 //! A Lua script runs in one shard, so no script can count all shards. Each shard has a *quota* of each
-//! limit (`allowance` in code), and is full when its use has reached the quota. The quota of a shard is the
-//! sum of:
+//! limit, and is full when its use has reached the quota. The quota of a shard is the sum of:
 //!
 //! - the even split of the present limit (the first shards get one more where the limit does not divide);
 //! - what an allocation gave the shard beyond that, which may be negative (see below);
@@ -21,7 +20,7 @@
 //!   '>x': total sent to x, '<x': total received from x, each kept by the shard above it
 //! ```
 //!
-//! **Transfers.** What must stay true (`scripts/move.lua`, `plan.rs`):
+//! **Transfers.** What must stay true (`scripts/transfer.lua`, `plan.rs`):
 //!
 //! 1. A message names the allocation and carries the sender's running total ("I have sent you 7"), never an
 //!    amount.
@@ -38,8 +37,8 @@
 //! new limit. Allocation and transfers stay as they are.
 //!
 //! **A lower limit** could leave a sender below zero while a receiver keeps what it got. So the change
-//! starts a new *allocation* of this limit (`deal` in code; `scripts/put.lua`, `deal.rs`), named by the
-//! version of the settings:
+//! starts a new *allocation* of this limit (`scripts/put.lua`, `allocation.rs`), named by the version of
+//! the settings:
 //!
 //! 6. A shard that has the new version has no quota of this limit, refuses, and forgets its transfers. It
 //!    receives nothing that belongs to another allocation.
@@ -81,33 +80,33 @@ use crate::{
     script::Script,
 };
 
-mod deal;
+mod allocation;
 mod plan;
 mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use deal::Deals;
-use plan::Plan;
-use report::Report;
+pub(crate) use allocation::Allocations;
+use plan::TransferPlan;
+use report::QuotaReport;
 
 /// Time without a rebalance after one that found nothing.
-const REST: Duration = Duration::from_secs(1);
+const REST_AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// Least time between rebalances that found something.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most rounds of one rebalance: a round that finishes a change or sweeps is followed by another.
-const LOOKS: usize = 4;
+const ROUNDS: usize = 4;
 /// Shards that are asked at the same time.
 const SHARDS_AT_ONCE: usize = 64;
 
 /// A limit that the shards keep together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum LimitKind {
     Pending,
     Dead,
 }
 
-impl Kind {
+impl LimitKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -118,13 +117,13 @@ impl Kind {
 
 /// One limit of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Quota {
+struct NamespaceLimit {
     name: NamespaceName,
     num: String,
-    kind: Kind,
+    kind: LimitKind,
 }
 
-impl Quota {
+impl NamespaceLimit {
     fn arguments(&self) -> Vec<Vec<u8>> {
         [self.name.as_str(), &self.num, self.kind.as_str()].map(|text| text.into()).to_vec()
     }
@@ -132,94 +131,101 @@ impl Quota {
 
 /// Rebalances of this node, at most one at a time for each limit.
 #[derive(Debug, Default)]
-pub(crate) struct Rebalances(Mutex<HashMap<Quota, Arc<CallIn>>>);
+pub(crate) struct Rebalances(Mutex<HashMap<NamespaceLimit, Arc<Rebalance>>>);
 
 impl Rebalances {
-    fn of(&self, quota: &Quota) -> Arc<CallIn> {
+    fn of(&self, limit: &NamespaceLimit) -> Arc<Rebalance> {
         let mut all = self.0.lock();
         if all.len() >= KNOWN_MAX {
             all.clear();
         }
-        Arc::clone(all.entry(quota.clone()).or_default())
+        Arc::clone(all.entry(limit.clone()).or_default())
     }
 }
 
 #[derive(Debug, Default)]
-struct CallIn {
+struct Rebalance {
     /// Additional quota that each shard wants.
     wanted: Mutex<BTreeMap<u16, u64>>,
-    turn: tokio::sync::Mutex<Turn>,
+    last: tokio::sync::Mutex<LastRebalance>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct LastRebalance {
     /// Time when the last rebalance ended; `true`: it found something.
-    last: Option<(Instant, bool)>,
+    ended: Option<(Instant, bool)>,
 }
 
-impl Turn {
+impl LastRebalance {
     /// Returns `true` if a recent rebalance found nothing.
-    fn rests(&self) -> bool {
-        self.last.is_some_and(|(at, found)| !found && at.elapsed() < REST)
+    fn is_resting(&self) -> bool {
+        self.ended.is_some_and(|(at, found)| !found && at.elapsed() < REST_AFTER_NOTHING)
     }
 }
 
 impl Deployment {
     /// Rebalances: obtains quota that other shards do not use, for one more. Returns `true` if the
     /// caller should try again; `false` if there was none.
-    pub(crate) async fn call_in(
+    pub(crate) async fn rebalance(
         &self,
         shard: ShardId,
         control: &Control,
-        kind: Kind,
+        kind: LimitKind,
     ) -> Result<bool> {
-        let quota = Quota { name: control.name.clone(), num: control.num.clone(), kind };
-        self.call_in_quota(shard, quota).await
+        let limit = NamespaceLimit { name: control.name.clone(), num: control.num.clone(), kind };
+        self.rebalance_limit(shard, limit).await
     }
 
-    async fn call_in_quota(&self, shard: ShardId, quota: Quota) -> Result<bool> {
+    async fn rebalance_limit(&self, shard: ShardId, limit: NamespaceLimit) -> Result<bool> {
         if self.shards == 1 {
             return Ok(false);
         }
-        let call_in = self.call_ins.of(&quota);
-        *call_in.wanted.lock().entry(shard.0).or_default() += 1;
-        let mut turn = call_in.turn.lock().await;
-        if !call_in.wanted.lock().contains_key(&shard.0) {
+        let rebalance = self.rebalances.of(&limit);
+        *rebalance.wanted.lock().entry(shard.0).or_default() += 1;
+        let mut last = rebalance.last.lock().await;
+        if !rebalance.wanted.lock().contains_key(&shard.0) {
             // Another call rebalanced for all that were waiting.
-            return Ok(!turn.rests());
+            return Ok(!last.is_resting());
         }
-        if turn.rests() {
-            call_in.wanted.lock().remove(&shard.0);
+        if last.is_resting() {
+            rebalance.wanted.lock().remove(&shard.0);
             return Ok(false);
         }
-        if let Some((at, _)) = turn.last {
+        if let Some((at, _)) = last.ended {
             tokio::time::sleep_until(at + PAUSE).await;
         }
-        let wanted = std::mem::take(&mut *call_in.wanted.lock());
-        let found = self.gather(&quota, &wanted).await?;
-        turn.last = Some((Instant::now(), found));
+        let wanted = std::mem::take(&mut *rebalance.wanted.lock());
+        let found = self.rebalance_once(&limit, &wanted).await?;
+        last.ended = Some((Instant::now(), found));
         Ok(found)
     }
 
     /// Rebalances the dead-letter limit of a namespace that stalls in a shard because its quota is used
     /// up. Runs in the background and at most once a second.
-    pub(crate) fn call_in_letters(self: &Arc<Self>, shard: ShardId, name: &str, num: String) {
+    pub(crate) fn rebalance_dead_letters(
+        self: &Arc<Self>,
+        shard: ShardId,
+        name: &str,
+        num: String,
+    ) {
         let Ok(name) = NamespaceName::new(name) else { return };
         if self.shards == 1 {
             return;
         }
-        let quota = Quota { name, num, kind: Kind::Dead };
-        let call_in = self.call_ins.of(&quota);
-        let lately = |turn: &Turn| turn.last.is_some_and(|(at, _)| at.elapsed() < REST);
-        let is_due = call_in.turn.try_lock().is_ok_and(|turn| !lately(&turn));
+        let limit = NamespaceLimit { name, num, kind: LimitKind::Dead };
+        let rebalance = self.rebalances.of(&limit);
+        let lately = |last: &LastRebalance| {
+            last.ended.is_some_and(|(at, _)| at.elapsed() < REST_AFTER_NOTHING)
+        };
+        let is_due = rebalance.last.try_lock().is_ok_and(|last| !lately(&last));
         if !is_due {
             // The next rebalance includes this shard.
-            call_in.wanted.lock().entry(shard.0).or_insert(1);
+            rebalance.wanted.lock().entry(shard.0).or_insert(1);
             return;
         }
         let deployment = Arc::clone(self);
         self.router.spawn(async move {
-            if let Err(error) = deployment.call_in_quota(shard, quota).await {
+            if let Err(error) = deployment.rebalance_limit(shard, limit).await {
                 tracing::debug!(%error, "room for dead letters is not called in");
             }
         });
@@ -227,58 +233,62 @@ impl Deployment {
 
     /// Reads the state of all shards and transfers unused quota to those that want more. Returns `true`
     /// if there was any.
-    async fn gather(&self, quota: &Quota, wanted: &BTreeMap<u16, u64>) -> Result<bool> {
-        let home = self.home(&quota.name);
+    async fn rebalance_once(
+        &self,
+        limit: &NamespaceLimit,
+        wanted: &BTreeMap<u16, u64>,
+    ) -> Result<bool> {
+        let coordinator = self.coordinator_of(&limit.name);
         let (mut finished, mut swept) = (false, false);
-        for _ in 0..LOOKS {
-            let reports = self.reports(quota).await?;
-            let Some(at_home) = reports.get(&home.0) else {
+        for _ in 0..ROUNDS {
+            let reports = self.reports(limit).await?;
+            let Some(at_coordinator) = reports.get(&coordinator.0) else {
                 return Err(unavailable("the home of the namespace does not answer"));
             };
-            let Some(at_home) = at_home else {
+            let Some(at_coordinator) = at_coordinator else {
                 // The namespace has ended, unless its record is lost.
-                return self.absent(home, &quota.name).await.map(|_| true);
+                return self.absent(coordinator, &limit.name).await.map(|_| true);
             };
-            let is_behind = |report: &Option<Report>| {
-                report.as_ref().is_none_or(|report| report.ver != at_home.ver)
+            let is_behind = |report: &Option<QuotaReport>| {
+                report.as_ref().is_none_or(|report| report.ver != at_coordinator.ver)
             };
             if !finished && reports.values().any(is_behind) {
                 finished = true;
                 // A shard that cannot take a raised limit now keeps a smaller quota; the others
                 // continue.
-                if let Err(error) = self.finish(home, &format!("put\0{}", quota.name)).await {
+                if let Err(error) = self.finish(coordinator, &format!("put\0{}", limit.name)).await
+                {
                     tracing::debug!(%error, "not every shard has the present limit");
                 }
                 continue;
             }
-            let Some(max) = at_home.max else {
+            let Some(max) = at_coordinator.max else {
                 return Ok(true);
             };
-            let here: BTreeMap<u16, &Report> = reports
+            let here: BTreeMap<u16, &QuotaReport> = reports
                 .iter()
                 .filter_map(|(shard, report)| Some((*shard, report.as_ref()?)))
                 .collect();
-            if here.values().any(|report| !report.is_dealt) {
-                return self.deal(quota, max, &here).await;
+            if here.values().any(|report| !report.is_allocated) {
+                return self.allocate(limit, max, &here).await;
             }
-            let plan = plan::plan(home.0, self.shards, &here, wanted);
+            let plan = plan::plan_transfers(coordinator.0, self.shards, &here, wanted);
             if !plan.is_empty() {
-                return self.carry_out(quota, home, at_home, plan).await;
+                return self.carry_out(limit, coordinator, at_coordinator, plan).await;
             }
             // Another rebalance has obtained it in the meantime.
-            let has_some =
-                |shard: &u16| here.get(shard).is_some_and(|own| own.allowance > own.used);
+            let has_some = |shard: &u16| here.get(shard).is_some_and(|own| own.quota > own.used);
             if wanted.keys().any(has_some) {
                 return Ok(true);
             }
-            let owing = here.iter().filter(|(_, report)| report.owes);
-            let owing: Vec<_> = owing.map(|(shard, _)| ShardId(*shard)).collect();
-            if swept || owing.is_empty() {
+            let unswept = here.iter().filter(|(_, report)| report.has_unswept);
+            let unswept: Vec<_> = unswept.map(|(shard, _)| ShardId(*shard)).collect();
+            if swept || unswept.is_empty() {
                 return Ok(false);
             }
             // What has ended by the clock is no longer used, but that is not written yet.
             swept = true;
-            for shard in owing {
+            for shard in unswept {
                 self.sweep_all(shard).await?;
             }
         }
@@ -289,65 +299,77 @@ impl Deployment {
     /// anything moved.
     async fn carry_out(
         &self,
-        quota: &Quota,
-        home: ShardId,
-        at_home: &Report,
-        plan: Plan,
+        limit: &NamespaceLimit,
+        coordinator: ShardId,
+        at_coordinator: &QuotaReport,
+        plan: TransferPlan,
     ) -> Result<bool> {
-        let deal = &at_home.deal;
-        let mut told: BTreeMap<u16, u64> = plan.told_home.into_iter().collect();
-        let gifts = stream::iter(plan.gifts).map(|(giver, most)| async move {
-            (giver, self.shift(ShardId(giver), quota, deal, &[], &[(home.0, most)]).await)
+        let allocation = &at_coordinator.allocation;
+        let mut announced: BTreeMap<u16, u64> =
+            plan.unreceived_by_coordinator.into_iter().collect();
+        let sends = stream::iter(plan.to_coordinator).map(|(sender, most)| async move {
+            (
+                sender,
+                self.transfer(ShardId(sender), limit, allocation, &[], &[(coordinator.0, most)])
+                    .await,
+            )
         });
-        let mut gifts = gifts.buffer_unordered(SHARDS_AT_ONCE);
-        while let Some((giver, given)) = gifts.next().await {
-            match given {
+        let mut sends = sends.buffer_unordered(SHARDS_AT_ONCE);
+        while let Some((sender, sent)) = sends.next().await {
+            match sent {
                 // Of two totals of one shard the higher is the later one.
                 Ok(totals) => {
-                    let known = told.entry(giver).or_default();
+                    let known = announced.entry(sender).or_default();
                     *known = totals.first().copied().unwrap_or(0).max(*known);
                 }
                 // It sends nothing, or the next rebalance sees what it sent.
-                Err(error) => tracing::debug!(%error, giver, "a shard gives nothing"),
+                Err(error) => tracing::debug!(%error, giver = sender, "a shard gives nothing"),
             }
         }
-        let is_news = |known: &HashMap<u16, u64>, shard: u16, total: u64| {
+        let is_new = |known: &HashMap<u16, u64>, shard: u16, total: u64| {
             total > known.get(&shard).copied().unwrap_or(0)
         };
-        let mut moved = !plan.told_others.is_empty()
-            || told.iter().any(|(giver, total)| is_news(&at_home.taken, *giver, *total));
-        let told: Vec<_> = told.into_iter().collect();
-        let totals = self.shift(home, quota, deal, &told, &plan.onward).await?;
-        let onward = plan.onward.iter().map(|(taker, _)| *taker).zip(totals);
-        let takers: BTreeMap<u16, u64> = plan.told_others.into_iter().chain(onward).collect();
-        for (taker, total) in takers {
-            moved |= is_news(&at_home.given, taker, total);
-            self.shift(ShardId(taker), quota, deal, &[(home.0, total)], &[]).await?;
+        let mut moved = !plan.unreceived_from_coordinator.is_empty()
+            || announced
+                .iter()
+                .any(|(sender, total)| is_new(&at_coordinator.received, *sender, *total));
+        let announced: Vec<_> = announced.into_iter().collect();
+        let totals = self
+            .transfer(coordinator, limit, allocation, &announced, &plan.from_coordinator)
+            .await?;
+        let from_coordinator =
+            plan.from_coordinator.iter().map(|(receiver, _)| *receiver).zip(totals);
+        let receivers: BTreeMap<u16, u64> =
+            plan.unreceived_from_coordinator.into_iter().chain(from_coordinator).collect();
+        for (receiver, total) in receivers {
+            moved |= is_new(&at_coordinator.sent, receiver, total);
+            self.transfer(ShardId(receiver), limit, allocation, &[(coordinator.0, total)], &[])
+                .await?;
         }
         Ok(moved)
     }
 
     /// Makes a shard receive transfers, by the totals that others sent, and send quota that it does not
     /// use. Returns the totals that it sent.
-    async fn shift(
+    async fn transfer(
         &self,
         shard: ShardId,
-        quota: &Quota,
-        deal: &str,
-        takes: &[(u16, u64)],
-        gifts: &[(u16, u64)],
+        limit: &NamespaceLimit,
+        allocation: &str,
+        receives: &[(u16, u64)],
+        sends: &[(u16, u64)],
     ) -> Result<Vec<u64>> {
-        let mut arguments = quota.arguments();
-        arguments.extend([deal.into(), digits(takes.len())]);
-        for (other, amount) in takes.iter().chain(gifts) {
+        let mut arguments = limit.arguments();
+        arguments.extend([allocation.into(), digits(receives.len())]);
+        for (other, amount) in receives.iter().chain(sends) {
             arguments.extend([digits(other), digits(amount)]);
         }
-        let mut reply = self.ask(shard, Script::Move, arguments).await?;
+        let mut reply = self.call_script(shard, Script::Transfer, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
             // There is a new allocation: earlier transfers do not count.
             "OTHER" => Ok(Vec::new()),
-            "OK" => gifts.iter().map(|_| reply.number()).collect(),
+            "OK" => sends.iter().map(|_| reply.number()).collect(),
             other => Err(damaged(format!("a move was answered with {other}"))),
         }
     }

@@ -7,73 +7,77 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::Report;
+use super::QuotaReport;
 
 /// The transfers of a rebalance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct TransferPlan {
     /// Transfers to the coordinator shard that it has not received yet: sending shard, total.
-    pub(super) told_home: Vec<(u16, u64)>,
+    pub(super) unreceived_by_coordinator: Vec<(u16, u64)>,
     /// Transfers of the coordinator shard that have not been received yet: receiving shard, total.
-    pub(super) told_others: Vec<(u16, u64)>,
+    pub(super) unreceived_from_coordinator: Vec<(u16, u64)>,
     /// New transfers to the coordinator shard: sending shard, most.
-    pub(super) gifts: Vec<(u16, u64)>,
+    pub(super) to_coordinator: Vec<(u16, u64)>,
     /// New transfers of the coordinator shard: receiving shard, most.
-    pub(super) onward: Vec<(u16, u64)>,
+    pub(super) from_coordinator: Vec<(u16, u64)>,
 }
 
-impl Plan {
+impl TransferPlan {
     pub(super) const fn is_empty(&self) -> bool {
-        self.told_home.is_empty()
-            && self.told_others.is_empty()
-            && self.gifts.is_empty()
-            && self.onward.is_empty()
+        self.unreceived_by_coordinator.is_empty()
+            && self.unreceived_from_coordinator.is_empty()
+            && self.to_coordinator.is_empty()
+            && self.from_coordinator.is_empty()
     }
 }
 
 /// Plans transfers to the shards that want more, from the reports of shards that are all allocated.
-pub(super) fn plan(
-    home: u16,
+pub(super) fn plan_transfers(
+    coordinator: u16,
     shards: u16,
-    reports: &BTreeMap<u16, &Report>,
+    reports: &BTreeMap<u16, &QuotaReport>,
     wanted: &BTreeMap<u16, u64>,
-) -> Plan {
-    let mut plan = Plan::default();
-    let Some(at_home) = reports.get(&home) else {
+) -> TransferPlan {
+    let mut plan = TransferPlan::default();
+    let Some(at_coordinator) = reports.get(&coordinator) else {
         return plan;
     };
     // Transfers under way count as received.
     let mut coming: BTreeMap<u16, u64> = BTreeMap::new();
     let total = |of: Option<&u64>| of.copied().unwrap_or(0);
-    for (shard, report) in reports.iter().filter(|(shard, _)| **shard != home) {
-        if report.deal != at_home.deal {
+    for (shard, report) in reports.iter().filter(|(shard, _)| **shard != coordinator) {
+        if report.allocation != at_coordinator.allocation {
             continue;
         }
-        let (given, taken) = (total(report.given.get(&home)), total(at_home.taken.get(shard)));
-        if given > taken {
-            plan.told_home.push((*shard, given));
-            *coming.entry(home).or_default() += given - taken;
+        let (sent, received) =
+            (total(report.sent.get(&coordinator)), total(at_coordinator.received.get(shard)));
+        if sent > received {
+            plan.unreceived_by_coordinator.push((*shard, sent));
+            *coming.entry(coordinator).or_default() += sent - received;
         }
-        let (given, taken) = (total(at_home.given.get(shard)), total(report.taken.get(&home)));
-        if given > taken {
-            plan.told_others.push((*shard, given));
-            *coming.entry(*shard).or_default() += given - taken;
+        let (sent, received) =
+            (total(at_coordinator.sent.get(shard)), total(report.received.get(&coordinator)));
+        if sent > received {
+            plan.unreceived_from_coordinator.push((*shard, sent));
+            *coming.entry(*shard).or_default() += sent - received;
         }
     }
-    let allowance = |shard: u16, report: &Report| report.allowance + total(coming.get(&shard));
+    let quota_of = |shard: u16, report: &QuotaReport| report.quota + total(coming.get(&shard));
     let short: Vec<(u16, u64)> = wanted
         .iter()
         .filter_map(|(shard, want)| {
             let report = reports.get(shard)?;
-            let lacks = (report.used + want).saturating_sub(allowance(*shard, report));
+            let lacks = (report.used + want).saturating_sub(quota_of(*shard, report));
             (lacks > 0).then_some((*shard, lacks))
         })
         .collect();
     let is_short = |shard: u16| short.iter().any(|(own, _)| *own == shard);
     let mut unused: Vec<(u16, u64)> = reports
         .iter()
-        .filter(|(shard, report)| !is_short(**shard) && report.deal == at_home.deal)
-        .map(|(shard, report)| (*shard, allowance(*shard, report).saturating_sub(report.used)))
+        .filter(|(shard, report)| {
+            !is_short(**shard) && report.allocation == at_coordinator.allocation
+        })
+        .map(|(shard, report)| (*shard, quota_of(*shard, report).saturating_sub(report.used)))
         .collect();
     unused.sort_by_key(|(shard, unused)| (Reverse(*unused), *shard));
     let free: u64 = unused.iter().map(|(_, unused)| unused).sum();
@@ -83,24 +87,24 @@ pub(super) fn plan(
     let mut to_get = (lacking + spare * short.len() as u64).min(free);
     for keep in [spare, 0] {
         for (shard, unused) in &mut unused {
-            let gift = unused.saturating_sub(keep).min(to_get);
-            if gift == 0 {
+            let transfer = unused.saturating_sub(keep).min(to_get);
+            if transfer == 0 {
                 continue;
             }
-            *unused -= gift;
-            to_get -= gift;
-            got += gift;
+            *unused -= transfer;
+            to_get -= transfer;
+            got += transfer;
             // The coordinator shard passes on what it does not use; it sends nothing to itself.
-            if *shard != home {
-                plan.gifts.push((*shard, gift));
+            if *shard != coordinator {
+                plan.to_coordinator.push((*shard, transfer));
             }
         }
     }
     for (shard, lacks) in short {
-        let share = (lacks + spare).min(got);
-        got -= share;
-        if share > 0 && shard != home {
-            plan.onward.push((shard, share));
+        let amount = (lacks + spare).min(got);
+        got -= amount;
+        if amount > 0 && shard != coordinator {
+            plan.from_coordinator.push((shard, amount));
         }
     }
     plan

@@ -6,35 +6,35 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn report(allowance: u64, used: u64) -> Report {
-    Report {
+fn report(quota: u64, used: u64) -> QuotaReport {
+    QuotaReport {
         ver: "3".into(),
-        deal: "0".into(),
-        is_dealt: true,
+        allocation: "0".into(),
+        is_allocated: true,
         max: Some(1_000),
-        allowance,
+        quota,
         used,
-        owes: false,
-        given: HashMap::new(),
-        taken: HashMap::new(),
+        has_unswept: false,
+        sent: HashMap::new(),
+        received: HashMap::new(),
         settled: None,
     }
 }
 
 /// Makes a plan. Shard 0 is the coordinator shard; each shard has a quota and uses some of it.
-fn plan_of(shards: &[(u64, u64)], wanted: &[(u16, u64)]) -> Plan {
-    let reports: Vec<Report> = shards.iter().map(|(has, used)| report(*has, *used)).collect();
+fn plan_of(shards: &[(u64, u64)], wanted: &[(u16, u64)]) -> TransferPlan {
+    let reports: Vec<QuotaReport> = shards.iter().map(|(has, used)| report(*has, *used)).collect();
     let reports = (0..).zip(&reports).collect();
-    plan(0, shards.len() as u16, &reports, &wanted.iter().copied().collect())
+    plan_transfers(0, shards.len() as u16, &reports, &wanted.iter().copied().collect())
 }
 
 #[test]
 fn missing_quota_is_transferred_through_the_coordinator() {
-    let nothing = Plan::default();
-    let moved = |gifts: &[(u16, u64)], onward: &[(u16, u64)]| Plan {
-        gifts: gifts.to_vec(),
-        onward: onward.to_vec(),
-        ..Plan::default()
+    let nothing = TransferPlan::default();
+    let moved = |to_coordinator: &[(u16, u64)], from_coordinator: &[(u16, u64)]| TransferPlan {
+        to_coordinator: to_coordinator.to_vec(),
+        from_coordinator: from_coordinator.to_vec(),
+        ..TransferPlan::default()
     };
     for (what, shards, wanted, expected) in [
         ("nothing is unused", vec![(2, 2), (1, 1), (1, 1)], vec![(1, 1)], nothing.clone()),
@@ -74,20 +74,20 @@ fn missing_quota_is_transferred_through_the_coordinator() {
 #[test]
 fn lost_transfers_are_planned_again() {
     let mut reports = [report(1, 1), report(1, 1), report(0, 0)];
-    reports[2].given.insert(0, 7);
-    reports[0].taken.insert(2, 5);
-    reports[0].given.insert(1, 4);
+    reports[2].sent.insert(0, 7);
+    reports[0].received.insert(2, 5);
+    reports[0].sent.insert(1, 4);
     let by_shard = (0..).zip(&reports).collect();
-    let told = plan(0, 3, &by_shard, &BTreeMap::from([(2, 1)]));
-    let expected = Plan {
-        told_home: vec![(2, 7)],
-        told_others: vec![(1, 4)],
-        gifts: vec![(1, 1)],
-        onward: vec![(2, 2)],
+    let plan = plan_transfers(0, 3, &by_shard, &BTreeMap::from([(2, 1)]));
+    let expected = TransferPlan {
+        unreceived_by_coordinator: vec![(2, 7)],
+        unreceived_from_coordinator: vec![(1, 4)],
+        to_coordinator: vec![(1, 1)],
+        from_coordinator: vec![(2, 2)],
     };
-    assert_eq!(told.told_home, expected.told_home);
-    assert_eq!(told.told_others, expected.told_others);
-    assert!(!told.onward.is_empty(), "{told:?}");
+    assert_eq!(plan.unreceived_by_coordinator, expected.unreceived_by_coordinator);
+    assert_eq!(plan.unreceived_from_coordinator, expected.unreceived_from_coordinator);
+    assert!(!plan.from_coordinator.is_empty(), "{plan:?}");
 }
 
 proptest! {
@@ -103,13 +103,13 @@ proptest! {
             let (has, used) = shards[usize::from(shard)];
             has.saturating_sub(used)
         };
-        for giver in 0..shards.len() as u16 {
-            let gives = plan.gifts.iter().filter(|(own, _)| *own == giver).map(|(_, most)| most);
-            prop_assert!(gives.sum::<u64>() <= unused(giver));
+        for sender in 0..shards.len() as u16 {
+            let gives = plan.to_coordinator.iter().filter(|(own, _)| *own == sender).map(|(_, most)| most);
+            prop_assert!(gives.sum::<u64>() <= unused(sender));
         }
-        let gifts: u64 = plan.gifts.iter().map(|(_, most)| most).sum();
-        let onward: u64 = plan.onward.iter().map(|(_, most)| most).sum();
-        prop_assert!(onward <= gifts + unused(0));
+        let to_coordinator: u64 = plan.to_coordinator.iter().map(|(_, most)| most).sum();
+        let from_coordinator: u64 = plan.from_coordinator.iter().map(|(_, most)| most).sum();
+        prop_assert!(from_coordinator <= to_coordinator + unused(0));
         // If any quota is unused, the plan moves some to the shards that are short.
         let is_short = |(shard, want): &(u16, u64)| {
             let (has, used) = shards[usize::from(*shard)];

@@ -28,9 +28,9 @@ fn p10_lane_allocations_equal_the_reference() {
     let mut held = std::collections::HashMap::new();
     runtime.block_on(async {
         for step in 0..400 {
-            let run = MemberId(0xE0 + random.random_range(0..4_u64));
+            let member_id = MemberId(0xE0 + random.random_range(0..4_u64));
             let (i, cap) = (random.random_range(0..2), [1, 3, 10, 100][random.random_range(0..4)]);
-            let keep: u32 = *held.get(&(run, i)).unwrap_or(&0);
+            let keep: u32 = *held.get(&(member_id, i)).unwrap_or(&0);
             let keep = random.random_range(0..=keep);
             let wanted = random.random_range(0..15);
             let per_second = random.random_bool(0.5).then_some(cap);
@@ -39,13 +39,13 @@ fn p10_lane_allocations_equal_the_reference() {
                 let ours = store.deployment().expect("nodes share it");
                 let theirs = reference.deployment().expect("nodes share it");
                 (
-                    ours.allot(ShardId(0), run, asks.clone()).await,
-                    theirs.allot(ShardId(0), run, asks.clone()).await,
+                    ours.allot(ShardId(0), member_id, asks.clone()).await,
+                    theirs.allot(ShardId(0), member_id, asks.clone()).await,
                 )
             };
-            assert_eq!(ours, theirs, "step {step}: {run:?} {asks:?}");
+            assert_eq!(ours, theirs, "step {step}: {member_id:?} {asks:?}");
             let slots = ours.expect("it is shared out")[0].slots;
-            held.insert((run, i), slots.max(keep));
+            held.insert((member_id, i), slots.max(keep));
             if random.random_bool(0.2) {
                 let by = Millis::from_ms(random.random_range(0..1_500));
                 clock.advance(by);
