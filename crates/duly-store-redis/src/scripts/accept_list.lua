@@ -1,4 +1,4 @@
--- Takes a list of coordination shards if its version is higher than that of the list that this shard has.
+-- Accepts a list of coordinator shards of the members, if its version is higher than that of the present list.
 -- See coordinators.rs.
 --
 -- KEYS  seq

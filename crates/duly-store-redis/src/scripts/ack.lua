@@ -1,10 +1,10 @@
--- Takes acknowledgements of firings of one namespace (P3, P8). Each stands for itself; all of them
--- share the writes, key by key.
+-- Acknowledges firings of one namespace (P3, P8). Each acknowledgement is decided alone; all of them share the
+-- writes, key by key.
 --
 -- KEYS  seq
--- ARGV  1 number of the namespace  2 name that the caller believes in, or '', then for each: id; nonce
+-- ARGV  1 number of the namespace  2 name that the caller expects, or '', then for each: id; nonce
 -- reply now, then a word for each: OK | LOST | INVALID (a token of another namespace) |
---       SLOW (not held: look whether it was settled before, or ended by the clock)
+--       SLOW (not leased under this nonce: the caller reads whether it was settled before, or ended by the clock)
 local num = ARGV[1]
 local ctl = control(num)
 local out = { now_text }
@@ -24,7 +24,7 @@ local keeps = ctl.retention > 0 and ctl.a_retained > 0
 local over, bytes, in_flight, lists = {}, 0, {}, {}
 local tombstones, apart, retried, ended, prefix = {}, {}, {}, 0, num .. NUL
 local finished = 'F' .. time_bytes(now)
--- What was claimed together ends at one time.
+-- Leases of one claim end at the same time, so the last end is reused.
 local till_bytes, till
 for k = 1, count do
   local id, hold, record = ids[k], holds[k], records[k]
@@ -61,7 +61,7 @@ end
 if ended > 0 then
   if keeps then
     trim_tombstones(ctl, ended, nil, 64)
-    -- Live timers have no tombstone, so none of these is among those that are there.
+    -- A live timer has no tombstone, so none of these replaces one.
     keep_tombstones(ctl, 'F', over, tombstones)
   end
   for _, list in pairs(lists) do W[#W + 1] = list end

@@ -1,6 +1,6 @@
--- Limits at which a new timer is refused. Each answers nil, or the reply that says so.
+-- Checks limits before a new timer is admitted. Each function returns nil, or the reply that refuses.
 
--- One more pending timer.
+-- Checks the limit of pending timers for one more.
 local function admit_one_more(ctl)
   if not ctl.a_pending then return nil end
   local pending = tonumber(call('HGET', K .. 'c:' .. ctl.num, 'pending') or '0')
@@ -8,14 +8,14 @@ local function admit_one_more(ctl)
   return { 'PENDING', digits(now) }
 end
 
--- One more dead letter, of those that somebody makes on purpose.
+-- Checks the limit of dead letters for one more that a caller makes on purpose (import, or a call that dead-letters).
 local function admit_one_letter(ctl)
   if call('ZCARD', K .. 'dead:' .. ctl.num) < ctl.own_dead then return nil end
   return { 'DEAD', digits(now) }
 end
 
--- One more schedule of those that the rate allows: 'home' when this shard keeps it, 'held' when the
--- home has granted one, 'ask' when it is to be asked if there is a rate.
+-- Checks `schedule_per_second` for one more schedule operation. `how` is 'home' if this is the coordinator shard,
+-- 'held' if the coordinator shard has granted the operation, and 'ask' if it must be asked where there is a rate.
 local function admit_schedule(ctl, how)
   local rate = how ~= 'held' and rate_of(ctl.num)
   if not rate then return nil end

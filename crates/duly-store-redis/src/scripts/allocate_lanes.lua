@@ -1,15 +1,15 @@
--- Shares limits of lanes out over the runs of nodes that want some of them. What a run has is
--- its own until it asks for less or is released: so all together never have more than the cap.
+-- Allocates limits of lanes to the nodes that request a part. A node keeps its part until it requests less or is
+-- released, so all parts together never exceed the cap.
 --
 -- KEYS  seq
--- ARGV  1 run  then for each lane: name of the lane, cap, rate or '', what the run keeps, what it wants
--- reply 'GONE' (the run was released) | 'OK', then for each lane: slots, rate or ''
+-- ARGV  1 member id  then for each lane: name of the lane, cap, rate or '', part that the node keeps, part that it wants
+-- reply 'GONE' (the member id was released) | 'OK', then for each lane: slots, rate or ''
 expect_marker()
 local run = ARGV[1]
 if call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE' } end
 
--- The part of `amount` for this run among those who want some: max-min fair, and what does not
--- divide goes round from second to second. See deployment.rs, part_of.
+-- Returns the part of `amount` for this node: max-min fair between the nodes that want some. A remainder that does
+-- not divide goes to other nodes each second. See deployment.rs of duly-store, part_of.
 local turn = floor(now / 1000)
 local function part(amount, wanted)
   table.sort(wanted, function(a, b)
@@ -17,7 +17,7 @@ local function part(amount, wanted)
     return before(a.run, b.run)
   end)
   local left, first = amount, 1
-  -- Who wants less than an equal part of what is left has what it wants.
+  -- A node that wants less than an equal part of the rest gets all that it wants.
   while first <= #wanted and floor(left / (#wanted - first + 1)) >= wanted[first].wanted do
     if wanted[first].run == run then return wanted[first].wanted end
     left = left - wanted[first].wanted

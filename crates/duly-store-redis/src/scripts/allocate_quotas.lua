@@ -1,11 +1,12 @@
--- Deals the shares of a limit anew, after it was lowered (shares.rs): the home settles once what each
--- shard gets, and each takes it once.
+-- Allocates a limit again after it was lowered (allocation.rs). The coordinator shard settles once what each shard
+-- gets, and each shard takes its part once.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 number  3 'pending' or 'dead'  4 deal
---       5 version (at home: settle 6 for all shards, unless that was done), or '' (take 6)
---       6 what each shard gets beyond its plain share, or what this one gets
--- reply OTHER now (something has changed: look again) | DONE now what_was_settled
+-- ARGV  1 namespace  2 number  3 'pending' or 'dead'  4 version that names the allocation
+--       5 version of the settings, at the coordinator shard: settles 6 for all shards, unless that was done; or '':
+--         takes 6
+--       6 what each shard gets beyond its even split, or what this shard gets
+-- reply OTHER now (something has changed: the caller reads again) | DONE now what_is_settled
 local num, kind, ver = ARGV[2], ARGV[3], ARGV[5]
 local q = quota_of(num, kind)
 local here = num_of(ARGV[1]) == num and q.deal == ARGV[4]

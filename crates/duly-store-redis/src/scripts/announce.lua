@@ -1,4 +1,4 @@
--- Tells every node that a namespace has something for pulling consumers in this shard.
+-- Announces to every node that a namespace has something for consumers in this shard.
 --
 -- KEYS  seq
 -- ARGV  1 namespace

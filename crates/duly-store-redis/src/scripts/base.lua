@@ -1,14 +1,15 @@
--- In front of every script: names of keys, numbers, the list of writes.
+-- Defines the common base of every script: names of keys, numbers, the list of writes.
 --
--- Rules: all reads come before the first write, so a script that fails has changed nothing; writes
--- are collected in W and done by flush(). Times are whole milliseconds below 2^53. Strings are
--- compared byte by byte where order counts: Lua's own `<` asks the locale.
+-- Rules:
+-- 1. All reads come before the first write, so a script that fails has changed nothing.
+-- 2. Writes are collected in W and executed by flush().
+-- 3. Times are whole milliseconds below 2^53.
+-- 4. Strings whose order counts are compared byte by byte: Lua's own `<` depends on the locale.
 local call = redis.call
 local format, match = string.format, string.match
 local K = string.sub(KEYS[1], 1, -4)
 local now = clock()
--- The same as text. Numbers are handed over as text where it costs nothing: a call writes out others
--- as if they were fractions.
+-- The clock as text. Numbers are passed to commands as text: a call formats a Lua number as a fraction.
 local now_text = string.format('%d', now)
 local NUL = string.char(0)
 
@@ -16,7 +17,7 @@ local W = {}
 local function write(...)
   W[#W + 1] = {...}
 end
--- The same for commands that take any number of members of one key: they become one.
+-- Collects a write of a command that takes any number of members: all writes to one key become one command.
 local gathered = {}
 local function gather(command, key, ...)
   local keys = gathered[command] or {}
@@ -30,24 +31,24 @@ local function gather(command, key, ...)
   for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
 end
 
--- Ends the script unless this shard holds the marker of the deployment that calls. A shard that was
--- emptied, or belongs to another deployment, has none: what it does not hold says nothing there, and
--- nothing may be created in it. Called where something is missing or is about to be created.
+-- Fails the script unless this shard holds the marker of the calling deployment. A shard that was emptied, or
+-- belongs to another deployment, does not. There a missing key proves nothing, and nothing may be created. Called
+-- where something is missing, or before something is created.
 local function expect_marker()
   local id = call('HGET', K .. 'marker', 'id')
   if id == DEPLOYMENT then return end
   error({ err = id and 'FOREIGN ' .. id or 'UNMARKED' })
 end
 
--- The number of a namespace; nil when there is none of this name here.
+-- Returns the number of a namespace; nil if this shard has no namespace of this name.
 local function num_of(name)
   local num = call('HGET', K .. 'nn', name)
   if not num then expect_marker() end
   return num
 end
 
--- Counts a call that writes nothing else. A call that waits for replicas waits for what its connection
--- wrote, so something always is written.
+-- Counts a call that writes nothing else. WAIT waits for the writes of its connection, so every such call writes
+-- something.
 local function touch_seq()
   if call('EXISTS', KEYS[1]) == 0 then expect_marker() end
   call('INCR', KEYS[1])
@@ -61,9 +62,9 @@ local function flush()
   end
 end
 
--- Writes fields of a hash that has so many already. Redis packs short fields, up to 512 as it comes, and
--- then each look at one begins at the front. So a hash that grows past a few is made a table, by a field
--- that is too long to be packed, for a moment.
+-- Writes fields of a hash that has `size` fields. Redis packs up to 512 short fields as a listpack, and searches a
+-- listpack from its front. So a hash that grows past FEW fields is turned into a hash table, by a field that is too
+-- long for a listpack and is removed at once.
 local FEW = 64
 local function write_fields(command, size)
   W[#W + 1] = command
@@ -75,12 +76,12 @@ local function write_fields(command, size)
   write('HDEL', key, '')
 end
 
--- A whole number as its digits.
+-- Returns a whole number as digits.
 local function digits(n)
   return format('%d', n)
 end
 
--- Numbers as big-endian bytes: a time (six of them), a small number (two).
+-- Converts numbers to big-endian bytes: a time to six, a small number to two.
 local char, byte, sub, floor = string.char, string.byte, string.sub, math.floor
 local function time_bytes(n)
   local high = floor(n / 16777216)
@@ -96,7 +97,7 @@ local function time_at(s, at)
   return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
 end
 
--- Whether a comes before b, byte by byte.
+-- Returns true if a is before b, byte by byte.
 local function before(a, b)
   local shorter = math.min(#a, #b)
   for i = 1, shorter do
@@ -106,7 +107,7 @@ local function before(a, b)
   return #a < #b
 end
 
--- What the head of a record says; see record.rs for the bytes.
+-- Reads the head of a record; see record.rs for the bytes.
 local function core_of(record)
   if record == '' then return '' end
   local high, low = byte(record, 8, 9)
@@ -131,12 +132,12 @@ end
 local function due_of(record)
   return time_at(record, 16)
 end
--- Bytes that a pending timer counts for in the namespace's counts.
+-- Returns the bytes that a pending timer counts for in the namespace's counts.
 local function cost_of(id, record)
   return 128 + #id + size_of(record)
 end
 
--- What a lease says; see record/lease.rs for the bytes.
+-- Reads a lease; see record/lease.rs for the bytes.
 local function lease_of(hold)
   return { nonce = sub(hold, 1, 8), since = time_at(hold, 9), till = time_at(hold, 15), who = sub(hold, 27) }
 end
@@ -144,13 +145,13 @@ local function is_over(lease)
   return lease.who == 'C' and lease.till <= now
 end
 
--- What a shard may have of a limit: its plain share and what moved to it; nothing ('-') until it is dealt.
+-- Returns the quota of a shard: its even split plus what transfers changed; 0 while it is not allocated ('-').
 local function allowance(share, moved)
   if not share then return nil end
   return moved ~= '-' and tonumber(share) + tonumber(moved or '0') or 0
 end
 
--- What is fixed for a namespace; nil when there is none under this number.
+-- Returns the settings and the state of a namespace; nil if there is none of this number.
 local function control(num)
   local f = call('HMGET', K .. 'n:' .. num, 'name', 'ver', 'gate', 'paused', 'resumes', 'dest',
     'lease', 'retention', 'a_pending', 'a_dead', 'a_retained', 'm_pending', 'm_dead')
@@ -161,11 +162,11 @@ local function control(num)
            paused = f[4] == '1' and not (resumes and resumes <= now),
            dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
            a_pending = allowance(f[9], f[12]), a_retained = tonumber(f[11]), own_dead = dead,
-           -- Claims go on in a shard without a dead letter, however small its share.
+           -- A shard without a dead letter claims even without a quota.
            a_dead = f[13] ~= '-' and math.max(dead, 1) or 0 }
 end
 
--- Whether a set for lists is kept up to date ('l': of leases, 's': of tombstones); see index.lua.
+-- Returns true if a set for lists is kept up to date ('l': leases, 's': tombstones); see index.lua.
 local indexed = {}
 local function is_indexed(num, what)
   local key = K .. 'ix:' .. num .. ':' .. what
@@ -173,7 +174,7 @@ local function is_indexed(num, what)
   return indexed[key]
 end
 
--- The earliest moment after now at which something becomes claimable; nil when there is none.
+-- Returns the earliest time after now at which something becomes claimable; nil if there is none.
 local function ahead()
   local best
   local after = '(' .. now_text
@@ -185,7 +186,7 @@ local function ahead()
   return best
 end
 
--- Whether the clock has ended a lease or a firing that is not cleared away yet.
+-- Returns true if the clock has ended a lease or a firing that is not swept yet.
 local function owed()
   return #call('ZRANGEBYSCORE', K .. 'leased', '-inf', now_text, 'LIMIT', '0', '1') > 0
       or #call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. now_text, 'LIMIT', '0', '1') > 0

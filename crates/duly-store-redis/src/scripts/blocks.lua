@@ -1,14 +1,16 @@
--- Large ordered sets, kept as blocks: the leaves of a B+ tree of two levels.
+-- Defines large ordered sets, stored as blocks: the leaves of a B+ tree of two levels.
 --
--- A sorted set of Redis takes some 145 bytes for each entry, one of up to 128 entries (a listpack)
--- some 50. So the set is cut into blocks of at most BLOCK entries: `dir`:<n> are sorted sets, and
--- `dir` itself, their directory, holds (score, id NUL n) of the first entry that each was made for.
--- An entry belongs to the last block whose first is not after it, or else to the first block; no
--- block is empty. What a script adds and drops is collected and written by flush().
+-- A sorted set of Redis takes about 145 bytes for each entry, but about 50 if it has at most 128 entries (a listpack).
+-- So the set is split into blocks of at most BLOCK entries: `dir`:<n> are sorted sets. Their directory `dir` holds
+-- (score, id NUL n) of the first entry for which each block was made.
+--
+-- 1. An entry belongs to the last block that begins at or before it, or else to the first block.
+-- 2. No block is empty.
+-- 3. Additions and removals of a script are collected, and written by flush().
 local BLOCK = 64
 local FILL = 48
 
--- Where a block begins, and its number.
+-- Returns the id at which a block begins, and the number of the block.
 local find = string.find
 local function begins(member)
   local cut = find(member, NUL, 1, true)
@@ -18,13 +20,13 @@ local function block_key(dir, member)
   return dir .. ':' .. sub(member, find(member, NUL, 1, true) + 1)
 end
 
--- The rank of the block that (at, id) belongs to. An entry at `at` comes after (at, '').
+-- Returns the rank of the block that (at, id) belongs to. An entry at `at` is after (at, '').
 local function rank_of_block(dir, at, id)
   return math.max(seek(dir, at, id .. NUL .. char(255)) - 1, 0)
 end
 
--- The directory's member of the block that (at, id) belongs to; nil when there is none. Whoever asks
--- often has a short directory read as a whole.
+-- Returns the directory's member of the block that (at, id) belongs to; nil if there is no block. After some calls
+-- for one directory, a short directory is read as a whole.
 local asked, directories = {}, {}
 local function block_of(dir, at, id)
   local whole = directories[dir]
@@ -64,7 +66,7 @@ local function block_of(dir, at, id)
   return row[1]
 end
 
--- What this script does to blocks, by directory and member.
+-- Changes of blocks by this script, by directory and member.
 local touched = {}
 local function touch(dir, member)
   local of_dir = touched[dir] or {}
@@ -73,12 +75,12 @@ local function touch(dir, member)
   of_dir[member] = block
   return block
 end
--- `text` is the time as it is written, where that is known.
+-- Adds an entry. `text` is the time as digits, if known.
 local function block_add(dir, at, id, text)
   local add = touch(dir, block_of(dir, at, id) or '').add
   add[#add + 1] = { at, id, text or digits(at) }
 end
--- `place` is how many stand before it in its block, where that is known.
+-- Removes an entry. `place` is the number of entries before it in its block, if known.
 local function block_drop(dir, member, id, place)
   local block = touch(dir, member)
   local dropped = block.dropped + 1
@@ -86,7 +88,7 @@ local function block_drop(dir, member, id, place)
   if place == block.lead then block.lead = place + 1 end
 end
 
--- The next number of a block of a directory; none comes twice.
+-- Returns the next block number of a directory; no number is used twice.
 local numbers = {}
 local function new_number(dir)
   local last = numbers[dir] or tonumber(call('GET', dir .. ':last') or '0')
@@ -94,7 +96,7 @@ local function new_number(dir)
   return last + 1
 end
 
--- Writes entries as blocks, the first of them in the place of `member` unless that is ''.
+-- Writes entries as blocks. The first block replaces `member`, unless that is ''.
 local function write_parts(dir, member, rows)
   local parts = math.ceil(#rows / FILL)
   if #rows <= BLOCK then parts = 1 end
@@ -108,7 +110,7 @@ local function write_parts(dir, member, rows)
       n = new_number(dir)
     end
     local begin = rows[from][2] .. NUL .. n
-    -- The first block may have got what comes before where it began.
+    -- The first block may have an entry before its old begin.
     if part == 1 and member ~= '' and begin ~= member then gather('ZREM', dir, member) end
     gather('ZADD', dir, rows[from][3], begin)
     local add = { 'ZADD', dir .. ':' .. n }
@@ -126,7 +128,7 @@ local function in_order(a, b)
   return before(a[2], b[2])
 end
 
--- Turns what was collected into writes.
+-- Converts the collected changes into writes.
 local function settle_block(dir, member, block)
   local add = block.add
   if member == '' then
@@ -143,7 +145,7 @@ local function settle_block(dir, member, block)
   end
   if left <= BLOCK then
     if block.dropped > 0 and block.lead == block.dropped then
-      -- All that go stand in front: looking for none of them.
+      -- All removed entries are at the front, so they are removed by rank, without a search.
       write('ZREMRANGEBYRANK', key, '0', block.lead - 1)
     elseif block.dropped > 0 then
       write('ZREM', key, unpack(block.drop))
@@ -160,7 +162,7 @@ local function settle_block(dir, member, block)
   end
   table.sort(add, in_order)
   if block.dropped == 0 and had >= FILL / 2 then
-    -- What comes after all that is there leaves it as it is.
+    -- Entries after all existing ones go to new blocks; this block stays as it is.
     local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')
     local begin = { tonumber(call('ZSCORE', dir, member)), (begins(member)) }
     if in_order({ tonumber(last[2]), last[1] }, add[1]) and in_order(begin, add[1]) then
@@ -181,7 +183,7 @@ local function settle_block(dir, member, block)
     end
   end
   for k = i, #add do rows[#rows + 1] = add[k] end
-  -- Written anew: a sorted set that once was large stays one.
+  -- The block is written again: Redis does not convert a large sorted set back to a listpack.
   write('UNLINK', key)
   write_parts(dir, member, rows)
 end
@@ -193,8 +195,8 @@ settle_sets = function()
   touched, numbers = {}, {}
 end
 
--- The first rows, at most so many, and with `to` none after the first that is past it: { id, at, the
--- same as text, `mark`, member of their block, how many stand before it there }.
+-- Returns the first rows, at most `most`, and with `to` none after the first that is later than `to`: { id, at, at as
+-- text, `mark`, member of the block, number of entries before it in the block }.
 local function block_front(dir, most, to, mark)
   local rows, count, rank = {}, 0, 0
   while count < most do
@@ -202,7 +204,7 @@ local function block_front(dir, most, to, mark)
     if not members[1] then break end
     for _, member in ipairs(members) do
       local key, place = block_key(dir, member), 0
-      -- Most often nothing, or one, is due.
+      -- Usually at most one entry is due.
       local step = count == 0 and to and 2 or most
       repeat
         local last = place + math.min(step, most - count) - 1
@@ -224,21 +226,21 @@ local function block_front(dir, most, to, mark)
   return rows
 end
 
--- The first moment after `at` that an entry has.
+-- Returns the first time after `at` of any entry.
 local function block_after(dir, at)
   local member = block_of(dir, at, char(255))
   if not member then return nil end
   local row = call('ZRANGEBYSCORE', block_key(dir, member), '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
   if row[2] then return tonumber(row[2]) end
-  -- The first block may have begun before its entry of the directory.
+  -- The first block may begin before its entry in the directory.
   for _, later in ipairs(call('ZRANGEBYSCORE', dir, '(' .. digits(at), '+inf', 'LIMIT', 0, 2)) do
     if later ~= member then return tonumber(call('ZRANGE', block_key(dir, later), 0, 0, 'WITHSCORES')[2]) end
   end
   return nil
 end
 
--- How many entries there are up to a moment, or all. Each block is asked, but for those past
--- `exact` of them, which are taken to be as full as those before.
+-- Counts the entries up to a time, or all. It counts the first `exact` blocks; the other blocks are assumed to be as
+-- full as those.
 local function block_count(dir, to, exact)
   local blocks = call('ZCARD', dir)
   if blocks == 0 then return 0 end
@@ -255,8 +257,7 @@ local function block_count(dir, to, exact)
   return floor(count * blocks / most)
 end
 
--- Takes a whole set away, as far as the blocks go that one script takes in all; answers whether that is
--- the end of it.
+-- Removes a set. One script removes at most `blocks_left` blocks in all. Returns true if the set is gone.
 local blocks_left = 1000
 local function unlink_blocks(dir)
   local count = call('ZCARD', dir)

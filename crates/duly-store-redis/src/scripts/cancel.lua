@@ -1,8 +1,8 @@
--- Cancels a timer that nobody holds (P4).
+-- Cancels a timer that is not leased (P4).
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 id
--- reply now, then CANCELLED core | NONE (no such namespace) | SLOW (anything else is to be looked at)
+-- reply now, then CANCELLED core | NONE (no such namespace) | SLOW (any other case: the caller takes the slow path)
 local name, id = ARGV[1], ARGV[2]
 local num = num_of(name)
 if not num then return { digits(now), 'NONE' } end

@@ -1,24 +1,23 @@
--- Writes what was decided about one id, if nothing that the decision saw has changed since.
+-- Writes the decision about one id, if nothing that the decision was based on has changed since.
 --
 -- KEYS  seq
--- ARGV  name and value of each, in any order; what is left out stays as it is:
+-- ARGV  name and value of each, in any order; parts that are left out stay as they are:
 --       name num ver id    namespace, its number and version, the timer's id
---       core lease tombstone newest   what was seen: head of the record, lease, tombstone, latest dead letter
---       live               the new record, or '' when there is none any more
---       origin             the origin whose lane it is in; else the lane is the one in the record
---       payload            the payload kept apart, or '' for none
---       at                 when it is claimable; nobody holds it after a change
---       exp                when it expires, if it may
---       ended kind         the new tombstone, or '' to drop the one that is there
+--       core lease stub newest   bytes that were read: head of the record, lease, tombstone, latest dead letter
+--       live               the new record, or '' to remove it
+--       origin             the origin whose lane the timer is in; without it, the lane is the one in the record
+--       payload            the payload stored apart, or '' for none
+--       at                 time when it is claimable; the timer is not leased after a change
+--       exp                time when it expires, if it may
+--       ended kind         the new tombstone, or '' to drop the present one
 --       bury bury_fk bury_due bury_did   a new dead letter: record, key, due time, delivery id
---       bury_payload       its payload kept apart; '=' moves the live timer's
---       take_fk take_core take_did take_payload   a dead letter that goes; '=' moves its payload to
---                          the live timer
---       one_more one_letter      to be refused past these limits: pending timers, dead letters
---       rate               the same for the rate of schedules: 'home', 'held' or 'ask' (admit.lua)
---       count.<name>       what to add to a count
--- reply DONE now | AGAIN (something has changed: look again) | CLOSING | PENDING | DEAD | ASK |
---       RATE now wait_ms
+--       bury_payload       its payload stored apart; '=' moves that of the live timer
+--       take_fk take_core take_did take_payload   a dead letter to remove; '=' moves its payload to the live timer
+--       one_more one_letter      to be refused above these limits: pending timers, dead letters
+--       rate               to be refused above the schedule rate: 'home', 'held' or 'ask' (admission.lua)
+--       count.<name>       amount to add to a count
+-- reply DONE now | AGAIN now (something has changed: the caller reads again) | CLOSING now | PENDING now | DEAD now |
+--       ASK now | RATE now wait_ms
 local A = {}
 for i = 1, #ARGV, 2 do A[ARGV[i]] = ARGV[i + 1] end
 local num, id = A.num, A.id
@@ -54,12 +53,12 @@ if refused then
 end
 local first = ahead()
 
--- Where its payload is to be found, if it is kept apart and moves.
+-- The payload, if it is stored apart and moves.
 local moving
 if A.bury_payload == '=' then moving = call('HGET', P, id) end
 if A.take_payload == '=' then moving = call('HGET', P, A.take_fk) end
 
--- Out of where it was.
+-- Removes the timer from its old place, and files the new record.
 local new_lane, new_class
 if A.live and A.live ~= '' then
   new_lane = lane_of(A.live)
@@ -107,18 +106,18 @@ if A.live then
   end
 end
 
--- A dead letter goes.
+-- Removes a dead letter.
 if A.take_fk then
   write('HDEL', R, A.take_fk)
   write('HDEL', P, A.take_fk)
   write('HDEL', K .. 'dx:' .. num, A.take_did)
   write('ZREM', K .. 'dead:' .. num, A.take_fk)
   write('ZREM', K .. 'di:' .. num, id .. NUL .. taken_number .. string.sub(A.take_fk, #id + 1))
-  -- A namespace that stood still because it had too many of them goes on.
+  -- A namespace that had stalled because of its dead letters resumes.
   if call('ZCARD', K .. 'dead:' .. num) >= ctl.a_dead then write('SPUBLISH', K .. 'wake', '') end
 end
 
--- A dead letter comes; one of the same delivery id gives way.
+-- Adds a dead letter; it replaces one of the same delivery id.
 if A.bury then
   local number = string.format('%016.0f', next_ended(num))
   local known = call('HGET', K .. 'dx:' .. num, A.bury_did)

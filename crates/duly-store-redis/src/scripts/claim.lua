@@ -1,18 +1,18 @@
--- Grants leases on due firings of the named lanes, lane by lane (P2, P3, P9).
+-- Leases due firings of the named lanes, lane by lane (P2, P3, P9).
 --
 -- KEYS  seq
--- ARGV  1 nonce (6 bytes), to which a number of each lease is added  2 first such number
---       3 'C' for a consumer, else the run of a node  4 lease ms, or '' for the namespace's own
---       5 '1' to answer OWED when leases or firings have ended  6 most firings  7 most bytes
---       8 '1' when this call has granted something before  9 '1' to grant nothing any more
+-- ARGV  1 nonce (6 bytes); a number for each lease is appended  2 first such number
+--       3 'C' for a consumer, else the member id of a node  4 lease ms, or '' for the namespace's own
+--       5 '1' to return OWED if leases or firings have ended  6 most firings  7 most bytes
+--       8 '1' if this claim has granted something before  9 '1' to grant nothing more
 --       10 most firings of this script  11 most bytes of this script
 --       then for each lane: namespace, key (P, V or O and the origin), most first attempts, most
---       retries, number:version of the settings that are known
--- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
---       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
---       was granted); lane to go on at; groups; grants; lanes with more; settings; next; next of
---       these lanes; '1' when no other set has anything due
---       groups of grants, in their order: lane, class, how many, end of the lease or 0
+--       retries, number:version of the settings that the caller knows
+-- reply OWED now | GONE now (the member id was released) | VOID now (the claim was taken back) |
+--       OK now, reason for its end: '' (all lanes were visited), 'slice' (continue at the lane) or 'full' (enough
+--       was granted); lane to continue at; groups; grants; lanes with more; settings; next; next of
+--       these lanes; '1' if no other set has anything due
+--       groups of grants, in their order: lane, class, count, end of the lease or 0
 --       grants: of each claimable at, id, record
 --       settings: lane, number:version, settings
 local run, strict = ARGV[3], ARGV[5] == '1'
@@ -29,7 +29,7 @@ local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
 local CLASSES = { 'f', 'r' }
-local sets = {}                  -- sets that this script looks at, with what it grants of them
+local sets = {}                  -- sets that this script reads, with its grants from them
 local groups, grants, got, members, settings, lanes = {}, {}, 0, {}, {}, {}
 local stopped, go_on_at = '', 0
 
@@ -38,7 +38,7 @@ local function earlier(a, b)
   return before(a[1], b[1])
 end
 
--- Two lists of rows in order as one.
+-- Merges two ordered lists of rows.
 local function merged(a, b)
   if not b[1] then return a end
   if not a[1] then return b end
@@ -53,15 +53,15 @@ local function merged(a, b)
   return rows
 end
 
--- Due entries of one class over the sets of a lane, in order, without those already granted. The
--- entry after them tells what is the head of a set then.
+-- Returns the due entries of one class over the sets of a lane, in order, without those already granted. The entry
+-- after them is the new head of its set.
 local function due_rows(num, codes, class, most)
   local due = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
     local state = sets[set] or { set = set, front = {}, count = 0, num = num, lane = lane, class = class }
     sets[set] = state
-    -- A lane that is named twice is looked at twice.
+    -- A lane that is named twice is read twice, so granted entries are skipped.
     local granted = {}
     for _, row in ipairs(state.front) do
       if not row[4] then granted[row[1]] = true end
@@ -83,7 +83,7 @@ local function due_rows(num, codes, class, most)
   return due
 end
 
--- Namespaces, each with what is written for its grants.
+-- Namespaces, each with the writes for its grants.
 local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
 local spaces, named = {}, {}
 local function space_of(name)
@@ -106,12 +106,12 @@ local function space_of(name)
   return num and spaces[num]
 end
 
--- Grants a row of a set, and says so in the row; `flags` are those of its record.
+-- Grants a row of a set, and marks the row as granted; `flags` are those of its record.
 local function grant(ctl, class, row, record, flags)
   local id, at, state = row[1], row[3], row[4]
   local member, x, own = ctl.prefix .. id, ctl.x, ctl.own
   if ctl.leased == 0 and by_consumer then sooner(ctl.ends) end
-  -- The first attempt of a timer is claimable when it is due.
+  -- A first attempt is claimable from its due time.
   local claimable = class == 'f' and sub(record, 16, 21) or time_bytes(row[2])
   x[#x + 1] = id
   x[#x + 1] = nonce .. two_bytes(number) .. ctl.times .. claimable .. run
@@ -172,7 +172,7 @@ for i = 12, #ARGV, 5 do
             late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row[1]) or '')
           end
           if late and late < now then
-            -- It is a dead letter by now; the next sweep makes it one.
+            -- It has expired; the next sweep makes it a dead letter.
           elseif got >= total or ((any or got > 0) and size > bytes) then
             full = true
             break
@@ -199,7 +199,7 @@ for i = 12, #ARGV, 5 do
   if stopped ~= '' then break end
 end
 
--- What is due elsewhere.
+-- Counts the other sets with something due.
 local looked_at, is_ours = 0, {}
 for _, from in pairs(sets) do
   from.member = lane_member(from.num, from.lane, from.class)
@@ -211,7 +211,7 @@ for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'lanes', '-inf', since, 'LIMI
   if not is_ours[member] then others = others + 1 end
 end
 
--- New heads of the sets that lost entries. More was looked at than was granted.
+-- New heads of the sets that lost entries. Each set was read one entry further than it was granted from.
 local next_here
 for _, from in pairs(sets) do
   for _, row in ipairs(from.front) do
@@ -263,7 +263,7 @@ for num, ctl in pairs(spaces) do
     for lane, by in pairs(ctl.lanes) do write('HINCRBY', K .. 'c:' .. num, 'i' .. lane, by) end
   end
 end
--- Who never sees the answer hands back what stands here.
+-- A caller that does not get the reply hands these firings back (void_claim.lua).
 if #members > 0 then
   write('RPUSH', K .. 'u:' .. ARGV[1], unpack(members))
   write('PEXPIRE', K .. 'u:' .. ARGV[1], '60000')

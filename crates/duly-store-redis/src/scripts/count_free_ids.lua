@@ -1,8 +1,9 @@
--- How many of some ids nothing has or had: for so many schedules the rate is asked (rate.rs).
+-- Counts the ids that no timer, tombstone or dead letter has: the rate is asked for that many schedule operations
+-- (rate.rs).
 --
 -- KEYS  seq
 -- ARGV  1 namespace, then ids
--- reply now, how many
+-- reply now, count
 local num = num_of(ARGV[1])
 local ids, free = {}, 0
 for i = 2, #ARGV do ids[i - 1] = ARGV[i] end

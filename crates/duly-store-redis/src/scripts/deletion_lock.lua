@@ -1,11 +1,12 @@
--- Closes a namespace in this shard to whatever would make it hold more, while somebody who wants to end
--- it looks whether it is empty everywhere; opens it again. See ending.rs.
+-- Takes, releases or reads the deletion lock of a namespace in this shard. While the lock is held, the namespace
+-- cannot hold more in this shard, and the caller checks whether it is empty everywhere. See ending.rs.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 number  3 'close', 'open' or 'look'  4 whose gate it is  5 how many ms it may last
--- reply NONE now (this shard has no such namespace) | OPEN now |
---       SHUT now pending dead (close: it is the caller's) |
---       HELD now whose, '1' when it has lasted too long, or longer than any by a clock that has stepped back
+-- ARGV  1 namespace  2 number  3 'close' (take), 'open' (release) or 'look' (read)  4 id of the caller's lock
+--       5 ms after which a lock expires
+-- reply NONE now (this shard has no such namespace) | OPEN now (no lock) |
+--       SHUT now pending dead (close: the caller holds the lock) |
+--       HELD now id_of_the_lock, '1' if it has expired, or ends later than any lock can after a step back of the clock
 local name, num, what, who = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local here = num_of(name) == num
 local gate = here and call('HGET', K .. 'n:' .. num, 'gate')

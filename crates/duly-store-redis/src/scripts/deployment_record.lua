@@ -1,17 +1,17 @@
--- The record of the deployment, in shard 0: reads it, claims the creation of a deployment or the adoption
--- of one of an older build, and notes that every shard has its marker. See bootstrap.rs.
+-- Reads the record of the deployment, in shard 0. Also claims the creation of a deployment or the adoption of one of an
+-- older build, and notes that every shard has its marker. See bootstrap.rs.
 --
 -- KEYS  seq (of shard 0)
 -- ARGV  1 'read' | 'claim' | 'complete'  2 deployment id  3 format  4 shards  5 name
---       6 first list of coordination shards: the claim decides, so every marker begins with the same one
+--       6 first list of coordinator shards of the members: the claim decides it, so every marker begins with the same one
 -- reply nothing (there is no record) | format, shards, name, deployment id or '' (of an older build),
---       first list, '1' when every shard has its marker
+--       first list, '1' if every shard has its marker
 local key = K .. 'deployment'
 local f = call('HMGET', key, 'format', 'shards', 'name', 'id', 'list', 'state')
 if ARGV[1] == 'claim' and not f[1] then
   f = { ARGV[3], ARGV[4], ARGV[5], ARGV[2], ARGV[6], 'creating' }
   write('HSET', key, 'format', f[1], 'shards', f[2], 'name', f[3], 'id', f[4], 'list', f[5], 'state', f[6])
-  -- A node of an older build keeps members here, and can do nothing with this value (seal.lua).
+  -- A node of an older build stores members under this key, and fails on this value (seal.lua).
   write('SET', K .. 'members', 'sealed')
 elseif ARGV[1] == 'claim' and not f[4] then
   f[4], f[5], f[6] = ARGV[2], ARGV[6], 'creating'

@@ -1,18 +1,19 @@
--- Ends a namespace in this shard with all its timers, tombstones and dead letters. Its number is never
--- used again, so nothing that is left names it: entries of the clock's lists go when their time
--- comes, and the blocks of a large lane at the next sweeps.
+-- Ends a namespace in this shard, with all its timers, tombstones and dead letters. Its number is never used again, so
+-- the rest is unreachable: entries of the clock's sets are dropped when their time comes, and later sweeps remove
+-- the blocks of a large lane.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at the coordinator shard)
---       4 'empty' to refuse while it holds pending timers or dead letters; at the coordinator shard also
---       'idle': to refuse it unless it is implicit, idle, and holds no tombstone either; 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
---       does not have it (an operator has given up what other shards hold under this number)
---       5 whose gate it has to be (gate.lua), or ''
--- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)
+-- ARGV  1 namespace  2 number  3 version of the end, or '' for the next one (at the coordinator shard)
+--       4 condition: 'empty': refuses while the namespace holds pending timers or dead letters. At the coordinator
+--         shard also 'idle': refuses unless the namespace is implicit, idle, and holds no tombstone either; 'done': the
+--         other shards have ended it; 'lost': records the end although this shard does not have the namespace (an
+--         operator gives up what other shards hold under this number)
+--       5 id of the deletion lock that must be held (deletion_lock.lua), or ''
+-- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the lock is not held, or the namespace is used)
 expect_marker()
 local name, num = ARGV[1], ARGV[2]
--- The coordinator shard keeps an end record of each number, for a day after every shard has confirmed it:
--- nothing else allows a shard to remove what it holds under a number (ending.rs).
+-- The coordinator shard keeps an end record of each number, until a day after every shard has confirmed the end. Only an
+-- end record allows a shard to remove what it holds under a number (ending.rs).
 local day_ago = digits(now - 86400000)
 if ARGV[4] == 'done' then
   write('ZREM', K .. 'todo', 'gone' .. NUL .. name .. NUL .. num .. NUL .. ARGV[3])
@@ -24,9 +25,9 @@ local pending = tonumber(call('HGET', K .. 'c:' .. num, 'pending') or '0')
 local dead = call('ZCARD', K .. 'dead:' .. num)
 local taken = tonumber(call('HGET', K .. 'vers', name) or '0')
 local ver = tonumber(ARGV[3]) or taken + 1
--- What is taken later and is older than the end revives nothing.
+-- An older version that arrives later does not revive the namespace.
 if ver > taken then write('HSET', K .. 'vers', name, digits(ver)) end
--- The version of a name that is not used any more is kept for a day: nothing is on its way that long.
+-- The version of an unused name is kept for a day; no message takes longer.
 for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'over', '-inf', day_ago, 'LIMIT', 0, 100)) do
   if old ~= name and call('HEXISTS', K .. 'nn', old) == 0 then write('HDEL', K .. 'vers', old) end
   write('ZREM', K .. 'over', old)
@@ -52,7 +53,7 @@ if condition == 'empty' and pending + dead > 0 then
   return { 'FULL', digits(now), digits(pending), dead }
 end
 if ARGV[3] == '' then
-  -- An end that a shard has not confirmed is half done: the record stays, and is looked at a day later.
+  -- If a shard has not confirmed the end, the record stays, and is checked again a day later.
   for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'ended', '-inf', day_ago, 'LIMIT', 0, 100)) do
     local ended_ver, ended_name = match(call('HGET', K .. 'ends', old) or '', '^(%d+)%z(.*)$')
     local half_done = ended_ver and 'gone' .. NUL .. ended_name .. NUL .. old .. NUL .. ended_ver
@@ -65,7 +66,7 @@ if ARGV[3] == '' then
   end
   write('HSET', K .. 'ends', num, digits(ver) .. NUL .. name)
   write('ZADD', K .. 'ended', digits(now), num)
-  -- Any node that finds this at the coordinator shard finishes what was left half done.
+  -- Any node that finds this entry at the coordinator shard finishes an unfinished end.
   write('ZADD', K .. 'todo', 0, 'gone' .. NUL .. name .. NUL .. num .. NUL .. digits(ver))
 end
 if not here then
@@ -76,7 +77,7 @@ local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
 for lane = 0, count + 2 do
   for _, class in ipairs({ 'f', 'r' }) do write('ZREM', K .. 'lanes', lane_member(num, lane, class)) end
   write('UNLINK', set_of(num, lane, 'r'))
-  -- What has more blocks than one script takes is cleared away step by step, as if its time had come.
+  -- A lane with more blocks than one script removes is removed by later sweeps, as an entry whose time has come.
   if not unlink_blocks(set_of(num, lane, 'f')) then
     write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end

@@ -1,9 +1,10 @@
--- Moves the end of a lease (P8).
+-- Extends a lease (P8).
 --
 -- KEYS  seq
--- ARGV  1 number of the namespace  2 id  3 nonce  4 name that the caller believes in, or ''
+-- ARGV  1 number of the namespace  2 id  3 nonce  4 name that the caller expects, or ''
 --       5 ms to extend by  6 longest time from claim to end, ms
--- reply now, then OK | LOST | INVALID (a token of another namespace) | SLOW (not held: look again)
+-- reply now, then OK | LOST | INVALID (a token of another namespace) | SLOW (not leased under this nonce: the caller
+--       takes the slow path)
 local num, id = ARGV[1], ARGV[2]
 local ctl = control(num)
 local refused

@@ -1,8 +1,8 @@
--- How many pending timers of some lanes become claimable in each bucket.
+-- Counts the pending timers of some lanes that become claimable in each bucket.
 --
 -- KEYS  seq
--- ARGV  1 '1' to answer OWED when leases or firings have ended  2 namespace
---       3 the moment it is seen from, or '' for now  4 ms of a bucket  5 how many buckets
+-- ARGV  1 '1' to return OWED if leases or firings have ended  2 namespace
+--       3 time from which the forecast is made, or '' for now  4 ms of a bucket  5 number of buckets
 --       6 first lane  7 most lanes
 -- reply OWED now | NONE now |
 --       OK now, next lane or '', in flight, overdue, later, then number and count of each bucket
@@ -27,7 +27,7 @@ local function add_row(at)
     add(floor((at - from) / bucket), 1)
   end
 end
--- The place of a moment: what has the same is counted as one.
+-- Returns the bucket of a time. Entries of one bucket are counted together.
 local function place(at)
   if at <= seen then return -1 end
   return math.min(floor((at - from) / bucket), count)
@@ -40,7 +40,7 @@ for lane = first, math.min(first + most - 1, last) do
   for i = 1, #members, 2 do
     local key, starts, ends = block_key(dir, members[i]), tonumber(members[i + 1]), tonumber(members[i + 3] or '')
     local here = place(starts)
-    -- The first block may begin before its entry of the directory, and the last has no end.
+    -- The first block may begin before its entry in the directory, and the last block has no end.
     if i > 1 and (here == count or (ends and here == place(ends))) then
       local all = call('ZCARD', key)
       if here < 0 then

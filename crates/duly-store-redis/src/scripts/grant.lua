@@ -1,9 +1,9 @@
--- Grants schedules of the rate of a namespace, at its home, to a node that makes them in another shard;
--- or takes back what was granted last and not needed, if nothing was granted since.
+-- Grants schedule operations of a namespace's rate, at its coordinator shard, to a node that executes them in another
+-- shard. Also takes back the unused part of the last grant, if nothing was granted since.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 how many  3 '' or, to give back, the mark of the grant
--- reply NONE now | FREE now (there is no limit) | OK now granted mark wait_ms
+-- ARGV  1 namespace  2 count  3 '' or, to give back, the mark of the grant
+-- reply NONE now | FREE now (there is no rate) | OK now granted mark wait_ms
 local num = num_of(ARGV[1])
 local rate = num and rate_of(num)
 if not rate then

@@ -1,12 +1,12 @@
--- Sums over a page of namespaces, or over a page of lanes with something due.
+-- Sums up a page of namespaces, or a page of lanes with something due.
 --
 -- KEYS  seq
--- ARGV  1 '1' to answer OWED when leases or firings have ended  2 'names' or 'lanes'
+-- ARGV  1 '1' to return OWED if leases or firings have ended  2 'names' or 'lanes'
 --       3 name or rank to begin after  4 most
 -- reply OWED now | OK now next ('' at the end), then
---       names: pending in_flight dead paused dead_full todo (a change of a namespace that is half done
---       at its coordinator shard, or '') digest (of the page's names and numbers)  list of coordination
---       shards and the one before it, progress
+--       names: pending in_flight dead paused dead_full todo (an unfinished change of a namespace at its
+--       coordinator shard, or '') digest (of the page's names and numbers)  list of coordinator shards of the members
+--       and the one before it, progress
 --       lanes: due oldest
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local most = tonumber(ARGV[4])
@@ -38,11 +38,11 @@ for i, name in ipairs(names) do
   dead = dead + letters
   if ctl.paused then paused = paused + 1 end
   if letters >= ctl.a_dead then full = full + 1 end
-  -- Of 44 bits, so that the sum over a page is exact.
+  -- The digest has 44 bits, so the sum over a page is exact.
   digest = digest + tonumber(sub(redis.sha1hex(name .. NUL .. num), 1, 11), 16)
   if i == most then after = name end
 end
--- Any of them: one that cannot be finished now keeps no other waiting.
+-- A random one, so that a change that cannot be finished now does not delay the others.
 local todo = call('ZRANDMEMBER', K .. 'todo') or ''
 local marker = call('HMGET', K .. 'marker', 'list', 'prev', 'progress')
 return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo, digits(digest),

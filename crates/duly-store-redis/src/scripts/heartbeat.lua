@@ -1,19 +1,20 @@
--- A heartbeat at a coordination shard; deployment/heartbeat.rs of duly-store has its rules. No clock is
--- asked who is alive: a run that is named dead is evicted only if it still stands where it was seen.
+-- Records a heartbeat at a coordinator shard of the members; deployment/heartbeat.rs of duly-store has the rules.
+-- No clock decides which node is alive: a member that the caller reports as dead is evicted only if its last heartbeat
+-- is still the one that the caller has seen.
 --
--- Keys: `heartbeats` (hash, run -> its member), `evicted` (sorted set, time -> run), `marker` (hash; its
--- field `list` begins with the version of the list that this shard accepts, and a colon).
+-- Keys: `heartbeats` (hash, member id -> last heartbeat), `evicted` (sorted set, time -> member id), `marker` (hash;
+-- its field `list` begins with the version of the list that this shard accepts, and a colon).
 --
 -- KEYS  seq
--- ARGV  1 run  2 'joining', 'here', 'leaving' or 'left'  3 oldest 4 newest protocol  5 name
---       6 what it waits for  7 version of the list  8 number of the heartbeat
---       then for each run that is named dead: run, number of its last heartbeat or '' (not listed)
--- reply 'SUPERSEDED', the list that this shard has, and the one before it | 'EVICTED' (the run is, here)
---       | 'MEMBERS', list of the runs evicted lately, then for each member: run, number of its last
---       heartbeat, '0' here '1' leaving '2' joining, oldest and newest protocol, name, what it waits for
+-- ARGV  1 member id  2 'joining', 'here', 'leaving' or 'left'  3 oldest 4 newest protocol  5 name
+--       6 namespaces that it waits for  7 version of the list  8 number of the heartbeat
+--       then for each member that is reported as dead: member id, number of its last heartbeat or '' (not listed)
+-- reply 'SUPERSEDED', the list that this shard has, and the one before it | 'EVICTED' (this member id was evicted)
+--       | 'MEMBERS', list of the member ids evicted lately, then for each member: member id, number of its last
+--       heartbeat, '0' here '1' leaving '2' joining, oldest and newest protocol, name, namespaces that it waits for
 expect_marker()
 local key, evictions, run, presence = K .. 'heartbeats', K .. 'evicted', ARGV[1], ARGV[2]
--- Most evictions that are told; the newest count.
+-- Most evictions in a reply; the newest are returned.
 local TOLD_MAX = 1000
 local lists = call('HMGET', K .. 'marker', 'list', 'prev')
 if match(lists[1], '^(%d+):') ~= ARGV[7] then
@@ -29,7 +30,7 @@ local lately = call('ZRANGE', evictions, '+inf', digits(now - 60000), 'BYSCORE',
 for _, other in ipairs(lately) do evicted[other] = true end
 local old = call('ZRANGE', evictions, '-inf', digits(now - 86400000), 'BYSCORE', 'LIMIT', '0', '100')
 if #old > 0 then write('ZREM', evictions, unpack(old)) end
--- The number and the rest, with NUL between.
+-- Returns the number of a heartbeat, which is in front of the first NUL.
 local function number_of(member)
   return match(member, '^(%d+)')
 end

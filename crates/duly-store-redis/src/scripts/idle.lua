@@ -1,10 +1,10 @@
--- Implicit namespaces at their coordinator shard, and since when each is idle.
+-- Lists implicit namespaces at their coordinator shard, and notes since when each is idle.
 --
 -- KEYS  seq
 -- ARGV  1 'page'  2 name to begin after, or ''  3 most
---       or 1 'note'  2 name  3 number  4 count of its uses in all shards, or '' when it is not idle
--- reply page: now, last name that was looked at or '' at the end, then for each: name, number
---       note: now, since when it is idle, or '' when it is not
+--       or 1 'note'  2 name  3 number  4 count of its uses in all shards, or '' if it is not idle
+-- reply page: now, last name of the page or '' at the end, then for each: name, number
+--       note: now, time since which it is idle, or '' if it is not
 expect_marker()
 if ARGV[1] == 'note' then
   local key, uses = K .. 'n:' .. ARGV[3], ARGV[4]

@@ -1,13 +1,15 @@
 -- Makes a set for lists, step by step, or keeps one that was made.
 --
--- What is leased and what has ended is found by id; in order of due times only while somebody lists
--- it, as that costs every firing an insert and a removal more. `ix:<num>:<what>` is there while a set is
--- made or has been, and writers keep the set up to date as long: so all that a scan of the hash
--- passes over because it comes later is there already. It goes before the set does.
+-- Leased and ended timers are stored by id. Sets in order of due times exist only while a caller lists them, because
+-- they cost an insert and a removal for each firing.
+--
+-- 1. `ix:<num>:<what>` exists while a set is being made or has been made. As long as it exists, writers keep the set
+--    up to date. So timers that the scan of the hash misses, because they came later, are in the set already.
+-- 2. `ix:<num>:<what>` expires before the set does.
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 'l': bx:<num>, leased first attempts; 's': sd:<num>:F and :C, tombstones
---       3 about how many to look at
+--       3 about how many timers to read
 -- reply now, then NONE (no such namespace) | MORE (call again) | DONE
 local num, what = num_of(ARGV[1]), ARGV[2]
 if not num then

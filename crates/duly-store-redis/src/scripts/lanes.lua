@@ -1,10 +1,10 @@
--- Lanes: where claimable timers wait, and the index of their heads.
+-- Defines lanes, in which claimable timers wait, and the index of their heads.
 --
--- d:<num>:<lane>:f holds (due at, id) of the first attempts of a lane, in blocks (blocks.lua);
--- d:<num>:<lane>:r holds (claimable at, id) of the retries in one sorted set, as they are few;
--- `lanes` holds (head of that set, num NUL lane NUL class), so that what is next in the shard is one
--- look. b:<num> holds (due at, id) of what is retried, whether it waits or is leased, and bx:<num>
--- while somebody lists them that of leased first attempts (index.lua).
+-- 1. d:<num>:<lane>:f holds (due at, id) of the first attempts of a lane, in blocks (blocks.lua).
+-- 2. d:<num>:<lane>:r holds (claimable at, id) of the retries, in one sorted set, as they are few.
+-- 3. `lanes` holds (head of such a set, num NUL lane NUL class), so one read finds the next timer of the shard.
+-- 4. b:<num> holds (due at, id) of retried timers, waiting or leased. While a caller lists them, bx:<num> holds that
+--    of leased first attempts (index.lua).
 local lane_texts = { '1', '2' }
 lane_texts[0] = '0'
 local function lane_text(lane)
@@ -19,7 +19,7 @@ local function set_of(num, lane, class)
   return K .. 'd:' .. num .. ':' .. lane_text(tonumber(lane)) .. ':' .. class
 end
 
--- Puts a timer into its lane, takes it out.
+-- Adds a timer to its lane, and removes it.
 local function lane_add(num, lane, class, at, id)
   local set = set_of(num, lane, class)
   if class == 'f' then return block_add(set, at, id) end
@@ -32,7 +32,7 @@ local function lane_drop(num, lane, class, id, record)
   block_drop(set, block_of(set, due, id), id)
 end
 
--- The first rows of a lane, at most so many, and with `to` none after the first that is past it:
+-- Returns the first rows of a lane, at most `most`, and with `to` none after the first that is later than `to`:
 -- { id, claimable at, the same as text, `mark`, block, place in it }.
 local function lane_front(num, lane, class, most, to, mark)
   local set = set_of(num, lane, class)
@@ -51,7 +51,7 @@ local function lane_front(num, lane, class, most, to, mark)
   return rows
 end
 
--- How many it has up to a moment, or all; past `exact` blocks an estimate.
+-- Counts the timers of a lane up to a time, or all; an estimate beyond `exact` blocks.
 local function lane_count(num, lane, class, to, exact)
   local set = set_of(num, lane, class)
   if class == 'f' then return block_count(set, to, exact) end
@@ -59,7 +59,7 @@ local function lane_count(num, lane, class, to, exact)
   return call('ZCOUNT', set, '-inf', digits(to))
 end
 
--- The first moment after `at` at which one of them becomes claimable.
+-- Returns the first time after `at` at which a timer of the lane becomes claimable.
 local function lane_after(num, lane, class, at)
   local set = set_of(num, lane, class)
   if class == 'f' then return block_after(set, at) end
@@ -74,7 +74,7 @@ local function class_of(record)
   return 'f'
 end
 
--- The lane of an origin: 3 and up; 2, the shared one, when the namespace has as many as it may.
+-- Returns the lane of an origin: 3 and up, or the shared lane 2 if the namespace has the most lanes allowed.
 local new_origins, new_count = {}, nil
 local function lane_of_origin(num, origin)
   if new_origins[origin] then return new_origins[origin] end
@@ -89,8 +89,8 @@ local function lane_of_origin(num, origin)
   return count + 3
 end
 
--- Writes the new head of a set from which `minus` goes and to which something at `plus` comes.
--- Answers the head that it had.
+-- Writes the new head of a set from which `minus` is removed, and to which an entry at `plus` is added. Returns the
+-- old head.
 local function rehead(num, lane, class, minus, plus)
   local rows = lane_front(num, lane, class, 2)
   local head
@@ -109,14 +109,14 @@ local function rehead(num, lane, class, minus, plus)
   return rows[1] and rows[1][2]
 end
 
--- Wakes whoever waits, if this is earlier than all that was told, or its lane was idle.
+-- Wakes the waiting nodes if this is earlier than the next known time, or if its lane was idle.
 local function wake_for(at, head_before, ahead_before)
   local earlier = at > now and (not ahead_before or at < ahead_before)
   local idle = at <= now and (not head_before or head_before > now)
   if earlier or idle then write('SPUBLISH', K .. 'wake', '') end
 end
 
--- Takes a lease away: from the clock's list or its owner's, and from the counts.
+-- Removes a lease: from the clock's set or its holder's, and from the counts.
 local function unlease(num, id, record, lease)
   local member = num .. NUL .. id
   if lease.who == 'C' then
@@ -129,7 +129,7 @@ local function unlease(num, id, record, lease)
   write('HINCRBY', K .. 'c:' .. num, 'i' .. lane_of(record), -1)
 end
 
--- Takes a live timer out of the sets for lists.
+-- Removes a live timer from the sets for lists.
 local function unlist(num, id, record, hold)
   if is_retry(record) then
     gather('ZREM', K .. 'b:' .. num, id)
@@ -138,7 +138,7 @@ local function unlist(num, id, record, hold)
   end
 end
 
--- Takes a live timer out of everything but its record.
+-- Removes a live timer from everything except its record.
 local function uproot(num, id, record, hold)
   if hold ~= '' then
     unlease(num, id, record, lease_of(hold))

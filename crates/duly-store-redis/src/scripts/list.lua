@@ -1,13 +1,13 @@
--- A window of a list, in order of (due time, key).
+-- Returns a window of a list, in order of (due time, key).
 --
 -- KEYS  seq
--- ARGV  1 '1' to answer OWED when leases or firings have ended  2 namespace
---       3 pending, scheduled, due, busy (under a lease or to be retried), dead, F or C
---       4 due at or after, or ''  5 due before, or ''  6 due time of the last row seen, or ''
---       7 its key  8 most rows  9 number:version of the settings that are known
---       10 bytes of records after which there are no more rows
--- reply OWED now | NONE now | INDEX now what (index.lua is to be called before) | OK now number version settings '1' at the end else '0', rows;
---       row: due at, key, record or tombstone, lease
+-- ARGV  1 '1' to return OWED if leases or firings have ended  2 namespace
+--       3 pending, scheduled, due, busy (leased, or to be retried), dead, F or C
+--       4 due at or after, or ''  5 due before, or ''  6 due time of the last row before, or ''
+--       7 its key  8 most rows  9 number:version of the settings that the caller knows
+--       10 bytes of records after which no more rows follow
+-- reply OWED now | NONE now | INDEX now what (index.lua must be called first) | OK now number version settings '1' at the
+--       end else '0', rows; row: due at, key, record or tombstone, lease
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local name, kind, most = ARGV[2], ARGV[3], tonumber(ARGV[8])
 local num = num_of(name)
@@ -24,7 +24,7 @@ if kind == 'pending' or kind == 'scheduled' or kind == 'due' then
     in_blocks[set] = true
   end
 end
--- The sets for lists, which may have to be made first. They stay for longer than a page takes.
+-- Returns true if a set for lists has been made, and stays for longer than a page takes.
 local function is_made(what, source)
   if call('HLEN', K .. source .. ':' .. num) == 0 then return true end
   local key = K .. 'ix:' .. num .. ':' .. what
@@ -39,7 +39,7 @@ if (kind == 'F' or kind == 'C') and not is_made('s', 's') then return { 'INDEX',
 if kind == 'dead' then sets = { K .. 'dead:' .. num } end
 if kind == 'F' or kind == 'C' then sets = { K .. 'sd:' .. num .. ':' .. kind } end
 
--- The window is what comes after (after_at, after_key).
+-- The window begins after (after_at, after_key).
 local after_at, after_key = tonumber(ARGV[6]) or -1, ARGV[7]
 if from and from > after_at then after_at, after_key = from, '' end
 if kind == 'scheduled' and now + 1 > after_at then after_at, after_key = now + 1, '' end
@@ -48,7 +48,7 @@ local function comes_after(at, key)
   return before(after_key, key)
 end
 
--- Each set is a source of rows from where the window begins; empty ones are left out.
+-- Each set is a source of rows from the begin of the window on; empty sets are left out.
 local chunk = most + 1
 if #sets > 4 then chunk = 16 end
 local function refill(source)

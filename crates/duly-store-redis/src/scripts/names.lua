@@ -1,4 +1,4 @@
--- Namespaces in order of their names.
+-- Lists namespaces in order of their names.
 --
 -- KEYS  seq
 -- ARGV  1 name to begin after, or ''  2 most

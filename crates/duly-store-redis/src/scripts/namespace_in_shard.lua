@@ -1,8 +1,8 @@
--- Says what a shard has of a namespace.
+-- Returns the state of a namespace in this shard.
 --
 -- KEYS  seq
 -- ARGV  1 namespace
--- reply now, then nothing when it has none, else: number, version, created at, pending timers, dead letters
+-- reply now, then nothing if the shard does not have it, else: number, version, created at, pending timers, dead letters
 local num = num_of(ARGV[1])
 if not num then return { now_text } end
 local f = call('HMGET', K .. 'n:' .. num, 'ver', 'created')

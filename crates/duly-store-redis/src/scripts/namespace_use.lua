@@ -1,8 +1,8 @@
--- Says which namespaces hold something in this shard.
+-- Returns which namespaces hold something in this shard.
 --
 -- KEYS  seq
 -- ARGV  numbers
--- reply now, then for each number: '1' when this shard holds nothing of it, else '0'; a count that grows with
+-- reply now, then for each number: '1' if this shard holds nothing of it, else '0'; a count that grows with
 --       every timer
 expect_marker()
 local out = { now_text }

@@ -1,4 +1,4 @@
--- Lists which number each name has in a shard, in order of the names.
+-- Lists the names in a shard with their numbers, in order of the names.
 --
 -- KEYS  seq
 -- ARGV  1 name to begin after, or ''  2 most

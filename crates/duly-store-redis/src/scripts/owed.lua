@@ -1,8 +1,8 @@
--- What the clock has ended and nobody has cleared away yet: leases past their end, firings past
--- `expire_after`. What belongs to a namespace that is gone is dropped on the way.
+-- Returns timers that the clock has ended and that are not swept yet: leases past their end, firings past
+-- `expire_after`. Entries of ended namespaces are dropped on the way.
 --
 -- KEYS  seq
--- ARGV  1 most to answer  2 run whose leases are wanted instead of ended ones, or ''  3 '1' to end the run here
+-- ARGV  1 most to return  2 member id whose leases are wanted instead, or ''  3 '1' to release the member id here
 -- reply now, then for each: namespace, id
 local most, run = tonumber(ARGV[1]), ARGV[2]
 local members
@@ -16,7 +16,7 @@ if ARGV[3] == '1' then
     write('HDEL', K .. 'allot:' .. lane, run)
   end
   write('UNLINK', K .. 'allots:' .. run)
-  -- A call of it may still be on its way; not for a day.
+  -- A late call of the member id may still arrive, but not after a day.
   write('ZADD', K .. 'gone', digits(now), run)
   local day_ago = digits(now - 86400000)
   for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'gone', '-inf', day_ago, 'LIMIT', 0, 100)) do
@@ -36,7 +36,7 @@ for _, member in ipairs(members) do
   if names[num] == nil then names[num] = call('HGET', K .. 'n:' .. num, 'name') end
   local lane = string.match(id, '^%z(%d+)$')
   if lane then
-    -- The rest of a namespace that has ended.
+    -- The rest of an ended namespace.
     if unlink_blocks(set_of(num, lane, 'f')) then write('ZREM', K .. 'exp', member) end
   elseif not names[num] then
     write('ZREM', K .. 'leased', member)

@@ -1,8 +1,8 @@
--- The node that looks after a shard moves its progress forward: a count of milliseconds in the marker that
--- never goes back, unless the data of the shard did. See rollback.rs.
+-- Moves the progress of a shard forward, for the node that owns the shard. Progress is a count of milliseconds in the
+-- marker; it goes back only if the data of the shard did. See rollback.rs.
 --
 -- KEYS  seq
--- ARGV  1 highest progress that the node has seen here, or 0  2 how far behind a rollback is, in ms
+-- ARGV  1 highest progress that the node has seen here, or 0  2 ms behind from which on it is a rollback
 --       3 '1' to hold the shard after a rollback until an operator confirms it
 -- reply progress, by how many ms the shard was rolled back, or 0
 expect_marker()

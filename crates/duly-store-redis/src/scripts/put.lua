@@ -1,19 +1,20 @@
--- Writes what is fixed for a namespace: at its home shard first, then in all others.
+-- Writes the settings and the state of a namespace: at its coordinator shard first, then in all others.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 'home' or 'take'  3 home: number:version that was seen, or '' for none;
---       take: the number  4 home: number of this shard; take: the version
---       then name and value of each field; 'now' for a time is the time of this step, '' removes;
---       of the fields some are for this script. At home: '@shards' is how many there are; '@tag' is 20
---       bits by chance, so that the number of a new namespace was never given before; '@above' is a
---       version that is to be exceeded, and has limits dealt anew; '@num' is the number of a namespace
---       whose record is restored; '@max' is how many namespaces there may be. To take: '@deal_pending' and '@deal_dead' are the versions at which the
---       shares of a limit were dealt
+-- ARGV  1 namespace  2 'home' (at the coordinator shard) or 'take' (in another one)
+--       3 home: number:version that the caller has read, or '' for none; take: the number
+--       4 home: number of this shard; take: the version
+--       then name and value of each field; 'now' for a time is the time of this call, '' removes the field.
+--       Some fields are for this script.
+--       home: '@shards': number of shards; '@tag': 20 random bits, so that no number is used twice; '@above': version to
+--       exceed, which also begins new allocations; '@num': number of a namespace whose record is restored; '@max': most
+--       namespaces
+--       take: '@deal_pending', '@deal_dead': versions that name the allocations of the limits
 --       then, in place of fields, 'done' alone: the other shards have taken this version
--- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
---       OLD now number (take: a namespace of this name that has ended elsewhere is to go first) |
---       LIMIT now (there are as many namespaces as there may be) |
---       AHEAD now version (take: this shard has heard of this version, and it is not that one)
+-- reply DONE now number version deal_pending deal_dead | AGAIN now (the namespace has changed) |
+--       OLD now number (take: an ended namespace of this name must be removed first) |
+--       LIMIT now (there are as many namespaces as allowed) |
+--       AHEAD now version (take: this shard has seen another change of this or a later version)
 expect_marker()
 local name, home = ARGV[1], ARGV[2] == 'home'
 local num, ver, new
@@ -36,7 +37,7 @@ if home then
   num = call('HGET', K .. 'nn', name)
   local seen = ''
   if num then seen = num .. ':' .. call('HGET', K .. 'n:' .. num, 'ver') end
-  -- A restore that comes late does not revive a number whose end is recorded.
+  -- A late restore does not revive a number whose end is recorded.
   if seen ~= ARGV[3] or call('HEXISTS', K .. 'ends', fields['@num'] or '') == 1 then
     touch_seq()
     return { 'AGAIN', digits(now) }
@@ -59,7 +60,7 @@ else
   local old = call('HGET', K .. 'nn', name)
   if ver <= taken then
     touch_seq()
-    -- The same version may be another one: of a home that has lost it since (namespaces.rs).
+    -- The same version may be another change, which the coordinator shard has lost since (namespaces.rs).
     local same = ver == taken and old == num and call('HGET', K .. 'n:' .. num, 'updated') == fields.updated
     if not same then return { 'AHEAD', digits(now), digits(taken) } end
     return { 'DONE', digits(now), num, digits(ver) }
@@ -80,8 +81,8 @@ for i = 5, #ARGV, 2 do
     write('HSET', key, field, value)
   end
 end
--- A limit that is lowered is dealt anew (shares.rs): until then no shard has anything of it. The plain
--- shares are right in a namespace that is new, and where there is one shard.
+-- A lowered limit gets a new allocation (quota.rs); until then no shard has a quota of it. The even split is right in a
+-- new namespace, and in a deployment of one shard.
 local deals = {}
 for i, kind in ipairs({ 'pending', 'dead' }) do
   local f = call('HMGET', key, 'deal_' .. kind, 'max_' .. kind)
@@ -108,7 +109,7 @@ write('HSET', key, 'name', name, 'ver', digits(ver))
 write('HSET', K .. 'vers', name, digits(ver))
 write('HSET', K .. 'nn', name, num)
 write('ZADD', K .. 'names', 0, name)
--- An implicit namespace bears the time of its making; any later change has another time.
+-- An implicit namespace stores the time of its creation; any later change has another time.
 if home and fields.implicit then
   if fields.implicit == '' then
     write('ZREM', K .. 'implicit', name)
@@ -116,7 +117,7 @@ if home and fields.implicit then
     write('ZADD', K .. 'implicit', 0, name)
   end
 end
--- Whoever finds this at home finishes what was left half done.
+-- Any node that finds this entry at the coordinator shard finishes an unfinished change.
 if home then write('ZADD', unfinished, 0, 'put' .. NUL .. name) end
 if fields.paused == '1' and fields.resumes ~= '' then
   write('ZADD', K .. 'resume', fields.resumes, num)

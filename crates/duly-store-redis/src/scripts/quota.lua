@@ -1,4 +1,4 @@
--- What a shard has of a limit that all shards keep together: `pending` or `dead`. See shares.rs.
+-- Reads what a shard has of a limit that all shards keep together: `pending` or `dead`. See quota.rs.
 local function quota_of(num, kind)
   local f = call('HMGET', K .. 'n:' .. num, 'ver', 'deal_' .. kind, 'a_' .. kind, 'm_' .. kind, 'max_' .. kind)
   local used

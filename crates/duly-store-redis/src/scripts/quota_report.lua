@@ -1,11 +1,11 @@
--- What a shard has of a limit, how much of that is used, and what moved between it and the others. It
--- writes, so that it waits for replicas where changes do: nobody acts on a gift that could be undone.
+-- Reports what a shard has of a limit, how much of that is used, and its transfers. It writes, so it waits for replicas
+-- as changes do: a sent total that could be undone must not be acted on.
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 'pending' or 'dead'
 -- reply NONE now (no such namespace here) |
---       OK now version deal, '1' if dealt, limit of all shards or '', allowance, used, '1' while
---       something has ended and is not cleared away, then name and value of what moved
+--       OK now version, version that names the allocation, '1' if allocated, limit of all shards or '', quota, used, '1'
+--       if something has ended and is not swept, then field and value of each transfer total
 local num = ARGV[2]
 touch_seq()
 if num_of(ARGV[1]) ~= num then return { 'NONE', digits(now) } end

@@ -1,12 +1,12 @@
--- Reads all that is known of one id.
+-- Reads everything that is known of one id.
 --
 -- KEYS  seq
--- ARGV  1 namespace, or '#' and its number  2 id, or ''  3 delivery id of the dead letter that is meant, or ''
---       4 most bytes of a payload that lies apart and is wanted; 0: none is  5 number:version of the settings that are known already
+-- ARGV  1 namespace, or '#' and its number  2 id, or ''  3 delivery id of the wanted dead letter, or ''
+--       4 most bytes of a payload stored apart to read; 0: none  5 number:version of the settings that the caller knows
 --       6 key of a firing whose dead letter is wanted too, or ''
--- reply now, then nothing when there is no such namespace, else: name, number, version, settings
+-- reply now, then nothing if there is no such namespace, else: name, number, version, settings
 --       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, tombstone,
---       letter's entry, letter's record, letter's payload, record of 6, id
+--       entry, record and payload of the dead letter, record of 6, id
 local id = ARGV[2]
 local num
 if string.sub(ARGV[1], 1, 1) == '#' then
@@ -39,7 +39,7 @@ end
 local function payload_of(key, record)
   local most = tonumber(ARGV[4])
   if most == 0 or record == '' or math.floor(string.byte(record, 2) / 2) % 2 == 0 then return '' end
-  -- Eight bytes in front are its version.
+  -- The first eight bytes are its version.
   if call('HSTRLEN', P, key) > most + 8 then return '' end
   return call('HGET', P, key) or ''
 end

@@ -1,11 +1,11 @@
--- Lanes that have something claimable, page by page (P9).
+-- Returns the lanes that have something claimable, page by page (P9).
 --
 -- KEYS  seq
--- ARGV  1 '1' to answer OWED when leases or firings have ended  2 score of the cursor, or ''
---       3 member of the cursor  4 most entries to look at
+-- ARGV  1 '1' to return OWED if leases or firings have ended  2 score of the cursor, or ''
+--       3 member of the cursor  4 most entries to read
 -- reply OWED now | OK now next cursor_score cursor_member rows full;
---       row: namespace, number, version, key (P, V or O and the origin), class, how many
---       full: namespaces that stand still because of their dead letters here, with their numbers
+--       row: namespace, number, version, key (P, V or O and the origin), class, count
+--       full: namespaces that stall because of their dead letters in this shard, with their numbers
 if ARGV[1] == '1' and owed() then return { 'OWED', now_text } end
 local lanes, most = K .. 'lanes', tonumber(ARGV[4])
 local from = 0

@@ -1,15 +1,15 @@
--- Schedules timers of one namespace whose ids are free (P1, P6, P10). Each stands for itself; all of
--- them share the looks at the namespace and, key by key, the writes.
+-- Schedules timers of one namespace whose ids are free (P1, P6, P10). Each schedule operation is decided alone; all of
+-- them share the reads of the namespace and, key by key, the writes.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 schedules that its home has granted of its rate; 'home' when this is the home; ''
---       when nobody has asked  3 how many, then for each: id; ms, with '+' in front from now on; record
---       before its times, and after them
---       then for those of which there is more to say: which; origin, or '' for the lane in the record;
---       payload kept apart, or ''; bytes of the payload; expire_after ms, or ''
--- reply now, then NONE (no such namespace), CLOSING or RATED (it has a rate: ask its home), or a word
---       for each:
---       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
+-- ARGV  1 namespace  2 number of schedule operations that the coordinator shard has granted of the rate; 'home' if this
+--       is the coordinator shard; '' if it was not asked  3 number of schedule operations, then for each: id; ms, with
+--       '+' in front if relative to now; record before its times, and after them
+--       then for those with more: index; origin, or '' for the lane in the record; payload stored apart, or ''; bytes
+--       of the payload; expire_after ms, or ''
+-- reply now, then NONE (no such namespace), CLOSING (a deletion lock is held) or RATED (it has a rate: the caller asks the
+--       coordinator shard), or a word for each:
+--       CREATED | SLOW (the id is or was in use, or a limit is reached: the caller takes the slow path)
 local name = ARGV[1]
 local num = num_of(name)
 local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate')
@@ -41,7 +41,7 @@ for k, id in ipairs(ids) do
   end
   local number, s1, s2, s3, s4 = byte(head, 3, 7)
   local size = ((s1 * 256 + s2) * 256 + s3) * 256 + s4
-  -- Without more to say it is at most as long as with its headers.
+  -- Without its length, the payload is at most as long as payload and headers together.
   local payload = extra and tonumber(ARGV[extra + 3]) or size
   local refused = is_used(k) or payload > max_payload or due > 7258118400000
     or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending)

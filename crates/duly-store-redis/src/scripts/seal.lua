@@ -1,10 +1,10 @@
--- Takes the membership over from nodes of an older build, once the last of them has left or was evicted.
--- They keep members in a hash of shard 0; a value of another type there makes their heartbeats fail, so
--- none of them acts again, and the format refuses those that start later.
+-- Takes the membership over from nodes of an older build, once the last of them has left or was evicted. They store
+-- members in a hash of shard 0. A value of another type makes their heartbeats fail, so none of them acts again, and
+-- the new format refuses older nodes that start later.
 --
 -- KEYS  seq (of shard 0)
--- ARGV  1 format  then for each older member to evict: member id, its count of beats
--- reply nothing (sealed), or for each older member: member id, count of beats, name
+-- ARGV  1 format  then for each older member to evict: member id, its heartbeat count
+-- reply nothing (sealed), or for each older member: member id, heartbeat count, name
 local key = K .. 'members'
 if call('TYPE', key).ok == 'string' then return {} end
 expect_marker()

@@ -1,5 +1,5 @@
--- Seeks in a sorted set: the rank of the first entry after (score, member), in the order of the
--- set. Ranks, not offsets: a million equal scores cost no more than two.
+-- Returns the rank of the first entry of a sorted set after (score, member), in the order of the set. It searches by
+-- rank, not by offset: a million equal scores cost no more than two.
 local function seek(set, score, member)
   local at = call('ZSCORE', set, member)
   if at and tonumber(at) == score then return call('ZRANK', set, member) + 1 end

@@ -1,7 +1,7 @@
--- Counts of a namespace.
+-- Returns the counts of a namespace.
 --
 -- KEYS  seq
--- ARGV  1 '1' to answer OWED or TRIM when something has ended and is not cleared away  2 namespace
+-- ARGV  1 '1' to return OWED or TRIM if something has ended and is not swept  2 namespace
 -- reply OWED now | TRIM now | NONE now |
 --       OK now, '1' if paused, next, oldest due, dead, retained, counts, lanes
 --       counts: pending leased bytes scheduled fired delivered failed cancelled rescheduled dead

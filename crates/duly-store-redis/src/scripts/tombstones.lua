@@ -1,9 +1,11 @@
--- Tombstones of ended timers: s:<num> by id; sl:<num>, a list of (ended at, id) in order of ending; and while
--- somebody lists them sd:<num>:F and :C in order of due times (index.lua). An entry of sl whose time is
--- not that of the tombstone is of one that was replaced. All go with the last of them by TTL, should
--- nothing else come.
+-- Defines the tombstones of ended timers.
+--
+-- 1. s:<num> holds them by id. sl:<num> is a list of (ended at, id) in order of ending.
+-- 2. While a caller lists them, sd:<num>:F and :C hold them in order of due times (index.lua).
+-- 3. An entry of sl whose time is not that of the tombstone belongs to a tombstone that was replaced.
+-- 4. All keys expire with the last tombstone (TTL).
 
--- Takes a tombstone away.
+-- Drops a tombstone.
 local function drop_tombstone(num, id)
   gather('HDEL', K .. 's:' .. num, id)
   if not is_indexed(num, 's') then return end
@@ -11,18 +13,18 @@ local function drop_tombstone(num, id)
   gather('ZREM', K .. 'sd:' .. num .. ':C', id)
 end
 
--- The number of the next dead letter: the order of dying is theirs, not the clock's.
+-- Returns the number of the next dead letter. Dead letters are ordered by it, not by the clock.
 local function next_ended(num)
   return tonumber(call('HGET', K .. 'c:' .. num, 'ended') or '0') + 1
 end
 
--- Whether a tombstone is over.
+-- Returns true if the retention of a tombstone is over.
 local function tombstone_is_over(ctl, tombstone)
   return tombstone == '' or time_at(tombstone, 2) + ctl.retention <= now
 end
 
--- Drops tombstones that are over, and as many as there are too many, those that ended first before the
--- others; looks at so many entries. `kept` goes anyway, and `more` come. Answers how many went.
+-- Drops tombstones whose retention is over, and those above the limit, the oldest first. It reads at most `most` entries.
+-- `kept` is replaced anyway, and `more` are about to be added. Returns the number of entries that it removed.
 local function trim_tombstones(ctl, more, kept, most)
   local tombstones, list = K .. 's:' .. ctl.num, K .. 'sl:' .. ctl.num
   local over = call('HLEN', tombstones) + more - ctl.a_retained
@@ -49,12 +51,12 @@ local function trim_tombstones(ctl, more, kept, most)
   return looked
 end
 
--- The due time of a tombstone: that of its core, which stands behind the lease.
+-- Returns the due time of a tombstone: that of its core, which follows the lease.
 local function due_of_tombstone(tombstone)
   return time_at(tombstone, 8 + byte(tombstone, 8) + 16)
 end
 
--- Keeps tombstones of one kind for the retention. Whoever had an id before is gone from `sd`.
+-- Keeps tombstones of one kind for the retention. Older tombstones of these ids were removed from `sd` before.
 local function keep_tombstones(ctl, kind, ids, tombstones)
   local num = ctl.num
   local set, list = { 'HSET', K .. 's:' .. num }, { 'RPUSH', K .. 'sl:' .. num }

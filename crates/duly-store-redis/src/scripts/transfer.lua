@@ -1,11 +1,11 @@
--- Moves parts of a limit: takes what other shards gave, gives what is unused to others. Both are kept
--- as totals of the deal, so that a call that comes twice, or late, changes nothing (shares.rs).
+-- Transfers parts of a limit: receives what other shards sent, and sends unused quota to others. Both are kept as
+-- running totals of the allocation, so a repeated or late call changes nothing (quota.rs).
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 number  3 'pending' or 'dead'  4 deal  5 how many shards gave something
---       then of each: shard, total that it gave  then for each that is to get something: shard, most
--- reply OTHER now (the shares were dealt anew, or are not dealt yet) |
---       OK now, then for each that was to get something: total that it was given
+-- ARGV  1 namespace  2 number  3 'pending' or 'dead'  4 version that names the allocation  5 number of sending shards
+--       then for each of them: shard, total that it sent  then for each receiving shard: shard, most to send
+-- reply OTHER now (there is another allocation, or none yet) |
+--       OK now, then for each receiving shard: total that was sent to it
 local num, kind = ARGV[2], ARGV[3]
 local q = quota_of(num, kind)
 if num_of(ARGV[1]) ~= num or q.deal ~= ARGV[4] or not q.moved or not q.share then
@@ -26,7 +26,7 @@ for i = 6, gifts_from - 1, 2 do
     write('HSET', q.key, field, digits(total))
   end
 end
--- What stopped at the limit goes on.
+-- Wakes what stalled at the limit.
 if moved > q.moved then write('SPUBLISH', K .. 'wake', '') end
 local out = { 'OK', digits(now) }
 for i = gifts_from, #ARGV, 2 do

@@ -1,8 +1,8 @@
--- Drops tombstones that are over, or more than are kept, those that ended first before the others.
+-- Drops tombstones whose retention is over, and those above the limit, the oldest first.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 most to look at
--- reply how many were dropped
+-- ARGV  1 namespace  2 most entries to read
+-- reply number of entries that were removed
 local num = num_of(ARGV[1])
 local ctl = num and control(num)
 if not ctl then return 0 end

@@ -1,4 +1,4 @@
--- Which ids something has or had, as far as anything is left of that: answers for the k-th of them.
+-- Returns a function of k that is true if a timer, tombstone or dead letter has the k-th id.
 local function used_ids(num, ids)
   local there = call('HMGET', K .. 'r:' .. num, unpack(ids))
   local tombstones = call('EXISTS', K .. 's:' .. num) == 1 and call('HMGET', K .. 's:' .. num, unpack(ids)) or {}

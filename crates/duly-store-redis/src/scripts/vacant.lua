@@ -1,13 +1,13 @@
--- Implicit namespaces: which they are, and what they hold in this shard.
+-- Defines checks of implicit namespaces: which they are, and what they hold in this shard.
 
--- Whether nothing but its making has written what is fixed for a namespace (at its coordinator shard).
+-- Returns true if a namespace was not changed since its implicit creation (at its coordinator shard).
 local function is_implicit(num)
   local f = call('HMGET', K .. 'n:' .. num, 'implicit', 'updated', 'paused')
   return f[1] and f[1] == f[2] and f[3] ~= '1'
 end
 
--- Whether this shard holds no pending timer, dead letter or tombstone of a namespace. Tombstones that are over may not
--- have been cleared away: the list of them ends with the last.
+-- Returns true if this shard holds no pending timer, dead letter or tombstone of a namespace. Tombstones whose retention
+-- is over may still exist, so the time of the last one in the list decides.
 local function is_vacant(num)
   if tonumber(call('HGET', K .. 'c:' .. num, 'pending') or '0') > 0 then return false end
   if call('EXISTS', K .. 'dead:' .. num) == 1 then return false end
@@ -16,7 +16,7 @@ local function is_vacant(num)
   return not last or time_at(last, 1) + retention <= now
 end
 
--- Grows with every timer that a namespace gets or had in this shard.
+-- Returns a count that grows with every timer that a namespace gets or had in this shard.
 local function uses(num)
   local sum = 0
   for _, count in ipairs(call('HMGET', K .. 'c:' .. num, 'scheduled', 'fired', 'delivered', 'cancelled', 'dead', 'ended')) do

@@ -1,5 +1,5 @@
--- Takes back a claim whose answer nobody saw (P3): it is not carried out any more, and what it
--- granted is told, so that it can be handed back uncounted.
+-- Takes back a claim whose reply was lost (P3): the claim is not executed any more, and the firings that it granted are
+-- returned, so that they can be handed back without counting an attempt.
 --
 -- KEYS  seq
 -- ARGV  1 nonce of the claim

@@ -1,9 +1,9 @@
 -- Writes the marker of a shard, unless it has one.
 --
 -- KEYS  seq
--- ARGV  1 deployment id  2 shards  3 format  4 name  5 list of coordination shards  6 the list before it,
+-- ARGV  1 deployment id  2 shards  3 format  4 name  5 list of coordinator shards of the members  6 the list before it,
 --       or ''  7 '1' to confirm a rollback: the shard takes calls again
---       8 '1' to restore the record of the deployment, in shard 0  9 '1' when no node of an older build can
+--       8 '1' to restore the record of the deployment, in shard 0  9 '1' if no node of an older build can
 --       act any more
 -- reply OK | FOREIGN id (the shard belongs to another deployment)
 local key, id = K .. 'marker', ARGV[1]
@@ -20,7 +20,7 @@ if ARGV[8] == '1' then
   write('SET', K .. 'members', 'sealed')
 end
 if #W > 0 then
-  -- Every node looks at the marker again.
+  -- Makes every node read the marker again.
   write('SPUBLISH', K .. 'wake', NUL)
   flush()
 end
