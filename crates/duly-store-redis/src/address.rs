@@ -51,7 +51,10 @@ impl Address {
         }
         if let Some(path) = &options.tls_ca {
             let read = fs::read(path).map_err(|error| {
-                OpenError::Url(format!("the authorities in {}: {error}", path.display()))
+                OpenError::Url(format!(
+                    "cannot read the CA certificates in {}: {error}",
+                    path.display()
+                ))
             });
             address.authorities = Some(read?.into());
         }
@@ -148,7 +151,9 @@ impl Address {
 /// Returns `user:password@` with the password percent-encoded.
 fn login(user: &str, password: &str) -> Opened<String> {
     if user.contains(':') {
-        return Err(OpenError::Url("it has a password, and there is another one".to_owned()));
+        return Err(OpenError::Url(
+            "it has a password, and the password option is set too; remove one of them".to_owned(),
+        ));
     }
     let encoded = url::Url::parse("redis://h/").ok().and_then(|mut url| {
         url.set_password(Some(password)).ok()?;

@@ -126,7 +126,7 @@ impl Deployment {
                 outcomes[i] = Some(outcome);
             }
         }
-        let lost = || Outcome::Failed(unavailable("no answer"));
+        let lost = || Outcome::Failed(unavailable("no reply"));
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()
     }
 
@@ -353,7 +353,7 @@ fn parse_outcome(
         }
         ("SLOW", ..) => None,
         (other, ..) => {
-            return Err(damaged(format!("an operation was answered with {other}")));
+            return Err(damaged(format!("unknown reply to an operation: {other}")));
         }
     })
 }
@@ -366,7 +366,7 @@ fn created(
     now: Timestamp,
 ) -> Result<Outcome> {
     let timer = Timer::new(schedule.clone(), now, incarnation)
-        .map_err(|invalid| damaged(format!("a timer was made that may not be: {invalid}")))?;
+        .map_err(|invalid| damaged(format!("a script created an invalid timer: {invalid}")))?;
     Ok(Outcome::Created(Arc::new(TimerView::unleased(namespace.clone(), timer, now))))
 }
 

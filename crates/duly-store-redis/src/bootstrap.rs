@@ -237,7 +237,8 @@ async fn read(router: &Router, arguments: &[&str]) -> Result<Option<DeploymentRe
     }
     let (format, shards, name) = (reply.text()?, reply.number()?, reply.text()?);
     let shards = u16::try_from(shards).ok().filter(|shards| (1..=SHARDS_MAX).contains(shards));
-    let shards = shards.ok_or_else(|| damaged("it names an impossible number of shards"))?;
+    let shards = shards
+        .ok_or_else(|| damaged("the record of the deployment has an invalid number of shards"))?;
     let identity = Identity { id: reply.text()?, shards, name };
     let list = reply.text()?;
     Ok(Some(DeploymentRecord { format, identity, list, is_complete: reply.flag()? }))

@@ -71,7 +71,7 @@ pub(crate) fn next_round<T, K: Eq + Hash>(
 /// Returns the error of a call that lost against other changes at each attempt.
 pub(crate) fn contended() -> Error {
     Error::Overloaded {
-        reason: format!("others kept changing the timer; it was tried {TRIES} times"),
+        reason: format!("other callers kept changing the timer; gave up after {TRIES} attempts"),
         retry_after: Millis::from_ms(100),
     }
 }
@@ -139,7 +139,7 @@ impl Deployment {
             "DEAD" => WriteResult::DeadLettersFull,
             "ASK" => WriteResult::NeedsGrant,
             "RATE" => WriteResult::RateExceeded(reply.number()?),
-            other => return Err(damaged(format!("a change was answered with {other}"))),
+            other => return Err(damaged(format!("unknown reply to a change: {other}"))),
         })
     }
 
@@ -225,7 +225,7 @@ impl Deployment {
                 return Ok(released);
             }
             if idle >= TRIES {
-                return Err(unavailable("the leases of the run keep changing"));
+                return Err(unavailable("the leases of the member id keep changing"));
             }
         }
     }
@@ -262,7 +262,7 @@ impl Deployment {
             }
             self.sweep(shard).await?;
         }
-        Err(unavailable("what has ended cannot be cleared away"))
+        Err(unavailable("ended leases and firings cannot be swept"))
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn check_settings(settings: &HashMap<String, String>, min_replicas: u
     let mut found = Findings::default();
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     if settings.is_empty() {
-        let text = "CONFIG GET is not allowed, so nothing is known of what it keeps";
+        let text = "CONFIG GET is not allowed, so the settings of the server are unknown";
         found.unsafe_ones.push((Check::Unknown, text.to_owned()));
         return found;
     }
@@ -79,14 +79,14 @@ pub(crate) fn check_settings(settings: &HashMap<String, String>, min_replicas: u
         found.unsafe_ones.push((Check::Eviction, text));
     } else if policy != "noeviction" {
         found.weak_ones.push(format!(
-            "maxmemory-policy is {policy}: set it to noeviction before anybody sets maxmemory"
+            "maxmemory-policy is {policy}: set it to noeviction before maxmemory is set"
         ));
     }
     let replicas: u32 = of("min-replicas-to-write").parse().unwrap_or(0);
     if min_replicas > 0 && replicas == 0 {
         found.weak_ones.push(format!(
             "min-replicas-to-write is 0: a master that lost its replicas still takes changes, \
-             which are then answered as in doubt; set it to {min_replicas}"
+             whose calls then return in doubt; set it to {min_replicas}"
         ));
     }
     found
@@ -166,7 +166,7 @@ fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
     let is_there = |line: &&str| line.starts_with("slave") && line.contains("state=online");
     let there = replication.lines().filter(is_there).count();
     (there < usize::try_from(min_replicas).unwrap_or(usize::MAX)).then(|| {
-        format!("{there} of the {min_replicas} replicas that min_replicas asks for follow it")
+        format!("{there} of the {min_replicas} replicas that min_replicas requires follow it")
     })
 }
 

@@ -94,7 +94,11 @@ impl Deployment {
                 // What was granted before a failure is returned as granted.
                 Err(error) if claiming.claimed.firings.is_empty() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "a claim ended early");
+                    tracing::warn!(
+                        %error,
+                        "claim ended early; returning the firings granted so far, the rest is \
+                         handed back"
+                    );
                     whole = false;
                     break;
                 }
@@ -165,7 +169,7 @@ impl Deployment {
             "OWED" => return Ok(ClaimStep::Owed),
             "GONE" => return Err(Error::Evicted),
             "VOID" => return Err(unavailable("the claim was taken back")),
-            other => return Err(damaged(format!("a claim was answered with {other}"))),
+            other => return Err(damaged(format!("unknown reply to a claim: {other}"))),
         }
         claiming.now = now;
         let stopped = reply.text()?;
@@ -338,11 +342,15 @@ impl Drop for HandBack {
             for _ in 0..HAND_BACK_TRIES {
                 match deployment.unclaim(shard, nonce, &kept).await {
                     Ok(()) => return,
-                    Err(error) => tracing::debug!(%error, "a claim is to be taken back"),
+                    Err(error) => tracing::debug!(%error, "claim not taken back yet, will retry"),
                 }
                 tokio::time::sleep(HAND_BACK_PAUSE).await;
             }
-            tracing::warn!(shard = shard.0, "a claim whose answer was lost was not taken back");
+            tracing::warn!(
+                shard = shard.0,
+                "lost claim not taken back; its firings stay leased until the lease or the member \
+                 id ends"
+            );
         });
     }
 }

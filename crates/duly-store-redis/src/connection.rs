@@ -251,7 +251,7 @@ impl Connection {
         let mut replies = Vec::with_capacity(calls.len());
         for _ in calls {
             let value =
-                values.next().ok_or_else(|| ConnectionLost("an answer is missing".to_owned()))?;
+                values.next().ok_or_else(|| ConnectionLost("a reply is missing".to_owned()))?;
             replies.push(parse_reply(value));
         }
         let confirmed = copies

@@ -83,7 +83,10 @@ impl Deployment {
             None => self.use_list(newest).await,
         };
         if let Err(error) = kept {
-            tracing::warn!(%error, "the list of coordination shards could not be changed");
+            tracing::warn!(
+                %error,
+                "list of coordinator shards not changed; the next poll tries again"
+            );
         }
     }
 
@@ -113,7 +116,7 @@ impl Deployment {
                 tracing::info!(
                     version = list.own.version,
                     shards = ?list.own.shards.iter().map(|shard| shard.0).collect::<Vec<_>>(),
-                    "the list of coordination shards has changed"
+                    "list of coordinator shards changed; heartbeats go to the new ones"
                 );
                 *self.list.lock() = list.clone();
                 let rest: Vec<_> =

@@ -318,7 +318,7 @@ fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>, bytes_max: u64) -
     let mut record = Record::unpack(id.clone(), packed)?;
     let is_wanted = record.apart.as_ref().is_some_and(|apart| apart.bytes <= bytes_max);
     if is_wanted && !payload.is_empty() && !record.attach(&payload.into())? {
-        return Err(damaged(format!("the payload of timer {id} is another one's")));
+        return Err(damaged(format!("the payload of timer {id} belongs to another record")));
     }
     Ok(record)
 }

@@ -60,5 +60,5 @@ async fn call_script(
     script: Script,
     arguments: Vec<Vec<u8>>,
 ) -> Reply {
-    deployment.call_script(shard, script, arguments).await.expect("an answer")
+    deployment.call_script(shard, script, arguments).await.expect("a reply")
 }

@@ -96,12 +96,12 @@ impl Deployment {
                 self.end_elsewhere(coordinator, name, &control.num, &ver).await
             }
             "NONE" => self.finish_end_or_refuse(name).await,
-            "AGAIN" => Err(unavailable("the deletion took too long and was given up; repeat it")),
+            "AGAIN" => Err(unavailable("the deletion took longer than its lock; repeat it")),
             "FULL" => {
                 let (pending, dead) = (reply.number()?, reply.number()?);
                 Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead })
             }
-            other => Err(damaged(format!("an end was answered with {other}"))),
+            other => Err(damaged(format!("unknown reply to the end of a namespace: {other}"))),
         }
     }
 
@@ -302,7 +302,7 @@ impl Deployment {
             "OPEN" => DeletionLock::Unlocked,
             "SHUT" => DeletionLock::Locked(reply.number()?, reply.number()?),
             "HELD" => DeletionLock::HeldByOther(reply.text()?, reply.flag()?),
-            other => return Err(damaged(format!("a gate was answered with {other}"))),
+            other => return Err(damaged(format!("unknown reply about a deletion lock: {other}"))),
         })
     }
 }

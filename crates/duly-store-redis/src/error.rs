@@ -218,7 +218,7 @@ pub(crate) fn before_change<T>(step: duly_store::Result<T>) -> duly_store::Resul
 pub(crate) fn after_change<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     step.map_err(|error| match error {
         error @ duly_store::Error::Damaged(_) => error,
-        error => in_doubt(format!("not every shard has taken the change: {error}")),
+        error => in_doubt(format!("the change was made, but is not in every shard yet: {error}")),
     })
 }
 

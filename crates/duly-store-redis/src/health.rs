@@ -60,7 +60,7 @@ impl Deployment {
         for server in self.router.owners().into_keys() {
             match self.router.clock(&server).await {
                 Ok(reading) => readings.push(reading),
-                Err(reason) => silent.push(format!("{server} does not answer: {reason}")),
+                Err(reason) => silent.push(format!("{server} does not reply: {reason}")),
             }
         }
         let unavailable = self.unavailable_shards().await;
@@ -84,7 +84,7 @@ impl Deployment {
             .collect();
         health.rollbacks = self.rollbacks.count();
         if health.not_ready.is_empty() && !reasons.is_empty() {
-            tracing::warn!(?reasons, "the store is not ready");
+            tracing::warn!(?reasons, "store not ready; polling every second");
         }
         (health.not_ready, health.warnings) = (reasons, warnings);
     }
@@ -138,7 +138,13 @@ impl Deployment {
                         let _later = self.accept(shard, &newest).await;
                     }
                 }
-                Err(error) => tracing::debug!(shard = shard.0, %error, "a shard was not counted"),
+                Err(error) => {
+                    tracing::debug!(
+                        shard = shard.0,
+                        %error,
+                        "shard not counted; the next poll tries again"
+                    )
+                }
             }
         }
         self.keep_list(newest).await;
@@ -146,7 +152,10 @@ impl Deployment {
         if digests.len() <= 1 {
             self.remember_lost(BTreeSet::new());
         } else if let Err(error) = self.reconcile().await {
-            tracing::debug!(%error, "namespaces of the shards are not compared");
+            tracing::debug!(
+                %error,
+                "namespaces of the shards not compared; the next poll tries again"
+            );
         }
         {
             let mut health = self.health.lock();
@@ -215,7 +224,11 @@ impl Deployment {
             // The next poll tries again.
             Err(error) => {
                 let todo = todo.replace('\0', " ");
-                tracing::warn!(%error, %todo, "a change is not in every shard yet");
+                tracing::warn!(
+                    %error,
+                    %todo,
+                    "namespace change not in every shard yet; the next poll tries again"
+                );
             }
         }
     }

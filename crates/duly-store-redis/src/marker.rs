@@ -85,7 +85,7 @@ impl Marker {
 impl CoordinatorList {
     /// Parses the texts of a list and of the one before it.
     pub(crate) fn read(own: &str, before: &str) -> Result<Self> {
-        let own = parse(own).ok_or_else(|| damaged("the coordination shards of a marker"))?;
+        let own = parse(own).ok_or_else(|| damaged("the coordinator shards of a marker"))?;
         Ok(Self { own, before: parse(before) })
     }
 
@@ -229,7 +229,7 @@ impl MarkerState {
             ),
             Self::RolledBack => (
                 "older data than before, so the shard is held",
-                "look at what is missing, and confirm it",
+                "check what is missing, and confirm it",
             ),
         };
         format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")

@@ -195,7 +195,7 @@ impl Deployment {
             return Ok((namespace(changed.control), old.is_none()));
         }
         Err(Error::Overloaded {
-            reason: "others kept changing the namespace".to_owned(),
+            reason: "other callers kept changing the namespace".to_owned(),
             retry_after: duly_core::Millis::from_ms(100),
         })
     }

@@ -138,7 +138,10 @@ impl RedisStore {
                 deployment.accept(shard, &own).await.map(|_| ())
             };
             if let Err(error) = settled {
-                tracing::debug!(%error, "the list of coordination shards is not settled yet");
+                tracing::debug!(
+                    %error,
+                    "list of coordinator shards not settled yet; the next heartbeat tries again"
+                );
             }
         });
     }
@@ -199,6 +202,7 @@ fn member(reply: &mut Reply) -> Result<Member> {
 }
 
 pub(crate) fn parse_member_id(name: &str) -> Result<MemberId> {
-    let member_id = u64::from_str_radix(name, 16).map_err(|_| damaged("the run of a node"))?;
+    let member_id = u64::from_str_radix(name, 16)
+        .map_err(|_| damaged("a member id that is not hexadecimal"))?;
     Ok(MemberId(member_id))
 }

@@ -125,7 +125,9 @@ impl Deployment {
             bootstrap::write_marker(&self.router, ShardId(shard), call)
         });
         let _away: Vec<_> = stream::iter(marks).buffer_unordered(AT_ONCE).collect().await;
-        tracing::info!("no node of an older build is a member: this build has the membership");
+        tracing::info!(
+            "no node of an older build is a member any more; this build took the membership over"
+        );
         self.older.0.lock().is_sealed = true;
     }
 }
@@ -146,7 +148,7 @@ mod tests {
         }
         assert!(older.dead().is_empty(), "1.6 s");
         older.observe(at(2_000), member("2"));
-        assert!(older.dead().is_empty(), "it has beaten");
+        assert!(older.dead().is_empty(), "it has sent another heartbeat");
         // A long gap counts for at most GAP_MAX: a member has time for another heartbeat first.
         older.observe(at(60_000), member("2"));
         assert!(older.dead().is_empty());

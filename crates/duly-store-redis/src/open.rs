@@ -50,7 +50,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let newest = lists.into_iter().max_by_key(|list| list.own.version);
     let list = newest.ok_or_else(|| OpenError::Unreachable {
         address: address.servers[0].clone(),
-        reason: "no shard tells which are the coordination shards".to_owned(),
+        reason: "no shard replied with the list of coordinator shards".to_owned(),
     })?;
     let deployment = Deployment::new(router, identity, list, is_sealed, options);
     for (shard, progress) in progress {

@@ -226,7 +226,10 @@ impl Deployment {
         let deployment = Arc::clone(self);
         self.router.spawn(async move {
             if let Err(error) = deployment.rebalance_limit(shard, limit).await {
-                tracing::debug!(%error, "room for dead letters is not called in");
+                tracing::debug!(
+                    %error,
+                    "dead-letter quota not rebalanced; the next poll of the lanes tries again"
+                );
             }
         });
     }
@@ -243,7 +246,7 @@ impl Deployment {
         for _ in 0..ROUNDS {
             let reports = self.reports(limit).await?;
             let Some(at_coordinator) = reports.get(&coordinator.0) else {
-                return Err(unavailable("the home of the namespace does not answer"));
+                return Err(unavailable("the coordinator shard of the namespace does not reply"));
             };
             let Some(at_coordinator) = at_coordinator else {
                 // The namespace has ended, unless its record is lost.
@@ -258,7 +261,10 @@ impl Deployment {
                 // continue.
                 if let Err(error) = self.finish(coordinator, &format!("put\0{}", limit.name)).await
                 {
-                    tracing::debug!(%error, "not every shard has the present limit");
+                    tracing::debug!(
+                        %error,
+                        "present limit not in every shard; rebalancing with those that have it"
+                    );
                 }
                 continue;
             }
@@ -323,7 +329,13 @@ impl Deployment {
                     *known = totals.first().copied().unwrap_or(0).max(*known);
                 }
                 // It sends nothing, or the next rebalance sees what it sent.
-                Err(error) => tracing::debug!(%error, giver = sender, "a shard gives nothing"),
+                Err(error) => {
+                    tracing::debug!(
+                        %error,
+                        giver = sender,
+                        "shard sends no quota; rebalancing without it"
+                    )
+                }
             }
         }
         let is_new = |known: &HashMap<u16, u64>, shard: u16, total: u64| {
@@ -370,7 +382,7 @@ impl Deployment {
             // There is a new allocation: earlier transfers do not count.
             "OTHER" => Ok(Vec::new()),
             "OK" => sends.iter().map(|_| reply.number()).collect(),
-            other => Err(damaged(format!("a move was answered with {other}"))),
+            other => Err(damaged(format!("unknown reply to a transfer: {other}"))),
         }
     }
 }

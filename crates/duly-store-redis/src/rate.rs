@@ -84,7 +84,7 @@ impl Deployment {
                 let mark = reply.text()?;
                 Ok(Grant { count, mark, wait: Duration::from_millis(reply.number()?) })
             }
-            other => Err(damaged(format!("a grant was answered with {other}"))),
+            other => Err(damaged(format!("unknown reply to a grant request: {other}"))),
         }
     }
 
@@ -98,7 +98,7 @@ impl Deployment {
         if let Err(error) =
             self.call_script(self.coordinator_of(name), Script::Grant, arguments).await
         {
-            tracing::debug!(%error, "schedules that were not needed are not given back");
+            tracing::debug!(%error, "unused grant of the schedule rate not given back");
         }
     }
 

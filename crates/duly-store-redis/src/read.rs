@@ -264,7 +264,7 @@ impl Deployment {
         let call = crate::connection::Call::new(Script::Trim, arguments);
         match self.router.call(shard, call).await? {
             redis::Value::Int(dropped) => Ok(u64::try_from(dropped).unwrap_or(0)),
-            other => Err(damaged(format!("a script answered {other:?}"))),
+            other => Err(damaged(format!("unknown reply of a script: {other:?}"))),
         }
     }
 

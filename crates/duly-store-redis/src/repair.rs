@@ -111,7 +111,12 @@ impl Deployment {
                 }
                 None if is_last => match self.repair_namespace(&name, None).await {
                     Err(error @ Error::Invalid(_)) => {
-                        tracing::warn!(namespace = %name, %error, "an operator has to choose");
+                        tracing::warn!(
+                            namespace = %name,
+                            %error,
+                            "namespace not repaired: an operator must choose a number with `duly \
+                             namespace repair`"
+                        );
                         Ok(())
                     }
                     repaired => repaired.map(drop),

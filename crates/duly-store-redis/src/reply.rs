@@ -24,7 +24,7 @@ impl Reply {
     }
 
     pub(crate) fn next(&mut self) -> Result<Value> {
-        self.0.next().ok_or_else(|| damaged("an answer of a script is too short"))
+        self.0.next().ok_or_else(|| damaged("the reply of a script is too short"))
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>> {
@@ -32,7 +32,7 @@ impl Reply {
     }
 
     pub(crate) fn text(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?).map_err(|_| damaged("an answer of a script is not UTF-8"))
+        String::from_utf8(self.bytes()?).map_err(|_| damaged("the reply of a script is not UTF-8"))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64> {
@@ -105,13 +105,13 @@ fn bytes(value: Value) -> Result<Vec<u8>> {
 }
 
 fn text(value: Value) -> Result<String> {
-    String::from_utf8(bytes(value)?).map_err(|_| damaged("an answer of a script is not UTF-8"))
+    String::from_utf8(bytes(value)?).map_err(|_| damaged("the reply of a script is not UTF-8"))
 }
 
 fn parse(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| damaged(format!("{text:?} is no number")))
+    text.parse().map_err(|_| damaged(format!("{text:?} is not a number")))
 }
 
 fn strange(value: &Value) -> duly_store::Error {
-    damaged(format!("a script answered {value:?}"))
+    damaged(format!("unknown reply of a script: {value:?}"))
 }

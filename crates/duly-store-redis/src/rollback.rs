@@ -71,7 +71,11 @@ impl Deployment {
         let moves: Vec<_> = moves.buffer_unordered(AT_ONCE).collect().await;
         for (shard, moved) in moves {
             if let Err(error) = moved {
-                tracing::debug!(shard = shard.0, %error, "the progress of a shard did not move");
+                tracing::debug!(
+                    shard = shard.0,
+                    %error,
+                    "progress of the shard not moved; the next call tries again"
+                );
             }
         }
     }
@@ -88,7 +92,7 @@ impl Deployment {
             tracing::error!(
                 shard = shard.0,
                 behind_ms,
-                "the shard came back with older data: what was written in this time is gone"
+                "shard was rolled back: it came back with older data, and the writes of this time are lost"
             );
             if pauses {
                 self.router.set_marker_state(shard, MarkerState::RolledBack);
@@ -113,7 +117,11 @@ impl Deployment {
                 self.rollbacks.leased.lock().remove(&shard);
             }
             Err(error) => {
-                tracing::warn!(shard = shard.0, %error, "leases of before the rollback go on");
+                tracing::warn!(
+                    shard = shard.0,
+                    %error,
+                    "leases from before the rollback not ended yet, will retry"
+                );
                 self.rollbacks.leased.lock().insert(shard);
             }
         }

@@ -341,7 +341,7 @@ impl Router {
     /// Calls one script.
     pub(crate) async fn call(&self, shard: ShardId, call: Call) -> Result<Value> {
         let mut results = self.calls(shard, vec![call]).await;
-        results.pop().unwrap_or_else(|| Err(unavailable("no answer")))
+        results.pop().unwrap_or_else(|| Err(unavailable("no reply")))
     }
 
     /// Calls scripts of one shard in one pipeline, in order unless some must be sent again. Each has a
@@ -389,7 +389,9 @@ impl Router {
                 let _unknown = self.refresh_owners().await;
             }
         }
-        let redirected = || Err(unavailable("the Cluster kept sending the call elsewhere"));
+        let redirected = || {
+            Err(unavailable("the Cluster kept redirecting the call, or postponed it; repeat it"))
+        };
         results.into_iter().map(|answer| answer.unwrap_or_else(redirected)).collect()
     }
 
@@ -438,19 +440,27 @@ impl Router {
                 ServerReply::Value(_) if !confirmed && call.script.waits_for_copies() => {
                     let replicas = copies.map_or(0, |copies| copies.replicas);
                     results[*i] = Some(Err(in_doubt(format!(
-                        "not all copies that are asked for ({replicas} replicas) have confirmed it"
+                        "not all required copies ({replicas} replicas) have confirmed it"
                     ))));
                 }
                 ServerReply::Value(value) => results[*i] = Some(Ok(value)),
                 ServerReply::NoScript => resend.open.push((*i, SendMode { with_text: true })),
                 ServerReply::Moved(server) => {
                     // Only this server is certain: others may not know of the move yet.
-                    tracing::info!(shard = shard.0, %server, "a shard has moved");
+                    tracing::info!(
+                        shard = shard.0,
+                        %server,
+                        "shard moved to another server; the call is sent there"
+                    );
                     self.owners.lock()[usize::from(shard.0)] = server;
                     resend.open.push((*i, *mode));
                 }
                 ServerReply::Postponed(reason) => {
-                    tracing::debug!(shard = shard.0, %reason, "a server puts a call off");
+                    tracing::debug!(
+                        shard = shard.0,
+                        %reason,
+                        "server postponed a call; it is sent again"
+                    );
                     resend.pause = true;
                     resend.refresh = true;
                     resend.open.push((*i, *mode));
@@ -470,8 +480,8 @@ impl Router {
 fn report(shard: ShardId, before: MarkerState, after: MarkerState) {
     match after {
         _ if before == after => {}
-        MarkerState::Own => tracing::info!(shard = shard.0, "the shard takes calls again"),
-        _ => tracing::error!("{}; until then calls for it are unavailable", after.fault(&[shard])),
+        MarkerState::Own => tracing::info!(shard = shard.0, "shard takes calls again"),
+        _ => tracing::error!("{}; until then its calls return unavailable", after.fault(&[shard])),
     }
 }
 
@@ -509,6 +519,6 @@ fn refused(reason: String) -> Error {
             retry_after: duly_core::Millis::from_secs(5),
         };
     }
-    tracing::warn!(%reason, "Redis refused a call");
+    tracing::warn!(%reason, "Redis refused a call; the call returns unavailable");
     unavailable(format!("Redis refused: {reason}"))
 }

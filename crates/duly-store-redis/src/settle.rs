@@ -235,6 +235,6 @@ fn parse_outcome(words: &mut Reply) -> Result<Option<SettleOutcome>> {
         "LOST" => Some(SettleOutcome::LeaseLost),
         "INVALID" => Some(SettleOutcome::InvalidToken),
         "SLOW" => None,
-        other => return Err(damaged(format!("a verdict was answered with {other}"))),
+        other => return Err(damaged(format!("unknown reply to a settlement: {other}"))),
     })
 }

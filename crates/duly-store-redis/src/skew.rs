@@ -33,7 +33,7 @@ pub(crate) fn find_skew(readings: &[ClockReading]) -> Option<String> {
     let apart = at_least(ahead).saturating_sub(at_most(behind));
     (apart > SKEW_MAX).then(|| {
         format!(
-            "the clock of {} is {} ms ahead of that of {}: have the clocks of all servers kept alike \
+            "the clock of {} is {} ms ahead of that of {}: synchronise the clocks of all servers \
              (NTP)",
             ahead.server,
             apart.as_millis(),

@@ -33,7 +33,7 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
             listening.spawn(async move {
                 let ended = listen_to(&deployment, &server, &shards, &subscribed).await;
                 if let Err(error) = ended {
-                    tracing::debug!(%server, %error, "cannot listen");
+                    tracing::debug!(%server, %error, "wake-up listener failed, will reconnect");
                 }
             });
         }

@@ -290,7 +290,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
                     Operation::Schedule { schedule: Box::new(schedule), if_exists: IfExists::Fail };
                 Command { namespace: namespace.clone(), operation, answer: Answer::Brief }
             });
-            let outcomes = store.apply(shard, commands.collect()).await.expect("an answer");
+            let outcomes = store.apply(shard, commands.collect()).await.expect("a reply");
             for outcome in outcomes {
                 assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
             }
@@ -356,7 +356,7 @@ async fn drain(store: &RedisStore, shard: ShardId, namespace: &NamespaceName) ->
             namespace: None,
             verdict: SettleVerdict::Ack,
         });
-        let outcomes = store.settle(shard, settlements.collect()).await.expect("an answer");
+        let outcomes = store.settle(shard, settlements.collect()).await.expect("a reply");
         ended += outcomes.iter().filter(|outcome| **outcome == SettleOutcome::Ok).count();
     }
 }

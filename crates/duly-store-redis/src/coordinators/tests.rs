@@ -64,7 +64,7 @@ async fn accepted(store: &RedisStore, shard: u16) -> Coordinators {
         .router
         .marker(ShardId(shard))
         .await
-        .expect("a look")
+        .expect("a read")
         .expect("a marker")
         .list
         .own

@@ -46,7 +46,7 @@ async fn change_at_coordinator(
     store: &RedisStore,
     coordinator: ShardId,
 ) -> Option<CoordinatorState> {
-    let old = store.deployment.control_of(coordinator, &name()).await.expect("a look").1?;
+    let old = store.deployment.control_of(coordinator, &name()).await.expect("a read").1?;
     let next = NextNamespace {
         settings: old.settings.clone(),
         paused: old.paused,
@@ -57,7 +57,7 @@ async fn change_at_coordinator(
         .deployment
         .put_at_coordinator(coordinator, &name(), Some(&old), &next, CoordinatorWrite::Plain)
         .await;
-    Some(changed.expect("an answer").expect("nobody else changes it"))
+    Some(changed.expect("a reply").expect("nobody else changes it"))
 }
 
 struct World {
@@ -77,7 +77,7 @@ impl World {
     async fn new(store: RedisStore, seed: u64) -> Self {
         store.put_namespace(name(), Put::IfAbsent(Box::default())).await.expect("it is made");
         let coordinator = store.deployment.coordinator_of(&name());
-        let control = store.deployment.control_of(coordinator, &name()).await.expect("a look").1;
+        let control = store.deployment.control_of(coordinator, &name()).await.expect("a read").1;
         Self {
             random: StdRng::seed_from_u64(seed),
             control: control.expect("it is there"),
@@ -94,7 +94,7 @@ impl World {
 
     async fn deletion_lock(&mut self, shard: ShardId, what: &str, holder: &str) -> DeletionLock {
         let reply = self.store.deployment.deletion_lock(shard, &self.control, what, holder).await;
-        let reply = reply.expect("an answer");
+        let reply = reply.expect("a reply");
         self.log.push(format!("{what} {} by {holder}: {reply:?}", shard.0));
         reply
     }
@@ -158,11 +158,11 @@ impl World {
             let mut reply = deployment
                 .call_script(self.coordinator, Script::EndNamespace, arguments.to_vec())
                 .await;
-            let word = reply.as_mut().expect("an answer").text().expect("a word");
+            let word = reply.as_mut().expect("a reply").text().expect("a word");
             self.log.push(format!("{own} ends it: {word}"));
             if word == "DONE" {
                 self.ended = true;
-                let mut reply = reply.expect("an answer");
+                let mut reply = reply.expect("a reply");
                 let (_now, ver) = (reply.time(), reply.text().expect("a version"));
                 let others = (0..SHARDS).filter(|shard| *shard != self.coordinator.0);
                 self.messages.extend(others.map(|shard| Message::End(shard, ver.clone())));
@@ -343,7 +343,10 @@ async fn p3_ended_namespace_stays_ended_when_its_name_is_reused() {
     let late = change_at_coordinator(&store, coordinator).await.expect("it is there");
     let old = &late.control;
     let end = [name().as_str(), &old.num, "", "", ""].map(bytes).to_vec();
-    deployment.call_script(coordinator, Script::EndNamespace, end).await.expect("it ends at home");
+    deployment
+        .call_script(coordinator, Script::EndNamespace, end)
+        .await
+        .expect("it ends at the coordinator shard");
     let settings = Arc::clone(&old.settings);
     let next = NextNamespace {
         settings,
@@ -354,11 +357,11 @@ async fn p3_ended_namespace_stays_ended_when_its_name_is_reused() {
     let new = deployment
         .put_at_coordinator(coordinator, &name(), None, &next, CoordinatorWrite::Plain)
         .await;
-    let new = new.expect("an answer").expect("it is made");
+    let new = new.expect("a reply").expect("it is made");
     // A shard that is to take the new one first ends the old one.
     deployment.end_recorded(other, &name(), &old.num).await.expect("it ends");
-    let newer = deployment.take(other, old, &late.allocations).await.expect("an answer");
-    assert!(newer.is_some(), "it has heard of what came later");
-    assert_eq!(deployment.control_of(other, &name()).await.expect("a look").1, None);
+    let newer = deployment.take(other, old, &late.allocations).await.expect("a reply");
+    assert!(newer.is_some(), "it has seen a later version");
+    assert_eq!(deployment.control_of(other, &name()).await.expect("a read").1, None);
     assert_eq!(deployment.take(other, &new.control, &new.allocations).await, Ok(None));
 }

@@ -55,7 +55,11 @@ impl Deployment {
         let uneven = all.into_iter().filter(|(_, holders)| !is_even(holders)).take(UNEVEN_MAX);
         let mended = stream::iter(uneven).map(|(name, holders)| async move {
             let is_mended = self.mend(&name, &holders).await.unwrap_or_else(|error| {
-                tracing::debug!(namespace = %name, %error, "namespace not mended yet");
+                tracing::debug!(
+                    namespace = %name,
+                    %error,
+                    "namespace not repaired yet; the next pass tries again"
+                );
                 !self.to_repair.lock().contains(&name)
             });
             (name, is_mended)

@@ -54,7 +54,7 @@ impl fmt::Display for NumberTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} (made {}, {} pending timers and {} dead letters in {} shards)",
+            "{} (created {}, {} pending timers and {} dead letters in {} shards)",
             self.num,
             self.created_at,
             self.pending,
@@ -106,7 +106,11 @@ impl Deployment {
         let kept = found.remove(place);
         let (mut pending_lost, mut dead_lost) = (0, 0);
         for number in &found {
-            tracing::warn!(namespace = %name, %number, "repair gives up what shards hold");
+            tracing::warn!(
+                namespace = %name,
+                %number,
+                "namespace repair removes the timers under this number"
+            );
             self.give_up(name, &number.num).await?;
             pending_lost += number.pending;
             dead_lost += number.dead;
@@ -114,13 +118,17 @@ impl Deployment {
         let is_lost = records.current.as_deref() != Some(kept.num.as_str());
         if is_lost {
             self.restore(name, &kept, above).await?;
-            tracing::warn!(namespace = %name, number = %kept, "record of the namespace restored");
+            tracing::warn!(
+                namespace = %name,
+                number = %kept,
+                "namespace repair restored the record at the coordinator shard"
+            );
         } else {
             after_change(self.finish(coordinator, &format!("put\0{name}")).await)?;
         }
         self.to_repair.lock().remove(name);
         let control = self.control_of(coordinator, name).await?.1;
-        let control = control.ok_or_else(|| unavailable("the namespace ended meanwhile"))?;
+        let control = control.ok_or_else(|| unavailable("the namespace was deleted meanwhile"))?;
         Ok(Repaired { namespace: namespace(control), restored: is_lost, pending_lost, dead_lost })
     }
 
@@ -129,7 +137,7 @@ impl Deployment {
         let mut reply = self.end_at_coordinator(name, num, "lost", "").await?;
         let (word, _) = (reply.text()?, reply.time()?);
         if word != "DONE" {
-            return Err(damaged(format!("an end was answered with {word}")));
+            return Err(damaged(format!("unknown reply to the end of a namespace: {word}")));
         }
         let ver = reply.text()?;
         self.end_elsewhere(self.coordinator_of(name), name, num, &ver).await
@@ -156,7 +164,7 @@ fn choice(keep: Option<&str>, found: &[NumberTotals]) -> Error {
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     let allowed = format!(
         "the number under which the namespace is kept, as its shards do not agree: {}. The timers under \
-         any other number are given up",
+         any other number are removed",
         found.join("; or ")
     );
     Error::Invalid(match keep {

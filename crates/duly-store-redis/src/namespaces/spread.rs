@@ -41,7 +41,7 @@ impl Deployment {
                 None => return Ok(at_coordinator),
             }
         }
-        after_change(Err(unavailable("shards kept hearing of newer versions")))
+        after_change(Err(unavailable("shards kept receiving newer versions")))
     }
 
     /// Has a shard take the namespace of the coordinator shard. If the shard holds it under another
@@ -65,10 +65,12 @@ impl Deployment {
                 "DONE" => return Ok(None),
                 "AHEAD" => return reply.number().map(Some),
                 "OLD" => self.end_recorded(shard, &control.name, &reply.text()?).await?,
-                other => return Err(damaged(format!("a change was answered with {other}"))),
+                other => {
+                    return Err(damaged(format!("unknown reply to a namespace change: {other}")));
+                }
             }
         }
-        Err(damaged("a namespace that ended does not go"))
+        Err(damaged("an ended namespace cannot be removed from a shard"))
     }
 
     /// Returns `true` if all shards have the namespace as the coordinator shard has it.
@@ -104,7 +106,7 @@ impl Deployment {
             ("gone", Some(num), Some(ver)) => {
                 self.end_elsewhere(coordinator, &name, num, ver).await.map(|()| None)
             }
-            _ => Err(damaged(format!("a change {todo:?} of a namespace"))),
+            _ => Err(damaged(format!("an unknown unfinished change of a namespace: {todo:?}"))),
         }
     }
 }

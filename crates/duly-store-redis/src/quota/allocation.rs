@@ -71,7 +71,10 @@ impl Deployment {
             let limit =
                 NamespaceLimit { name: control.name.clone(), num: control.num.clone(), kind };
             if let Err(error) = self.rebalance_once(&limit, &BTreeMap::new()).await {
-                tracing::debug!(%error, "the shares of a limit are not dealt yet");
+                tracing::debug!(
+                    %error,
+                    "limit not allocated yet; the next refused call tries again"
+                );
             }
         }
     }
@@ -98,7 +101,7 @@ impl Deployment {
                         return Ok(true);
                     }
                     return Err(unavailable(format!(
-                        "a limit of the namespace was changed, and {} of {} shards have taken that",
+                        "a limit of the namespace was changed, and {} of {} shards have the change",
                         used.len(),
                         self.shards
                     )));
@@ -124,7 +127,8 @@ impl Deployment {
         let amounts: Vec<&str> = settled.split(' ').collect();
         for (shard, report) in reports {
             let amount = amounts.get(usize::from(*shard));
-            let amount = amount.ok_or_else(|| damaged(format!("a deal {settled:?}")))?;
+            let amount = amount
+                .ok_or_else(|| damaged(format!("an allocation without this shard: {settled:?}")))?;
             if !report.is_allocated {
                 self.write_allocation(
                     ShardId(*shard),
@@ -178,7 +182,7 @@ impl Deployment {
         match word.as_str() {
             "OTHER" => Ok(None),
             "DONE" => reply.text().map(Some),
-            other => Err(damaged(format!("a deal was answered with {other}"))),
+            other => Err(damaged(format!("unknown reply to an allocation: {other}"))),
         }
     }
 }

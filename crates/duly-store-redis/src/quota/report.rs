@@ -48,13 +48,17 @@ impl Deployment {
         let asked = stream::iter((0..self.shards).map(ShardId));
         let asked = asked.map(|shard| async move {
             let report = tokio::time::timeout(REPORT_WITHIN, self.report(shard, limit)).await;
-            (shard.0, report.unwrap_or_else(|_| Err(unavailable("no answer yet"))))
+            (shard.0, report.unwrap_or_else(|_| Err(unavailable("no reply yet"))))
         });
         let replies: Vec<_> = asked.buffer_unordered(SHARDS_AT_ONCE).collect().await;
         let reports = replies.into_iter().filter_map(|(shard, report)| match report {
             Ok(report) => Some((shard, report)),
             Err(error) => {
-                tracing::debug!(%error, shard, "a shard does not say what it has of a limit");
+                tracing::debug!(
+                    %error,
+                    shard,
+                    "shard does not report its quota; rebalancing without it"
+                );
                 None
             }
         });
@@ -89,7 +93,7 @@ impl Deployment {
                 report.settled = Some(value);
                 continue;
             }
-            let strange = || damaged(format!("a move {field} = {value}"));
+            let strange = || damaged(format!("unknown transfer total {field} = {value}"));
             let totals = match field.get(..1) {
                 Some(">") => &mut report.sent,
                 Some("<") => &mut report.received,

@@ -75,7 +75,7 @@ impl World {
         store.put_namespace(name(), replace(limited(max))).await.expect("it is made");
         let deployment = &store.deployment;
         let coordinator = deployment.coordinator_of(&name());
-        let control = deployment.control_of(coordinator, &name()).await.expect("a look").1;
+        let control = deployment.control_of(coordinator, &name()).await.expect("a read").1;
         let control = control.expect("it is there");
         let ver: u64 = control.ver.parse().expect("a version");
         let limit = NamespaceLimit { name: name(), num: control.num, kind: LimitKind::Pending };
@@ -105,7 +105,7 @@ impl World {
 
     async fn report(&self, shard: u16) -> QuotaReport {
         let report = self.deployment().report(ShardId(shard), &self.limit).await;
-        report.expect("an answer").expect("it is there")
+        report.expect("a reply").expect("it is there")
     }
 
     async fn step(&mut self) {
@@ -171,7 +171,7 @@ impl World {
         let sent = deployment
             .transfer(ShardId(sender), &limit, &allocation, &[], &[(receiver, most)])
             .await;
-        let sent = sent.expect("an answer");
+        let sent = sent.expect("a reply");
         self.log.push(format!("{sender} gives {receiver} {most} of deal {allocation}: {sent:?}"));
         if let Some(total) = sent.first() {
             let receives = vec![(sender, *total)];
@@ -206,13 +206,13 @@ impl World {
             Message::Transfers { shard, allocation, receives } => {
                 let received =
                     deployment.transfer(ShardId(shard), &limit, &allocation, &receives, &[]).await;
-                received.expect("an answer");
+                received.expect("a reply");
             }
             Message::Amount { shard, allocation, amount } => {
                 let received = deployment
                     .write_allocation(ShardId(shard), &limit, &allocation, "", &amount)
                     .await;
-                received.expect("an answer");
+                received.expect("a reply");
             }
             Message::Version { shard, control, allocations } => {
                 deployment.take(ShardId(shard), &control, &allocations).await.expect("it is taken");
@@ -247,7 +247,7 @@ impl World {
             .deployment()
             .write_allocation(coordinator, &self.limit, &allocation, &ver, &amounts)
             .await;
-        let settled = settled.expect("an answer");
+        let settled = settled.expect("a reply");
         self.log.push(format!("settles {amounts} of {allocation}: {settled:?}"));
         for (shard, amount) in (0..).zip(settled.iter().flat_map(|all| all.split(' '))) {
             let amount = amount.to_owned();
@@ -272,7 +272,7 @@ impl World {
     async fn change_to(&mut self, max: u64) {
         let coordinator = ShardId(self.coordinator);
         let deployment = Arc::clone(self.deployment());
-        let old = deployment.control_of(coordinator, &name()).await.expect("a look").1;
+        let old = deployment.control_of(coordinator, &name()).await.expect("a read").1;
         let old = old.expect("it is there");
         let mut arguments = namespace_arguments(&old, "home");
         arguments[2] = format!("{}:{}", old.num, old.ver).into_bytes();
@@ -285,13 +285,13 @@ impl World {
         }
         arguments.extend([b"@shards".to_vec(), digits(SHARDS)]);
         let mut reply =
-            deployment.call_script(coordinator, Script::Put, arguments).await.expect("an answer");
+            deployment.call_script(coordinator, Script::Put, arguments).await.expect("a reply");
         assert_eq!(reply.text().as_deref(), Ok("DONE"));
         let (_now, _num) = (reply.time(), reply.text());
         let ver = reply.text().expect("a version");
         let allocations = Allocations {
-            pending: reply.text().expect("a deal"),
-            dead: reply.text().expect("a deal"),
+            pending: reply.text().expect("an allocation"),
+            dead: reply.text().expect("an allocation"),
         };
         self.log.push(format!("limit {max} at version {ver}, {allocations:?}"));
         let control = Control { ver: ver.clone(), settings: Arc::new(limited(max)), ..old };
@@ -317,8 +317,7 @@ impl World {
             let command = Command { namespace: name(), operation, answer: Answer::Brief };
             // Clears the wait after a rebalance, as if a second had passed.
             self.deployment().rebalances.0.lock().clear();
-            let outcome =
-                self.store.apply(shard, vec![command]).await.expect("an answer").remove(0);
+            let outcome = self.store.apply(shard, vec![command]).await.expect("a reply").remove(0);
             match outcome {
                 Outcome::Created(_) => {
                     self.live.insert(text);
@@ -388,14 +387,14 @@ async fn p10_concurrent_allocations_settle_the_same_quotas() {
         for shard in 0..SHARDS {
             used.push(world.report(shard).await.used);
         }
-        let amounts = allocation::split_limit(10, &used).expect("there is room");
+        let amounts = allocation::split_limit(10, &used).expect("there is a rest");
         let coordinator = ShardId(world.coordinator);
         let QuotaReport { allocation, ver, .. } = world.report(coordinator.0).await;
         let sent = world
             .deployment()
             .write_allocation(coordinator, &world.limit, &allocation, &ver, &amounts)
             .await;
-        settled.push(sent.expect("an answer").expect("it is settled"));
+        settled.push(sent.expect("a reply").expect("it is settled"));
         while world.live.len() > 2 {
             world.cancel().await;
         }

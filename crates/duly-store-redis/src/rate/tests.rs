@@ -28,11 +28,11 @@ async fn store(per_second: u32) -> (Server, RedisStore) {
 async fn p10_returned_grants_are_reusable_until_the_next_grant() {
     let (_server, store) = store(3).await;
     let store = &store.deployment;
-    let grant = async |count| store.grant(&name(), count).await.expect("an answer");
+    let grant = async |count| store.grant(&name(), count).await.expect("a reply");
     let first = grant(2).await;
     assert_eq!((first.count, grant(2).await.count), (2, 1), "a second's worth");
     store.give_back(&name(), &first, 2).await;
-    assert_eq!(grant(1).await.count, 0, "somebody has reckoned with the first one");
+    assert_eq!(grant(1).await.count, 0, "another grant came after the first one");
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     let last = grant(3).await;
     store.give_back(&name(), &last, 2).await;
@@ -43,7 +43,7 @@ async fn p10_returned_grants_are_reusable_until_the_next_grant() {
 async fn p10_scheduling_resumes_after_a_clock_step_back() {
     let (server, store) = store(10).await;
     let coordinator = store.deployment.coordinator_of(&name());
-    let (_, control) = store.deployment.control_of(coordinator, &name()).await.expect("a look");
+    let (_, control) = store.deployment.control_of(coordinator, &name()).await.expect("a read");
     let key = crate::keys::key(
         store.deployment.router.seq(coordinator),
         &format!("c:{}", control.expect("it is there").num),
@@ -52,7 +52,7 @@ async fn p10_scheduling_resumes_after_a_clock_step_back() {
     let ahead = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ahead = ahead.as_micros() + 3_600_000_000;
     assert_eq!(tell(server.port(), &format!("HSET {key} spoken {ahead}")), ":1");
-    assert_eq!(store.deployment.grant(&name(), 20).await.expect("an answer").count, 10);
+    assert_eq!(store.deployment.grant(&name(), 20).await.expect("a reply").count, 10);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn scripts_missing_on_a_server_are_sent_again() {
         put(&store, Settings::default()).await;
         forget();
         let view = store.get(shard(&store, &id(&text)), name(), id(&text), u64::MAX).await;
-        assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
+        assert_eq!(view.expect("a read").map(|view| view.state), Some(State::Finished));
     }
 }
 
@@ -102,7 +102,7 @@ async fn p1_changes_without_required_replicas_are_in_doubt() {
     let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
     let view = careful.get(shard(&careful, &id("a")), name(), id("a"), u64::MAX).await;
-    assert!(view.expect("a look").is_some(), "it was done, and nobody has confirmed it");
+    assert!(view.expect("a read").is_some(), "it was done, and no replica has confirmed it");
 
     let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
     until("the replica follows", async || {
@@ -207,7 +207,7 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
     let outcome = schedule(&store, "c", Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Failed(Error::Overloaded { .. })), "{outcome:?}");
     let cancel = Operation::Cancel { id: id("b"), if_revision: None };
-    let outcome = apply(&store, cancel).await.expect("an answer");
+    let outcome = apply(&store, cancel).await.expect("a reply");
     assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
     let firing = claim_all(&store).await.expect("a claim").remove(0);
     assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
@@ -246,7 +246,7 @@ async fn p3_broken_connections_leave_no_orphaned_leases() {
             }
         }
     }
-    assert!(cut > 0 && lost > 0, "{cut} were cut short, and {lost} had no answer");
+    assert!(cut > 0 && lost > 0, "{cut} were cut short, and {lost} had no reply");
     let known = answered.len() as u64;
     until("only what was answered is in flight", async || {
         let stats = store.stats(place, name()).await.ok()??;

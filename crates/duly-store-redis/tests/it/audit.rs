@@ -281,7 +281,7 @@ impl NamespaceAudit<'_> {
     fn check_payloads(&mut self, records: &BTreeMap<Bytes, Bytes>) {
         let separate = records.iter().filter(|(_, record)| record[1] & 2 != 0);
         let separate: BTreeSet<Bytes> = separate.map(|(key, _)| key.clone()).collect();
-        self.compare("payloads that lie apart", &separate, &self.hash("p").into_keys().collect());
+        self.compare("payloads stored apart", &separate, &self.hash("p").into_keys().collect());
     }
 
     fn check_dead_letters(&mut self, dead_letters: &BTreeMap<&Bytes, &Bytes>) {

@@ -29,7 +29,7 @@ async fn fill(store: &RedisStore, first: Timestamp, spread: u64) {
         let schedule = Box::new(Schedule::new(id(&format!("t{i:05}")), When::At(at)));
         command(Operation::Schedule { schedule, if_exists: IfExists::Fail })
     });
-    let outcomes = store.apply(shard(store, &id("a")), all.collect()).await.expect("an answer");
+    let outcomes = store.apply(shard(store, &id("a")), all.collect()).await.expect("a reply");
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
 }
 
@@ -64,7 +64,7 @@ async fn lanes_of_many_blocks_keep_their_order_and_counts() {
         let cancels = (0..COUNT)
             .filter(|i| cancelled(*i))
             .map(|i| command(Operation::Cancel { id: id(&format!("t{i:05}")), if_revision: None }));
-        store.apply(own, cancels.collect()).await.expect("an answer");
+        store.apply(own, cancels.collect()).await.expect("a reply");
         let left: Vec<String> =
             (0..COUNT).filter(|i| !cancelled(*i)).map(|i| format!("t{i:05}")).collect();
         assert_eq!(list(&store).await, left);
@@ -72,7 +72,7 @@ async fn lanes_of_many_blocks_keep_their_order_and_counts() {
         let stats = store.stats(own, name()).await.expect("counts").expect("a namespace");
         assert_eq!(stats.due, left.len() as u64);
         let asked = ForecastRequest { namespace: name(), bucket: Millis::from_secs(60), count: 3 };
-        let forecast = store.forecast(own, asked).await.expect("an answer").expect("a namespace");
+        let forecast = store.forecast(own, asked).await.expect("a reply").expect("a namespace");
         assert_eq!(forecast.overdue, left.len() as u64);
 
         let mut claimed = Vec::new();
@@ -96,7 +96,7 @@ async fn blocks_of_an_ended_namespace_are_swept() {
     fill(&store, Timestamp::from_unix_ms(1_950_000_000_000).expect("a time"), 1).await;
     assert_eq!(store.delete_namespace(name(), DeleteMode::Force).await, Ok(()));
     until("nothing is left of the lanes", async || {
-        store.ready(own, None, 1).await.expect("an answer");
+        store.ready(own, None, 1).await.expect("a reply");
         tokio::time::sleep(Duration::from_millis(10)).await;
         let left = tell(server.port(), "EVAL \"return #redis.call('KEYS', '*:d:*')\" 0");
         (left == ":0").then_some(())
@@ -111,7 +111,7 @@ async fn large_hashes_are_never_listpacks() {
     let only = shard(&store, &id("a"));
     let schedule = async |from: usize, to: usize| {
         let all = (from..to).map(|i| command(schedule_op(&format!("t{i:05}"), Millis::ZERO)));
-        let outcomes = store.apply(only, all.collect()).await.expect("an answer");
+        let outcomes = store.apply(only, all.collect()).await.expect("a reply");
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
     };
     let claim = async |most| {

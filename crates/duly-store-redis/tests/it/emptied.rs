@@ -124,7 +124,7 @@ async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &B
     assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
     // With the last shard the record is restored.
     repair(store, lost.iter().copied().filter(|place| *place != coordinator().0)).await;
-    let namespace = store.get_namespace(name()).await.expect("a look").expect("it is restored");
+    let namespace = store.get_namespace(name()).await.expect("a read").expect("it is restored");
     assert_eq!(*namespace.settings, settings());
     let again = store.repair_namespace(name(), None).await.expect("nothing is to be done");
     assert!(!again.restored);
@@ -223,7 +223,7 @@ async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
     cluster.masters[away].kill();
     let shard = ShardId(*shards_of(&cluster, emptied).first().expect("it has some"));
     let deployment = store.deployment().expect("nodes share it");
-    until("the marker is written, and another master does not answer", async || {
+    until("the marker is written, and another master does not reply", async || {
         let refused = deployment.repair(shard).await.expect_err("a master is away");
         store.poll().await;
         let missing = store.health().unavailable_shards.iter().any(|(other, _)| *other == shard);
@@ -232,7 +232,7 @@ async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
     .await;
     cluster.masters[away].start_again();
     cluster.wait_until_whole();
-    let repaired = deployment.repair(shard).await.expect("all masters answer");
+    let repaired = deployment.repair(shard).await.expect("all masters reply");
     assert_eq!(repaired, Repaired::Restored { namespaces: 1 });
     assert_eq!(deployment.repair(shard).await.expect("again"), Repaired::Nothing);
 }
@@ -297,7 +297,7 @@ async fn p4_an_end_stays_on_record_until_every_shard_has_confirmed_it() {
     })
     .await;
     assert_eq!(
-        day_later.get_namespace(name()).await.expect("a look"),
+        day_later.get_namespace(name()).await.expect("a read"),
         None,
         "nothing wants repair"
     );

@@ -77,7 +77,7 @@ async fn p3_deleting_an_empty_namespace_loses_no_timer() {
                     }
                     tokio::task::yield_now().await;
                     let cancel = Operation::Cancel { id: id(&text), if_revision: None };
-                    match apply(store, cancel).await.expect("an answer") {
+                    match apply(store, cancel).await.expect("a reply") {
                         Outcome::Cancelled { already: false, .. } => {}
                         other => panic!("{text} was acknowledged, and then {other:?}"),
                     }
@@ -161,12 +161,12 @@ async fn p4_recorded_end_reaches_callers_at_a_deletion_lock() {
     }
     assert_eq!(unknown, 40);
     let put = Put::IfAbsent(Box::default());
-    assert!(store.put_namespace(name(), put).await.expect("an answer").1, "it is made again");
+    assert!(store.put_namespace(name(), put).await.expect("a reply").1, "it is made again");
     for i in 0..40 {
         let text = format!("t{i}");
         assert!(matches!(schedule(&store, &text, LATER).await, Outcome::Created(_)));
         let view = store.get(shard(&store, &id(&text)), name(), id(&text), u64::MAX).await;
-        assert!(view.expect("a look").is_some());
+        assert!(view.expect("a read").is_some());
     }
     assert_eq!(store.shards(), 8);
     assert!(store.stats(ShardId(7), name()).await.expect("counts").is_some());

@@ -62,7 +62,7 @@ async fn p1_confirmed_changes_survive_the_loss_of_a_master() {
     let missing: Vec<_> = expected.difference(&found).collect();
     for text in missing {
         let view = store.get(shard(&store, &id(text)), name(), id(text), u64::MAX).await;
-        assert!(view.expect("a look").is_some(), "{text} was acknowledged, and is gone");
+        assert!(view.expect("a read").is_some(), "{text} was acknowledged, and is gone");
     }
     assert!(found.is_subset(&expected));
 }
@@ -73,7 +73,7 @@ fn owner_of(cluster: &Cluster, slot: u16) -> &Server {
         let from = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
         from != ":0"
     };
-    cluster.masters.iter().find(counted).expect("somebody has it")
+    cluster.masters.iter().find(counted).expect("a master has it")
 }
 
 /// Returns all keys of a slot.
@@ -183,7 +183,7 @@ async fn p3_p11_claims_never_omit_a_payload_that_moved_first() {
     moving.begin();
     let (first, rest): (Vec<_>, Vec<_>) =
         keys_in(moving.from, moving.slot).into_iter().partition(|key| key.contains(":p:"));
-    assert_eq!(first.len(), 1, "the payload lies apart: {rest:?}");
+    assert_eq!(first.len(), 1, "the payload is stored apart: {rest:?}");
     moving.take(&first[0]);
     let member_id = duly_store::MemberId(4_713);
     let claimed = store.claim(ShardId(0), request(Owner::Node(member_id))).await;

@@ -121,7 +121,7 @@ async fn heartbeats_do_not_wait_behind_replica_waits() {
                 assert!(in_doubt, "{answer:?}");
                 break;
             }
-            () = tokio::time::sleep(Duration::from_secs(2)) => panic!("no beat came through"),
+            () = tokio::time::sleep(Duration::from_secs(2)) => panic!("no heartbeat came through"),
         }
         if beats == 1_000 {
             break;
@@ -143,9 +143,11 @@ async fn abandoned_connects_complete() {
     proxy.set_delay_ms(100);
     // Less than a connect takes: four transfers of 100 ms and more.
     let patience = Duration::from_millis(450);
-    let heard = until("a beat is heard", async || {
+    let heard = until("a heartbeat is acknowledged", async || {
         let answer = tokio::time::timeout(patience, joins(&store, 2)).await;
         matches!(answer, Ok(true)).then_some(())
     });
-    tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a beat is heard");
+    tokio::time::timeout(Duration::from_secs(20), heard)
+        .await
+        .expect("a heartbeat is acknowledged");
 }

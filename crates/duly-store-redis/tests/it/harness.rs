@@ -197,7 +197,7 @@ impl Harness for RedisHarness {
                 store
                     .release_owner(ShardId(0), MemberId(member_id))
                     .await
-                    .expect("runs are released");
+                    .expect("member ids are released");
             }
             Some(())
         }
@@ -344,7 +344,7 @@ impl Store for HarnessStore {
     fn health(&self) -> Health {
         let (runtime, store) = (self.runtime.clone(), Arc::clone(&self.store));
         let polled = std::thread::spawn(move || runtime.block_on(store.poll()));
-        polled.join().expect("a look does not panic");
+        polled.join().expect("a poll does not panic");
         self.store.health()
     }
 }

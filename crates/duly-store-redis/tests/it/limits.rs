@@ -103,7 +103,7 @@ async fn p10_exactly_as_many_are_pending_as_allowed() {
     assert!(dear <= 1 + begin.elapsed().as_secs(), "{dear} looks at all shards");
     cancel(&store, "t7").await;
     // A rebalance that found nothing is not repeated within a second.
-    until("there is room again", async || made(&store, "t50").await.ok()).await;
+    until("the limit has a rest again", async || made(&store, "t50").await.ok()).await;
     assert_eq!(made(&store, "t51").await, Err(Limit::MaxPending));
     assert_eq!(pending(&store).await, 50);
     assert_eq!(audit(server.port()), Vec::<String>::new());
@@ -116,7 +116,7 @@ async fn p10_a_batch_into_one_shard_has_the_whole_limit() {
     let ids: Vec<String> = ids_of(&store, place.0).take(510).collect();
     let commands = ids.iter().map(|text| command(schedule_op(text, LATER))).collect();
     let before = scripts(&server);
-    let outcomes = store.apply(place, commands).await.expect("an answer");
+    let outcomes = store.apply(place, commands).await.expect("a reply");
     let count = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Created(_))).count();
     let refused = |outcome: &&Outcome| {
         matches!(outcome, Outcome::Refused(Refusal::QuotaExceeded { quota: Limit::MaxPending, .. }))
@@ -288,7 +288,7 @@ async fn p10_schedule_rate_holds_for_any_ids() {
     let place = shard(&store, &id("s0"));
     let batch: Vec<String> = ids_of(&store, place.0).skip(50).take(12).collect();
     let commands = batch.iter().map(|text| command(schedule_op(text, LATER))).collect();
-    let outcomes = store.apply(place, commands).await.expect("an answer");
+    let outcomes = store.apply(place, commands).await.expect("a reply");
     let made = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Created(_))).count();
     assert!((10..12).contains(&made), "{made} of a batch");
 }
@@ -310,7 +310,7 @@ async fn p6_repeated_schedule_calls_use_no_rate() {
         while Instant::now() < end {
             let commands = ids.iter().map(|text| command(schedule_op(text, LATER))).collect();
             let outcomes = store.apply(shard(&store, &id(&ids[0])), commands).await;
-            let outcomes = outcomes.expect("an answer");
+            let outcomes = outcomes.expect("a reply");
             assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Existing(_))));
         }
     });
@@ -340,7 +340,7 @@ async fn limits_beyond_lua_integers_do_not_refuse() {
         for i in 0..20 {
             assert_eq!(made(&store, &format!("t{i}")).await, Ok(()), "{shards} shards, timer {i}");
         }
-        let namespace = store.get_namespace(name()).await.expect("an answer").expect("it is there");
+        let namespace = store.get_namespace(name()).await.expect("a reply").expect("it is there");
         assert_eq!(namespace.settings.limits.max_pending, Some(u64::MAX));
     }
 }
@@ -359,9 +359,9 @@ async fn p10_no_claims_until_a_lower_max_dead_is_allocated() {
         let claimed = store.claim(place, request(Owner::Consumer { lease: None })).await;
         claimed.expect("a claim").firings.pop()
     };
-    assert!(claim().await.is_none(), "nobody knows whether there is room for a dead letter");
-    let firing = until("it is dealt", async || {
-        store.ready(place, None, 100).await.expect("an answer");
+    assert!(claim().await.is_none(), "the limit of dead letters is not allocated yet");
+    let firing = until("it is allocated", async || {
+        store.ready(place, None, 100).await.expect("a reply");
         claim().await
     });
     assert_eq!(firing.await.id, id("a"));
@@ -377,7 +377,7 @@ async fn p10_dead_letters_of_one_shard_have_the_whole_limit() {
     }
     let bury_one = async || {
         // A poll of the ready lanes starts a rebalance.
-        store.ready(place, None, 100).await.expect("an answer");
+        store.ready(place, None, 100).await.expect("a reply");
         let mut wanted = request(Owner::Consumer { lease: None });
         wanted.total_max = 1;
         let firings = store.claim(place, wanted).await.expect("a claim").firings;

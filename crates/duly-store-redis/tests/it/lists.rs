@@ -76,7 +76,7 @@ async fn lists_of_leased_and_ended_timers_are_complete() {
     let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
     let own = shard(&store, &id("a"));
     let schedules = (0..COUNT).map(|i| command(schedule_op(&format!("t{i:04}"), Millis::ZERO)));
-    let outcomes = store.apply(own, schedules.collect()).await.expect("an answer");
+    let outcomes = store.apply(own, schedules.collect()).await.expect("a reply");
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
     let all: BTreeSet<String> = (0..COUNT).map(|i| format!("t{i:04}")).collect();
 

@@ -72,7 +72,7 @@ async fn p4_change_after_a_lost_one_reaches_every_shard() {
     // The coordinator shard has the namespace running again, and gets another change.
     lose();
     put(&store, limited(100)).await;
-    assert!(!store.get_namespace(name()).await.expect("a look").expect("it is there").paused);
+    assert!(!store.get_namespace(name()).await.expect("a read").expect("it is there").paused);
     assert_eq!(claim_all(&store).await.expect("claims").len(), 40, "no shard is paused");
     assert_eq!(made(&store, "x", 80).await, 60, "of 100 with 40 under way");
     // It gets the same change again, and its state already has it.
@@ -115,7 +115,7 @@ async fn p4_no_two_namespaces_have_one_number() {
         assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     }
     let elsewhere = (0..40).filter(|i| shard(&store, &id(&format!("t{i}"))) != coordinator).count();
-    assert_eq!(left.len(), elsewhere, "what the home held is lost, and nothing else");
+    assert_eq!(left.len(), elsewhere, "only data of the coordinator shard is lost");
     // Made again after it has ended, it is another namespace.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     store.put_namespace(name(), put).await.expect("it is made");
@@ -165,7 +165,7 @@ async fn a_namespace_that_ended_leaves_nothing() {
         let ids = (0..60).map(|i| id(&format!("t{i}")));
         for (i, id) in ids.enumerate().filter(|(i, _)| round == 0 || i % 3 == 0) {
             let cancel = Operation::Cancel { id, if_revision: None };
-            let done = apply(&store, cancel).await.expect("an answer");
+            let done = apply(&store, cancel).await.expect("a reply");
             assert!(matches!(done, Outcome::Cancelled { .. }), "{i}: {done:?}");
         }
         let mode = if round == 0 { DeleteMode::IfEmpty } else { DeleteMode::Force };

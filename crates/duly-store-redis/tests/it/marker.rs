@@ -333,7 +333,7 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         until("the first node takes note", async || (there(&store, 20).await == 20).then_some(()))
             .await;
         let view =
-            store.get(shard(&store, &id("t0")), name(), id("t0"), u64::MAX).await.expect("a look");
+            store.get(shard(&store, &id("t0")), name(), id("t0"), u64::MAX).await.expect("a read");
         assert_eq!(view.map(|view| view.state), Some(State::Scheduled));
     }
 }

@@ -62,7 +62,7 @@ async fn heartbeat_brings_a_missed_list_to_a_shard() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 8)).await;
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:0 prev 1:0")), ":0");
-    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await.expect("it is acknowledged");
     until("the node uses the list", async || {
         (nodes(&store).coordinators().version == 2).then_some(())
     })
@@ -104,7 +104,7 @@ async fn evictions_are_kept_for_exactly_a_day() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 1)).await;
     let dead = Heartbeat { dead: vec![(MemberId(2), None)], ..heartbeat(1, 1, 1) };
-    nodes(&store).heartbeat(ShardId(0), dead).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), dead).await.expect("it is acknowledged");
     let key = "duly:{17q}:evicted";
     assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":1");
     let day_ago = |more_ms: i64| {
@@ -114,12 +114,12 @@ async fn evictions_are_kept_for_exactly_a_day() {
     };
     let young = day_ago(60_000);
     tell(server.port(), &format!("ZADD {key} {young} 0000000000000002"));
-    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 1)).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 1)).await.expect("it is acknowledged");
     assert_eq!(
         nodes(&store).heartbeat(ShardId(0), heartbeat(2, 1, 1)).await,
         Ok(HeartbeatReply::Evicted)
     );
     tell(server.port(), &format!("ZADD {key} {} 0000000000000002", young - 120_000));
-    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 3, 1)).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 3, 1)).await.expect("it is acknowledged");
     assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":0");
 }

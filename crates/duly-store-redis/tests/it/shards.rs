@@ -57,7 +57,7 @@ async fn timers_of_all_shards_fire_and_end() {
     }
     for firing in &firings {
         let view = store.get(firing.token.shard(), name(), firing.id.clone(), u64::MAX).await;
-        assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
+        assert_eq!(view.expect("a read").map(|view| view.state), Some(State::Finished));
     }
 }
 
@@ -67,7 +67,7 @@ async fn an_id_of_another_shard_is_refused() {
     let own = shard(&store, &id("a"));
     for place in shards(&store) {
         let command = command(schedule_op("a", Millis::from_secs(60)));
-        let outcome = store.apply(place, vec![command]).await.expect("an answer").remove(0);
+        let outcome = store.apply(place, vec![command]).await.expect("a reply").remove(0);
         if place == own {
             assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
         } else {
@@ -102,7 +102,7 @@ async fn p10_a_limit_over_shards_is_never_exceeded() {
             other => panic!("expected a timer or a refusal, got {other:?}"),
         }
     }
-    assert_eq!(created, 20, "with enough ids every share is used up, and no more");
+    assert_eq!(created, 20, "with enough ids every quota is used up, and no more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +147,7 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
             fire(&other),
         ];
         let commands = operations.into_iter().map(command).collect();
-        let outcomes = store.apply(ShardId(0), commands).await.expect("an answer");
+        let outcomes = store.apply(ShardId(0), commands).await.expect("a reply");
         let kinds: Vec<&str> = outcomes
             .iter()
             .map(|outcome| match outcome {
@@ -170,7 +170,7 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
             "cancelled",
         ];
         assert_eq!(kinds, expected, "round {round}");
-        apply(&store, cancel(&text)).await.expect("an answer");
+        apply(&store, cancel(&text)).await.expect("a reply");
     }
 }
 
@@ -193,7 +193,7 @@ async fn unfinished_namespace_change_is_finished() {
     assert_eq!(everywhere(), 1);
     // Repeating the call finishes the change.
     let put = Put::IfAbsent(Box::default());
-    let (_, new) = store.put_namespace(name(), put).await.expect("an answer");
+    let (_, new) = store.put_namespace(name(), put).await.expect("a reply");
     assert!(!new);
     assert_eq!(everywhere(), 8);
     // Without it, a poll finds the unfinished change.
@@ -222,9 +222,9 @@ async fn p4_unfinished_end_is_finished_before_a_new_namespace() {
     assert!(claim_all(&store).await.expect("claims").is_empty(), "made again, it is empty");
     let mut left = 0;
     for place in shards(&store) {
-        left += store.ready(place, None, 10).await.expect("an answer").lanes.len();
+        left += store.ready(place, None, 10).await.expect("a reply").lanes.len();
     }
-    assert!(left <= 1, "nothing of the old one is left but at its home, whose end was made up");
+    assert!(left <= 1, "only its coordinator shard may keep the old one, as its end was invented");
     schedule(&store, "new", Millis::ZERO).await;
     assert_eq!(claim_all(&store).await.expect("claims").len(), 1);
 }

@@ -73,7 +73,7 @@ impl Lossy {
     }
 
     async fn control(&self) -> Option<Control> {
-        self.store.deployment.control_of(self.coordinator, &name()).await.expect("a look").1
+        self.store.deployment.control_of(self.coordinator, &name()).await.expect("a read").1
     }
 
     fn any_shard(&mut self) -> u16 {
@@ -200,7 +200,7 @@ impl Lossy {
     async fn meet_lock(&mut self) {
         let shard = ShardId(self.any_shard());
         let deployment = Arc::clone(&self.store.deployment);
-        let Some(control) = deployment.control_of(shard, &name()).await.expect("a look").1 else {
+        let Some(control) = deployment.control_of(shard, &name()).await.expect("a read").1 else {
             return;
         };
         if let Ok(DeletionLock::HeldByOther(holder, _)) =
@@ -276,7 +276,7 @@ impl Lossy {
                         CoordinatorWrite::Plain,
                     )
                     .await;
-                if let Some(made) = made.expect("an answer") {
+                if let Some(made) = made.expect("a reply") {
                     self.send_version(made);
                 }
             }
@@ -286,7 +286,7 @@ impl Lossy {
                     .push(format!("{shard} hears of {} {}: {newer:?}", control.num, control.ver));
             }
             Message::End(shard, num, ver) => {
-                deployment.end_in(ShardId(shard), &name(), &num, &ver).await.expect("an answer");
+                deployment.end_in(ShardId(shard), &name(), &num, &ver).await.expect("a reply");
                 self.log.push(format!("{shard} hears of the end of {num}"));
                 let Some(left) = self.unconfirmed.get_mut(&(num.clone(), ver.clone())) else {
                     return;
@@ -300,7 +300,7 @@ impl Lossy {
                 deployment
                     .call_script(self.coordinator, Script::EndNamespace, done)
                     .await
-                    .expect("an answer");
+                    .expect("a reply");
             }
         }
     }
@@ -344,7 +344,7 @@ impl Lossy {
         self.check();
         let put = self.store.put_namespace(name(), Put::IfAbsent(Box::default())).await;
         assert!(put.is_ok(), "{put:?}: {:#?}", self.log);
-        deployment.reconcile().await.expect("a look");
+        deployment.reconcile().await.expect("a read");
         assert!(deployment.to_repair.lock().is_empty(), "{:#?}", self.log);
         let numbers: BTreeSet<_> = (0..SHARDS).map(|at| self.number(at)).collect();
         assert_eq!(numbers.len(), 1, "{numbers:?}: {:#?}", self.log);

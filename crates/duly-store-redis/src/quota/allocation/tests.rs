@@ -25,11 +25,11 @@ fn report(ver: &str, allocation: &str, is_allocated: bool) -> QuotaReport {
 fn use_counts_only_in_shards_that_accept_nothing() {
     let coordinator = report("7", "7", false);
     for (what, other, counted) in [
-        ("it waits for the deal", report("7", "7", false), 1),
+        ("it waits for the allocation", report("7", "7", false), 1),
         ("it has not taken the change", report("6", "0", true), 0),
-        ("it waits for an older deal", report("6", "6", false), 0),
+        ("it waits for an older allocation", report("6", "6", false), 0),
         ("it has taken a change after it", report("8", "7", false), 0),
-        ("it was dealt something", report("7", "7", true), 0),
+        ("it has its quota", report("7", "7", true), 0),
     ] {
         assert_eq!(super::counted(&coordinator, [&other].into_iter()).len(), counted, "{what}");
     }

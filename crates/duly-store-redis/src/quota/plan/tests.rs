@@ -38,9 +38,19 @@ fn missing_quota_is_transferred_through_the_coordinator() {
     };
     for (what, shards, wanted, expected) in [
         ("nothing is unused", vec![(2, 2), (1, 1), (1, 1)], vec![(1, 1)], nothing.clone()),
-        ("nobody is short", vec![(2, 0), (1, 0), (1, 1)], vec![(1, 1)], nothing),
-        ("the home has some", vec![(1, 0), (1, 1), (1, 1)], vec![(1, 1)], moved(&[], &[(1, 1)])),
-        ("the home is short", vec![(1, 1), (1, 1), (1, 0)], vec![(0, 1)], moved(&[(2, 1)], &[])),
+        ("no shard is short", vec![(2, 0), (1, 0), (1, 1)], vec![(1, 1)], nothing),
+        (
+            "the coordinator has some",
+            vec![(1, 0), (1, 1), (1, 1)],
+            vec![(1, 1)],
+            moved(&[], &[(1, 1)]),
+        ),
+        (
+            "the coordinator is short",
+            vec![(1, 1), (1, 1), (1, 0)],
+            vec![(0, 1)],
+            moved(&[(2, 1)], &[]),
+        ),
         (
             "one for another",
             vec![(1, 1), (1, 1), (1, 0)],
@@ -61,7 +71,7 @@ fn missing_quota_is_transferred_through_the_coordinator() {
             moved(&[(2, 12)], &[(1, 12)]),
         ),
         (
-            "who overdraws gets that too",
+            "an overdraft is covered too",
             vec![(9, 0), (1, 4), (9, 9)],
             vec![(1, 1)],
             moved(&[], &[(1, 5)]),

@@ -40,7 +40,7 @@ fn p1_node_recovers_by_itself_after_a_redis_outage() {
     assert!(problem["retry_after_ms"].as_u64().is_some_and(|wait| wait > 0), "{problem}");
     until("it says that it is not ready", || {
         let said = readiness(&node).to_string();
-        said.contains(&format!("127.0.0.1:{} does not answer", redis.port()))
+        said.contains(&format!("127.0.0.1:{} does not reply", redis.port()))
     });
     redis.start_again();
     let leased = node.until(&["lease", "n"], |leased| leased["firings"][0]["id"] == "before");
@@ -58,7 +58,7 @@ fn hanging_redis_is_detected_and_used_again() {
     let signal = |signal| kill_process(pid.expect("it runs"), signal).expect("it is there");
     signal(Signal::STOP);
     until("it says that it is not ready", || {
-        readiness(&node).to_string().contains("does not answer: timed out")
+        readiness(&node).to_string().contains("does not reply: timed out")
     });
     signal(Signal::CONT);
     until("it is ready again", || node.run(&["health"]).code == Some(0));
