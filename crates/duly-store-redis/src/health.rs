@@ -143,7 +143,7 @@ impl Deployment {
                         shard = shard.0,
                         %error,
                         "shard not counted; the next poll tries again"
-                    )
+                    );
                 }
             }
         }

@@ -334,7 +334,7 @@ impl Deployment {
                         %error,
                         giver = sender,
                         "shard sends no quota; rebalancing without it"
-                    )
+                    );
                 }
             }
         }

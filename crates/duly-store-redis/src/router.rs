@@ -6,14 +6,12 @@
 //!    doubt.
 //! 3. Calls that only read, or that are repeated anyway, are sent again.
 
+mod pool;
 mod reads;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -35,6 +33,8 @@ use crate::{
     skew::ClockReading,
 };
 
+use pool::{CallKind, PooledConnection, Server};
+
 /// Attempts of a call that servers redirect or postpone.
 const TRIES: usize = 16;
 /// Wait before a postponed call is tried again.
@@ -55,60 +55,6 @@ pub(crate) struct Router {
     marker_states: MarkerStates,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
-}
-
-/// Connections to one server.
-#[derive(Debug)]
-struct Server {
-    connections: Vec<Arc<tokio::sync::Mutex<Option<Connection>>>>,
-    /// Place of one more connection, present if calls wait for replicas. A `WAIT` blocks the commands
-    /// behind it on its connection, and must not delay the heartbeats of a node.
-    unblocked: Option<usize>,
-    next: AtomicUsize,
-    /// Time and reason of the last failed connect.
-    failed: Mutex<Option<(Instant, String)>>,
-}
-
-impl Server {
-    fn new(connections_each: usize, copies: Option<RequiredCopies>) -> Self {
-        let connections_each = connections_each.max(1);
-        let unblocked = copies.map(|_| connections_each);
-        let connections =
-            (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
-        Self { connections, unblocked, next: AtomicUsize::new(0), failed: Mutex::default() }
-    }
-
-    /// Returns the place of the next connection for this kind of call, round-robin.
-    fn place(&self, kind: CallKind) -> usize {
-        let in_turn = self.connections.len() - self.unblocked.map_or(0, |_| 1);
-        let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
-        self.unblocked.filter(|_| kind == CallKind::Repeated).unwrap_or_else(next)
-    }
-}
-
-/// A connection in use by a round, with its place, so that it can be dropped if it breaks.
-struct PooledConnection {
-    connection: Connection,
-    server: Arc<Server>,
-    place: usize,
-    name: String,
-}
-
-impl PooledConnection {
-    /// Drops the connection; the next caller that needs it makes a new one.
-    async fn drop_connection(&self) {
-        let mut slot = self.server.connections[self.place].lock().await;
-        slot.take_if(|connection| connection.is(&self.connection));
-    }
-}
-
-/// Kind of call to be sent over a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallKind {
-    /// In doubt if its reply is lost, so an idle connection is checked first.
-    Once,
-    /// Safe to repeat: it is sent without a check, and again if its reply is lost.
-    Repeated,
 }
 
 impl Router {

@@ -216,7 +216,7 @@ impl World {
     /// Releases a lock, or does so at the coordinator shard and sends a message to this shard.
     async fn release_lock_of(&mut self, shard: ShardId, holder: String) {
         if self.random.random_bool(0.5) {
-            self.log.push(format!("{} is in doubt of {holder}", shard.0));
+            self.log.push(format!("{} finds the lock of {holder} expired", shard.0));
             let deployment = &self.store.deployment;
             deployment
                 .release_expired_lock(shard, &self.control, &holder)

@@ -189,7 +189,7 @@ impl Lossy {
         for shard in std::iter::once(self.coordinator.0).chain(others) {
             let lock =
                 self.store.deployment.deletion_lock(ShardId(shard), &control, "close", &own).await;
-            self.log.push(format!("gate of {shard}: {lock:?}"));
+            self.log.push(format!("lock of {shard}: {lock:?}"));
             if !matches!(lock, Ok(DeletionLock::Locked(..))) {
                 break;
             }
@@ -206,8 +206,8 @@ impl Lossy {
         if let Ok(DeletionLock::HeldByOther(holder, _)) =
             deployment.deletion_lock(shard, &control, "look", "").await
         {
-            let meet_lock = deployment.release_expired_lock(shard, &control, &holder).await;
-            self.log.push(format!("{} doubts {holder}: {meet_lock:?}", shard.0));
+            let released = deployment.release_expired_lock(shard, &control, &holder).await;
+            self.log.push(format!("{} finds the lock of {holder} expired: {released:?}", shard.0));
         }
     }
 
