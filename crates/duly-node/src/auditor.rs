@@ -25,7 +25,7 @@ mod unleased;
 
 use unleased::Unleased;
 
-use crate::{nodes::Part, phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
+use crate::{nodes::ShardRole, phase::Phase, recorder::Recorder, state::Shared, waker::SLEEP_MAX};
 
 /// Lanes of one page of the store's list.
 const PAGE: usize = 256;
@@ -45,12 +45,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             () = pause(&shared) => {}
             () = shared.phases.reached(Phase::Draining) => return,
         }
-        match look(&shared).await {
-            Ok(Seen { neglected: seen, pull }) => {
-                let neglected: Vec<_> = seen.intersection(&suspects).cloned().collect();
-                conclude(&shared, &neglected);
-                suspects = seen;
-                unleased.looked(&shared, pull).await;
+        match audit(&shared).await {
+            Ok(AuditFindings { neglected: found, pull }) => {
+                let neglected: Vec<_> = found.intersection(&suspects).cloned().collect();
+                report_neglected(&shared, &neglected);
+                suspects = found;
+                unleased.record_audit(&shared, pull).await;
             }
             Err(error) => shared.log_store_error("ready (auditor)", &error),
         }
@@ -61,7 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn pause(shared: &Shared) {
     let mut left = shared.options.audit_every;
     while !left.is_zero() {
-        shared.auditor_beat.turn(shared.clock.boot());
+        shared.auditor_progress.record_iteration(shared.clock.boot());
         let step = left.min(SLEEP_MAX);
         tokio::time::sleep(step).await;
         left -= step;
@@ -70,7 +70,7 @@ async fn pause(shared: &Shared) {
 
 /// Reads one page of the store's list. A call without a reply fails after `stall_after`.
 async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> Result<Ready> {
-    shared.auditor_beat.turn(shared.clock.boot());
+    shared.auditor_progress.record_iteration(shared.clock.boot());
     let answer = shared.store.ready(shard, after, PAGE);
     if let Ok(answer) = tokio::time::timeout(shared.options.stall_after, answer).await {
         return answer;
@@ -81,30 +81,30 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
 
 /// The findings of one audit; at most [`SUSPECTS_MAX`] of each kind.
 #[derive(Default)]
-struct Seen {
+struct AuditFindings {
     /// Lanes that make no progress now.
     neglected: FxHashSet<(ShardId, Lane)>,
     /// Namespaces with firings due for consumers, each with a shard that has some.
     pull: BTreeMap<NamespaceName, ShardId>,
 }
 
-async fn look(shared: &Shared) -> Result<Seen> {
-    let mut seen = Seen::default();
+async fn audit(shared: &Shared) -> Result<AuditFindings> {
+    let mut findings = AuditFindings::default();
     for shard in shared.shards() {
         // Another node audits the lanes of its own shards.
-        if shared.nodes.part(shard, shared.clock.boot()) != Part::Ours {
+        if shared.nodes.shard_role(shard, shared.clock.boot()) != ShardRole::Owner {
             continue;
         }
         let mut after = None;
         loop {
             let page = ready(shared, shard, after).await?;
             for ready in page.lanes {
-                if ready.lane.key == LaneKey::Pull && seen.pull.len() < SUSPECTS_MAX {
-                    seen.pull.insert(ready.lane.namespace.clone(), shard);
+                if ready.lane.key == LaneKey::Pull && findings.pull.len() < SUSPECTS_MAX {
+                    findings.pull.insert(ready.lane.namespace.clone(), shard);
                 }
-                let is_full = seen.neglected.len() >= SUSPECTS_MAX;
-                if !is_full && !is_worked_on(shared, shard, &ready.lane) {
-                    seen.neglected.insert((shard, ready.lane));
+                let is_full = findings.neglected.len() >= SUSPECTS_MAX;
+                if !is_full && !can_progress(shared, shard, &ready.lane) {
+                    findings.neglected.insert((shard, ready.lane));
                 }
             }
             after = page.cursor;
@@ -114,21 +114,21 @@ async fn look(shared: &Shared) -> Result<Seen> {
             tokio::time::sleep(PAGE_PAUSE).await;
         }
     }
-    Ok(seen)
+    Ok(findings)
 }
 
-fn is_worked_on(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
+fn can_progress(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
     match lane.key {
         LaneKey::Pull => !shared.pull.is_neglected(&lane.namespace),
         LaneKey::Origin(_) | LaneKey::Overflow => {
             let lanes = shared.lanes.lock();
             // When the backlog is full, a lane that is not in it is no finding.
-            lanes.is_full(shard) || lanes.is_worked_on(shard, lane, shared.clock.boot())
+            lanes.is_full(shard) || lanes.can_progress(shard, lane, shared.clock.boot())
         }
     }
 }
 
-fn conclude(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
+fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     let name = |lane: &Lane| format!("{} of namespace {}", lane.key.label(), lane.namespace);
     let names = neglected.iter().take(NAMED_MAX).map(|(_, lane)| name(lane)).collect();
     let before = std::mem::replace(&mut *shared.watch.neglected.lock(), names);
@@ -147,8 +147,10 @@ fn conclude(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     for (shard, lane) in neglected {
         match lane.key {
             LaneKey::Pull => crate::pull::ready(shared, *shard, &lane.namespace),
-            LaneKey::Origin(_) | LaneKey::Overflow => shared.lanes.lock().look_anew(*shard, lane),
+            LaneKey::Origin(_) | LaneKey::Overflow => {
+                shared.lanes.lock().reset_neglected(*shard, lane)
+            }
         }
-        shared.bell(*shard).ring_due();
+        shared.notifier(*shard).notify_due();
     }
 }

@@ -13,9 +13,9 @@ use duly_sink::{Delivery, Envelope};
 use duly_store::{Firing, Lane, MemberId, SettleVerdict, Token};
 
 use crate::{
-    lanes::{Kind, Permit, Receiver, Reception},
+    lanes::{AttemptKind, Permit, Receiver, ReceiverHealth},
     phase::Phase,
-    record::Way,
+    recorder::DeliveryMode,
     settler::{Slot, lease_lost},
     state::Shared,
 };
@@ -26,15 +26,15 @@ pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The claim that brought a firing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimContext {
     /// Member id of the node at the claim.
-    pub(crate) run: MemberId,
+    pub(crate) member_id: MemberId,
     /// The boot-time clock before the claim was sent.
     pub(crate) sent_at: Duration,
 }
 
 /// Starts the attempt of a claimed firing, which holds the permit.
-pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim: Claimed) {
+pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim: ClaimContext) {
     let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
     let slot = Slot::new(Arc::clone(shared), lane, permit);
     let attempt = Attempt {
@@ -46,9 +46,9 @@ pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim:
     tokio::spawn(run(attempt, firing, claim));
 }
 
-async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
+async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
     let shared = Arc::clone(&attempt.shared);
-    let receiver = attempt.choose(&firing);
+    let receiver = attempt.choose_receiver(&firing);
     let chosen = match (&firing.settings.fallback, receiver) {
         (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
         (None, Receiver::Fallback) => {
@@ -70,13 +70,13 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     let may_send_for = HOLD_FOR.saturating_sub(held_for);
     // A node without acknowledged heartbeats must not send: another node may have sent the firing
     // already.
-    let may_send = shared.nodes.may_send(claim.run, boot);
+    let may_send = shared.nodes.may_send(claim.member_id, boot);
     if may_send_for.is_zero() || !may_send || shared.phases.now() >= Phase::CutOff {
         attempt.conclude(SettleVerdict::Release);
         return;
     }
-    let kind = Kind::of_attempt(firing.attempt);
-    shared.recorder.lateness(Way::Push, kind, firing.claimable_since, shared.clock.wall());
+    let kind = AttemptKind::of_attempt(firing.attempt);
+    shared.recorder.lateness(DeliveryMode::Push, kind, firing.claimable_since, shared.clock.wall());
     let started = Instant::now();
     let envelope = Envelope {
         namespace: firing.namespace,
@@ -93,7 +93,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     };
     // The sink ends by itself at its time-out. If it does not, it must not keep its slot for ever.
     let timeout = envelope.destination.timeout.to_std().min(may_send_for);
-    let patience = timeout.saturating_add(shared.options.stall_after);
+    let time_limit = timeout.saturating_add(shared.options.stall_after);
     let (id, delivery_id, number) = (envelope.id.clone(), envelope.delivery_id, envelope.attempt);
     let delivery = tokio::select! {
         biased;
@@ -102,15 +102,15 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
             attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver answered"));
             return;
         }
-        () = tokio::time::sleep(patience) => {
+        () = tokio::time::sleep(time_limit) => {
             shared.watch.restarted("a delivery", "did not end with its time-out");
-            attempt.report(Reception::Bad);
+            attempt.report(ReceiverHealth::Bad);
             attempt.conclude(lease_lost(Wait::Policy, "the delivery did not end in its time"));
             return;
         }
     };
-    attempt.report(reception(&delivery));
-    let delivery = told(delivery, receiver);
+    attempt.report(receiver_health(&delivery));
+    let delivery = mark_fallback(delivery, receiver);
     shared.recorder.delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
@@ -125,7 +125,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
 }
 
 /// Marks the reason of a failure of the fallback.
-fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
+fn mark_fallback(delivery: Delivery, receiver: Receiver) -> Delivery {
     let of = |reason| format!("fallback: {reason}");
     match delivery {
         _ if receiver == Receiver::Own => delivery,
@@ -139,10 +139,10 @@ fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
 
 /// Returns the health of the receiver as the attempt shows it. A receiver that rejects a firing for good
 /// works.
-const fn reception(delivery: &Delivery) -> Reception {
+const fn receiver_health(delivery: &Delivery) -> ReceiverHealth {
     match delivery {
-        Delivery::Confirmed | Delivery::Rejected { .. } => Reception::Good,
-        Delivery::Failed { .. } => Reception::Bad,
+        Delivery::Confirmed | Delivery::Rejected { .. } => ReceiverHealth::Good,
+        Delivery::Failed { .. } => ReceiverHealth::Bad,
     }
 }
 
@@ -168,7 +168,7 @@ struct Attempt {
 impl Attempt {
     /// Chooses the receiver of the attempt. It is the fallback if the breaker of the lane's own receiver
     /// is open, or if this firing has failed often enough since its last redrive.
-    fn choose(&mut self, firing: &Firing) -> Receiver {
+    fn choose_receiver(&mut self, firing: &Firing) -> Receiver {
         let Some(slot) = &mut self.slot else {
             return Receiver::Own;
         };
@@ -181,17 +181,17 @@ impl Attempt {
     }
 
     /// Reports the health of the receiver at once, before the verdict is durable.
-    fn report(&mut self, reception: Reception) {
+    fn report(&mut self, health: ReceiverHealth) {
         if let Some(slot) = &mut self.slot {
-            slot.report(reception);
+            slot.report(health);
         }
     }
 
     fn conclude(mut self, verdict: SettleVerdict) {
-        self.say(verdict);
+        self.settle(verdict);
     }
 
-    fn say(&mut self, verdict: SettleVerdict) {
+    fn settle(&mut self, verdict: SettleVerdict) {
         let Some(slot) = self.slot.take() else {
             return;
         };
@@ -203,6 +203,6 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         // It may fail again, so the next attempt waits as after any failure.
-        self.say(lease_lost(Wait::Policy, "the delivery broke off without a verdict"));
+        self.settle(lease_lost(Wait::Policy, "the delivery broke off without a verdict"));
     }
 }

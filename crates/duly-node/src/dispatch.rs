@@ -19,8 +19,8 @@ use duly_store::{ClaimRequest, LaneClaim, Owner, ReadyCursor, ReadyLane, Result}
 
 use crate::{
     deliver,
-    lanes::{Granted, Planned},
-    nodes::{Part, When},
+    lanes::{AppliedClaim, Planned},
+    nodes::{AnnounceTime, ShardRole},
     phase::Phase,
     pull,
     state::{Shared, wall_after},
@@ -36,25 +36,25 @@ const WALK_PAUSE_PER_LANE: Duration = Duration::from_micros(2);
 /// Walks of up to this many lanes need no pause.
 const WALK_FREE_LANES: usize = 64;
 /// Time between two polls of another node's shard for firings that were not expected.
-const VISIT_PAUSE: Duration = Duration::from_millis(250);
+const OTHER_SHARD_PAUSE: Duration = Duration::from_millis(250);
 /// Shortest sleep: firings that become due within it are claimed together.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 /// Claims for waiting lanes before the loop checks for due firings again. So fast receivers with a
 /// backlog delay no other lane.
-const RESUMES_PER_LOOK: usize = 4;
+const RESUMES_PER_ITERATION: usize = 4;
 
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
-    let mut times = Times::default();
+    let mut state = LoopState::default();
     while shared.phases.now() == Phase::Running {
-        shared.shard_turned(shard);
-        if let Err(error) = turn(&shared, shard, &mut times).await {
+        shared.record_shard_iteration(shard);
+        if let Err(error) = iterate(&shared, shard, &mut state).await {
             shared.log_store_error("ready or claim", &error);
             tokio::time::sleep(ERROR_PAUSE).await;
-            shared.bell(shard).ring_due();
+            shared.notifier(shard).notify_due();
         }
         tokio::select! {
-            () = shared.bell(shard).rung() => {}
+            () = shared.notifier(shard).notified() => {}
             () = shared.phases.reached(Phase::Draining) => {}
         }
     }
@@ -62,7 +62,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
 
 /// State that one iteration of the loop leaves to the next; times are those of the boot-time clock.
 #[derive(Debug, Default)]
-struct Times {
+struct LoopState {
     walk_at: Duration,
     /// Time at which the last walk began.
     walked_at: Duration,
@@ -72,11 +72,11 @@ struct Times {
     claims: u64,
 }
 
-impl Times {
+impl LoopState {
     /// Returns the index of the lane, of `count`, with which the next claim begins. A claim ends when
     /// its bytes are used up, so each lane must come first at times. Steps of the golden ratio ensure
     /// this even if claims of different kinds alternate.
-    fn begin_with(&mut self, count: usize) -> usize {
+    fn first_index(&mut self, count: usize) -> usize {
         self.claims = self.claims.wrapping_add(1);
         let spread = self.claims.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         usize::try_from(spread).unwrap_or(0) % count.max(1)
@@ -85,14 +85,14 @@ impl Times {
 
 /// The findings of one iteration.
 #[derive(Debug, Default)]
-struct Found {
+struct IterationResult {
     lanes: usize,
     next_due_in: Option<Duration>,
-    look_again: bool,
+    poll_again: bool,
 }
 
-impl Found {
-    fn sooner(&mut self, next_due_in: Option<Duration>) {
+impl IterationResult {
+    fn lower_next_due(&mut self, next_due_in: Option<Duration>) {
         self.next_due_in = match (self.next_due_in, next_due_in) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -100,20 +100,20 @@ impl Found {
     }
 }
 
-async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
-    let mut found = Found::default();
-    match shared.nodes.part(shard, shared.clock.boot()) {
-        Part::Ours => {}
-        Part::Others => return visit(shared, shard, times).await,
+async fn iterate(shared: &Arc<Shared>, shard: ShardId, state: &mut LoopState) -> Result<()> {
+    let mut result = IterationResult::default();
+    match shared.nodes.shard_role(shard, shared.clock.boot()) {
+        ShardRole::Owner => {}
+        ShardRole::OtherOwner => return poll_other_shard(shared, shard, state).await,
         // The loop is notified when heartbeats are acknowledged again.
-        Part::None => return Ok(()),
+        ShardRole::Inactive => return Ok(()),
     }
-    resume(shared, shard, &mut found, times).await?;
-    let timed = shared.bell(shard).take_timed();
-    let mut due = shared.bell(shard).take_due() || found.look_again;
+    resume(shared, shard, &mut result, state).await?;
+    let timed = shared.notifier(shard).take_timed();
+    let mut due = shared.notifier(shard).take_due() || result.poll_again;
     if timed && !due {
         let expected = pull::take_expected(shared, shard);
-        let left = times.walked_at.saturating_add(SLEEP_MAX).saturating_sub(shared.clock.boot());
+        let left = state.walked_at.saturating_add(SLEEP_MAX).saturating_sub(shared.clock.boot());
         let served = |namespace| shared.pull.is_waited_for(namespace);
         if expected.is_empty() || left.is_zero() || !expected.iter().all(served) {
             due = true;
@@ -122,37 +122,37 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
             for namespace in &expected {
                 pull::ready_unwalked(shared, shard, namespace);
             }
-            found.sooner(Some(left));
+            result.lower_next_due(Some(left));
         }
     }
-    let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
+    let too_soon = state.walk_at.saturating_sub(shared.clock.boot());
     if due && too_soon.is_zero() {
-        found.look_again = false;
-        times.walked_at = shared.clock.boot();
-        walk(shared, shard, &mut found, times).await?;
-        resume(shared, shard, &mut found, times).await?;
-        found.sooner(Some(SLEEP_MAX));
-        if found.lanes > WALK_FREE_LANES {
-            let lanes = u32::try_from(found.lanes).unwrap_or(u32::MAX);
-            times.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
+        result.poll_again = false;
+        state.walked_at = shared.clock.boot();
+        walk(shared, shard, &mut result, state).await?;
+        resume(shared, shard, &mut result, state).await?;
+        result.lower_next_due(Some(SLEEP_MAX));
+        if result.lanes > WALK_FREE_LANES {
+            let lanes = u32::try_from(result.lanes).unwrap_or(u32::MAX);
+            state.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
         }
         // A walk that stopped because the backlog was full continues as soon as it may.
-        if found.look_again || times.walk_from.is_some() {
-            shared.bell(shard).ring_due();
+        if result.poll_again || state.walk_from.is_some() {
+            shared.notifier(shard).notify_due();
         }
     } else if due {
-        found.sooner(Some(too_soon));
+        result.lower_next_due(Some(too_soon));
     }
     let boot = shared.clock.boot();
-    let (next_at, asks) = {
+    let (next_at, has_requests) = {
         let lanes = shared.lanes.lock();
-        (lanes.next_at(shard), lanes.asks_now())
+        (lanes.next_at(shard), lanes.has_urgent_requests())
     };
-    if asks {
-        shared.asks.notify_one();
+    if has_requests {
+        shared.urgent_requests.notify_one();
     }
-    found.sooner(next_at.map(|at| at.saturating_sub(boot)));
-    if let Some(next_due_in) = found.next_due_in {
+    result.lower_next_due(next_at.map(|at| at.saturating_sub(boot)));
+    if let Some(next_due_in) = result.next_due_in {
         let sleep = next_due_in.max(SLEEP_MIN);
         shared.waker.wake_by(shard, wall_after(&*shared.clock, sleep));
     }
@@ -162,22 +162,27 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
 /// Polls a shard of another node for the lease calls that wait here. It serves the namespaces that
 /// claimed there last when they expect a firing. Now and then it polls for all namespaces, in case an
 /// announcement was lost.
-async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
-    let timed = shared.bell(shard).take_timed();
-    let mut due = shared.bell(shard).take_due();
+async fn poll_other_shard(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    state: &mut LoopState,
+) -> Result<()> {
+    let timed = shared.notifier(shard).take_timed();
+    let mut due = shared.notifier(shard).take_due();
     if timed {
         // The owner of the shard does not know the claims that were made here, nor the time of the next
         // firing. So the node that claimed announces that firing, even if no call waits here any more.
         let expected = pull::take_expected(shared, shard);
         for namespace in &expected {
             if !shared.pull.is_waited_for(namespace) {
-                pass_on(shared, shard, namespace);
+                announce_expected(shared, shard, namespace);
             }
             // The next lease call that arrives tries this shard first.
             pull::ready(shared, shard, namespace);
         }
         // Other events, such as the end of a lease that was granted here.
-        let left = times.walked_at.saturating_add(VISIT_PAUSE).saturating_sub(shared.clock.boot());
+        let left =
+            state.walked_at.saturating_add(OTHER_SHARD_PAUSE).saturating_sub(shared.clock.boot());
         if expected.is_empty() && left.is_zero() {
             due = true;
         } else if expected.is_empty() {
@@ -187,13 +192,13 @@ async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Resul
     if !due || shared.pull.waiting() == 0 {
         return Ok(());
     }
-    times.walked_at = shared.clock.boot();
+    state.walked_at = shared.clock.boot();
     let mut after = None;
     while shared.phases.now() == Phase::Running {
         let page = shared.store.ready(shard, after, PAGE).await?;
-        shared.shard_turned(shard);
+        shared.record_shard_iteration(shard);
         for ready in page.lanes.iter().filter(|ready| ready.lane.key == LaneKey::Pull) {
-            see(shared, shard, ready);
+            serve_pull_lane(shared, shard, ready);
         }
         after = page.cursor;
         if after.is_none() {
@@ -204,11 +209,16 @@ async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Resul
 }
 
 /// Announces a namespace with claimable firings to the waiting lease calls of other nodes.
-fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, found: &mut Found) {
-    match shared.nodes.announces(shard, namespace, shared.clock.boot()) {
-        When::Never => {}
-        When::In(wait) => found.sooner(Some(wait)),
-        When::Now => {
+fn announce(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    namespace: &NamespaceName,
+    result: &mut IterationResult,
+) {
+    match shared.nodes.announce_time(shard, namespace, shared.clock.boot()) {
+        AnnounceTime::Never => {}
+        AnnounceTime::In(wait) => result.lower_next_due(Some(wait)),
+        AnnounceTime::Now => {
             let (shared, namespace) = (Arc::clone(shared), namespace.clone());
             tokio::spawn(async move {
                 let Some(deployment) = shared.store.deployment() else { return };
@@ -221,19 +231,19 @@ fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, fou
 }
 
 /// Serves a pull lane that has claimable firings.
-fn see(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
+fn serve_pull_lane(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
     if ready.retry > 0 {
-        pull::saw_retries(shared, &ready.lane.namespace);
+        pull::record_retries(shared, &ready.lane.namespace);
     }
     pull::ready(shared, shard, &ready.lane.namespace);
 }
 
 /// Announces to other nodes a firing that this node's last claim predicted.
-fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
-    let mut found = Found::default();
-    announce(shared, shard, namespace, &mut found);
-    if let Some(wait) = found.next_due_in {
-        pull::expect(shared, shard, namespace, wall_after(&*shared.clock, wait), false);
+fn announce_expected(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
+    let mut result = IterationResult::default();
+    announce(shared, shard, namespace, &mut result);
+    if let Some(wait) = result.next_due_in {
+        pull::record_expected(shared, shard, namespace, wall_after(&*shared.clock, wait), false);
     }
 }
 
@@ -242,34 +252,34 @@ fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
 async fn walk(
     shared: &Arc<Shared>,
     shard: ShardId,
-    found: &mut Found,
-    times: &mut Times,
+    result: &mut IterationResult,
+    state: &mut LoopState,
 ) -> Result<()> {
-    let mut after = times.walk_from.take();
+    let mut after = state.walk_from.take();
     while shared.phases.now() == Phase::Running {
         let page = shared.store.ready(shard, after, PAGE).await?;
-        shared.shard_turned(shard);
-        found.sooner(page.next_due_in);
-        found.lanes += page.lanes.len();
+        shared.record_shard_iteration(shard);
+        result.lower_next_due(page.next_due_in);
+        result.lanes += page.lanes.len();
         let mut push = Vec::new();
         for ready in page.lanes {
             match &ready.lane.key {
                 LaneKey::Pull => {
-                    see(shared, shard, &ready);
-                    announce(shared, shard, &ready.lane.namespace, found);
+                    serve_pull_lane(shared, shard, &ready);
+                    announce(shared, shard, &ready.lane.namespace, result);
                 }
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
             }
         }
         let boot = shared.clock.boot();
         let planned = shared.lanes.lock().plan(shard, push, boot);
-        claim(shared, shard, planned, found, times).await?;
+        claim(shared, shard, planned, result, state).await?;
         after = page.cursor;
         if after.is_none() {
             return Ok(());
         }
         if shared.lanes.lock().is_full(shard) {
-            times.walk_from = after;
+            state.walk_from = after;
             return Ok(());
         }
     }
@@ -277,14 +287,14 @@ async fn walk(
 }
 
 /// Claims for lanes that waited for a slot, as long as there is something to claim, but at most
-/// [`RESUMES_PER_LOOK`] times.
+/// [`RESUMES_PER_ITERATION`] times.
 async fn resume(
     shared: &Arc<Shared>,
     shard: ShardId,
-    found: &mut Found,
-    times: &mut Times,
+    result: &mut IterationResult,
+    state: &mut LoopState,
 ) -> Result<()> {
-    for _ in 0..RESUMES_PER_LOOK {
+    for _ in 0..RESUMES_PER_ITERATION {
         if shared.phases.now() != Phase::Running {
             return Ok(());
         }
@@ -293,9 +303,9 @@ async fn resume(
         if planned.is_empty() {
             return Ok(());
         }
-        claim(shared, shard, planned, found, times).await?;
+        claim(shared, shard, planned, result, state).await?;
     }
-    shared.bell(shard).ring_freed();
+    shared.notifier(shard).notify_slot_freed();
     Ok(())
 }
 
@@ -304,47 +314,48 @@ async fn claim(
     shared: &Arc<Shared>,
     shard: ShardId,
     mut planned: Vec<Planned>,
-    found: &mut Found,
-    times: &mut Times,
+    result: &mut IterationResult,
+    state: &mut LoopState,
 ) -> Result<()> {
     if planned.is_empty() {
         return Ok(());
     }
     // Sorted by name, so that the rotation does not depend on the order of planning.
     planned.sort_unstable_by(|a, b| a.claim.lane.cmp(&b.claim.lane));
-    let first = times.begin_with(planned.len());
+    let first = state.first_index(planned.len());
     planned.rotate_left(first);
     let lanes: Vec<LaneClaim> = planned.iter().map(|planned| planned.claim.clone()).collect();
-    let mut held = Held { shared, planned };
+    let mut reserved = ReservedSlots { shared, planned };
     // A drain that started before the slots were reserved may not see them. A drain that starts later
     // waits for them. So this check must follow the reservation; otherwise a draining node could claim.
     if shared.phases.now() != Phase::Running {
         return Ok(());
     }
-    let run = shared.nodes.run();
+    let member_id = shared.nodes.member_id();
     let bytes_max = shared.lanes.lock().claim_bytes().min(shared.options.claim_bytes_max);
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
         bytes_max,
-        owner: Owner::Node(run),
+        owner: Owner::Node(member_id),
     };
     let sent_at = shared.clock.boot();
-    if !shared.nodes.may_send(run, sent_at) {
+    if !shared.nodes.may_send(member_id, sent_at) {
         return Ok(());
     }
-    let claimed = shared.nodes.heed(run, shared.store.claim(shard, request).await)?;
-    shared.shard_turned(shard);
-    found.sooner(claimed.next_due_in);
-    let planned = std::mem::take(&mut held.planned);
+    let claimed =
+        shared.nodes.rejoin_if_evicted(member_id, shared.store.claim(shard, request).await)?;
+    shared.record_shard_iteration(shard);
+    result.lower_next_due(claimed.next_due_in);
+    let planned = std::mem::take(&mut reserved.planned);
     let boot = shared.clock.boot();
-    let granted = shared.lanes.lock().granted(shard, &planned, claimed, boot);
+    let granted = shared.lanes.lock().apply_claim(shard, &planned, claimed, boot);
     // A drain may wait for the slots that were released.
-    shared.quieter.notify_waiters();
-    let Granted { excess, firings, look_again } = granted;
-    found.look_again |= look_again;
+    shared.drain_progress.notify_waiters();
+    let AppliedClaim { excess, firings, poll_again } = granted;
+    result.poll_again |= poll_again;
     for (firing, permit) in firings {
-        deliver::start(shared, firing, permit, deliver::Claimed { run, sent_at });
+        deliver::start(shared, firing, permit, deliver::ClaimContext { member_id, sent_at });
     }
     for firing in excess {
         shared.release_later(firing.token, firing.namespace);
@@ -354,28 +365,28 @@ async fn claim(
 
 /// Slots that are reserved for a claim under way. They are released if the claim fails, and if the loop
 /// is stopped during the claim.
-struct Held<'a> {
+struct ReservedSlots<'a> {
     shared: &'a Shared,
     planned: Vec<Planned>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for ReservedSlots<'_> {
     fn drop(&mut self) {
         if !self.planned.is_empty() {
             self.shared.lanes.lock().unplan(&self.planned, self.shared.clock.boot());
-            self.shared.quieter.notify_waiters();
+            self.shared.drain_progress.notify_waiters();
         }
     }
 }
 
 /// Forwards the store's wake-ups of a shard to its loop.
-pub(crate) async fn listen(shared: Arc<Shared>, shard: ShardId) {
+pub(crate) async fn forward_wakeups(shared: Arc<Shared>, shard: ShardId) {
     let mut wakeups = shared.store.wakeups(shard);
     while shared.phases.now() == Phase::Running {
         tokio::select! {
             changed = wakeups.changed() => match changed {
-                Ok(()) if shared.nodes.part(shard, shared.clock.boot()) == Part::Others => {}
-                Ok(()) => shared.bell(shard).ring_due(),
+                Ok(()) if shared.nodes.shard_role(shard, shared.clock.boot()) == ShardRole::OtherOwner => {}
+                Ok(()) => shared.notifier(shard).notify_due(),
                 // The store is gone; the loop learns that from its own calls.
                 Err(_) => return,
             },

@@ -50,26 +50,26 @@ pub struct LoopHealth {
 #[derive(Debug, Default)]
 pub(crate) struct LoopProgress {
     last_ms: AtomicU64,
-    turns: AtomicU64,
+    iterations: AtomicU64,
 }
 
 impl LoopProgress {
     /// Creates the progress of a loop that starts now.
-    pub(crate) fn begun(boot: Duration) -> Self {
-        let turns = Self::default();
-        turns.turn(boot);
-        turns
+    pub(crate) fn started(boot: Duration) -> Self {
+        let iterations = Self::default();
+        iterations.record_iteration(boot);
+        iterations
     }
 
-    pub(crate) fn turn(&self, boot: Duration) {
+    pub(crate) fn record_iteration(&self, boot: Duration) {
         let ms = u64::try_from(boot.as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(ms, Ordering::Relaxed);
-        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.iterations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of iterations.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+    pub(crate) fn iterations(&self) -> u64 {
+        self.iterations.load(Ordering::Relaxed)
     }
 
     pub(crate) fn idle_for(&self, boot: Duration) -> Duration {

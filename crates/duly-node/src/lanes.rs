@@ -33,54 +33,54 @@ use rustc_hash::FxHashMap;
 
 use crate::Options;
 
-mod allot;
 mod backlog;
 mod breaker;
 mod bytes;
 mod drr;
+mod fair_share;
 mod fallback;
 mod known;
-mod line;
 mod plan;
-mod share;
+mod quotas;
+mod shard_queue;
 mod state;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-use allot::LaneQuotas;
-pub(crate) use allot::{AGAIN_AFTER, ASKS_MAX};
 use backlog::{Backlog, Waiting, Wanted};
 pub use breaker::BreakerState;
-use breaker::{Breaker, Gate};
-pub(crate) use breaker::{Pass, Reception};
-use bytes::Bytes;
+pub(crate) use breaker::{Admission, ReceiverHealth};
+use breaker::{AdmissionLimit, Breaker};
+use bytes::AttemptBytes;
+pub(crate) use fair_share::AttemptKind;
+use fair_share::{Demand, LaneCapacity, LaneLimits, Load, RoundRobinTurn, WaitReason};
 pub use fallback::FallbackLoad;
 use fallback::{Fallbacks, is_diverted};
-use known::Known;
-use line::{CALLED_FOR, Place};
+use known::KnownLanes;
 use plan::Plan;
 pub(crate) use plan::{Permit, Planned, Receiver};
-pub(crate) use share::Kind;
-use share::{Demand, Limit, Load, Room, Share, Turn};
+use quotas::LaneQuotas;
+pub(crate) use quotas::{RENEW_AFTER, REQUESTS_MAX};
+use shard_queue::{QueuePlace, RESERVED_FOR};
 pub use view::{Activity, LaneLoad};
-pub(crate) use view::{Count, LaneMetrics, Listing};
+pub(crate) use view::{LaneCount, LaneListing, LaneMetrics};
 
 /// Most starved lanes planned in one call.
-const LOOKS_MAX: usize = 4_096;
+const STARVED_PLANNED_MAX: usize = 4_096;
 /// Wait of a lane that has attempts both for its own receiver and for its fallback.
 const SOON: Duration = Duration::from_millis(10);
 
 /// The result of a claim.
 #[derive(Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct AppliedClaim {
     /// Firings without a slot, because the cap has been lowered: to be released.
     pub(crate) excess: Vec<Firing>,
     /// Firings to be delivered, each with the slot that it holds.
     pub(crate) firings: Vec<(Firing, Permit)>,
     /// `true`: the shard should poll for ready lanes again at once.
-    pub(crate) look_again: bool,
+    pub(crate) poll_again: bool,
 }
 
 /// All push lanes of a node.
@@ -89,14 +89,14 @@ pub(crate) struct Lanes {
     workers_max: usize,
     batch_max: usize,
     workers: Load,
-    bytes: Bytes,
-    lanes: Known,
+    bytes: AttemptBytes,
+    lanes: KnownLanes,
     /// Slots that the lanes of a namespace hold together; absent when none.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
     fallbacks: Fallbacks,
     /// This node's quotas of the lanes' limits; `None` if the node has the store for itself.
-    allotments: Option<LaneQuotas>,
+    quotas: Option<LaneQuotas>,
     /// A lane that `plan` skips, so that a test can check that the auditor finds it.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
@@ -109,12 +109,12 @@ impl Lanes {
             workers_max: workers_max.max(1),
             batch_max: options.claim_batch_max.max(1),
             workers: Load::default(),
-            bytes: Bytes::new(options.bytes_max),
-            lanes: Known::new(workers_max),
+            bytes: AttemptBytes::new(options.bytes_max),
+            lanes: KnownLanes::new(workers_max),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
             fallbacks: Fallbacks::default(),
-            allotments: None,
+            quotas: None,
             #[cfg(test)]
             lost: None,
         }
@@ -123,7 +123,7 @@ impl Lanes {
     /// Enables quotas: several nodes share the store, and the limits apply to all of them together.
     #[must_use]
     pub(crate) fn shared(self) -> Self {
-        Self { allotments: Some(LaneQuotas::default()), ..self }
+        Self { quotas: Some(LaneQuotas::default()), ..self }
     }
 
     /// Limits the number of waiting lanes of each shard.
@@ -150,15 +150,15 @@ impl Lanes {
     ) -> Vec<Planned> {
         let mut plan = Plan::new(shard, now, self.batch_max);
         for ReadyLane { lane, first, retry, settings } in ready {
-            let (demand, share) = (Demand::wanted(first, retry), Share::of(&settings));
+            let (demand, limits) = (Demand::wanted(first, retry), LaneLimits::of(&settings));
             #[cfg(test)]
             if self.lost.as_ref() == Some(&lane) {
                 continue;
             }
             let backlog = &mut self.backlogs[usize::from(shard.0)];
-            if !backlog.renew_starved(&lane, demand, share) {
+            if !backlog.update_starved(&lane, demand, limits) {
                 let place = backlog.get(&lane).map(|waiting| waiting.place);
-                self.plan_one(&mut plan, lane, Wanted { demand, share, place }, usize::MAX);
+                self.plan_one(&mut plan, lane, Wanted { demand, limits, place }, usize::MAX);
             }
         }
         plan.done()
@@ -171,16 +171,16 @@ impl Lanes {
         let mut plan = Plan::new(shard, now, self.batch_max);
         let at = usize::from(shard.0);
         while plan.batch_left > 0
-            && let Some((lane, waiting)) = self.backlogs[at].take_called(now)
+            && let Some((lane, waiting)) = self.backlogs[at].take_marked(now)
         {
             self.plan_one(&mut plan, lane, waiting.wanted(), usize::MAX);
         }
-        let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
-        for looked in 0..looks {
+        let starved_to_plan = self.backlogs[at].take_starved_to_plan().min(STARVED_PLANNED_MAX);
+        for visited in 0..starved_to_plan {
             let is_full = self.workers.sum() >= self.workers_max || self.bytes.free() == 0;
             if is_full || plan.batch_left == 0 {
                 // The claim may use fewer workers than it reserves: then there are workers again.
-                self.backlogs[at].owe_looks(looks - looked);
+                self.backlogs[at].add_starved_to_plan(starved_to_plan - visited);
                 break;
             }
             let Some((lane, waiting, credit)) = self.backlogs[at].take_starved() else {
@@ -214,130 +214,133 @@ impl Lanes {
     /// namespace, or `usize::MAX` if the lane is not planned by round-robin.
     fn plan_one(&mut self, plan: &mut Plan, lane: Lane, wanted: Wanted, credit: usize) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
-        let Wanted { demand, share: whole, place } = wanted;
-        let share = match &mut self.allotments {
-            Some(allotments) => allotments.limit(&lane, whole, state.load, demand, plan.now),
+        let Wanted { demand, limits: whole, place } = wanted;
+        let limits = match &mut self.quotas {
+            Some(quotas) => quotas.apply_quota(&lane, whole, state.load, demand, plan.now),
             None => whole,
         };
-        let (to, gate) = self.way(&lane, &state, share, plan.now);
-        self.note_diverted(&lane, &state, share, plan.now);
+        let (to, admitted) = self.route(&lane, &state, limits, plan.now);
+        self.update_diverted(&lane, &state, limits, plan.now);
         let waits = plan.is_for_another(&lane, to);
-        let has_room = self.bytes.has_room(&lane.namespace, share);
-        let (probes, rated) = match gate {
-            Gate::ShutUntil(_) => (0, 0),
-            Gate::Free => (usize::MAX, state.rate_left(share.rate, plan.now)),
-            Gate::Probes(most) => (most, state.rate_left(share.rate, plan.now)),
+        let has_capacity = self.bytes.has_capacity(&lane.namespace, limits);
+        let (probes, rated) = match admitted {
+            AdmissionLimit::OpenUntil(_) => (0, 0),
+            AdmissionLimit::Free => (usize::MAX, state.rate_left(limits.rate, plan.now)),
+            AdmissionLimit::Probes(most) => (most, state.rate_left(limits.rate, plan.now)),
         };
-        let free = share.cap.saturating_sub(state.load.sum()).min(rated);
-        let (place, turn) = self.turn(plan, &lane, place, demand, free);
-        let room = Room {
-            share,
+        let free = limits.cap.saturating_sub(state.load.sum()).min(rated);
+        let (place, queue_slots) = self.allowed_slots(plan, &lane, place, demand, free);
+        let capacity = LaneCapacity {
+            limits,
             lane: state.load,
             namespace: self.namespaces.get(&lane.namespace).copied().unwrap_or_default(),
             workers: self.workers,
             workers_max: self.workers_max,
-            turn: if credit == usize::MAX { Turn::None } else { Turn::Own },
-            most: if waits || !has_room {
+            turn: if credit == usize::MAX { RoundRobinTurn::None } else { RoundRobinTurn::Own },
+            most: if waits || !has_capacity {
                 0
             } else {
-                probes.min(turn).min(credit).min(plan.batch_left)
+                probes.min(queue_slots).min(credit).min(plan.batch_left)
             },
         };
-        let allowed = room.allow(demand, state.last);
+        let allowed = capacity.allow(demand, state.last);
         let granted = allowed.slots;
         let got = granted.sum();
-        let limit = match gate {
-            Gate::ShutUntil(at) => Limit::Breaker(at),
-            _ if waits => Limit::Breaker(plan.now + SOON),
+        let reason = match admitted {
+            AdmissionLimit::OpenUntil(at) => WaitReason::Breaker(at),
+            _ if waits => WaitReason::Breaker(plan.now + SOON),
             // Any attempt that ends frees workers and bytes.
-            _ if !has_room => Limit::Workers,
+            _ if !has_capacity => WaitReason::Workers,
             // With a fallback, the other firings need not wait for the result of this probe.
-            Gate::Probes(_)
-                if got > 0 && to == Receiver::Own && is_diverted(&state, share, plan.now) =>
+            AdmissionLimit::Probes(_)
+                if got > 0 && to == Receiver::Own && is_diverted(&state, limits, plan.now) =>
             {
-                Limit::Breaker(plan.now + SOON)
+                WaitReason::Breaker(plan.now + SOON)
             }
-            Gate::Probes(most) if got == most => Limit::Lane,
-            _ if got == turn && turn < free => Limit::Turn(plan.now + CALLED_FOR),
-            _ if got == rated => Limit::Rate(state.rate_next_at(share.rate, plan.now, got)),
-            _ if got == credit => Limit::Workers,
-            _ => allowed.limit,
+            AdmissionLimit::Probes(most) if got == most => WaitReason::Lane,
+            _ if got == queue_slots && queue_slots < free => {
+                WaitReason::ShardQueue(plan.now + RESERVED_FOR)
+            }
+            _ if got == rated => WaitReason::Rate(state.rate_next_at(limits.rate, plan.now, got)),
+            _ if got == credit => WaitReason::Workers,
+            _ => allowed.reason,
         };
         let backlog = &mut self.backlogs[usize::from(plan.shard.0)];
         let place = place.after(got, demand.sum());
         let left = demand.minus(granted);
         backlog.remember(
             &lane,
-            Waiting { demand: left, limit, share: whole, place, is_called: false },
+            Waiting { demand: left, reason, limits: whole, place, is_marked: false },
         );
         if got == plan.batch_left && got < credit {
             // Only the size of the batch limited it.
-            backlog.retry(&lane);
+            backlog.plan_next(&lane);
         }
         if got > 0 {
             self.workers.add(granted);
             self.namespaces.entry(lane.namespace.clone()).or_default().add(granted);
             let to_fallback = match to {
                 Receiver::Own => None,
-                Receiver::Fallback => Some(self.fallbacks.pass(&lane.namespace, got, plan.now)),
+                Receiver::Fallback => Some(self.fallbacks.admit(&lane.namespace, got, plan.now)),
             };
             let state = self.lanes.entry(&lane);
-            let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
-            let planned = state.begin(lane, granted, share, (to, pass), plan.now);
-            state.share = Some(whole);
+            let admission = to_fallback.unwrap_or_else(|| state.breaker.admit(plan.now, got));
+            let planned = state.reserve(lane, granted, limits, (to, admission), plan.now);
+            state.limits = Some(whole);
             plan.add(planned);
-        } else if gate != Gate::Free
+        } else if admitted != AdmissionLimit::Free
             && let Some(state) = self.lanes.get_mut(&lane)
         {
-            state.share = Some(whole);
+            state.limits = Some(whole);
         }
         got
     }
 
     /// Returns a shard's place in the queue for the slots of a lane, and how many of the free slots it
     /// may take.
-    fn turn(
+    fn allowed_slots(
         &mut self,
         plan: &Plan,
         lane: &Lane,
-        own: Option<Place>,
+        own: Option<QueuePlace>,
         demand: Demand,
         free: usize,
-    ) -> (Place, usize) {
+    ) -> (QueuePlace, usize) {
         let shards = (0_u16..).map(ShardId).zip(&mut self.backlogs);
         let others = shards.filter(|(shard, _)| *shard != plan.shard);
-        let mut others: Vec<_> = others.filter_map(|(_, backlog)| backlog.in_line(lane)).collect();
-        line::turn(own, demand.sum(), free, &mut others, plan.now)
+        let mut others: Vec<_> =
+            others.filter_map(|(_, backlog)| backlog.queue_place(lane)).collect();
+        shard_queue::allowed_slots(own, demand.sum(), free, &mut others, plan.now)
     }
 
     /// Releases the slots of a claim that failed.
     pub(crate) fn unplan(&mut self, planned: &[Planned], now: Duration) {
         for planned in planned {
-            self.give_back_planned(planned, planned.load(), now);
+            self.release_planned(planned, planned.load(), now);
         }
     }
 
     /// Applies the result of a claim: learns caps, and releases the slots that no firing uses.
-    pub(crate) fn granted(
+    pub(crate) fn apply_claim(
         &mut self,
         shard: ShardId,
         planned: &[Planned],
         claimed: Claimed,
         now: Duration,
-    ) -> Granted {
-        let mut unused: FxHashMap<Lane, (Load, Pass, Receiver)> =
-            planned.iter().map(|p| (p.claim.lane.clone(), (p.load(), p.pass, p.to))).collect();
-        let mut result = Granted::default();
+    ) -> AppliedClaim {
+        let mut unused: FxHashMap<Lane, (Load, Admission, Receiver)> =
+            planned.iter().map(|p| (p.claim.lane.clone(), (p.load(), p.admission, p.to))).collect();
+        let mut result = AppliedClaim::default();
         for firing in claimed.firings {
             let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-            let share = Share::of(&firing.settings);
+            let limits = LaneLimits::of(&firing.settings);
             // The store treats a redriven firing as a retry, although its attempt number is 1. So the
             // kind of the reserved slot counts, not the attempt number.
-            let held = unused.get_mut(&lane).and_then(|(left, pass, to)| {
-                let kind = [Kind::of(&firing), Kind::First, Kind::Retry]
+            let held = unused.get_mut(&lane).and_then(|(left, admission, to)| {
+                let kind = [AttemptKind::of(&firing), AttemptKind::First, AttemptKind::Retry]
                     .into_iter()
                     .find(|kind| left.covers(Load::one(*kind)))?;
-                Some((left, Permit { kind, pass: *pass, to: *to, bytes: firing.bytes() }))
+                Some((left, Permit { kind, admission: *admission, to: *to, bytes: firing.bytes() }))
             });
             let Some((left, permit)) = held else {
                 // The claim returned more than it was asked for: no slot is reserved for this firing.
@@ -346,38 +349,38 @@ impl Lanes {
             };
             let still_unused = left.minus(Load::one(permit.kind));
             let load = self.lanes.get(&lane).map_or(0, |state| state.load.sum());
-            if load.saturating_sub(still_unused.sum()) > share.cap {
+            if load.saturating_sub(still_unused.sum()) > limits.cap {
                 // Its slot stays in `unused` and is released below.
                 result.excess.push(firing);
                 continue;
             }
             *left = still_unused;
-            self.bytes.take(&lane.namespace, permit.bytes);
+            self.bytes.add(&lane.namespace, permit.bytes);
             result.firings.push((firing, permit));
         }
         let at = usize::from(shard.0);
         for planned in planned {
             let lane = &planned.claim.lane;
             let left = unused.get(lane).map_or(Load::default(), |(left, ..)| *left);
-            self.give_back_planned(planned, left, now);
+            self.release_planned(planned, left, now);
             let backlog = &mut self.backlogs[at];
             if !claimed.more.contains(lane) {
-                backlog.forget(lane);
+                backlog.remove(lane);
             } else if !backlog.waits(lane) {
-                result.look_again = true;
+                result.poll_again = true;
             } else if left.sum() > 0 {
                 // The claim ended before its slots were used: the lane may use them again.
                 if !result.firings.is_empty() {
-                    backlog.retry(lane);
+                    backlog.plan_next(lane);
                 } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0) {
                     // Without a slot of its own nothing would call it; the next walk of the store's list
                     // finds it again.
-                    backlog.forget_capped(lane);
+                    backlog.remove_capped(lane);
                 }
             }
         }
         // If nothing was granted, polling again at once would only spin.
-        result.look_again &= !result.firings.is_empty();
+        result.poll_again &= !result.firings.is_empty();
         result
     }
 
@@ -386,12 +389,12 @@ impl Lanes {
         &mut self,
         lane: &Lane,
         permit: Permit,
-        reception: Reception,
+        health: ReceiverHealth,
         now: Duration,
     ) -> Vec<ShardId> {
-        let pass = permit.pass;
+        let admission = permit.admission;
         if permit.to == Receiver::Fallback {
-            let report = |breaker: &mut Breaker| breaker.report(pass, reception, now);
+            let report = |breaker: &mut Breaker| breaker.report(admission, health, now);
             self.fallbacks.change(&lane.namespace, report);
             return Vec::new();
         }
@@ -401,25 +404,26 @@ impl Lanes {
         let Some(state) = known else {
             return Vec::new();
         };
-        state.breaker.report(pass, reception, now);
+        state.breaker.report(admission, health, now);
         if state.is_diverted && state.breaker.opened_at().is_none() {
             state.is_diverted = false;
             self.fallbacks.diverted -= 1;
         }
-        if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
+        if matches!(admission, Admission::Free(_)) && state.breaker.state() == BreakerState::Closed
+        {
             return Vec::new();
         }
-        match reception {
-            Reception::Good => self.shards_where(|backlog| backlog.receiver_is_back(lane)),
-            Reception::Bad | Reception::Unknown => Vec::new(),
+        match health {
+            ReceiverHealth::Good => self.shards_where(|backlog| backlog.receiver_recovered(lane)),
+            ReceiverHealth::Bad | ReceiverHealth::Unknown => Vec::new(),
         }
     }
 
     /// Frees the slot of an attempt that is settled. Returns the shards that may use it.
     pub(crate) fn free(&mut self, lane: &Lane, permit: Permit, now: Duration) -> Vec<ShardId> {
-        self.bytes.give_back(&lane.namespace, permit.bytes);
-        self.give_back(lane, Load::one(permit.kind), now);
-        self.shards_where(|backlog| backlog.freed(lane))
+        self.bytes.release(&lane.namespace, permit.bytes);
+        self.release(lane, Load::one(permit.kind), now);
+        self.shards_where(|backlog| backlog.slot_freed(lane))
     }
 
     fn shards_where(&mut self, mut wants: impl FnMut(&mut Backlog) -> bool) -> Vec<ShardId> {
@@ -428,21 +432,21 @@ impl Lanes {
     }
 
     /// Releases slots that were reserved for a claim and not used.
-    fn give_back_planned(&mut self, planned: &Planned, load: Load, now: Duration) {
+    fn release_planned(&mut self, planned: &Planned, load: Load, now: Duration) {
         if let Some(state) = self.lanes.get_mut(&planned.claim.lane) {
-            state.give_back(planned, load.sum());
+            state.release_rate(planned, load.sum());
         }
-        if matches!(planned.pass, Pass::Probe(_)) {
-            let (pass, to) = (planned.pass, planned.to);
-            let permit = Permit { kind: Kind::First, pass, to, bytes: 0 };
+        if matches!(planned.admission, Admission::Probe(_)) {
+            let (admission, to) = (planned.admission, planned.to);
+            let permit = Permit { kind: AttemptKind::First, admission, to, bytes: 0 };
             for _ in 0..load.sum() {
-                self.report(&planned.claim.lane, permit, Reception::Unknown, now);
+                self.report(&planned.claim.lane, permit, ReceiverHealth::Unknown, now);
             }
         }
-        self.give_back(&planned.claim.lane, load, now);
+        self.release(&planned.claim.lane, load, now);
     }
 
-    fn give_back(&mut self, lane: &Lane, load: Load, now: Duration) {
+    fn release(&mut self, lane: &Lane, load: Load, now: Duration) {
         if load.sum() == 0 {
             return;
         }

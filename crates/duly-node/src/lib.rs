@@ -23,13 +23,12 @@
 //!
 //! Start reading at [`Node`], then `dispatch`.
 
-mod allot;
 mod auditor;
-mod census;
 mod deliver;
 mod dispatch;
 mod health;
-mod idle;
+mod idle_namespaces;
+mod lane_metrics;
 mod lanes;
 mod log_limit;
 mod node;
@@ -37,7 +36,8 @@ mod nodes;
 mod options;
 mod phase;
 mod pull;
-mod record;
+mod quota_loop;
+mod recorder;
 mod settler;
 mod state;
 mod supervise;
@@ -52,4 +52,4 @@ pub use lanes::{Activity, BreakerState, FallbackLoad, LaneLoad};
 pub use node::{Handle, Node};
 pub use nodes::MemberView;
 pub use options::Options;
-pub use pull::{Held, LeaseRequest, Leased, PendingReply, Room};
+pub use pull::{LeaseMemory, LeaseRequest, Leased, PendingReply, StreamLeases};

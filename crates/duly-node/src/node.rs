@@ -15,16 +15,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
-    census, dispatch,
+    FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor,
+    dispatch,
     health::LoopProgress,
-    idle,
-    lanes::{Lanes, Listing},
+    idle_namespaces, lane_metrics,
+    lanes::{LaneListing, Lanes},
     log_limit::LogLimit,
     nodes::{self, MemberView, Nodes},
     phase::{Phase, Phases},
     pull::{self, Pull},
-    record::{Recorder, Way},
+    quota_loop,
+    recorder::{DeliveryMode, Recorder},
     settler::{self, attempt_outcome},
     state::{Notifier, Shared},
     supervise,
@@ -52,8 +53,8 @@ impl Node {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Handle {
-        Self::start_with(store, sink, clock, options, |bells| {
-            waker::system(bells).expect("a process can have one more thread and one more timer")
+        Self::start_with(store, sink, clock, options, |notifiers| {
+            waker::system(notifiers).expect("a process can have one more thread and one more timer")
         })
     }
 
@@ -68,26 +69,26 @@ impl Node {
         let nodes = Nodes::new(&*store, options.name.clone());
         let lanes = Lanes::new(shards, &options);
         let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
-        let bells: Arc<[Notifier]> = (0..shards).map(|_| Notifier::default()).collect();
+        let notifiers: Arc<[Notifier]> = (0..shards).map(|_| Notifier::default()).collect();
         let (settlers, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let boot = clock.boot();
-        let beats = || (0..shards).map(|_| LoopProgress::begun(boot)).collect();
+        let loops_progress = || (0..shards).map(|_| LoopProgress::started(boot)).collect();
         let shared = Arc::new(Shared {
-            watchdog_beat: LoopProgress::begun(boot),
-            auditor_beat: LoopProgress::begun(boot),
+            watchdog_progress: LoopProgress::started(boot),
+            auditor_progress: LoopProgress::started(boot),
             watch: Watch::new(shards),
-            shard_beats: beats(),
-            settler_beats: beats(),
+            shard_progress: loops_progress(),
+            settler_progress: loops_progress(),
             lanes: Mutex::new(lanes),
-            asks: Notify::new(),
+            urgent_requests: Notify::new(),
             pull: Pull::new(options.pull_waiters_max),
             phases: Phases::new(),
-            waker: waker(Arc::clone(&bells)),
-            bells,
+            waker: waker(Arc::clone(&notifiers)),
+            notifiers,
             settlers,
             unsettled: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
-            quieter: Notify::new(),
+            drain_progress: Notify::new(),
             recorder: Recorder::default(),
             failed_attempts: LogLimit::new(10, Duration::from_secs(1)),
             // A store that cannot be reached is logged once every few seconds; metrics and readiness
@@ -105,24 +106,24 @@ impl Node {
             let listener = format!("wake-ups of {name}");
             let stalled = Arc::default();
             supervise::spawn(listener, &shared, stalled, move |shared| {
-                dispatch::listen(shared, shard)
+                dispatch::forward_wakeups(shared, shard)
             });
             let stalled = Arc::clone(&shared.watch.stalled[usize::from(shard.0)]);
             supervise::spawn(name, &shared, stalled, move |shared| {
                 // After a restart the loop polls the store for everything again.
-                shared.bell(shard).ring_due();
+                shared.notifier(shard).notify_due();
                 dispatch::run(shared, shard)
             });
         }
         supervise::spawn("watchdog", &shared, Arc::default(), watchdog::run);
         supervise::spawn("auditor", &shared, Arc::default(), auditor::run);
-        supervise::spawn("census", &shared, Arc::default(), census::run);
+        supervise::spawn("census", &shared, Arc::default(), lane_metrics::run);
         supervise::spawn("beats", &shared, Arc::default(), nodes::run);
         supervise::spawn("progress", &shared, Arc::default(), nodes::progress::run);
-        supervise::spawn("allotments", &shared, Arc::default(), allot::run);
+        supervise::spawn("allotments", &shared, Arc::default(), quota_loop::run);
         supervise::spawn("announcements", &shared, Arc::default(), nodes::listen);
-        supervise::spawn("idle", &shared, Arc::default(), idle::run);
-        shared.ring_all();
+        supervise::spawn("idle", &shared, Arc::default(), idle_namespaces::run);
+        shared.notify_all_shards();
         Handle(shared)
     }
 }
@@ -162,7 +163,7 @@ impl Handle {
             if let (Some((namespace, ended)), Ok(SettleOutcome::Ok | SettleOutcome::Dead)) =
                 (attempt, outcome)
             {
-                self.0.recorder.attempt(Way::Pull, namespace, *ended);
+                self.0.recorder.attempt(DeliveryMode::Pull, namespace, *ended);
             }
         }
         Ok(outcomes)
@@ -179,23 +180,23 @@ impl Handle {
     pub async fn drain(&self) {
         let shared = &self.0;
         shared.phases.enter(Phase::Draining);
-        shared.pull.send_all_away();
-        shared.nodes.beat_now();
+        shared.pull.answer_all_empty();
+        shared.nodes.send_heartbeats_now();
         let within = shared.options.drain_timeout;
-        if tokio::time::timeout(within, self.quiet()).await.is_err() {
-            self.cut_off().await;
+        if tokio::time::timeout(within, self.until_idle()).await.is_err() {
+            self.abort_attempts().await;
         }
         shared.phases.enter(Phase::Left);
         nodes::leave(shared).await;
     }
 
     /// Aborts the attempts that did not end in time.
-    async fn cut_off(&self) {
+    async fn abort_attempts(&self) {
         let shared = &self.0;
         let in_flight = shared.lanes.lock().in_flight();
         tracing::warn!(in_flight, "attempts that did not end in time are given up");
         shared.phases.enter(Phase::CutOff);
-        if tokio::time::timeout(SETTLE_WITHIN, self.quiet()).await.is_err() {
+        if tokio::time::timeout(SETTLE_WITHIN, self.until_idle()).await.is_err() {
             let unsettled = shared.unsettled();
             tracing::error!(unsettled, "the store did not take the last verdicts");
         }
@@ -203,7 +204,7 @@ impl Handle {
 
     /// Returns the push lanes of a namespace that hold something or recently did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        census::list(&self.0, Listing::new(namespace.clone()))
+        lane_metrics::list(&self.0, LaneListing::new(namespace.clone()))
     }
 
     /// Returns the nodes of the deployment as this node sees them. It includes this node once a
@@ -221,14 +222,16 @@ impl Handle {
     /// Returns the health of the node, without waiting.
     pub fn health(&self) -> NodeHealth {
         let boot = self.0.clock.boot();
-        let of = |name, beat: &LoopProgress| LoopHealth { name, idle_for: beat.idle_for(boot) };
-        let shards = self.0.shard_beats.iter().enumerate();
-        let mut loops: Vec<_> = shards.map(|(i, beat)| of(format!("shard {i}"), beat)).collect();
-        loops.push(of("watchdog".to_owned(), &self.0.watchdog_beat));
-        loops.push(of("auditor".to_owned(), &self.0.auditor_beat));
-        let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled).enumerate();
+        let of =
+            |name, progress: &LoopProgress| LoopHealth { name, idle_for: progress.idle_for(boot) };
+        let shards = self.0.shard_progress.iter().enumerate();
+        let mut loops: Vec<_> =
+            shards.map(|(i, progress)| of(format!("shard {i}"), progress)).collect();
+        loops.push(of("watchdog".to_owned(), &self.0.watchdog_progress));
+        loops.push(of("auditor".to_owned(), &self.0.auditor_progress));
+        let settlers = self.0.settler_progress.iter().zip(&self.0.unsettled).enumerate();
         let busy = settlers.filter(|(_, (_, unsettled))| unsettled.load(Ordering::Relaxed) > 0);
-        loops.extend(busy.map(|(i, (beat, _))| of(format!("settler {i}"), beat)));
+        loops.extend(busy.map(|(i, (progress, _))| of(format!("settler {i}"), progress)));
         NodeHealth {
             loops,
             waiters: self.0.pull.waiting(),
@@ -244,19 +247,19 @@ impl Handle {
     }
 
     /// Waits until no attempt and no claim for a lease call is under way and every verdict is settled.
-    async fn quiet(&self) {
+    async fn until_idle(&self) {
         loop {
-            let quieter = self.0.quieter.notified();
-            tokio::pin!(quieter);
+            let drain_progress = self.0.drain_progress.notified();
+            tokio::pin!(drain_progress);
             // Listen first, then check: otherwise a change between the two would be missed.
-            quieter.as_mut().enable();
+            drain_progress.as_mut().enable();
             let busy = self.0.lanes.lock().in_flight() > 0
                 || self.0.pull.serving() > 0
                 || self.0.unsettled() > 0;
             if !busy {
                 return;
             }
-            quieter.await;
+            drain_progress.await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The nodes of one deployment: sends this node's heartbeats, and tracks the other members.
 //!
 //! A store that belongs to one process has no other nodes: this node may always act, and it owns every
-//! shard. In a shared store a loop sends heartbeats to every coordinator shard ([`beats`];
+//! shard. In a shared store a loop sends heartbeats to every coordinator shard ([`heartbeats`];
 //! [`membership`] decides the consequences):
 //!
 //! 1. The leases of an evicted member are ended in our shards at once.
@@ -15,7 +15,7 @@
 //! `docs/adr/0004-nodes-of-one-deployment.md` and `docs/adr/0005-membership-by-majority.md`.
 
 mod announce;
-mod beats;
+mod heartbeats;
 pub(crate) mod membership;
 pub(crate) mod progress;
 mod suspects;
@@ -30,11 +30,11 @@ use duly_store::{Error, MemberId, Result, Store, deployment::MembershipStage};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::{announce::Announcements, membership::Membership};
 pub(crate) use self::{
-    announce::When,
-    beats::{leave, listen, run},
+    announce::AnnounceTime,
+    heartbeats::{leave, listen, run},
 };
+use self::{announce::Announcements, membership::Membership};
 
 /// The state of this node's membership, and its view of the other nodes.
 #[derive(Debug)]
@@ -47,18 +47,18 @@ pub(crate) struct Nodes {
     alone: MemberId,
     announced: Mutex<Announcements>,
     /// Changes when the next heartbeats must be sent at once.
-    now: watch::Sender<()>,
+    send_now: watch::Sender<()>,
 }
 
 /// The relation of this node to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ShardRole {
     /// This node owns the shard: it does all work in it.
-    Ours,
+    Owner,
     /// Another node owns the shard: this node only serves its own waiting lease calls from it.
-    Others,
+    OtherOwner,
     /// This node may not act at all now.
-    None,
+    Inactive,
 }
 
 /// A member of the deployment, as this node sees it.
@@ -84,14 +84,14 @@ impl Nodes {
     pub(crate) fn new(store: &dyn Store, name: String) -> Self {
         let shared = store.deployment().map(|deployment| {
             let list = deployment.coordinators();
-            Mutex::new(Membership::new(store.shards(), list, fresh_run()))
+            Mutex::new(Membership::new(store.shards(), list, new_member_id()))
         });
         Self {
             name,
             shared,
-            alone: fresh_run(),
+            alone: new_member_id(),
             announced: Mutex::default(),
-            now: watch::Sender::default(),
+            send_now: watch::Sender::default(),
         }
     }
 
@@ -101,30 +101,30 @@ impl Nodes {
     }
 
     /// Returns the member id by which this node claims now.
-    pub(crate) fn run(&self) -> MemberId {
-        self.shared.as_ref().map_or(self.alone, |nodes| nodes.lock().run())
+    pub(crate) fn member_id(&self) -> MemberId {
+        self.shared.as_ref().map_or(self.alone, |nodes| nodes.lock().member_id())
     }
 
     /// Returns the relation of this node to a shard.
-    pub(crate) fn part(&self, shard: ShardId, now: Duration) -> Part {
+    pub(crate) fn shard_role(&self, shard: ShardId, now: Duration) -> ShardRole {
         let Some(nodes) = &self.shared else {
-            return Part::Ours;
+            return ShardRole::Owner;
         };
         let nodes = nodes.lock();
         if !nodes.may_act(now) {
-            Part::None
+            ShardRole::Inactive
         } else if nodes.owns(shard) {
-            Part::Ours
+            ShardRole::Owner
         } else {
-            Part::Others
+            ShardRole::OtherOwner
         }
     }
 
     /// Returns `true` if firings that were claimed by this member id may be sent.
-    pub(crate) fn may_send(&self, run: MemberId, now: Duration) -> bool {
+    pub(crate) fn may_send(&self, member_id: MemberId, now: Duration) -> bool {
         self.shared.as_ref().is_none_or(|nodes| {
             let nodes = nodes.lock();
-            nodes.run() == run && nodes.may_act(now)
+            nodes.member_id() == member_id && nodes.may_act(now)
         })
     }
 
@@ -142,60 +142,60 @@ impl Nodes {
     }
 
     /// Rejoins with a new member id, because the leases of the current one were ended.
-    pub(crate) fn begin_again(&self) {
+    pub(crate) fn rejoin(&self) {
         if let Some(nodes) = &self.shared {
-            nodes.lock().rejoin(fresh_run());
-            self.is_forgotten();
+            nodes.lock().rejoin(new_member_id());
+            self.announce_waits_again();
         }
     }
 
     /// Announces the waiting lease calls again, because the other nodes drop them with the old member
     /// id.
-    fn is_forgotten(&self) {
-        self.announced.lock().forgotten();
-        self.beat_now();
+    fn announce_waits_again(&self) {
+        self.announced.lock().drop_announced();
+        self.send_heartbeats_now();
     }
 
     /// Rejoins if a reply says that the leases of this member id were ended. That can happen while this
     /// node is still a member: another node may have sent the call that ended them before it was cut
     /// off, and the call arrived much later.
-    pub(crate) fn heed<T>(&self, run: MemberId, answer: Result<T>) -> Result<T> {
-        if answer.as_ref().err() == Some(&Error::Evicted) && self.run() == run {
+    pub(crate) fn rejoin_if_evicted<T>(&self, member_id: MemberId, reply: Result<T>) -> Result<T> {
+        if reply.as_ref().err() == Some(&Error::Evicted) && self.member_id() == member_id {
             tracing::warn!("node evicted: its leases were ended; rejoining with a new member id");
-            self.begin_again();
+            self.rejoin();
         }
-        answer
+        reply
     }
 
     /// Sends the next heartbeats at once.
-    pub(crate) fn beat_now(&self) {
-        self.now.send_replace(());
+    pub(crate) fn send_heartbeats_now(&self) {
+        self.send_now.send_replace(());
     }
 
     /// Returns the time since which the other nodes know that calls wait here for a namespace.
-    pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
-        self.announced.lock().told_since(namespace)
+    pub(crate) fn announced_since(&self, namespace: &NamespaceName) -> Option<Duration> {
+        self.announced.lock().announced_since(namespace)
     }
 
     /// Notes that a lease call waits, and announces it soon.
-    pub(crate) fn waits(&self, namespace: &NamespaceName) {
-        if self.shared.is_some() && self.announced.lock().waits(namespace) {
-            self.beat_now();
+    pub(crate) fn announce_wait(&self, namespace: &NamespaceName) {
+        if self.shared.is_some() && self.announced.lock().must_announce(namespace) {
+            self.send_heartbeats_now();
         }
     }
 
     /// Returns the time at which a namespace may be announced to other nodes whose calls wait for it.
-    pub(crate) fn announces(
+    pub(crate) fn announce_time(
         &self,
         shard: ShardId,
         namespace: &NamespaceName,
         now: Duration,
-    ) -> When {
+    ) -> AnnounceTime {
         let Some(nodes) = &self.shared else {
-            return When::Never;
+            return AnnounceTime::Never;
         };
         if !nodes.lock().others().any(|other| other.waits.contains(namespace)) {
-            return When::Never;
+            return AnnounceTime::Never;
         }
         self.announced.lock().admit(shard, namespace, now)
     }
@@ -225,12 +225,12 @@ impl Nodes {
                 presence: other.presence,
                 protocols: other.protocols,
                 shards: nodes.shards_of(other.member_id),
-                heartbeat_age: nodes.still_for(other.member_id),
+                heartbeat_age: nodes.stalled_for(other.member_id),
             })
             .collect();
         if let Some(silent_for) = nodes.silent_for(now) {
-            let (run, presence) = (nodes.run(), nodes.presence(now));
-            members.push(this(run, presence, nodes.shards_of(run), silent_for));
+            let (member_id, presence) = (nodes.member_id(), nodes.presence(now));
+            members.push(this(member_id, presence, nodes.shards_of(member_id), silent_for));
         }
         members.sort_by(|a, b| (&a.name, a.member_id).cmp(&(&b.name, b.member_id)));
         members
@@ -238,6 +238,6 @@ impl Nodes {
 }
 
 /// Returns a new member id: a random number from the standard library's seed.
-fn fresh_run() -> MemberId {
+fn new_member_id() -> MemberId {
     MemberId(RandomState::new().build_hasher().finish())
 }

@@ -24,32 +24,32 @@ use rustc_hash::FxHashSet;
 use tokio::sync::oneshot;
 
 use crate::{
-    lanes::Kind,
+    lanes::AttemptKind,
     phase::Phase,
-    record::{Recorder, Way},
+    recorder::{DeliveryMode, Recorder},
     state::Shared,
 };
 
 mod claim;
 mod expected;
-mod held;
 mod hints;
+mod stream_leases;
 mod waiters;
 
-use expected::Expected;
-pub use held::{Held, PendingReply};
+use expected::ExpectedFirings;
 use hints::Hints;
-use waiters::{Empty, Patience, Serve, Waiters};
+pub use stream_leases::{PendingReply, StreamLeases};
+use waiters::{EmptyClaim, Serve, WaitMode, Waiters};
 
 /// Time within which a claim must report whether a shard has anything else; after it the shard is
 /// walked.
-const TOLD_WITHIN: Duration = Duration::from_millis(50);
+const REPORTED_WITHIN: Duration = Duration::from_millis(50);
 /// Retry delay for a caller that found the queue full.
 const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
 
 /// A memory budget for the firings of lease calls. Memory is reserved when the turn of a call has come,
 /// so a call that waits holds none. Firings that do not fit are not claimed.
-pub trait Room: fmt::Debug + Send + Sync {
+pub trait LeaseMemory: fmt::Debug + Send + Sync {
     /// Sets the largest size of one payload: the first firing is returned regardless of its size.
     fn expect(&self, payload_bytes_max: u64);
 
@@ -75,21 +75,21 @@ pub struct LeaseRequest {
     /// Longest wait for a firing; with zero the call tries once.
     pub wait: Duration,
     /// Memory budget for the firings, if there is one.
-    pub room: Option<Arc<dyn Room>>,
+    pub memory: Option<Arc<dyn LeaseMemory>>,
 }
 
 impl LeaseRequest {
     /// Reserves memory. Returns the bytes that may be claimed now; `None` if there is too little memory.
-    async fn set_aside(&self) -> Option<u64> {
-        match &self.room {
-            Some(room) => room.set_aside(self.bytes_max).await,
+    async fn reserve(&self) -> Option<u64> {
+        match &self.memory {
+            Some(memory) => memory.set_aside(self.bytes_max).await,
             None => Some(self.bytes_max),
         }
     }
 
-    fn let_go(&self) {
-        if let Some(room) = &self.room {
-            room.let_go();
+    fn release(&self) {
+        if let Some(memory) = &self.memory {
+            memory.let_go();
         }
     }
 }
@@ -138,14 +138,14 @@ impl Drop for Claims {
     }
 }
 
-type Answer = oneshot::Sender<Result<Leased>>;
+type ReplySender = oneshot::Sender<Result<Leased>>;
 
 /// The queues of waiting calls.
 #[derive(Debug)]
 pub(crate) struct Pull {
-    waiters: Mutex<Waiters<LeaseRequest, Answer>>,
+    waiters: Mutex<Waiters<LeaseRequest, ReplySender>>,
     hints: Mutex<Hints>,
-    expected: Mutex<Expected>,
+    expected: Mutex<ExpectedFirings>,
     /// Shards for which a claim must report whether they have to be walked.
     unwalked: Mutex<FxHashSet<ShardId>>,
     /// Shard at which the next claim starts; it rotates.
@@ -201,7 +201,7 @@ impl Pull {
     }
 
     /// Answers every waiting call with no firings.
-    pub(crate) fn send_all_away(&self) {
+    pub(crate) fn answer_all_empty(&self) {
         let answers = self.waiters.lock().take_all();
         for answer in answers {
             answer.send(Ok(Leased::default())).ok();
@@ -219,9 +219,9 @@ pub(crate) fn ready(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceN
 }
 
 /// Records that a walk has seen retries in the namespace's pull lane.
-pub(crate) fn saw_retries(shared: &Shared, namespace: &NamespaceName) {
+pub(crate) fn record_retries(shared: &Shared, namespace: &NamespaceName) {
     if shared.nodes.is_shared() {
-        shared.pull.hints.lock().saw_retries(namespace, shared.clock.boot());
+        shared.pull.hints.lock().record_retries(namespace, shared.clock.boot());
     }
 }
 
@@ -231,20 +231,20 @@ pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &N
     shared.pull.unwalked.lock().insert(shard);
     ready(shared, shard, namespace);
     if !shared.pull.is_waited_for(namespace) {
-        walk_unless(shared, shard, false);
+        walk_unless_empty(shared, shard, false);
         return;
     }
     // The claim may wait for a claim in another shard, whose server is down.
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        tokio::time::sleep(TOLD_WITHIN).await;
-        walk_unless(&shared, shard, false);
+        tokio::time::sleep(REPORTED_WITHIN).await;
+        walk_unless_empty(&shared, shard, false);
     });
 }
 
 /// Records that a namespace that has claimed in a shard will have a firing there at this wall time. With
 /// `all` that is its first firing of any kind, otherwise the first of the kinds that were claimed.
-pub(crate) fn expect(
+pub(crate) fn record_expected(
     shared: &Shared,
     shard: ShardId,
     namespace: &NamespaceName,
@@ -266,9 +266,9 @@ pub(crate) fn take_expected(shared: &Shared, shard: ShardId) -> Vec<NamespaceNam
 }
 
 /// Walks a shard unless a claim has reported that it has nothing else.
-fn walk_unless(shared: &Shared, shard: ShardId, nothing_else: bool) {
+fn walk_unless_empty(shared: &Shared, shard: ShardId, nothing_else: bool) {
     if shared.pull.unwalked.lock().remove(&shard) && !nothing_else {
-        shared.bell(shard).ring_due();
+        shared.notifier(shard).notify_due();
     }
 }
 
@@ -284,14 +284,14 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
         Some(known) if known.paused => return Ok(Leased::paused()),
         Some(_) if shared.phases.now() != Phase::Running => return Ok(Leased::default()),
         Some(known) => {
-            if let Some(room) = &request.room {
-                room.expect(known.settings.limits.max_payload_bytes);
+            if let Some(memory) = &request.memory {
+                memory.expect(known.settings.limits.max_payload_bytes);
             }
         }
     }
     let wait = request.wait;
     let (answer, mut answered) = oneshot::channel();
-    let queued = shared.pull.waiters.lock().push(&namespace, request, Patience::of(wait), answer);
+    let queued = shared.pull.waiters.lock().push(&namespace, request, WaitMode::of(wait), answer);
     let Some((id, serve)) = queued else {
         return Err(Error::Overloaded {
             reason: format!(
@@ -301,15 +301,15 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
             retry_after: FULL_RETRY_AFTER,
         });
     };
-    let place = Place { shared, namespace: &namespace, id };
+    let guard = QueueGuard { shared, namespace: &namespace, id };
     Recorder::waiters(shared.pull.waiting());
     start(shared, &namespace, serve);
     if !wait.is_zero() {
-        shared.nodes.waits(&namespace);
+        shared.nodes.announce_wait(&namespace);
     }
     // Between the check of the phase above and the queue, a drain may have answered all waiting calls.
     if shared.phases.now() != Phase::Running {
-        shared.pull.send_all_away();
+        shared.pull.answer_all_empty();
     }
     if wait.is_zero() {
         return (&mut answered).await.unwrap_or_else(|_| Ok(Leased::default()));
@@ -319,18 +319,18 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
         // The sender was dropped, so no reply will come.
         Ok(Err(_)) => Ok(Leased::default()),
         Err(_elapsed) => {
-            drop(place);
+            drop(guard);
             // The call is out of the queue now; a reply that was sent just before still counts.
             match answered.try_recv() {
                 Ok(answer) => answer,
-                Err(_) => Ok(out_of_time(shared, namespace).await),
+                Err(_) => Ok(timed_out(shared, namespace).await),
             }
         }
     }
 }
 
 /// Returns the result of a call that timed out; the namespace may have been paused meanwhile.
-async fn out_of_time(shared: &Shared, namespace: NamespaceName) -> Leased {
+async fn timed_out(shared: &Shared, namespace: NamespaceName) -> Leased {
     match shared.store.get_namespace(namespace).await {
         Ok(Some(known)) if known.paused => Leased::paused(),
         _ => Leased::default(),
@@ -338,13 +338,13 @@ async fn out_of_time(shared: &Shared, namespace: NamespaceName) -> Leased {
 }
 
 /// A place in the queue; it is left when the call ends or its caller disconnects.
-struct Place<'a> {
+struct QueueGuard<'a> {
     shared: &'a Shared,
     namespace: &'a NamespaceName,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let taken = self.shared.pull.waiters.lock().take(self.namespace, self.id);
         drop(taken);
@@ -355,19 +355,19 @@ impl Drop for Place<'_> {
 fn start(shared: &Arc<Shared>, namespace: &NamespaceName, serve: Serve) {
     if serve == Serve::Start {
         shared.pull.serving.fetch_add(1, Ordering::AcqRel);
-        let serving = Serving { shared: Arc::clone(shared), namespace: namespace.clone() };
+        let serving = ServingGuard { shared: Arc::clone(shared), namespace: namespace.clone() };
         tokio::spawn(serve_all(Arc::clone(shared), namespace.clone(), serving));
     }
 }
 
 /// A namespace that is being served. A drain waits for its end; if the task panics, the waiting calls
 /// return no firings.
-struct Serving {
+struct ServingGuard {
     shared: Arc<Shared>,
     namespace: NamespaceName,
 }
 
-impl Drop for Serving {
+impl Drop for ServingGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!(namespace = %self.namespace, "serving lease calls panicked");
@@ -375,48 +375,48 @@ impl Drop for Serving {
             drop(unanswered);
         }
         self.shared.pull.serving.fetch_sub(1, Ordering::AcqRel);
-        self.shared.quieter.notify_waiters();
+        self.shared.drain_progress.notify_waiters();
     }
 }
 
 /// Serves a namespace until nothing is claimable or no call waits.
-async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serving) {
+async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: ServingGuard) {
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
         let Some(mut head) = head else {
             // No claim will report on the rest of these shards.
             let unclaimed = shared.pull.hints.lock().shards(&namespace);
             for shard in unclaimed {
-                walk_unless(&shared, shard, false);
+                walk_unless_empty(&shared, shard, false);
             }
             return;
         };
-        let Some(bytes_max) = head.request.set_aside().await else {
+        let Some(bytes_max) = head.request.reserve().await else {
             // The call fails, so that those behind it are served.
             let answer = shared.pull.waiters.lock().take(&namespace, head.id);
             if let Some(answer) = answer {
-                answer.send(Err(no_room())).ok();
+                answer.send(Err(out_of_memory_error())).ok();
             }
             continue;
         };
         head.request.bytes_max = bytes_max;
         let claimed =
             tokio::time::timeout(shared.options.stall_after, claim::claim(&shared, &head)).await;
-        match claimed.unwrap_or_else(|_elapsed| Err(no_answer(&shared))) {
+        match claimed.unwrap_or_else(|_elapsed| Err(timed_out_error(&shared))) {
             Ok(firings) if firings.is_empty() => {
-                head.request.let_go();
+                head.request.release();
                 let waiters = &shared.pull.waiters;
                 let (answers, next) = waiters.lock().empty(&namespace, head.arrived_before);
                 for answer in answers {
                     answer.send(Ok(Leased::default())).ok();
                 }
-                if next == Empty::Ended {
+                if next == EmptyClaim::Ended {
                     return;
                 }
             }
-            Ok(firings) => hand_out(&shared, &namespace, head.id, firings),
+            Ok(firings) => answer_head(&shared, &namespace, head.id, firings),
             Err(error) => {
-                head.request.let_go();
+                head.request.release();
                 shared.log_store_error("claim (pull)", &error);
                 let answers = shared.pull.waiters.lock().take_namespace(&namespace);
                 for answer in answers {
@@ -429,7 +429,7 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
 }
 
 /// Returns the error for a call for whose firings there is no memory.
-fn no_room() -> Error {
+fn out_of_memory_error() -> Error {
     Error::Overloaded {
         reason: "there is no room in memory for the firings of a lease: come again".to_owned(),
         retry_after: FULL_RETRY_AFTER,
@@ -437,7 +437,7 @@ fn no_room() -> Error {
 }
 
 /// Returns the error for the waiting calls of a namespace whose claim timed out.
-fn no_answer(shared: &Shared) -> Error {
+fn timed_out_error(shared: &Shared) -> Error {
     shared.watch.restarted("serving lease calls", "got no answer of the store");
     Error::Unavailable {
         reason: "the store gave no answer; repeat the call".to_owned(),
@@ -446,10 +446,15 @@ fn no_answer(shared: &Shared) -> Error {
 }
 
 /// Answers the call at the head. If its caller is gone, the firings are released as `Leased` is dropped.
-fn hand_out(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
+fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
     let wall = shared.clock.wall();
     for firing in &firings {
-        shared.recorder.lateness(Way::Pull, Kind::of(firing), firing.claimable_since, wall);
+        shared.recorder.lateness(
+            DeliveryMode::Pull,
+            AttemptKind::of(firing),
+            firing.claimable_since,
+            wall,
+        );
     }
     let leased = Leased::new(shared, firings);
     let answer = shared.pull.waiters.lock().take(namespace, id);

@@ -26,8 +26,8 @@ use tokio::{
 };
 
 use crate::{
-    lanes::{Pass, Permit, Receiver, Reception},
-    record::Way,
+    lanes::{Admission, Permit, Receiver, ReceiverHealth},
+    recorder::DeliveryMode,
     state::Shared,
 };
 
@@ -39,11 +39,11 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
 /// Longest time-out of a call, as a multiple of `stall_after`.
-const PATIENCE_MAX: u32 = 64;
+const TIMEOUT_FACTOR_MAX: u32 = 64;
 
 /// One verdict, with the slot that is freed when the store accepts it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct UnsettledVerdict {
     pub(crate) settlement: Settlement,
     pub(crate) slot: Option<Slot>,
 }
@@ -63,9 +63,9 @@ impl Slot {
     }
 
     /// Reports the health of the receiver to the lane; only the first report counts.
-    pub(crate) fn report(&mut self, reception: Reception) {
+    pub(crate) fn report(&mut self, health: ReceiverHealth) {
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.shared.report(&self.lane, self.permit, reception);
+            self.shared.report(&self.lane, self.permit, health);
         }
     }
 
@@ -77,21 +77,23 @@ impl Slot {
     /// Diverts the attempt to the fallback, if the fallback's breaker admits it. A probe is not
     /// diverted.
     pub(crate) fn divert(&mut self) {
-        if matches!(self.permit.pass, Pass::Probe(_)) || self.permit.to == Receiver::Fallback {
+        if matches!(self.permit.admission, Admission::Probe(_))
+            || self.permit.to == Receiver::Fallback
+        {
             return;
         }
         let namespace = &self.lane.namespace;
         let diverted = self.shared.lanes.lock().divert(namespace, self.shared.clock.boot());
-        if let Some(pass) = diverted {
-            self.permit = Permit { pass, to: Receiver::Fallback, ..self.permit };
+        if let Some(admission) = diverted {
+            self.permit = Permit { admission, to: Receiver::Fallback, ..self.permit };
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if matches!(self.permit.pass, Pass::Probe(_)) {
-            self.report(Reception::Unknown);
+        if matches!(self.permit.admission, Admission::Probe(_)) {
+            self.report(ReceiverHealth::Unknown);
         }
         self.shared.free(&self.lane, self.permit);
     }
@@ -112,10 +114,10 @@ impl Shared {
             return;
         };
         if unsettled.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.settler_beats[shard].turn(self.clock.boot());
+            self.settler_progress[shard].record_iteration(self.clock.boot());
         }
         let settlement = Settlement { token, namespace: Some(namespace), verdict };
-        if to.send(Entry { settlement, slot }).is_err() {
+        if to.send(UnsettledVerdict { settlement, slot }).is_err() {
             // The runtime is shutting down; the store releases the leases when it opens again.
             unsettled.fetch_sub(1, Ordering::Relaxed);
         }
@@ -147,47 +149,52 @@ pub(crate) fn lease_lost(wait: Wait, reason: &str) -> SettleVerdict {
 pub(crate) async fn run(
     shared: Arc<Shared>,
     shard: ShardId,
-    mut entries: mpsc::UnboundedReceiver<Entry>,
+    mut entries: mpsc::UnboundedReceiver<UnsettledVerdict>,
 ) {
     let mut batch = Vec::new();
-    let mut patience = Patience::new(shared.options.stall_after);
+    let mut timeout = SettleTimeout::new(shared.options.stall_after);
     while entries.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let count = batch.len();
-        let settled = settle(&shared, shard, &mut patience, std::mem::take(&mut batch));
+        let settled = settle(&shared, shard, &mut timeout, std::mem::take(&mut batch));
         if AssertUnwindSafe(settled).catch_unwind().await.is_err() {
-            give_leases_back(&shared, shard).await;
+            end_own_leases(&shared, shard).await;
         }
         shared.unsettled[usize::from(shard.0)].fetch_sub(count, Ordering::Relaxed);
-        shared.quieter.notify_waiters();
+        shared.drain_progress.notify_waiters();
     }
 }
 
 /// Ends all leases of this node after a panic, because it is unknown which verdicts were accepted and a
 /// node's lease does not expire. The firings become due again; attempts under way settle without effect.
-async fn give_leases_back(shared: &Shared, shard: ShardId) {
+async fn end_own_leases(shared: &Shared, shard: ShardId) {
     shared.watch.restarted("settling", "panicked; the leases of this node are given back");
-    if let Err(error) = shared.store.release_owner(shard, shared.nodes.run()).await {
+    if let Err(error) = shared.store.release_owner(shard, shared.nodes.member_id()).await {
         shared.log_store_error("release after a panic", &error);
     }
-    shared.nodes.begin_again();
+    shared.nodes.rejoin();
 }
 
-async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch: Vec<Entry>) {
+async fn settle(
+    shared: &Shared,
+    shard: ShardId,
+    timeout: &mut SettleTimeout,
+    batch: Vec<UnsettledVerdict>,
+) {
     let mut backoff = BACKOFF_MIN;
     let mut one_by_one = batch.len() == 1;
     let mut left = batch;
     while !left.is_empty() {
-        shared.settler_beats[usize::from(shard.0)].turn(shared.clock.boot());
+        shared.settler_progress[usize::from(shard.0)].record_iteration(shared.clock.boot());
         let size = if one_by_one { 1 } else { left.len() };
         let settlements = left[..size].iter().map(|e| e.settlement.clone()).collect();
         let call = shared.store.settle(shard, settlements);
-        match patience.wait(call).await.unwrap_or_else(|_elapsed| Err(no_answer(shared))) {
+        match timeout.wait(call).await.unwrap_or_else(|_elapsed| Err(timed_out_error(shared))) {
             Ok(outcomes) => {
                 let mut in_doubt = Vec::new();
                 for (entry, outcome) in left.drain(..size).zip(outcomes) {
                     match outcome {
                         SettleOutcome::InDoubt => in_doubt.push(entry),
-                        outcome => taken(shared, &entry, outcome),
+                        outcome => on_settled(shared, &entry, outcome),
                     }
                 }
                 if !in_doubt.is_empty() {
@@ -216,22 +223,23 @@ async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch:
 /// disk a constant time-out could fail for ever. Each time-out doubles it; a reply within a quarter of
 /// it halves it again.
 #[derive(Debug)]
-struct Patience {
+struct SettleTimeout {
     least: Duration,
     now: Duration,
 }
 
-impl Patience {
+impl SettleTimeout {
     const fn new(least: Duration) -> Self {
         Self { least, now: least }
     }
 
     async fn wait<T>(&mut self, call: impl Future<Output = T>) -> Result<T, Elapsed> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = tokio::time::timeout(self.now, call).await;
         if answer.is_err() {
-            self.now = (self.now.saturating_mul(2)).min(self.least.saturating_mul(PATIENCE_MAX));
-        } else if begun.elapsed() < self.now / 4 {
+            self.now =
+                (self.now.saturating_mul(2)).min(self.least.saturating_mul(TIMEOUT_FACTOR_MAX));
+        } else if started.elapsed() < self.now / 4 {
             self.now = (self.now / 2).max(self.least);
         }
         answer
@@ -240,19 +248,21 @@ impl Patience {
 
 /// Returns the error of a call that timed out. The call is repeated, because settling twice changes
 /// nothing.
-fn no_answer(shared: &Shared) -> Error {
+fn timed_out_error(shared: &Shared) -> Error {
     shared.watch.restarted("settling", "got no answer of the store");
     Error::InDoubt { reason: "the store gave no answer".to_owned() }
 }
 
-fn taken(shared: &Shared, entry: &Entry, outcome: SettleOutcome) {
+fn on_settled(shared: &Shared, entry: &UnsettledVerdict, outcome: SettleOutcome) {
     if entry.slot.is_none() {
         return;
     }
-    let taken = matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead);
-    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| taken);
+    let is_accepted = matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead);
+    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| is_accepted);
     match (ended, &entry.settlement.namespace) {
-        (Some(ended), Some(namespace)) => shared.recorder.attempt(Way::Push, namespace, ended),
+        (Some(ended), Some(namespace)) => {
+            shared.recorder.attempt(DeliveryMode::Push, namespace, ended)
+        }
         _ => tracing::debug!(outcome = outcome.as_str(), "a verdict changed nothing"),
     }
 }

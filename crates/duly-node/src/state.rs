@@ -18,13 +18,13 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     Options,
     health::LoopProgress,
-    lanes::{Lanes, Permit, Reception},
+    lanes::{Lanes, Permit, ReceiverHealth},
     log_limit::LogLimit,
     nodes::Nodes,
     phase::Phases,
     pull::Pull,
-    record::Recorder,
-    settler::Entry,
+    recorder::Recorder,
+    settler::UnsettledVerdict,
     waker::Waker,
     watchdog::Watch,
 };
@@ -39,24 +39,24 @@ pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) lanes: Mutex<Lanes>,
     /// Notified when a lane's quota request must be sent at once.
-    pub(crate) asks: Notify,
+    pub(crate) urgent_requests: Notify,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,
-    pub(crate) bells: Arc<[Notifier]>,
+    pub(crate) notifiers: Arc<[Notifier]>,
     pub(crate) waker: Box<dyn Waker>,
     /// Verdicts to settle, by shard; bounded by the workers and by the leases of consumers.
-    pub(crate) settlers: Vec<mpsc::UnboundedSender<Entry>>,
+    pub(crate) settlers: Vec<mpsc::UnboundedSender<UnsettledVerdict>>,
     /// Verdicts that the store has not accepted yet, by shard.
     pub(crate) unsettled: Vec<AtomicUsize>,
     /// Notified when a slot is freed or a verdict is settled: a drain waits for it.
-    pub(crate) quieter: Notify,
+    pub(crate) drain_progress: Notify,
     pub(crate) recorder: Recorder,
     pub(crate) failed_attempts: LogLimit,
     pub(crate) store_errors: LogLimit,
-    pub(crate) shard_beats: Vec<LoopProgress>,
-    pub(crate) settler_beats: Vec<LoopProgress>,
-    pub(crate) watchdog_beat: LoopProgress,
-    pub(crate) auditor_beat: LoopProgress,
+    pub(crate) shard_progress: Vec<LoopProgress>,
+    pub(crate) settler_progress: Vec<LoopProgress>,
+    pub(crate) watchdog_progress: LoopProgress,
+    pub(crate) auditor_progress: LoopProgress,
     pub(crate) watch: Watch,
 }
 
@@ -65,8 +65,8 @@ impl Shared {
         (0..self.store.shards()).map(ShardId)
     }
 
-    pub(crate) fn bell(&self, shard: ShardId) -> &Notifier {
-        &self.bells[usize::from(shard.0)]
+    pub(crate) fn notifier(&self, shard: ShardId) -> &Notifier {
+        &self.notifiers[usize::from(shard.0)]
     }
 
     /// Returns the number of verdicts that the store has not accepted yet, over all shards.
@@ -74,9 +74,9 @@ impl Shared {
         self.unsettled.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    pub(crate) fn ring_all(&self) {
-        for bell in self.bells.iter() {
-            bell.ring_due();
+    pub(crate) fn notify_all_shards(&self) {
+        for notifier in self.notifiers.iter() {
+            notifier.notify_due();
         }
     }
 
@@ -84,23 +84,23 @@ impl Shared {
     pub(crate) fn free(&self, lane: &Lane, permit: Permit) {
         let woken = self.lanes.lock().free(lane, permit, self.clock.boot());
         for shard in woken {
-            self.bell(shard).ring_freed();
+            self.notifier(shard).notify_slot_freed();
         }
-        self.quieter.notify_waiters();
+        self.drain_progress.notify_waiters();
     }
 
     /// Reports the result of an attempt to the breaker of its lane, and notifies shards that may start
     /// more.
-    pub(crate) fn report(&self, lane: &Lane, permit: Permit, reception: Reception) {
-        let woken = self.lanes.lock().report(lane, permit, reception, self.clock.boot());
+    pub(crate) fn report(&self, lane: &Lane, permit: Permit, health: ReceiverHealth) {
+        let woken = self.lanes.lock().report(lane, permit, health, self.clock.boot());
         for shard in woken {
-            self.bell(shard).ring_freed();
+            self.notifier(shard).notify_slot_freed();
         }
     }
 
     /// Records that the loop of a shard made progress.
-    pub(crate) fn shard_turned(&self, shard: ShardId) {
-        self.shard_beats[usize::from(shard.0)].turn(self.clock.boot());
+    pub(crate) fn record_shard_iteration(&self, shard: ShardId) {
+        self.shard_progress[usize::from(shard.0)].record_iteration(self.clock.boot());
     }
 
     /// Logs a failed store call; the rate of these log lines is limited.
@@ -122,25 +122,25 @@ impl fmt::Debug for Shared {
 pub(crate) struct Notifier {
     due: AtomicBool,
     timed: AtomicBool,
-    rung: Notify,
+    wake: Notify,
 }
 
 impl Notifier {
     /// Notifies the loop that something may be claimable now.
-    pub(crate) fn ring_due(&self) {
+    pub(crate) fn notify_due(&self) {
         self.due.store(true, Ordering::Release);
-        self.rung.notify_one();
+        self.wake.notify_one();
     }
 
     /// Notifies the loop that a requested wake-up time has come.
-    pub(crate) fn ring_timed(&self) {
+    pub(crate) fn notify_timed(&self) {
         self.timed.store(true, Ordering::Release);
-        self.rung.notify_one();
+        self.wake.notify_one();
     }
 
     /// Notifies the loop that a waiting lane may have a slot now.
-    pub(crate) fn ring_freed(&self) {
-        self.rung.notify_one();
+    pub(crate) fn notify_slot_freed(&self) {
+        self.wake.notify_one();
     }
 
     /// Returns `true` if the store must be polled; any number of notifications returns `true` once.
@@ -153,8 +153,8 @@ impl Notifier {
         self.timed.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) async fn rung(&self) {
-        self.rung.notified().await;
+    pub(crate) async fn notified(&self) {
+        self.wake.notified().await;
     }
 }
 

@@ -9,20 +9,20 @@ use duly_sink::Delivery;
 use crate::Activity;
 
 mod backlog;
-mod by_hand;
 mod clock_steps;
 mod coordinators;
 mod drain;
 mod expected;
 mod flaky;
 mod guards;
-mod held;
-mod idle;
+mod idle_namespaces;
 mod lanes;
+mod manual_waker;
 mod nodes;
 mod pull;
 mod settings;
 mod shards;
+mod stream_leases;
 mod watchdog;
 mod world;
 

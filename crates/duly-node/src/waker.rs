@@ -33,16 +33,16 @@ pub(crate) trait Waker: Send + Sync {
 
     /// Returns the number of iterations of the thread; at least one in [`SLEEP_MAX`] while the loops
     /// run. `None` if the waker has no thread.
-    fn turns(&self) -> Option<u64>;
+    fn iterations(&self) -> Option<u64>;
 
     /// Restarts the thread after it stopped iterating.
     fn restart(&self) -> io::Result<()>;
 }
 
 /// Creates the waker of this operating system.
-pub(crate) fn system(bells: Arc<[Notifier]>) -> io::Result<Box<dyn Waker>> {
+pub(crate) fn system(notifiers: Arc<[Notifier]>) -> io::Result<Box<dyn Waker>> {
     #[cfg(target_os = "linux")]
-    return Ok(Box::new(timerfd::TimerFd::start(bells)?));
+    return Ok(Box::new(timerfd::TimerFd::start(notifiers)?));
     #[cfg(not(target_os = "linux"))]
-    return Ok(Box::new(stepping::Stepping::start(bells)?));
+    return Ok(Box::new(stepping::Stepping::start(notifiers)?));
 }

@@ -72,30 +72,30 @@ impl Watch {
 /// The last known iteration count of one loop, and its misses in a row.
 #[derive(Debug, Default)]
 struct Watched {
-    turns: u64,
+    iterations: u64,
     misses: u32,
 }
 
 /// The result of one check.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
-    Turns,
+enum CheckResult {
+    Progressed,
     Missed,
     Stalled,
 }
 
 impl Watched {
-    fn look(&mut self, turns: u64) -> Look {
-        if std::mem::replace(&mut self.turns, turns) != turns {
+    fn check(&mut self, iterations: u64) -> CheckResult {
+        if std::mem::replace(&mut self.iterations, iterations) != iterations {
             self.misses = 0;
-            return Look::Turns;
+            return CheckResult::Progressed;
         }
         self.misses += 1;
         if self.misses < MISSES_MAX {
-            return Look::Missed;
+            return CheckResult::Missed;
         }
         self.misses = 0;
-        Look::Stalled
+        CheckResult::Stalled
     }
 }
 
@@ -105,17 +105,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut loops: Vec<Watched> = shared.shards().map(|_| Watched::default()).collect();
     let mut waker = Watched::default();
     while shared.phases.now() == Phase::Running {
-        shared.watchdog_beat.turn(shared.clock.boot());
+        shared.watchdog_progress.record_iteration(shared.clock.boot());
         for (shard, watched) in (0_u16..).map(ShardId).zip(&mut loops) {
             let at = usize::from(shard.0);
-            match watched.look(shared.shard_beats[at].turns()) {
-                Look::Turns => {}
-                Look::Missed => shared.bell(shard).ring_due(),
-                Look::Stalled => shared.watch.stalled[at].notify_one(),
+            match watched.check(shared.shard_progress[at].iterations()) {
+                CheckResult::Progressed => {}
+                CheckResult::Missed => shared.notifier(shard).notify_due(),
+                CheckResult::Stalled => shared.watch.stalled[at].notify_one(),
             }
         }
-        if let Some(turns) = shared.waker.turns()
-            && waker.look(turns) == Look::Stalled
+        if let Some(iterations) = shared.waker.iterations()
+            && waker.check(iterations) == CheckResult::Stalled
         {
             shared.watch.restarted("the waker", "made no progress");
             if let Err(error) = shared.waker.restart() {
@@ -139,19 +139,19 @@ mod tests {
     #[test]
     fn t27_only_consecutive_misses_are_a_stall() {
         let mut watched = Watched::default();
-        let looks = [1, 1, 1, 1, 2, 2, 2, 2, 2, 2].map(|turns| watched.look(turns));
+        let checks = [1, 1, 1, 1, 2, 2, 2, 2, 2, 2].map(|iterations| watched.check(iterations));
         let expected = [
-            Look::Turns,
-            Look::Missed,
-            Look::Missed,
-            Look::Missed,
-            Look::Turns,
-            Look::Missed,
-            Look::Missed,
-            Look::Missed,
-            Look::Stalled,
-            Look::Missed,
+            CheckResult::Progressed,
+            CheckResult::Missed,
+            CheckResult::Missed,
+            CheckResult::Missed,
+            CheckResult::Progressed,
+            CheckResult::Missed,
+            CheckResult::Missed,
+            CheckResult::Missed,
+            CheckResult::Stalled,
+            CheckResult::Missed,
         ];
-        assert_eq!(looks, expected);
+        assert_eq!(checks, expected);
     }
 }

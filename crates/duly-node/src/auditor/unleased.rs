@@ -4,33 +4,37 @@ use std::collections::BTreeMap;
 
 use duly_core::{NamespaceName, shard::ShardId};
 
-use crate::{record::Recorder, state::Shared};
+use crate::{recorder::Recorder, state::Shared};
 
 /// Audits in a row after which a namespace is reported.
-const LOOKS: u32 = 6;
+const AUDITS_MIN: u32 = 6;
 /// Most namespaces that are reported at once.
 const REPORTED_MAX: usize = 10;
 
 /// The findings of the audits so far.
 #[derive(Debug, Default)]
 pub(super) struct Unleased {
-    looks: BTreeMap<NamespaceName, u32>,
+    audits: BTreeMap<NamespaceName, u32>,
 }
 
 impl Unleased {
     /// Records the findings of an audit: namespaces with firings due for consumers, each with a shard
     /// that has some.
-    pub(super) async fn looked(&mut self, shared: &Shared, due: BTreeMap<NamespaceName, ShardId>) {
-        self.looks.retain(|namespace, _| due.contains_key(namespace));
+    pub(super) async fn record_audit(
+        &mut self,
+        shared: &Shared,
+        due: BTreeMap<NamespaceName, ShardId>,
+    ) {
+        self.audits.retain(|namespace, _| due.contains_key(namespace));
         let mut found = Vec::new();
         for (namespace, shard) in due {
             if shared.pull.was_waited_for(&namespace) {
-                self.looks.remove(&namespace);
+                self.audits.remove(&namespace);
                 continue;
             }
-            let looks = self.looks.entry(namespace.clone()).or_default();
-            *looks += 1;
-            if *looks >= LOOKS
+            let audits = self.audits.entry(namespace.clone()).or_default();
+            *audits += 1;
+            if *audits >= AUDITS_MIN
                 && found.len() < REPORTED_MAX
                 && !is_leased(shared, shard, &namespace).await
             {

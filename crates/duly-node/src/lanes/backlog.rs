@@ -18,8 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     drr::Drr,
-    line::Place,
-    share::{Demand, Limit, Share},
+    fair_share::{Demand, LaneLimits, WaitReason},
+    shard_queue::QueuePlace,
 };
 
 /// Starved lanes planned for one freed slot.
@@ -45,23 +45,23 @@ pub(super) struct Backlog {
     /// The lanes in `starved`.
     queued: FxHashSet<Lane>,
     /// Lanes to be planned at once.
-    retry: VecDeque<Lane>,
+    next: VecDeque<Lane>,
     /// Lanes that wait for a time; exactly those whose limit is a time.
     timed: BTreeSet<(Duration, Lane)>,
     /// Starved lanes that are still to be planned.
-    looks: usize,
+    starved_to_plan: usize,
 }
 
 /// The demand of a waiting lane, and the limit that stops it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) demand: Demand,
-    pub(super) limit: Limit,
-    pub(super) share: Share,
+    pub(super) reason: WaitReason,
+    pub(super) limits: LaneLimits,
     /// Its shard's place in the queue for slots of the lane.
-    pub(super) place: Place,
+    pub(super) place: QueuePlace,
     /// `true`: it is already in the list of lanes to be planned next.
-    pub(super) is_called: bool,
+    pub(super) is_marked: bool,
 }
 
 impl Default for Backlog {
@@ -73,9 +73,9 @@ impl Default for Backlog {
             starved_of_first: 0,
             starved: Drr::default(),
             queued: FxHashSet::default(),
-            retry: VecDeque::new(),
+            next: VecDeque::new(),
             timed: BTreeSet::new(),
-            looks: 0,
+            starved_to_plan: 0,
         }
     }
 }
@@ -84,20 +84,20 @@ impl Default for Backlog {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) demand: Demand,
-    pub(super) share: Share,
+    pub(super) limits: LaneLimits,
     /// Its shard's place, if it is queued already.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<QueuePlace>,
 }
 
 impl Waiting {
     /// Returns the demand that is left.
     pub(super) const fn wanted(self) -> Wanted {
-        Wanted { demand: self.demand, share: self.share, place: Some(self.place) }
+        Wanted { demand: self.demand, limits: self.limits, place: Some(self.place) }
     }
 
     /// Returns `true` if a free worker would start a first attempt.
     fn is_starved_of_first(self) -> bool {
-        self.limit == Limit::Workers && self.demand.first > 0
+        self.reason == WaitReason::Workers && self.demand.first > 0
     }
 }
 
@@ -105,38 +105,38 @@ impl Backlog {
     /// Stores the demand that a lane has left; a lane without demand is removed. A lane that is in the
     /// round-robin queue keeps its place.
     pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {
-        self.forget(lane);
+        self.remove(lane);
         if waiting.demand.sum() == 0 || self.waiting.len() >= self.waiting_max {
             return;
         }
         self.waiting.insert(lane.clone(), waiting);
-        self.starved_count += usize::from(waiting.limit == Limit::Workers);
+        self.starved_count += usize::from(waiting.reason == WaitReason::Workers);
         self.starved_of_first += usize::from(waiting.is_starved_of_first());
-        if let Some(at) = waiting.limit.until() {
+        if let Some(at) = waiting.reason.until() {
             self.timed.insert((at, lane.clone()));
         }
-        if waiting.limit == Limit::Workers && self.queued.insert(lane.clone()) {
-            self.starved.push(&lane.namespace, lane.clone(), waiting.share.weight);
+        if waiting.reason == WaitReason::Workers && self.queued.insert(lane.clone()) {
+            self.starved.push(&lane.namespace, lane.clone(), waiting.limits.weight);
             self.drop_stale();
         }
     }
 
     /// Removes a lane: it has nothing claimable any more.
-    pub(super) fn forget(&mut self, lane: &Lane) {
+    pub(super) fn remove(&mut self, lane: &Lane) {
         let Some(gone) = self.waiting.remove(lane) else {
             return;
         };
-        self.starved_count -= usize::from(gone.limit == Limit::Workers);
+        self.starved_count -= usize::from(gone.reason == WaitReason::Workers);
         self.starved_of_first -= usize::from(gone.is_starved_of_first());
-        if let Some(at) = gone.limit.until() {
+        if let Some(at) = gone.reason.until() {
             self.timed.remove(&(at, lane.clone()));
         }
     }
 
     /// Removes a lane that waits for a slot of its own.
-    pub(super) fn forget_capped(&mut self, lane: &Lane) {
-        if self.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane) {
-            self.forget(lane);
+    pub(super) fn remove_capped(&mut self, lane: &Lane) {
+        if self.get(lane).is_some_and(|waiting| waiting.reason == WaitReason::Lane) {
+            self.remove(lane);
         }
     }
 
@@ -145,8 +145,14 @@ impl Backlog {
     ///
     /// Returns `false` for a lane that waited with retries only and now has a first attempt. It must be
     /// planned at once, because the limit of retries does not apply to first attempts.
-    pub(super) fn renew_starved(&mut self, lane: &Lane, demand: Demand, share: Share) -> bool {
-        let known = self.waiting.get_mut(lane).filter(|waiting| waiting.limit == Limit::Workers);
+    pub(super) fn update_starved(
+        &mut self,
+        lane: &Lane,
+        demand: Demand,
+        limits: LaneLimits,
+    ) -> bool {
+        let known =
+            self.waiting.get_mut(lane).filter(|waiting| waiting.reason == WaitReason::Workers);
         let Some(waiting) = known else {
             return false;
         };
@@ -154,11 +160,11 @@ impl Backlog {
             return false;
         }
         let before = waiting.is_starved_of_first();
-        (waiting.demand, waiting.share) = (demand, share);
+        (waiting.demand, waiting.limits) = (demand, limits);
         if before && !waiting.is_starved_of_first() {
             self.starved_of_first -= 1;
         }
-        self.owe_looks(1);
+        self.add_starved_to_plan(1);
         true
     }
 
@@ -177,7 +183,7 @@ impl Backlog {
         let queued = self.starved.items_of(namespace, skip);
         queued.map(|lane| {
             let waiting = self.waiting.get(lane);
-            (lane, waiting.filter(|waiting| waiting.limit == Limit::Workers))
+            (lane, waiting.filter(|waiting| waiting.reason == WaitReason::Workers))
         })
     }
 
@@ -202,47 +208,53 @@ impl Backlog {
     }
 
     /// Marks a waiting lane to be planned next.
-    pub(super) fn retry(&mut self, lane: &Lane) {
-        self.call(lane, |_| true);
+    pub(super) fn plan_next(&mut self, lane: &Lane) {
+        self.mark(lane, |_| true);
     }
 
     /// Marks a lane to be planned next if its limit matches; returns `true` if it does.
-    fn call(&mut self, lane: &Lane, is_one: impl FnOnce(Limit) -> bool) -> bool {
-        let Some(waiting) = self.waiting.get_mut(lane).filter(|w| is_one(w.limit)) else {
+    fn mark(&mut self, lane: &Lane, is_one: impl FnOnce(WaitReason) -> bool) -> bool {
+        let Some(waiting) = self.waiting.get_mut(lane).filter(|w| is_one(w.reason)) else {
             return false;
         };
-        if !std::mem::replace(&mut waiting.is_called, true) {
-            self.retry.push_back(lane.clone());
+        if !std::mem::replace(&mut waiting.is_marked, true) {
+            self.next.push_back(lane.clone());
         }
         true
     }
 
     /// Handles a freed slot of `lane`. Returns `true` if a lane of this shard may want it.
-    pub(super) fn freed(&mut self, lane: &Lane) -> bool {
+    pub(super) fn slot_freed(&mut self, lane: &Lane) -> bool {
         // A starved lane gets its next slot in round-robin order, even if it freed the slot itself.
-        let own = self.call(lane, |limit| matches!(limit, Limit::Lane | Limit::Turn(_)));
+        let own = self
+            .mark(lane, |reason| matches!(reason, WaitReason::Lane | WaitReason::ShardQueue(_)));
         if !self.starved.is_empty() {
-            self.owe_looks(STARVED_PER_WAKE);
+            self.add_starved_to_plan(STARVED_PER_WAKE);
         }
         own || !self.starved.is_empty()
     }
 
     /// Returns the place and the demand of a lane that waits for slots of its own, or for its rate.
-    pub(super) fn in_line(&mut self, lane: &Lane) -> Option<(&mut Place, usize)> {
+    pub(super) fn queue_place(&mut self, lane: &Lane) -> Option<(&mut QueuePlace, usize)> {
         let waiting = self.waiting.get_mut(lane)?;
-        let stands = matches!(waiting.limit, Limit::Lane | Limit::Turn(_) | Limit::Rate(_));
-        stands.then_some((&mut waiting.place, waiting.demand.sum()))
+        let is_queued = matches!(
+            waiting.reason,
+            WaitReason::Lane | WaitReason::ShardQueue(_) | WaitReason::Rate(_)
+        );
+        is_queued.then_some((&mut waiting.place, waiting.demand.sum()))
     }
 
     /// Handles a success of the receiver of `lane`. Returns `true` if the lane waits for it here.
-    pub(super) fn receiver_is_back(&mut self, lane: &Lane) -> bool {
-        self.call(lane, |limit| matches!(limit, Limit::Breaker(_) | Limit::Lane | Limit::Turn(_)))
+    pub(super) fn receiver_recovered(&mut self, lane: &Lane) -> bool {
+        self.mark(lane, |reason| {
+            matches!(reason, WaitReason::Breaker(_) | WaitReason::Lane | WaitReason::ShardQueue(_))
+        })
     }
 
     /// Takes a lane to be planned at once, because an event of its own occurred or its time has come. A
     /// starved lane keeps its place: its queue entry stays.
-    pub(super) fn take_called(&mut self, now: Duration) -> Option<(Lane, Waiting)> {
-        while let Some(lane) = self.retry.pop_front() {
+    pub(super) fn take_marked(&mut self, now: Duration) -> Option<(Lane, Waiting)> {
+        while let Some(lane) = self.next.pop_front() {
             if let Some(taken) = self.take(lane) {
                 return Some(taken);
             }
@@ -257,13 +269,13 @@ impl Backlog {
     }
 
     /// Takes the number of starved lanes to plan for the events since the last call.
-    pub(super) fn take_looks(&mut self) -> usize {
-        std::mem::take(&mut self.looks)
+    pub(super) fn take_starved_to_plan(&mut self) -> usize {
+        std::mem::take(&mut self.starved_to_plan)
     }
 
     /// Adds starved lanes to be planned.
-    pub(super) const fn owe_looks(&mut self, looks: usize) {
-        self.looks = self.looks.saturating_add(looks);
+    pub(super) const fn add_starved_to_plan(&mut self, count: usize) {
+        self.starved_to_plan = self.starved_to_plan.saturating_add(count);
     }
 
     /// Takes the starved lane whose turn it is, and the most slots it may take. The caller must report
@@ -272,7 +284,7 @@ impl Backlog {
         while let Some(turn) = self.starved.next() {
             self.queued.remove(&turn.item);
             match self.waiting.get(&turn.item) {
-                Some(waiting) if waiting.limit == Limit::Workers => {
+                Some(waiting) if waiting.reason == WaitReason::Workers => {
                     let (lane, waiting) = self.take(turn.item)?;
                     return Some((lane, waiting, turn.credit));
                 }
@@ -314,7 +326,7 @@ impl Backlog {
 
     fn take(&mut self, lane: Lane) -> Option<(Lane, Waiting)> {
         let waiting = *self.waiting.get(&lane)?;
-        self.forget(&lane);
+        self.remove(&lane);
         Some((lane, waiting))
     }
 }

@@ -30,7 +30,7 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The breaker of one lane. Times are those of the boot-time clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Breaker {
-    state: State,
+    state: BreakerPhase,
     /// Number of times it opened since it was last closed.
     opened: u32,
     /// Time at which it first opened since it was last closed.
@@ -41,7 +41,7 @@ pub(super) struct Breaker {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BreakerPhase {
     Closed { failures: u32 },
     Open { until: Duration },
     HalfOpen { under_way: u32, successes: u32 },
@@ -49,25 +49,25 @@ enum State {
 
 /// The attempts that a breaker admits now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(super) enum AdmissionLimit {
     /// All attempts.
     Free,
     /// This many probes; 0 while enough are under way.
     Probes(usize),
     /// None until this time.
-    ShutUntil(Duration),
+    OpenUntil(Duration),
 }
 
 /// The admission of an attempt by a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum Admission {
     /// By a closed breaker, with its period.
     Free(u32),
     /// As a probe of a half-open breaker, with its period.
     Probe(u32),
 }
 
-impl Pass {
+impl Admission {
     const fn period(self) -> u32 {
         match self {
             Self::Free(period) | Self::Probe(period) => period,
@@ -77,7 +77,7 @@ impl Pass {
 
 /// The health of a receiver, as one attempt shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reception {
+pub(crate) enum ReceiverHealth {
     /// The receiver works.
     Good,
     /// The receiver failed.
@@ -114,7 +114,7 @@ impl BreakerState {
 impl Default for Breaker {
     fn default() -> Self {
         Self {
-            state: State::Closed { failures: 0 },
+            state: BreakerPhase::Closed { failures: 0 },
             opened: 0,
             opened_at: Duration::ZERO,
             period: 0,
@@ -133,50 +133,57 @@ impl Breaker {
         self.period
     }
 
-    pub(super) fn gate(&self, now: Duration) -> Gate {
+    pub(super) fn admission_limit(&self, now: Duration) -> AdmissionLimit {
         match self.state {
-            State::Closed { .. } => Gate::Free,
-            State::Open { until } if now < until => Gate::ShutUntil(until),
-            State::Open { .. } => Gate::Probes(1),
-            State::HalfOpen { under_way, successes } => {
-                Gate::Probes((successes + 1).saturating_sub(under_way) as usize)
+            BreakerPhase::Closed { .. } => AdmissionLimit::Free,
+            BreakerPhase::Open { until } if now < until => AdmissionLimit::OpenUntil(until),
+            BreakerPhase::Open { .. } => AdmissionLimit::Probes(1),
+            BreakerPhase::HalfOpen { under_way, successes } => {
+                AdmissionLimit::Probes((successes + 1).saturating_sub(under_way) as usize)
             }
         }
     }
 
-    /// Admits `count` attempts, no more than [`Self::gate`] allows.
-    pub(super) fn pass(&mut self, now: Duration, count: usize) -> Pass {
-        debug_assert!(!matches!(self.gate(now), Gate::ShutUntil(_)), "the gate is asked first");
+    /// Admits `count` attempts, no more than [`Self::admission_limit`] allows.
+    pub(super) fn admit(&mut self, now: Duration, count: usize) -> Admission {
+        debug_assert!(
+            !matches!(self.admission_limit(now), AdmissionLimit::OpenUntil(_)),
+            "the caller checks the limit first"
+        );
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         match &mut self.state {
-            State::Closed { .. } => return Pass::Free(self.period),
-            State::HalfOpen { under_way, .. } => *under_way += count,
-            State::Open { .. } => {
+            BreakerPhase::Closed { .. } => return Admission::Free(self.period),
+            BreakerPhase::HalfOpen { under_way, .. } => *under_way += count,
+            BreakerPhase::Open { .. } => {
                 self.period = self.period.wrapping_add(1);
-                self.state = State::HalfOpen { under_way: count, successes: 0 };
+                self.state = BreakerPhase::HalfOpen { under_way: count, successes: 0 };
             }
         }
-        Pass::Probe(self.period)
+        Admission::Probe(self.period)
     }
 
-    /// Records the result of an attempt that was admitted by `pass`.
-    pub(super) fn report(&mut self, pass: Pass, reception: Reception, now: Duration) {
-        match (&mut self.state, reception) {
-            (State::Closed { failures }, Reception::Good) => *failures = 0,
+    /// Records the result of an attempt that was admitted by `admission`.
+    pub(super) fn report(&mut self, admission: Admission, health: ReceiverHealth, now: Duration) {
+        match (&mut self.state, health) {
+            (BreakerPhase::Closed { failures }, ReceiverHealth::Good) => *failures = 0,
             // Attempts that started before the breaker opened are not counted again.
-            (State::Closed { failures }, Reception::Bad) if pass.period() == self.period => {
+            (BreakerPhase::Closed { failures }, ReceiverHealth::Bad)
+                if admission.period() == self.period =>
+            {
                 *failures += 1;
                 if *failures >= FAILURES {
                     self.open(now);
                 }
             }
-            (State::Open { until }, Reception::Good) => *until = now.min(*until),
-            (State::HalfOpen { under_way, successes }, _) if pass == Pass::Probe(self.period) => {
+            (BreakerPhase::Open { until }, ReceiverHealth::Good) => *until = now.min(*until),
+            (BreakerPhase::HalfOpen { under_way, successes }, _)
+                if admission == Admission::Probe(self.period) =>
+            {
                 *under_way = under_way.saturating_sub(1);
-                match reception {
-                    Reception::Bad => self.open(now),
-                    Reception::Unknown => {}
-                    Reception::Good => {
+                match health {
+                    ReceiverHealth::Bad => self.open(now),
+                    ReceiverHealth::Unknown => {}
+                    ReceiverHealth::Good => {
                         *successes += 1;
                         if *successes >= PROBES {
                             *self = Self::since(self.period);
@@ -189,8 +196,8 @@ impl Breaker {
     }
 
     /// Drops the count of probes under way, because none is left.
-    pub(super) const fn lose_probes(&mut self) {
-        if let State::HalfOpen { under_way, .. } = &mut self.state {
+    pub(super) const fn drop_probes(&mut self) {
+        if let BreakerPhase::HalfOpen { under_way, .. } = &mut self.state {
             *under_way = 0;
         }
     }
@@ -201,22 +208,22 @@ impl Breaker {
             self.opened_at = now;
         }
         self.opened = self.opened.saturating_add(1);
-        self.state = State::Open { until: now + wait };
+        self.state = BreakerPhase::Open { until: now + wait };
     }
 
     /// Returns the state.
     pub(super) const fn state(&self) -> BreakerState {
         match self.state {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { .. } => BreakerState::Open,
-            State::HalfOpen { .. } => BreakerState::HalfOpen,
+            BreakerPhase::Closed { .. } => BreakerState::Closed,
+            BreakerPhase::Open { .. } => BreakerState::Open,
+            BreakerPhase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
     /// Returns the time since which it has not been closed; `None` while it is closed.
     pub(super) const fn opened_at(&self) -> Option<Duration> {
         match self.state {
-            State::Closed { .. } => None,
+            BreakerPhase::Closed { .. } => None,
             _ => Some(self.opened_at),
         }
     }
@@ -224,7 +231,7 @@ impl Breaker {
     /// Returns the time from which the next probe may start, while it is open.
     pub(super) const fn next_probe_at(&self) -> Option<Duration> {
         match self.state {
-            State::Open { until } => Some(until),
+            BreakerPhase::Open { until } => Some(until),
             _ => None,
         }
     }
@@ -232,14 +239,14 @@ impl Breaker {
     /// Returns the failures in a row while it is closed, otherwise [`FAILURES`].
     pub(super) const fn failures(&self) -> u32 {
         match self.state {
-            State::Closed { failures } => failures,
+            BreakerPhase::Closed { failures } => failures,
             _ => FAILURES,
         }
     }
 
     /// Returns `true` if it has no information on its receiver, so that it can be dropped.
     pub(super) const fn is_new(&self) -> bool {
-        matches!(self.state, State::Closed { failures: 0 })
+        matches!(self.state, BreakerPhase::Closed { failures: 0 })
     }
 }
 

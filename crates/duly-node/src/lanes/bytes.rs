@@ -9,19 +9,19 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Lanes,
-    share::{NAMESPACE_PART, Share},
+    fair_share::{LaneLimits, NAMESPACE_PART},
 };
 
 /// The bytes of attempts under way.
 #[derive(Debug)]
-pub(super) struct Bytes {
+pub(super) struct AttemptBytes {
     max: u64,
     held: u64,
     /// Bytes by namespace; absent when it holds none.
     namespaces: FxHashMap<NamespaceName, u64>,
 }
 
-impl Bytes {
+impl AttemptBytes {
     pub(super) fn new(max: u64) -> Self {
         Self { max, held: 0, namespaces: FxHashMap::default() }
     }
@@ -32,14 +32,14 @@ impl Bytes {
     }
 
     /// Returns `true` if a namespace may take more.
-    pub(super) fn has_room(&self, namespace: &NamespaceName, share: Share) -> bool {
-        let part = share.weight.saturating_mul(NAMESPACE_PART) as u64;
+    pub(super) fn has_capacity(&self, namespace: &NamespaceName, limits: LaneLimits) -> bool {
+        let part = limits.weight.saturating_mul(NAMESPACE_PART) as u64;
         let own = self.namespaces.get(namespace).copied().unwrap_or(0);
         own < self.free().saturating_mul(part)
     }
 
     /// Adds the bytes of an attempt to its namespace.
-    pub(super) fn take(&mut self, namespace: &NamespaceName, bytes: u64) {
+    pub(super) fn add(&mut self, namespace: &NamespaceName, bytes: u64) {
         self.held += bytes;
         match self.namespaces.get_mut(namespace) {
             Some(own) => *own += bytes,
@@ -49,7 +49,7 @@ impl Bytes {
     }
 
     /// Subtracts the bytes of an attempt from its namespace.
-    pub(super) fn give_back(&mut self, namespace: &NamespaceName, bytes: u64) {
+    pub(super) fn release(&mut self, namespace: &NamespaceName, bytes: u64) {
         self.held -= bytes;
         if let Some(own) = self.namespaces.get_mut(namespace) {
             *own -= bytes;

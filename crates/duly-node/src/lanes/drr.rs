@@ -33,7 +33,7 @@ struct Flow<I> {
 
 /// An item whose turn it is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn<I> {
+pub(super) struct DrrTurn<I> {
     pub(super) item: I,
     /// Most that the item may take now, at least 1.
     pub(super) credit: usize,
@@ -61,14 +61,14 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
 
     /// Returns the next item of the flow whose turn it is. The caller must report its result with
     /// [`Self::charge`] before it takes the next item.
-    pub(super) fn next(&mut self) -> Option<Turn<I>> {
+    pub(super) fn next(&mut self) -> Option<DrrTurn<I>> {
         loop {
             let flow = self.flows.get_mut(self.ring.front()?)?;
             let weight = flow.weight;
             let credit = *flow.credit.get_or_insert(weight);
             if let Some(item) = flow.items.pop_front() {
                 self.items -= 1;
-                return Some(Turn { item, credit });
+                return Some(DrrTurn { item, credit });
             }
             self.end_flow();
         }

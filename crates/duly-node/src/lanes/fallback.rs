@@ -20,11 +20,11 @@ use duly_store::Lane;
 use rustc_hash::FxHashMap;
 
 use super::{
-    BreakerState, Lanes, Pass, Receiver,
-    breaker::{Breaker, Gate},
+    Admission, BreakerState, Lanes, Receiver,
+    breaker::{AdmissionLimit, Breaker},
+    fair_share::LaneLimits,
     known::{IDLE_REMEMBERED_MAX, REMEMBERED_MAX},
-    share::Share,
-    state::State,
+    state::LaneState,
 };
 
 /// The breakers of the namespaces' fallbacks, and the number of diverted lanes.
@@ -32,7 +32,7 @@ use super::{
 pub(super) struct Fallbacks {
     breakers: FxHashMap<NamespaceName, Breaker>,
     /// Size of `breakers` at which some are dropped.
-    forget_at: usize,
+    drop_at: usize,
     /// A period later than those of all dropped breakers.
     period: u32,
     /// Number of breakers in each state, in the order of [`BreakerState::ALL`]; updated with every
@@ -57,7 +57,7 @@ impl Default for Fallbacks {
     fn default() -> Self {
         Self {
             breakers: FxHashMap::default(),
-            forget_at: IDLE_REMEMBERED_MAX,
+            drop_at: IDLE_REMEMBERED_MAX,
             period: 0,
             states: [0; 3],
             diverted: 0,
@@ -66,21 +66,28 @@ impl Default for Fallbacks {
 }
 
 impl Fallbacks {
-    fn gate(&self, namespace: &NamespaceName, now: Duration) -> Gate {
-        self.breakers.get(namespace).map_or(Gate::Free, |breaker| breaker.gate(now))
+    fn admission_limit(&self, namespace: &NamespaceName, now: Duration) -> AdmissionLimit {
+        self.breakers
+            .get(namespace)
+            .map_or(AdmissionLimit::Free, |breaker| breaker.admission_limit(now))
     }
 
-    pub(super) fn pass(&mut self, namespace: &NamespaceName, count: usize, now: Duration) -> Pass {
-        if self.breakers.len() >= self.forget_at && !self.breakers.contains_key(namespace) {
-            self.forget();
+    pub(super) fn admit(
+        &mut self,
+        namespace: &NamespaceName,
+        count: usize,
+        now: Duration,
+    ) -> Admission {
+        if self.breakers.len() >= self.drop_at && !self.breakers.contains_key(namespace) {
+            self.drop_idle();
         }
         if !self.breakers.contains_key(namespace) {
             let new = Breaker::since(self.period);
             self.states[new.state() as usize] += 1;
             self.breakers.insert(namespace.clone(), new);
         }
-        let passed = self.change(namespace, |breaker| breaker.pass(now, count));
-        passed.expect("it is there now")
+        let admission = self.change(namespace, |breaker| breaker.admit(now, count));
+        admission.expect("it is there now")
     }
 
     /// Changes a breaker, if it is remembered. Returns the result of the change.
@@ -98,19 +105,19 @@ impl Fallbacks {
 
     /// Drops the breakers without information on their receivers; above the bound the closed ones too;
     /// all, if that is not enough.
-    fn forget(&mut self) {
-        self.forget_but(|breaker| !breaker.is_new());
+    fn drop_idle(&mut self) {
+        self.retain(|breaker| !breaker.is_new());
         if self.breakers.len() > REMEMBERED_MAX / 2 {
-            self.forget_but(|breaker| breaker.state() != BreakerState::Closed);
+            self.retain(|breaker| breaker.state() != BreakerState::Closed);
         }
         if self.breakers.len() > REMEMBERED_MAX / 2 {
-            self.forget_but(|_| false);
+            self.retain(|_| false);
         }
         // Twice the number left, so that the cost of dropping is constant per breaker.
-        self.forget_at = (2 * self.breakers.len()).max(IDLE_REMEMBERED_MAX);
+        self.drop_at = (2 * self.breakers.len()).max(IDLE_REMEMBERED_MAX);
     }
 
-    fn forget_but(&mut self, is_kept: impl Fn(&Breaker) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&Breaker) -> bool) {
         let mut period = self.period;
         self.breakers.retain(|_, breaker| {
             let kept = is_kept(breaker);
@@ -126,27 +133,29 @@ impl Fallbacks {
 
 impl Lanes {
     /// Returns the receiver for the attempts of a lane now, and the admission by its breaker.
-    pub(super) fn way(
+    pub(super) fn route(
         &self,
         lane: &Lane,
-        state: &State,
-        share: Share,
+        state: &LaneState,
+        limits: LaneLimits,
         now: Duration,
-    ) -> (Receiver, Gate) {
-        let own = state.breaker.gate(now);
-        if matches!(own, Gate::Free | Gate::Probes(1..)) {
+    ) -> (Receiver, AdmissionLimit) {
+        let own = state.breaker.admission_limit(now);
+        if matches!(own, AdmissionLimit::Free | AdmissionLimit::Probes(1..)) {
             return (Receiver::Own, own);
         }
-        if is_diverted(state, share, now) {
-            let fallback = self.fallbacks.gate(&lane.namespace, now);
+        if is_diverted(state, limits, now) {
+            let fallback = self.fallbacks.admission_limit(&lane.namespace, now);
             return match fallback {
-                Gate::Free | Gate::Probes(1..) => (Receiver::Fallback, fallback),
-                Gate::Probes(_) | Gate::ShutUntil(_) => (Receiver::Own, own),
+                AdmissionLimit::Free | AdmissionLimit::Probes(1..) => {
+                    (Receiver::Fallback, fallback)
+                }
+                AdmissionLimit::Probes(_) | AdmissionLimit::OpenUntil(_) => (Receiver::Own, own),
             };
         }
-        match (own, share.fallback_after, state.breaker.opened_at()) {
-            (Gate::ShutUntil(at), Some(after), Some(since)) => {
-                (Receiver::Own, Gate::ShutUntil(at.min(since + after)))
+        match (own, limits.fallback_after, state.breaker.opened_at()) {
+            (AdmissionLimit::OpenUntil(at), Some(after), Some(since)) => {
+                (Receiver::Own, AdmissionLimit::OpenUntil(at.min(since + after)))
             }
             _ => (Receiver::Own, own),
         }
@@ -159,14 +168,14 @@ impl Lanes {
     }
 
     /// Updates the count of diverted lanes for a lane that is planned now; `state` is its known state.
-    pub(super) fn note_diverted(
+    pub(super) fn update_diverted(
         &mut self,
         lane: &Lane,
-        state: &State,
-        share: Share,
+        state: &LaneState,
+        limits: LaneLimits,
         now: Duration,
     ) {
-        let is_diverted = is_diverted(state, share, now);
+        let is_diverted = is_diverted(state, limits, now);
         if is_diverted != state.is_diverted
             && let Some(state) = self.lanes.get_mut(lane)
         {
@@ -181,10 +190,12 @@ impl Lanes {
 
     /// Admits a firing that has failed so often that it must go to the fallback. Returns `None` if the
     /// fallback's breaker does not admit it.
-    pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Pass> {
-        match self.fallbacks.gate(namespace, now) {
-            Gate::Free | Gate::Probes(1..) => Some(self.fallbacks.pass(namespace, 1, now)),
-            Gate::Probes(_) | Gate::ShutUntil(_) => None,
+    pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Admission> {
+        match self.fallbacks.admission_limit(namespace, now) {
+            AdmissionLimit::Free | AdmissionLimit::Probes(1..) => {
+                Some(self.fallbacks.admit(namespace, 1, now))
+            }
+            AdmissionLimit::Probes(_) | AdmissionLimit::OpenUntil(_) => None,
         }
     }
 
@@ -206,9 +217,9 @@ impl Lanes {
 }
 
 /// Returns `true` if a lane's breaker has stayed open for so long that its fallback takes over.
-pub(super) fn is_diverted(state: &State, share: Share, now: Duration) -> bool {
+pub(super) fn is_diverted(state: &LaneState, limits: LaneLimits, now: Duration) -> bool {
     let since = state.breaker.opened_at();
-    share.fallback_after.zip(since).is_some_and(|(after, since)| since + after <= now)
+    limits.fallback_after.zip(since).is_some_and(|(after, since)| since + after <= now)
 }
 
 #[cfg(test)]

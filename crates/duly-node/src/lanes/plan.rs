@@ -7,17 +7,17 @@ use duly_store::{Lane, LaneClaim};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Kind, Pass,
-    share::{Load, Share},
+    Admission, AttemptKind,
+    fair_share::{LaneLimits, Load},
 };
 
 /// The planned claim of one lane, with the slots that are reserved for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planned {
     pub(crate) claim: LaneClaim,
-    pub(super) pass: Pass,
+    pub(super) admission: Admission,
     pub(super) to: Receiver,
-    pub(super) share: Share,
+    pub(super) limits: LaneLimits,
     /// Tokens taken from the lane's rate, to be returned if they are not used.
     pub(super) mark: Option<Mark>,
 }
@@ -32,9 +32,9 @@ impl Planned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Permit {
     /// The kind of its slot.
-    pub(crate) kind: Kind,
+    pub(crate) kind: AttemptKind,
     /// The admission by the breaker.
-    pub(crate) pass: Pass,
+    pub(crate) admission: Admission,
     /// The receiver of the attempt; its breaker admitted the attempt.
     pub(crate) to: Receiver,
     /// Bytes of its payload and headers.
@@ -57,31 +57,32 @@ pub(super) struct Plan {
     pub(super) now: Duration,
     pub(super) batch_left: usize,
     planned: Vec<Planned>,
-    places: FxHashMap<Lane, usize>,
+    indexes: FxHashMap<Lane, usize>,
 }
 
 impl Plan {
     pub(super) fn new(shard: ShardId, now: Duration, batch_left: usize) -> Self {
-        Self { shard, now, batch_left, planned: Vec::new(), places: FxHashMap::default() }
+        Self { shard, now, batch_left, planned: Vec::new(), indexes: FxHashMap::default() }
     }
 
     /// Returns `true` if the claim already has attempts of the lane for the other receiver. Then the
     /// lane must wait for the next claim.
     pub(super) fn is_for_another(&self, lane: &Lane, to: Receiver) -> bool {
-        let planned = self.places.get(lane).and_then(|place| self.planned.get(*place));
+        let planned = self.indexes.get(lane).and_then(|index| self.planned.get(*index));
         planned.is_some_and(|planned| planned.to != to)
     }
 
     pub(super) fn add(&mut self, more: Planned) {
         self.batch_left = self.batch_left.saturating_sub(more.load().sum());
-        let place = *self.places.entry(more.claim.lane.clone()).or_insert(self.planned.len());
-        let Some(planned) = self.planned.get_mut(place) else {
+        let index = *self.indexes.entry(more.claim.lane.clone()).or_insert(self.planned.len());
+        let Some(planned) = self.planned.get_mut(index) else {
             self.planned.push(more);
             return;
         };
         planned.claim.first_max += more.claim.first_max;
         planned.claim.retry_max += more.claim.retry_max;
-        (planned.pass, planned.share, planned.mark) = (more.pass, more.share, more.mark);
+        (planned.admission, planned.limits, planned.mark) =
+            (more.admission, more.limits, more.mark);
     }
 
     pub(super) fn done(self) -> Vec<Planned> {

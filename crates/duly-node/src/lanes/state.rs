@@ -6,9 +6,9 @@ use duly_core::rate::{Gcra, Rate};
 use duly_store::{Lane, LaneClaim};
 
 use super::{
-    Kind, Pass, Planned, Receiver,
+    Admission, AttemptKind, Planned, Receiver,
     breaker::Breaker,
-    share::{Load, Share},
+    fair_share::{LaneLimits, Load},
 };
 
 /// Shortest wait for a rate: attempts that the rate allows within it are claimed together.
@@ -16,28 +16,28 @@ const RATE_GRAIN: Duration = Duration::from_millis(10);
 
 /// The state of one lane: the slots it holds, and the health of its receiver.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct State {
+pub(super) struct LaneState {
     pub(super) load: Load,
     /// The kind that got the last slot, so that the kinds alternate in a lane with one slot.
-    pub(super) last: Kind,
+    pub(super) last: AttemptKind,
     pub(super) breaker: Breaker,
-    begun: Gcra,
+    started: Gcra,
     /// `true`: its firings went to the fallback when it was last planned.
     pub(super) is_diverted: bool,
     /// Its namespace's limits when it was last planned.
-    pub(super) share: Option<Share>,
+    pub(super) limits: Option<LaneLimits>,
 }
 
-impl State {
+impl LaneState {
     /// Creates the state of a lane that never held a slot.
-    pub(super) fn unknown(share: Share) -> Self {
-        Self { share: Some(share), ..Self::default() }
+    pub(super) fn unknown(limits: LaneLimits) -> Self {
+        Self { limits: Some(limits), ..Self::default() }
     }
 
     /// Returns how many attempts the rate allows to start now.
     pub(super) fn rate_left(&self, rate: Option<Rate>, now: Duration) -> usize {
         rate.map_or(usize::MAX, |rate| {
-            usize::try_from(self.begun.available(rate, now)).unwrap_or(usize::MAX)
+            usize::try_from(self.started.available(rate, now)).unwrap_or(usize::MAX)
         })
     }
 
@@ -46,37 +46,37 @@ impl State {
         let Some(rate) = rate else {
             return now;
         };
-        let mut after = self.begun;
+        let mut after = self.started;
         after.take(rate, now, more as u64);
         now + after.next_in(rate, now).max(RATE_GRAIN)
     }
 
     /// Reserves slots and rate tokens for attempts that a breaker admitted.
-    pub(super) fn begin(
+    pub(super) fn reserve(
         &mut self,
         lane: Lane,
         slots: Load,
-        share: Share,
-        (to, pass): (Receiver, Pass),
+        limits: LaneLimits,
+        (to, admission): (Receiver, Admission),
         now: Duration,
     ) -> Planned {
         self.load.add(slots);
-        self.last = if slots.retry > 0 { Kind::Retry } else { Kind::First };
-        self.share = Some(share);
-        let mark = share.rate.map(|rate| self.begun.take(rate, now, slots.sum() as u64));
+        self.last = if slots.retry > 0 { AttemptKind::Retry } else { AttemptKind::First };
+        self.limits = Some(limits);
+        let mark = limits.rate.map(|rate| self.started.take(rate, now, slots.sum() as u64));
         let claim = LaneClaim { lane, first_max: slots.first, retry_max: slots.retry };
-        Planned { claim, pass, to, share, mark }
+        Planned { claim, admission, to, limits, mark }
     }
 
     /// Returns the rate tokens of `count` attempts that were not started.
-    pub(super) fn give_back(&mut self, planned: &Planned, count: usize) {
-        if let (Some(rate), Some(mark)) = (planned.share.rate, planned.mark) {
-            self.begun.give_back(rate, mark, count as u64);
+    pub(super) fn release_rate(&mut self, planned: &Planned, count: usize) {
+        if let (Some(rate), Some(mark)) = (planned.limits.rate, planned.mark) {
+            self.started.give_back(rate, mark, count as u64);
         }
     }
 
     /// Returns `true` if the state has no information, so that a lane without slots can be dropped.
     pub(super) fn is_new(&self, now: Duration) -> bool {
-        self.breaker.is_new() && self.begun.is_idle(now)
+        self.breaker.is_new() && self.started.is_idle(now)
     }
 }

@@ -32,7 +32,7 @@ fn settings(cap: u32, weight: u32) -> Arc<Settings> {
     Arc::new(settings)
 }
 
-fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
+fn firing(lane: &Lane, kind: AttemptKind, settings: &Arc<Settings>) -> Firing {
     Firing {
         token: Token::new(SHARD, &[1]),
         delivery_id: DeliveryId::of("ns", "t", Incarnation(1), 0),
@@ -40,8 +40,8 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
         id: TimerId::new("t").unwrap(),
         occurrence: 0,
         attempt: match kind {
-            Kind::First => 1,
-            Kind::Retry => 2,
+            AttemptKind::First => 1,
+            AttemptKind::Retry => 2,
         },
         budget_from: 0,
         due_at: Timestamp::MIN,
@@ -121,10 +121,10 @@ impl Model {
                 let due = self.due.entry(claim.lane.clone()).or_default();
                 let got = Load::new(due.first.min(claim.first_max), due.retry.min(claim.retry_max));
                 due.subtract(got);
-                for kind in [Kind::First, Kind::Retry] {
+                for kind in [AttemptKind::First, AttemptKind::Retry] {
                     let count = match kind {
-                        Kind::First => got.first,
-                        Kind::Retry => got.retry,
+                        AttemptKind::First => got.first,
+                        AttemptKind::Retry => got.retry,
                     };
                     let one = firing(&claim.lane, kind, &settings);
                     claimed.firings.extend(vec![one; count]);
@@ -133,10 +133,10 @@ impl Model {
                     claimed.more.push(claim.lane.clone());
                 }
             }
-            let granted = self.lanes.granted(SHARD, &planned, claimed, self.now);
+            let granted = self.lanes.apply_claim(SHARD, &planned, claimed, self.now);
             for firing in &granted.excess {
                 let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-                let one = Load::one(Kind::of(firing));
+                let one = Load::one(AttemptKind::of(firing));
                 self.due.entry(lane).or_default().add(one);
             }
             for (firing, permit) in granted.firings {
@@ -160,13 +160,13 @@ impl Model {
     }
 
     /// Ends one attempt with success, and plans the lanes that waited for its slot.
-    fn finish(&mut self, at: usize) -> (Lane, Kind) {
-        self.end(at, Reception::Good)
+    fn finish(&mut self, at: usize) -> (Lane, AttemptKind) {
+        self.end(at, ReceiverHealth::Good)
     }
 
-    fn end(&mut self, at: usize, reception: Reception) -> (Lane, Kind) {
+    fn end(&mut self, at: usize, health: ReceiverHealth) -> (Lane, AttemptKind) {
         let (lane, permit) = self.running.remove(at);
-        let mut woken = self.lanes.report(&lane, permit, reception, self.now);
+        let mut woken = self.lanes.report(&lane, permit, health, self.now);
         woken.extend(self.lanes.free(&lane, permit, self.now));
         if !woken.is_empty() {
             let planned = self.lanes.plan_waiting(SHARD, self.now);
@@ -182,16 +182,16 @@ impl Model {
     }
 
     fn loads(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        let mut listing = Listing::new(namespace.clone());
+        let mut listing = LaneListing::new(namespace.clone());
         while self.lanes.list(&mut listing, self.now).is_some() {}
         listing.done()
     }
 
-    fn census(&self) -> LaneMetrics {
-        let mut count = Count::default();
+    fn counts(&self) -> LaneMetrics {
+        let mut count = LaneCount::default();
         loop {
-            if let Some(census) = self.lanes.count(&mut count) {
-                return census;
+            if let Some(counts) = self.lanes.count(&mut count) {
+                return counts;
             }
         }
     }
@@ -275,19 +275,22 @@ fn p9_no_lane_starves_when_there_are_more_lanes_than_workers() {
 
 #[test]
 fn weight_decides_the_share_of_scarce_workers() {
-    let room = |weight, namespace| Room {
-        share: Share { cap: 1_000, weight, rate: None, fallback_after: None },
+    let capacity = |weight, namespace| LaneCapacity {
+        limits: LaneLimits { cap: 1_000, weight, rate: None, fallback_after: None },
         lane: Load::default(),
         namespace: Load::new(namespace, 0),
         workers: Load::new(namespace, 0),
         workers_max: 100,
-        turn: Turn::None,
+        turn: RoundRobinTurn::None,
         most: usize::MAX,
     };
-    let got = |weight| room(weight, 0).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
+    let got = |weight| {
+        capacity(weight, 0).allow(Demand::wanted(1_000, 0), AttemptKind::Retry).slots.sum()
+    };
     assert_eq!([got(1), got(2), got(6), got(18)], [66, 80, 92, 97]);
     // Slots of other lanes of the namespace count against a new lane.
-    let after = |held| room(1, held).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
+    let after =
+        |held| capacity(1, held).allow(Demand::wanted(1_000, 0), AttemptKind::Retry).slots.sum();
     assert_eq!([after(0), after(20), after(60), after(66), after(94)], [66, 30, 4, 1, 0]);
 
     let mut model = Model::new(100, 100, 1);
@@ -336,7 +339,7 @@ fn t23_neither_kind_starves_the_other_within_a_lane() {
         let mut ended = [0, 0];
         for _ in 0..2_000 {
             let (_, kind) = model.finish(0);
-            ended[usize::from(kind == Kind::Retry)] += 1;
+            ended[usize::from(kind == AttemptKind::Retry)] += 1;
             let load = model.running_in(0);
             assert!(load.sum() <= cap as usize, "cap {cap}: {load:?}");
         }
@@ -392,12 +395,12 @@ fn a_firing_of_the_other_kind_uses_the_slot_that_was_held() {
     let ready = ready_lane(&model, 0, 0, 1);
     let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed {
-        firings: vec![firing(&lane(0), Kind::First, &model.settings)],
+        firings: vec![firing(&lane(0), AttemptKind::First, &model.settings)],
         ..Claimed::default()
     };
-    let granted = model.lanes.granted(SHARD, &claims, claimed, model.now);
+    let granted = model.lanes.apply_claim(SHARD, &claims, claimed, model.now);
     assert_eq!(granted.firings.len(), 1);
-    assert_eq!(granted.firings[0].1.kind, Kind::Retry);
+    assert_eq!(granted.firings[0].1.kind, AttemptKind::Retry);
     assert!(granted.excess.is_empty());
 }
 
@@ -407,16 +410,16 @@ fn unreported_firings_cause_another_poll() {
     let ready = ready_lane(&model, 0, 1, 0);
     let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed {
-        firings: vec![firing(&lane(0), Kind::First, &model.settings)],
+        firings: vec![firing(&lane(0), AttemptKind::First, &model.settings)],
         more: vec![lane(0)],
         ..Claimed::default()
     };
-    assert!(model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
+    assert!(model.lanes.apply_claim(SHARD, &claims, claimed, model.now).poll_again);
     // Nothing was granted although there is more: polling at once would spin.
     let ready = ready_lane(&model, 1, 1, 0);
     let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed { more: vec![lane(1)], ..Claimed::default() };
-    assert!(!model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
+    assert!(!model.lanes.apply_claim(SHARD, &claims, claimed, model.now).poll_again);
 }
 
 proptest! {

@@ -9,7 +9,8 @@ use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
 
 use super::{
-    BreakerState, Lanes, backlog::Backlog, fallback::is_diverted, share::Limit, state::State,
+    BreakerState, Lanes, backlog::Backlog, fair_share::WaitReason, fallback::is_diverted,
+    state::LaneState,
 };
 
 /// A timed lane that is overdue by more than this counts as neglected.
@@ -30,13 +31,13 @@ pub enum Activity {
     /// It is at its rate.
     Throttled,
     /// Its receiver fails and its breaker is open.
-    Shut,
+    BreakerOpen,
 }
 
 impl Activity {
     /// Every activity.
     pub const ALL: [Self; 5] =
-        [Self::Flowing, Self::Capped, Self::Starved, Self::Throttled, Self::Shut];
+        [Self::Flowing, Self::Capped, Self::Starved, Self::Throttled, Self::BreakerOpen];
 
     /// Returns the name in metrics and replies.
     pub const fn as_str(self) -> &'static str {
@@ -45,7 +46,7 @@ impl Activity {
             Self::Capped => "capped",
             Self::Starved => "starved",
             Self::Throttled => "throttled",
-            Self::Shut => "shut",
+            Self::BreakerOpen => "shut",
         }
     }
 }
@@ -90,8 +91,8 @@ pub(crate) struct LaneMetrics {
 
 /// A count of the lanes in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
-    pub(super) census: LaneMetrics,
+pub(crate) struct LaneCount {
+    pub(super) counts: LaneMetrics,
     /// Starved lanes among those that were counted one by one.
     starved: usize,
     /// The last lane that was visited.
@@ -100,24 +101,24 @@ pub(crate) struct Count {
 
 /// A list of the lanes of a namespace in progress.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct LaneListing {
     namespace: NamespaceName,
-    place: Place,
+    position: ListPosition,
     loads: Vec<LaneLoad>,
 }
 
 /// The position of a list in progress.
 #[derive(Debug)]
-enum Place {
+enum ListPosition {
     /// After this lane of the remembered ones.
     Known(Option<Lane>),
     /// In the round-robin queue of this shard, after this many entries.
     Starved(usize, usize),
 }
 
-impl Listing {
+impl LaneListing {
     pub(crate) fn new(namespace: NamespaceName) -> Self {
-        Self { namespace, place: Place::Known(None), loads: Vec::new() }
+        Self { namespace, position: ListPosition::Known(None), loads: Vec::new() }
     }
 
     /// Returns the lanes in order.
@@ -132,56 +133,59 @@ impl Listing {
 impl Lanes {
     /// Continues a list of the lanes of a namespace: those that hold something, that are short of
     /// workers, or whose receiver has a history. Returns the number of lanes visited, `None` at the end.
-    pub(crate) fn list(&self, listing: &mut Listing, now: Duration) -> Option<usize> {
-        match listing.place {
-            Place::Known(ref after) => {
+    pub(crate) fn list(&self, listing: &mut LaneListing, now: Duration) -> Option<usize> {
+        match listing.position {
+            ListPosition::Known(ref after) => {
                 let first = Lane { namespace: listing.namespace.clone(), key: LaneKey::Pull };
-                let place = after.as_ref().map_or(Bound::Included(&first), Bound::Excluded);
-                let slice = self.lanes.from(place).take(SLICE);
+                let position = after.as_ref().map_or(Bound::Included(&first), Bound::Excluded);
+                let slice = self.lanes.from(position).take(SLICE);
                 let slice = slice.take_while(|(lane, _)| lane.namespace == listing.namespace);
-                let (mut looked, mut last) = (0, None);
+                let (mut visited, mut last) = (0, None);
                 for (lane, state) in slice {
                     listing.loads.push(self.load(lane, state, now));
-                    (looked, last) = (looked + 1, Some(lane));
+                    (visited, last) = (visited + 1, Some(lane));
                 }
-                let more = looked == SLICE;
-                listing.place =
-                    if more { Place::Known(last.cloned()) } else { Place::Starved(0, 0) };
-                Some(looked)
+                let more = visited == SLICE;
+                listing.position = if more {
+                    ListPosition::Known(last.cloned())
+                } else {
+                    ListPosition::Starved(0, 0)
+                };
+                Some(visited)
             }
-            Place::Starved(shard, skip) => {
+            ListPosition::Starved(shard, skip) => {
                 let backlog = self.backlogs.get(shard)?;
-                let mut looked = 0;
+                let mut visited = 0;
                 for (lane, waiting) in backlog.starved_of(&listing.namespace, skip).take(SLICE) {
-                    looked += 1;
+                    visited += 1;
                     // Lanes that never held a slot are known only by their waiting.
                     if let Some(waiting) = waiting.filter(|_| self.lanes.get(lane).is_none()) {
-                        let state = State::unknown(waiting.share);
+                        let state = LaneState::unknown(waiting.limits);
                         listing.loads.push(self.load(lane, &state, now));
                     }
                 }
-                let more = looked == SLICE;
-                listing.place = if more {
-                    Place::Starved(shard, skip + looked)
+                let more = visited == SLICE;
+                listing.position = if more {
+                    ListPosition::Starved(shard, skip + visited)
                 } else {
-                    Place::Starved(shard + 1, 0)
+                    ListPosition::Starved(shard + 1, 0)
                 };
-                Some(looked)
+                Some(visited)
             }
         }
     }
 
-    fn load(&self, lane: &Lane, state: &State, now: Duration) -> LaneLoad {
+    fn load(&self, lane: &Lane, state: &LaneState, now: Duration) -> LaneLoad {
         let waiting = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
         LaneLoad {
             key: lane.key.clone(),
             in_flight: state.load.sum(),
             retries_in_flight: state.load.retry,
-            cap: state.share.map(|share| share.cap),
-            per_second: state.share.and_then(|share| share.rate).map(|rate| rate.per_second()),
+            cap: state.limits.map(|limits| limits.cap),
+            per_second: state.limits.and_then(|limits| limits.rate).map(|rate| rate.per_second()),
             backlog: waiting.map(|waiting| waiting.demand.sum()).sum(),
             state: self.activity(lane),
-            diverted: state.share.is_some_and(|share| is_diverted(state, share, now)),
+            diverted: state.limits.is_some_and(|limits| is_diverted(state, limits, now)),
             breaker: state.breaker.state(),
             failures: state.breaker.failures(),
             next_probe_in: state.breaker.next_probe_at().map(|at| at.saturating_sub(now)),
@@ -189,56 +193,56 @@ impl Lanes {
     }
 
     /// Continues a count of the lanes; returns it at the end.
-    pub(crate) fn count(&self, count: &mut Count) -> Option<LaneMetrics> {
-        let place = count.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut looked, mut last) = (0, None);
-        for (lane, state) in self.lanes.from(place).take(SLICE) {
-            (looked, last) = (looked + 1, Some(lane));
+    pub(crate) fn count(&self, count: &mut LaneCount) -> Option<LaneMetrics> {
+        let position = count.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut visited, mut last) = (0, None);
+        for (lane, state) in self.lanes.from(position).take(SLICE) {
+            (visited, last) = (visited + 1, Some(lane));
             let breaker = state.breaker.state();
             let activity = self.activity(lane);
             let waits = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
-            count.starved += waits.filter(|waiting| waiting.limit == Limit::Workers).count();
+            count.starved += waits.filter(|waiting| waiting.reason == WaitReason::Workers).count();
             if state.load.sum() > 0 || activity != Activity::Flowing {
-                count.census.activities[activity as usize] += 1;
-                count.census.overflow += usize::from(lane.key == LaneKey::Overflow);
+                count.counts.activities[activity as usize] += 1;
+                count.counts.overflow += usize::from(lane.key == LaneKey::Overflow);
             }
             if state.load.sum() > 0 || breaker != BreakerState::Closed {
-                count.census.breakers[breaker as usize] += 1;
+                count.counts.breakers[breaker as usize] += 1;
             }
         }
-        if looked == SLICE {
+        if visited == SLICE {
             count.after = last.cloned();
             return None;
         }
         // The others never held a slot; a lane that waits in several shards counts for each.
         let starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
-        let mut census = std::mem::take(&mut count.census);
-        census.activities[Activity::Starved as usize] += starved.saturating_sub(count.starved);
-        Some(census)
+        let mut counts = std::mem::take(&mut count.counts);
+        counts.activities[Activity::Starved as usize] += starved.saturating_sub(count.starved);
+        Some(counts)
     }
 
     fn activity(&self, lane: &Lane) -> Activity {
-        let mut limits = self.backlogs.iter().filter_map(|b| b.get(lane).map(|w| w.limit));
-        match limits.next() {
+        let mut reasons = self.backlogs.iter().filter_map(|b| b.get(lane).map(|w| w.reason));
+        match reasons.next() {
             None => Activity::Flowing,
-            Some(Limit::Lane | Limit::Turn(_)) => Activity::Capped,
-            Some(Limit::Workers) => Activity::Starved,
-            Some(Limit::Rate(_)) => Activity::Throttled,
-            Some(Limit::Breaker(_)) => Activity::Shut,
+            Some(WaitReason::Lane | WaitReason::ShardQueue(_)) => Activity::Capped,
+            Some(WaitReason::Workers) => Activity::Starved,
+            Some(WaitReason::Rate(_)) => Activity::Throttled,
+            Some(WaitReason::Breaker(_)) => Activity::BreakerOpen,
         }
     }
 
     /// Returns `true` if a lane with claimable firings can make progress: it holds slots, or waits for
     /// an event that can still come.
-    pub(crate) fn is_worked_on(&self, shard: ShardId, lane: &Lane, now: Duration) -> bool {
+    pub(crate) fn can_progress(&self, shard: ShardId, lane: &Lane, now: Duration) -> bool {
         if self.lanes.get(lane).is_some_and(|state| state.load.sum() > 0) {
             return true;
         }
-        match self.backlogs[usize::from(shard.0)].get(lane).map(|waiting| waiting.limit) {
+        match self.backlogs[usize::from(shard.0)].get(lane).map(|waiting| waiting.reason) {
             // It holds no slot of its own that could be freed.
-            None | Some(Limit::Lane) => false,
-            Some(Limit::Workers) => self.workers.sum() > 0,
-            Some(Limit::Turn(at) | Limit::Rate(at) | Limit::Breaker(at)) => {
+            None | Some(WaitReason::Lane) => false,
+            Some(WaitReason::Workers) => self.workers.sum() > 0,
+            Some(WaitReason::ShardQueue(at) | WaitReason::Rate(at) | WaitReason::Breaker(at)) => {
                 now <= at + OVERDUE_AFTER
             }
         }
@@ -246,10 +250,10 @@ impl Lanes {
 
     /// Resets a neglected lane: removes it from the backlog, and drops the probes of its breaker that no
     /// attempt holds.
-    pub(crate) fn look_anew(&mut self, shard: ShardId, lane: &Lane) {
-        self.backlogs[usize::from(shard.0)].forget(lane);
+    pub(crate) fn reset_neglected(&mut self, shard: ShardId, lane: &Lane) {
+        self.backlogs[usize::from(shard.0)].remove(lane);
         if let Some(state) = self.lanes.get_mut(lane).filter(|state| state.load.sum() == 0) {
-            state.breaker.lose_probes();
+            state.breaker.drop_probes();
         }
     }
 }

@@ -7,17 +7,17 @@ use duly_store::deployment::{Coordinators, NamespaceFilter};
 use rustc_hash::FxHashMap;
 
 /// Shortest time between two announcements of one namespace and shard.
-const EVERY: Duration = Duration::from_millis(10);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time for which a wait is announced after the last call: a busy consumer calls again.
-const LINGERS: Duration = Duration::from_secs(5);
+const LINGER_FOR: Duration = Duration::from_secs(5);
 /// Time until every node that may act has sent a heartbeat, and so received the announced waits.
-const HEARD_WITHIN: Duration = super::membership::ACTS_FOR;
+const KNOWN_WITHIN: Duration = super::membership::ACTS_FOR;
 /// Most announcements that are remembered.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// The time at which an announcement may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum AnnounceTime {
     /// No call of another node waits for it.
     Never,
     /// At once.
@@ -34,10 +34,10 @@ pub(crate) struct Announcements {
     waited: FxHashMap<NamespaceName, Duration>,
     /// The announced waits by coordinator shard. The other nodes know all that a majority of the shards
     /// knows, because they get replies of a majority too.
-    said: BTreeMap<ShardId, NamespaceFilter>,
+    acknowledged: BTreeMap<ShardId, NamespaceFilter>,
     majority: usize,
     /// Time since which the other nodes know of the waits.
-    told_since: FxHashMap<NamespaceName, Duration>,
+    announced_since: FxHashMap<NamespaceName, Duration>,
 }
 
 impl Announcements {
@@ -47,28 +47,28 @@ impl Announcements {
         shard: ShardId,
         namespace: &NamespaceName,
         now: Duration,
-    ) -> When {
+    ) -> AnnounceTime {
         let key = (shard, namespace.clone());
         if let Some(last) = self.last.get(&key) {
-            let left = EVERY.saturating_sub(now.saturating_sub(*last));
+            let left = ANNOUNCE_INTERVAL.saturating_sub(now.saturating_sub(*last));
             if !left.is_zero() {
-                return When::In(left);
+                return AnnounceTime::In(left);
             }
         }
         if self.last.len() >= REMEMBERED_MAX {
-            self.last.retain(|_, last| now.saturating_sub(*last) < EVERY);
+            self.last.retain(|_, last| now.saturating_sub(*last) < ANNOUNCE_INTERVAL);
         }
         self.last.insert(key, now);
-        When::Now
+        AnnounceTime::Now
     }
 
     /// Returns `true` if a call that waits for a namespace must be announced.
-    pub(crate) fn waits(&self, namespace: &NamespaceName) -> bool {
-        !self.is_said(namespace)
+    pub(crate) fn must_announce(&self, namespace: &NamespaceName) -> bool {
+        !self.is_acknowledged(namespace)
     }
 
-    fn is_said(&self, namespace: &NamespaceName) -> bool {
-        is_said(&self.said, self.majority, namespace)
+    fn is_acknowledged(&self, namespace: &NamespaceName) -> bool {
+        is_acknowledged(&self.acknowledged, self.majority, namespace)
     }
 
     /// Returns the waits that the next heartbeat announces.
@@ -80,7 +80,7 @@ impl Announcements {
         for namespace in waited_for {
             self.waited.insert(namespace, now);
         }
-        self.waited.retain(|_, last| now.saturating_sub(*last) < LINGERS);
+        self.waited.retain(|_, last| now.saturating_sub(*last) < LINGER_FOR);
         let mut interest = NamespaceFilter::default();
         for namespace in self.waited.keys() {
             interest.insert(namespace);
@@ -91,7 +91,7 @@ impl Announcements {
     /// Records that a coordinator shard of this list has acknowledged these waits. Returns `true` if the
     /// other nodes learn of a new wait by it. Firings that became claimable before were announced to no
     /// node.
-    pub(crate) fn told(
+    pub(crate) fn on_acknowledged(
         &mut self,
         shard: ShardId,
         list: &Coordinators,
@@ -99,15 +99,16 @@ impl Announcements {
         now: Duration,
     ) -> bool {
         self.majority = list.majority();
-        self.said.insert(shard, interest);
-        self.said.retain(|shard, _| list.shards.contains(shard));
-        let Self { said, majority, waited, told_since, .. } = self;
-        told_since.retain(|namespace, _| is_said(said, *majority, namespace));
+        self.acknowledged.insert(shard, interest);
+        self.acknowledged.retain(|shard, _| list.shards.contains(shard));
+        let Self { acknowledged, majority, waited, announced_since, .. } = self;
+        announced_since.retain(|namespace, _| is_acknowledged(acknowledged, *majority, namespace));
         let mut is_new = false;
-        for namespace in waited.keys().filter(|name| is_said(said, *majority, name)) {
-            if !told_since.contains_key(namespace) {
+        for namespace in waited.keys().filter(|name| is_acknowledged(acknowledged, *majority, name))
+        {
+            if !announced_since.contains_key(namespace) {
                 // The other nodes learn of it with their next heartbeat.
-                told_since.insert(namespace.clone(), now + HEARD_WITHIN);
+                announced_since.insert(namespace.clone(), now + KNOWN_WITHIN);
                 is_new = true;
             }
         }
@@ -115,24 +116,25 @@ impl Announcements {
     }
 
     /// Returns the time since which the other nodes know that calls wait for a namespace here.
-    pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
-        self.told_since.get(namespace).copied()
+    pub(crate) fn announced_since(&self, namespace: &NamespaceName) -> Option<Duration> {
+        self.announced_since.get(namespace).copied()
     }
 
     /// Drops all that was announced, because the other nodes may have lost it.
-    pub(crate) fn forgotten(&mut self) {
-        self.said.clear();
-        self.told_since.clear();
+    pub(crate) fn drop_announced(&mut self) {
+        self.acknowledged.clear();
+        self.announced_since.clear();
     }
 }
 
 /// Returns `true` if a majority of the coordinator shards knows that calls wait for a namespace.
-fn is_said(
-    said: &BTreeMap<ShardId, NamespaceFilter>,
+fn is_acknowledged(
+    acknowledged: &BTreeMap<ShardId, NamespaceFilter>,
     majority: usize,
     namespace: &NamespaceName,
 ) -> bool {
-    let count = said.values().filter(|said| said.contains(namespace)).count();
+    let count =
+        acknowledged.values().filter(|acknowledged| acknowledged.contains(namespace)).count();
     count > 0 && count >= majority
 }
 
@@ -145,32 +147,36 @@ mod tests {
         let name = NamespaceName::new("a").unwrap();
         let mut announced = Announcements::default();
         let at = Duration::from_secs(1);
-        assert_eq!(announced.admit(ShardId(1), &name, at), When::Now);
-        assert_eq!(announced.admit(ShardId(2), &name, at), When::Now, "another shard");
-        let soon = at + EVERY / 2;
-        assert_eq!(announced.admit(ShardId(1), &name, soon), When::In(EVERY / 2));
-        assert_eq!(announced.admit(ShardId(1), &name, at + EVERY), When::Now);
+        assert_eq!(announced.admit(ShardId(1), &name, at), AnnounceTime::Now);
+        assert_eq!(announced.admit(ShardId(2), &name, at), AnnounceTime::Now, "another shard");
+        let soon = at + ANNOUNCE_INTERVAL / 2;
+        assert_eq!(
+            announced.admit(ShardId(1), &name, soon),
+            AnnounceTime::In(ANNOUNCE_INTERVAL / 2)
+        );
+        assert_eq!(announced.admit(ShardId(1), &name, at + ANNOUNCE_INTERVAL), AnnounceTime::Now);
     }
 
     #[test]
     fn announced_waits_are_not_repeated_and_linger() {
         let name = NamespaceName::new("a").unwrap();
         let mut announced = Announcements::default();
-        assert!(announced.waits(&name));
+        assert!(announced.must_announce(&name));
         let interest = announced.interest(vec![name.clone()], Duration::ZERO);
-        assert!(announced.waits(&name), "nobody has heard of it yet");
+        assert!(announced.must_announce(&name), "nobody has heard of it yet");
         let at = Duration::from_secs(1);
         let list = Coordinators { version: 1, shards: vec![ShardId(0), ShardId(4), ShardId(9)] };
-        let mut told = |shard| announced.told(ShardId(shard), &list, interest.clone(), at);
-        assert!(!told(0) && !told(0), "one of three knows");
-        assert!(told(9), "it is news to a majority");
-        assert!(!told(4) && !told(0));
-        assert!(!announced.waits(&name));
-        assert_eq!(announced.told_since(&name), Some(at + HEARD_WITHIN));
-        announced.forgotten();
-        assert!(announced.waits(&name) && announced.told_since(&name).is_none());
-        let soon = announced.interest(Vec::new(), LINGERS / 2);
+        let mut acknowledge =
+            |shard| announced.on_acknowledged(ShardId(shard), &list, interest.clone(), at);
+        assert!(!acknowledge(0) && !acknowledge(0), "one of three knows");
+        assert!(acknowledge(9), "it is news to a majority");
+        assert!(!acknowledge(4) && !acknowledge(0));
+        assert!(!announced.must_announce(&name));
+        assert_eq!(announced.announced_since(&name), Some(at + KNOWN_WITHIN));
+        announced.drop_announced();
+        assert!(announced.must_announce(&name) && announced.announced_since(&name).is_none());
+        let soon = announced.interest(Vec::new(), LINGER_FOR / 2);
         assert!(soon.contains(&name), "whoever waited will wait again");
-        assert!(announced.interest(Vec::new(), LINGERS).is_empty());
+        assert!(announced.interest(Vec::new(), LINGER_FOR).is_empty());
     }
 }

@@ -42,10 +42,10 @@ use duly_store::{
 mod owners;
 mod view;
 
-use view::View;
+use view::CoordinatorView;
 
 /// Time between two heartbeats at one coordinator shard.
-pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(250);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for which a reply counts, from before its heartbeat was sent.
 pub(crate) const ACTS_FOR: Duration = Duration::from_millis(1_500);
 /// Time for which a member stalls until it is named dead; longer than [`ACTS_FOR`], so that it has
@@ -66,12 +66,12 @@ pub(crate) const PROTOCOLS: (u16, u16) = (2, 2);
 /// The membership of this node, and its view of the others.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    run: MemberId,
+    member_id: MemberId,
     /// Number of the last heartbeat, over all shards.
     number: u64,
     is_leaving: bool,
     list: Coordinators,
-    views: Vec<View>,
+    views: Vec<CoordinatorView>,
     /// Time of the last reply after which this member could act.
     acted_at: Option<Duration>,
     others: BTreeMap<MemberId, Member>,
@@ -85,16 +85,16 @@ pub(crate) struct Membership {
 
 /// A heartbeat that was sent; its reply is matched with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentHeartbeat {
     shard: ShardId,
-    run: MemberId,
+    member_id: MemberId,
     list: u64,
     at: Duration,
 }
 
 /// The consequences of a reply.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct MembershipChanges {
     /// Members that are gone: their leases must be ended in our shards.
     pub(crate) gone: Vec<MemberId>,
     /// Shards that this node owns from now on.
@@ -109,7 +109,7 @@ pub(crate) struct Changes {
 
 /// The reason why this node rejoins with a new member id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rejoin {
+pub(crate) enum RejoinReason {
     /// A majority has evicted it.
     Evicted,
     /// A minority has evicted it, some time ago.
@@ -122,9 +122,9 @@ pub(crate) enum Rejoin {
 
 impl Membership {
     /// Creates a node that is no member yet.
-    pub(crate) fn new(shards: u16, list: Coordinators, run: MemberId) -> Self {
+    pub(crate) fn new(shards: u16, list: Coordinators, member_id: MemberId) -> Self {
         Self {
-            run,
+            member_id,
             number: 0,
             is_leaving: false,
             views: views(&list),
@@ -144,12 +144,12 @@ impl Membership {
         now: Duration,
         name: &str,
         waits: NamespaceFilter,
-    ) -> (Sent, Heartbeat) {
+    ) -> (SentHeartbeat, Heartbeat) {
         let presence = self.presence(now);
         self.number += 1;
         let dead = self.view(shard).map_or_else(Vec::new, |view| view.dead().collect());
-        let beat = Heartbeat {
-            member_id: self.run,
+        let heartbeat = Heartbeat {
+            member_id: self.member_id,
             number: self.number,
             list: self.list.version,
             name: name.to_owned(),
@@ -158,36 +158,45 @@ impl Membership {
             waits,
             dead,
         };
-        (Sent { shard, run: self.run, list: self.list.version, at: now }, beat)
+        (
+            SentHeartbeat { shard, member_id: self.member_id, list: self.list.version, at: now },
+            heartbeat,
+        )
     }
 
     /// Applies the reply to a heartbeat. A reply to an earlier member id, or by another list, is
     /// ignored.
-    pub(crate) fn heard(&mut self, sent: Sent, now: Duration, heard: HeartbeatReply) -> Changes {
-        if (sent.run, sent.list) != (self.run, self.list.version) {
-            return Changes::default();
+    pub(crate) fn on_reply(
+        &mut self,
+        sent: SentHeartbeat,
+        now: Duration,
+        reply: HeartbeatReply,
+    ) -> MembershipChanges {
+        if (sent.member_id, sent.list) != (self.member_id, self.list.version) {
+            return MembershipChanges::default();
         }
         let could_act = self.may_act(now);
         let view = self.views.iter_mut().find(|view| view.shard == sent.shard);
         if let Some(view) = view {
-            view.heard(sent.at, now, heard, self.run, &self.watched);
+            view.on_reply(sent.at, now, reply, self.member_id, &self.watched);
         }
         let can_act = self.may_act(now);
         if can_act {
             self.acted_at = Some(now);
         }
-        let mut changes = Changes { acts_again: !could_act && can_act, ..Changes::default() };
-        self.conclude(now, &mut changes);
+        let mut changes =
+            MembershipChanges { acts_again: !could_act && can_act, ..MembershipChanges::default() };
+        self.update_members(now, &mut changes);
         changes
     }
 
     /// Computes the members and their evictions from all fresh views.
-    fn conclude(&mut self, now: Duration, changes: &mut Changes) {
+    fn update_members(&mut self, now: Duration, changes: &mut MembershipChanges) {
         let mut others: BTreeMap<MemberId, Member> = BTreeMap::new();
         let mut evictions: BTreeMap<MemberId, usize> = BTreeMap::new();
         for view in self.views.iter().filter(|view| view.is_fresh(now)) {
-            for run in view.evicted() {
-                *evictions.entry(*run).or_default() += 1;
+            for member_id in view.evicted() {
+                *evictions.entry(*member_id).or_default() += 1;
             }
             for member in view.members() {
                 if others
@@ -199,87 +208,101 @@ impl Membership {
             }
         }
         let majority = self.list.majority();
-        let is_gone = |run: &MemberId| evictions.get(run).is_some_and(|count| *count >= majority);
-        others.retain(|run, _| !is_gone(run) && !self.gone.contains(run));
-        let is_new =
-            |run: &&MemberId| !self.others.contains_key(run) && !self.watched.contains(run);
+        let is_gone =
+            |member_id: &MemberId| evictions.get(member_id).is_some_and(|count| *count >= majority);
+        others.retain(|member_id, _| !is_gone(member_id) && !self.gone.contains(member_id));
+        let is_new = |member_id: &&MemberId| {
+            !self.others.contains_key(member_id) && !self.watched.contains(member_id)
+        };
         changes.joined = others.keys().filter(is_new).copied().collect();
         let working = others.values().filter(|member| member.presence != MembershipStage::Joining);
         self.watched.extend(working.map(|member| member.member_id));
-        changes.gone = self.watched.iter().filter(|run| is_gone(run)).copied().collect();
-        for run in &changes.gone {
-            self.watched.remove(run);
-            self.gone.insert(*run);
+        changes.gone =
+            self.watched.iter().filter(|member_id| is_gone(member_id)).copied().collect();
+        for member_id in &changes.gone {
+            self.watched.remove(member_id);
+            self.gone.insert(*member_id);
         }
         let views = &self.views;
-        let is_listed = |run: &MemberId| {
-            views.iter().flat_map(View::members).any(|member| member.member_id == *run)
+        let is_listed = |member_id: &MemberId| {
+            views
+                .iter()
+                .flat_map(CoordinatorView::members)
+                .any(|member| member.member_id == *member_id)
         };
         self.gone.retain(is_listed);
         self.others = others;
-        self.share_out(changes);
+        self.assign_shards(changes);
     }
 
     /// Rejoins with a new member id if the current one has ended; returns the reason.
-    pub(crate) fn rejoin_if_due(&mut self, now: Duration, fresh: MemberId) -> Option<Rejoin> {
-        let why = self.has_ended(now)?;
-        self.rejoin(fresh);
-        Some(why)
+    pub(crate) fn rejoin_if_due(
+        &mut self,
+        now: Duration,
+        new_member_id: MemberId,
+    ) -> Option<RejoinReason> {
+        let reason = self.rejoin_reason(now)?;
+        self.rejoin(new_member_id);
+        Some(reason)
     }
 
-    fn has_ended(&self, now: Duration) -> Option<Rejoin> {
+    fn rejoin_reason(&self, now: Duration) -> Option<RejoinReason> {
         let since = |at: Duration| now.saturating_sub(at);
         let evicted = || self.views.iter().filter_map(|view| view.evicted_us_at);
         if evicted().count() >= self.list.majority() {
-            Some(Rejoin::Evicted)
+            Some(RejoinReason::Evicted)
         } else if evicted().any(|at| since(at) >= MINORITY_FOR) {
-            Some(Rejoin::EvictedByMinority)
+            Some(RejoinReason::EvictedByMinority)
         } else if self.acted_at.is_some_and(|at| since(at) >= IDLE_MAX) && !self.may_act(now) {
-            Some(Rejoin::Idle)
+            Some(RejoinReason::Idle)
         } else {
             None
         }
     }
 
     /// Rejoins with a member id that was never used, which no shard knows yet.
-    pub(crate) fn rejoin(&mut self, fresh: MemberId) {
+    pub(crate) fn rejoin(&mut self, new_member_id: MemberId) {
         if self.acted_at.is_some() {
             // The leases of the old member id are ended when it is gone, like those of any other member.
-            self.watched.insert(self.run);
+            self.watched.insert(self.member_id);
         }
-        self.run = fresh;
+        self.member_id = new_member_id;
         self.acted_at = None;
         self.views = views(&self.list);
-        self.share_out(&mut Changes::default());
+        self.assign_shards(&mut MembershipChanges::default());
     }
 
     /// Switches to this list of coordinator shards, if it has changed.
-    pub(crate) fn follow(&mut self, list: Coordinators, fresh: MemberId) -> Option<Rejoin> {
+    pub(crate) fn switch_list(
+        &mut self,
+        list: Coordinators,
+        new_member_id: MemberId,
+    ) -> Option<RejoinReason> {
         if list.version == self.list.version {
             return None;
         }
         self.list = list;
         self.gone.clear();
-        self.rejoin(fresh);
-        Some(Rejoin::NewList)
+        self.rejoin(new_member_id);
+        Some(RejoinReason::NewList)
     }
 
     /// Starts to leave: this node owns no shard from now on.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
-        self.share_out(&mut Changes::default());
+        self.assign_shards(&mut MembershipChanges::default());
     }
 
     /// Watches a holder of leases that is not a known member: it is gone when a majority has evicted it.
-    pub(crate) fn suspect(&mut self, run: MemberId) {
-        if run != self.run && !self.others.contains_key(&run) {
-            self.watched.insert(run);
+    pub(crate) fn suspect(&mut self, member_id: MemberId) {
+        if member_id != self.member_id && !self.others.contains_key(&member_id) {
+            self.watched.insert(member_id);
         }
     }
 
     /// Returns the member id by which this node claims.
-    pub(crate) const fn run(&self) -> MemberId {
-        self.run
+    pub(crate) const fn member_id(&self) -> MemberId {
+        self.member_id
     }
 
     pub(crate) const fn list(&self) -> &Coordinators {
@@ -322,8 +345,8 @@ impl Membership {
     }
 
     /// Returns the time for which a member stalls, at the shard that received its heartbeat last.
-    pub(crate) fn still_for(&self, run: MemberId) -> Duration {
-        self.views.iter().filter_map(|view| view.still_for(run)).min().unwrap_or_default()
+    pub(crate) fn stalled_for(&self, member_id: MemberId) -> Duration {
+        self.views.iter().filter_map(|view| view.stalled_for(member_id)).min().unwrap_or_default()
     }
 
     /// Returns the stage of our membership.
@@ -341,19 +364,23 @@ impl Membership {
     }
 
     /// Returns the number of shards that a member owns, in our view.
-    pub(crate) fn shards_of(&self, run: MemberId) -> usize {
-        (0..).map(ShardId).take(self.owned.len()).filter(|s| self.owner(*s) == Some(run)).count()
+    pub(crate) fn shards_of(&self, member_id: MemberId) -> usize {
+        (0..)
+            .map(ShardId)
+            .take(self.owned.len())
+            .filter(|s| self.owner(*s) == Some(member_id))
+            .count()
     }
 
-    fn view(&self, shard: ShardId) -> Option<&View> {
+    fn view(&self, shard: ShardId) -> Option<&CoordinatorView> {
         self.views.iter().find(|view| view.shard == shard)
     }
 
-    fn share_out(&mut self, changes: &mut Changes) {
-        for place in 0..self.owned.len() {
-            let shard = ShardId(u16::try_from(place).unwrap_or(u16::MAX));
-            let ours = self.owner(shard) == Some(self.run);
-            match (std::mem::replace(&mut self.owned[place], ours), ours) {
+    fn assign_shards(&mut self, changes: &mut MembershipChanges) {
+        for index in 0..self.owned.len() {
+            let shard = ShardId(u16::try_from(index).unwrap_or(u16::MAX));
+            let ours = self.owner(shard) == Some(self.member_id);
+            match (std::mem::replace(&mut self.owned[index], ours), ours) {
                 (false, true) => changes.gained.push(shard),
                 (true, false) => changes.lost += 1,
                 _ => {}
@@ -364,13 +391,13 @@ impl Membership {
     /// Returns the owner of a shard, of the members that work.
     fn owner(&self, shard: ShardId) -> Option<MemberId> {
         let others = self.others.values().filter(|other| other.presence == MembershipStage::Here);
-        let us = Some(self.run).filter(|_| self.acted_at.is_some() && !self.is_leaving);
+        let us = Some(self.member_id).filter(|_| self.acted_at.is_some() && !self.is_leaving);
         owners::owner(others.map(|other| other.member_id).chain(us), shard)
     }
 }
 
-fn views(list: &Coordinators) -> Vec<View> {
-    list.shards.iter().copied().map(View::new).collect()
+fn views(list: &Coordinators) -> Vec<CoordinatorView> {
+    list.shards.iter().copied().map(CoordinatorView::new).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Part;
+use super::ShardRole;
 use crate::{phase::Phase, state::Shared};
 
 /// Time between two updates. A rollback is reported only if it is longer.
@@ -20,7 +20,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             () = shared.phases.reached(Phase::Draining) => return,
         }
         let now = shared.clock.boot();
-        let is_ours = |shard: &_| shared.nodes.part(*shard, now) == Part::Ours;
+        let is_ours = |shard: &_| shared.nodes.shard_role(*shard, now) == ShardRole::Owner;
         let ours = shared.shards().filter(is_ours).collect();
         if let Err(error) = deployment.note_progress(ours).await {
             shared.log_store_error("progress of shards", &error);

@@ -11,44 +11,44 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::{Part, beats::AT_ONCE, membership::ACTS_FOR};
+use super::{ShardRole, heartbeats::AT_ONCE, membership::ACTS_FOR};
 use crate::state::Shared;
 
 /// Shards to query, and the state of the query.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(Arc<Mutex<Looks>>);
+pub(super) struct Suspects(Arc<Mutex<QueryState>>);
 
 #[derive(Debug, Default)]
-struct Looks {
+struct QueryState {
     wanted: Vec<ShardId>,
-    is_looking: bool,
+    is_querying: bool,
 }
 
 impl Suspects {
-    pub(super) fn look_at(&self, shards: impl IntoIterator<Item = ShardId>) {
+    pub(super) fn request(&self, shards: impl IntoIterator<Item = ShardId>) {
         self.0.lock().wanted.extend(shards);
     }
 
     /// Starts to query the holders of leases in those of the wanted shards that this node owns.
-    pub(super) fn look(&self, shared: &Arc<Shared>) {
+    pub(super) fn query_holders(&self, shared: &Arc<Shared>) {
         let mut wanted = {
-            let mut looks = self.0.lock();
-            if looks.wanted.is_empty() || looks.is_looking {
+            let mut state = self.0.lock();
+            if state.wanted.is_empty() || state.is_querying {
                 return;
             }
-            looks.is_looking = true;
-            std::mem::take(&mut looks.wanted)
+            state.is_querying = true;
+            std::mem::take(&mut state.wanted)
         };
         wanted.sort_unstable();
         wanted.dedup();
         let now = shared.clock.boot();
-        wanted.retain(|shard| shared.nodes.part(*shard, now) == Part::Ours);
-        let (shared, looks) = (Arc::clone(shared), Arc::clone(&self.0));
+        wanted.retain(|shard| shared.nodes.shard_role(*shard, now) == ShardRole::Owner);
+        let (shared, state) = (Arc::clone(shared), Arc::clone(&self.0));
         tokio::spawn(async move {
             let unanswered = suspect_holders(wanted, &shared).await;
-            let mut looks = looks.lock();
-            looks.is_looking = false;
-            looks.wanted.extend(unanswered);
+            let mut state = state.lock();
+            state.is_querying = false;
+            state.wanted.extend(unanswered);
         });
     }
 }
@@ -58,15 +58,15 @@ async fn suspect_holders(wanted: Vec<ShardId>, shared: &Shared) -> Vec<ShardId> 
     let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
         return Vec::new();
     };
-    let asked = stream::iter(wanted).map(async |shard| {
+    let queries = stream::iter(wanted).map(async |shard| {
         let Ok(Ok(holders)) = timeout(ACTS_FOR, deployment.holders(shard)).await else {
             return Some(shard);
         };
         let mut nodes = nodes.lock();
-        for run in holders {
-            nodes.suspect(run);
+        for holder in holders {
+            nodes.suspect(holder);
         }
         None
     });
-    asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
+    queries.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }

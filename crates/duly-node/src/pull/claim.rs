@@ -6,10 +6,11 @@ use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Result};
 
 use super::{
-    LeaseRequest, expect,
+    LeaseRequest,
     hints::Hint,
-    waiters::{Head, Order, Patience},
-    walk_unless,
+    record_expected,
+    waiters::{ClaimOrder, HeadCall, WaitMode},
+    walk_unless_empty,
 };
 use crate::state::Shared;
 
@@ -18,7 +19,7 @@ const AT_ONCE: usize = 8;
 
 /// Claims for one call. It tries the hinted shards first. Then it tries all shards in turn until one has
 /// firings, unless the hints are known to be complete.
-pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
+pub(super) async fn claim(shared: &Shared, head: &HeadCall<LeaseRequest>) -> Result<Vec<Firing>> {
     let namespace = &head.request.namespace;
     let at_once = head.request.max.clamp(1, AT_ONCE);
     loop {
@@ -31,9 +32,9 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
             return Ok(firings);
         }
     }
-    let told_since = shared.nodes.told_since(namespace);
-    let are_complete = shared.pull.hints.lock().are_complete(namespace, told_since);
-    if head.patience == Patience::Waits && are_complete {
+    let announced_since = shared.nodes.announced_since(namespace);
+    let are_complete = shared.pull.hints.lock().are_complete(namespace, announced_since);
+    if head.mode == WaitMode::Waits && are_complete {
         return Ok(Vec::new());
     }
     let began_at = shared.clock.boot();
@@ -47,7 +48,7 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
         }
     }
     if shared.nodes.is_shared() {
-        shared.pull.hints.lock().all_empty(namespace, began_at);
+        shared.pull.hints.lock().record_empty_poll(namespace, began_at);
     }
     Ok(Vec::new())
 }
@@ -57,7 +58,7 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
 async fn claim_from(
     shared: &Shared,
     shards: &[Hint],
-    head: &Head<LeaseRequest>,
+    head: &HeadCall<LeaseRequest>,
 ) -> Result<Vec<Firing>> {
     let parts = parts(head.request.max, shards);
     let claims = shards.iter().zip(parts).map(|(hint, max)| {
@@ -93,9 +94,15 @@ fn parts(max: usize, shards: &[Hint]) -> Vec<usize> {
     parts
 }
 
-async fn claim_in(shared: &Shared, hint: Hint, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
+async fn claim_in(
+    shared: &Shared,
+    hint: Hint,
+    head: &HeadCall<LeaseRequest>,
+) -> Result<Vec<Firing>> {
     let max = head.request.max;
-    if head.order == Order::FirstAttempts || !looks_for_retries(shared, &head.request.namespace) {
+    if head.order == ClaimOrder::FirstAttempts
+        || !are_retries_likely(shared, &head.request.namespace)
+    {
         return Ok(claim_kinds(shared, hint, &head.request, max, max).await?.firings);
     }
     // The store returns first attempts before retries, so now and then a call claims retries only.
@@ -122,7 +129,7 @@ async fn claim_kinds(
         owner: Owner::Consumer { lease: request.lease },
     };
     let claimed = shared.store.claim(shard, claim).await;
-    walk_unless(shared, shard, claimed.as_ref().is_ok_and(|claimed| claimed.nothing_else));
+    walk_unless_empty(shared, shard, claimed.as_ref().is_ok_and(|claimed| claimed.nothing_else));
     let claimed = claimed?;
     if !claimed.more.is_empty() && shared.nodes.is_shared() {
         shared.pull.hints.lock().add_more(&request.namespace, hint);
@@ -132,7 +139,7 @@ async fn claim_kinds(
         && shared.nodes.is_shared()
     {
         let all = first_max > 0 && retry_max > 0;
-        expect(shared, shard, &request.namespace, wall.saturating_add(next_here), all);
+        record_expected(shared, shard, &request.namespace, wall.saturating_add(next_here), all);
     }
     if let Some(next_due_in) = claimed.next_due_in {
         // The end of a lease granted here may be the next event.
@@ -143,7 +150,7 @@ async fn claim_kinds(
 
 /// Returns `true` if a call should try retries first. If the shards are on other machines, a try costs a
 /// network call, so it is made only if retries were seen.
-fn looks_for_retries(shared: &Shared, namespace: &NamespaceName) -> bool {
+fn are_retries_likely(shared: &Shared, namespace: &NamespaceName) -> bool {
     !shared.nodes.is_shared()
         || shared.pull.hints.lock().has_retries(namespace, shared.clock.boot())
 }

@@ -14,9 +14,9 @@ const OF_A_SHARD_MAX: usize = 32;
 
 /// The expected firings by shard, with their wall times.
 #[derive(Debug, Default)]
-pub(super) struct Expected(FxHashMap<ShardId, Vec<(NamespaceName, Duration)>>);
+pub(super) struct ExpectedFirings(FxHashMap<ShardId, Vec<(NamespaceName, Duration)>>);
 
-impl Expected {
+impl ExpectedFirings {
     /// Records that a namespace will have a firing in a shard at this time. With `all` that is its first
     /// firing, otherwise only the first of the kinds that were claimed.
     pub(super) fn add(
@@ -54,7 +54,7 @@ mod tests {
     fn expected_firings_are_taken_once_when_due() {
         let name = |text: &str| NamespaceName::new(text).unwrap();
         let at = Duration::from_secs;
-        let mut expected = Expected::default();
+        let mut expected = ExpectedFirings::default();
         expected.add(ShardId(1), &name("a"), at(5), true);
         expected.add(ShardId(1), &name("b"), at(7), true);
         expected.add(ShardId(1), &name("a"), at(6), true);

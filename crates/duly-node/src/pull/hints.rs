@@ -40,14 +40,14 @@ impl Hint {
 
 /// The hints by namespace.
 #[derive(Debug, Default)]
-pub(super) struct Hints(FxHashMap<NamespaceName, Known>);
+pub(super) struct Hints(FxHashMap<NamespaceName, NamespaceHints>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct NamespaceHints {
     /// The weight of each shard.
     shards: BTreeMap<ShardId, usize>,
     /// The shard at which the next take starts, so that shards take turns.
-    turn: ShardId,
+    next: ShardId,
     /// Start time of the last poll of all shards that found nothing.
     empty_at: Option<Duration>,
     /// Time at which a retry was last seen.
@@ -68,7 +68,7 @@ impl Hints {
     }
 
     /// Records that the namespace has retries.
-    pub(super) fn saw_retries(&mut self, namespace: &NamespaceName, now: Duration) {
+    pub(super) fn record_retries(&mut self, namespace: &NamespaceName, now: Duration) {
         self.known(namespace).retries_at = Some(now);
     }
 
@@ -78,7 +78,7 @@ impl Hints {
         seen.is_some_and(|at| now.saturating_sub(at) < RETRIES_FOR)
     }
 
-    fn known(&mut self, namespace: &NamespaceName) -> &mut Known {
+    fn known(&mut self, namespace: &NamespaceName) -> &mut NamespaceHints {
         if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(namespace) {
             self.0.clear();
         }
@@ -88,15 +88,15 @@ impl Hints {
     /// Takes up to `most` shards that may have firings, round-robin: from the one after the last that
     /// was taken. So shards with low numbers that always have firings do not starve high ones.
     pub(super) fn take(&mut self, namespace: &NamespaceName, most: usize) -> Vec<Hint> {
-        let Some(Known { shards, turn, .. }) = self.0.get_mut(namespace) else {
+        let Some(NamespaceHints { shards, next, .. }) = self.0.get_mut(namespace) else {
             return Vec::new();
         };
-        let in_turn = shards.range(*turn..).chain(shards.range(..*turn));
+        let in_order = shards.range(*next..).chain(shards.range(..*next));
         let hint = |(shard, weight): (&ShardId, &usize)| Hint { shard: *shard, weight: *weight };
-        let taken: Vec<Hint> = in_turn.map(hint).take(most).collect();
+        let taken: Vec<Hint> = in_order.map(hint).take(most).collect();
         for hint in &taken {
             shards.remove(&hint.shard);
-            *turn = ShardId(hint.shard.0.wrapping_add(1));
+            *next = ShardId(hint.shard.0.wrapping_add(1));
         }
         taken
     }
@@ -107,19 +107,21 @@ impl Hints {
     }
 
     /// Records that a poll of all shards that began at `began_at` has found nothing.
-    pub(super) fn all_empty(&mut self, namespace: &NamespaceName, began_at: Duration) {
+    pub(super) fn record_empty_poll(&mut self, namespace: &NamespaceName, began_at: Duration) {
         self.known(namespace).empty_at = Some(began_at);
     }
 
     /// Returns `true` if all firings that became claimable since the last empty poll were reported.
-    /// `told_since` is the time from which the other nodes knew that calls wait here.
+    /// `announced_since` is the time from which the other nodes knew that calls wait here.
     pub(super) fn are_complete(
         &self,
         namespace: &NamespaceName,
-        told_since: Option<Duration>,
+        announced_since: Option<Duration>,
     ) -> bool {
         let empty_at = self.0.get(namespace).and_then(|known| known.empty_at);
-        empty_at.zip(told_since).is_some_and(|(empty_at, told_since)| empty_at > told_since)
+        empty_at
+            .zip(announced_since)
+            .is_some_and(|(empty_at, announced_since)| empty_at > announced_since)
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
         let at = Duration::from_secs;
         let mut hints = Hints::default();
         assert!(!hints.are_complete(&name, Some(at(1))), "nobody has looked");
-        hints.all_empty(&name, at(2));
+        hints.record_empty_poll(&name, at(2));
         assert!(!hints.are_complete(&name, None) && !hints.are_complete(&name, Some(at(3))));
         assert!(hints.are_complete(&name, Some(at(1))));
         assert_eq!(hints.take(&name, 9), []);
@@ -186,7 +188,7 @@ mod tests {
         let name = NamespaceName::new("a").unwrap();
         let mut hints = Hints::default();
         assert!(!hints.has_retries(&name, Duration::ZERO));
-        hints.saw_retries(&name, Duration::from_secs(5));
+        hints.record_retries(&name, Duration::from_secs(5));
         assert!(hints.has_retries(&name, Duration::from_secs(6)));
         assert!(!hints.has_retries(&name, Duration::from_secs(7)));
     }

@@ -32,21 +32,21 @@ pub(crate) struct Waiters<R, A> {
 #[derive(Debug)]
 struct Queue<R, A> {
     waiting: VecDeque<Waiter<R, A>>,
-    serving: Serving,
-    turn: u32,
+    serving: ServingState,
+    leases: u32,
 }
 
 #[derive(Debug)]
 struct Waiter<R, A> {
     id: u64,
     request: R,
-    patience: Patience,
+    mode: WaitMode,
     answer: A,
 }
 
 /// The serving state of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Serving {
+enum ServingState {
     No,
     Yes,
     /// It is served, and an event has occurred since the last claim began.
@@ -55,14 +55,14 @@ enum Serving {
 
 /// The waiting mode of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitMode {
     /// One try, then a reply without firings.
     OneTry,
     /// Until it is answered or its caller disconnects.
     Waits,
 }
 
-impl Patience {
+impl WaitMode {
     pub(crate) fn of(wait: Duration) -> Self {
         if wait.is_zero() { Self::OneTry } else { Self::Waits }
     }
@@ -80,22 +80,22 @@ pub(crate) enum Serve {
 
 /// The call at the head of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head<R> {
+pub(crate) struct HeadCall<R> {
     /// Identifies the call.
     pub(crate) id: u64,
     /// The request of the call.
     pub(crate) request: R,
     /// The kind that is claimed first.
-    pub(crate) order: Order,
+    pub(crate) order: ClaimOrder,
     /// The waiting mode.
-    pub(crate) patience: Patience,
+    pub(crate) mode: WaitMode,
     /// The first id that had not arrived when the claim began.
     pub(crate) arrived_before: u64,
 }
 
 /// The kind with which a lease is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ClaimOrder {
     /// First attempts, then retries.
     FirstAttempts,
     /// Retries, then first attempts.
@@ -104,7 +104,7 @@ pub(crate) enum Order {
 
 /// The next action after a claim that brought nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Empty {
+pub(crate) enum EmptyClaim {
     /// An event occurred meanwhile: claim again.
     Again,
     /// Serving has ended.
@@ -149,7 +149,7 @@ impl<R: Clone, A> Waiters<R, A> {
         &mut self,
         namespace: &NamespaceName,
         request: R,
-        patience: Patience,
+        mode: WaitMode,
         answer: A,
     ) -> Option<(u64, Serve)> {
         if self.total >= self.total_max {
@@ -164,10 +164,10 @@ impl<R: Clone, A> Waiters<R, A> {
         self.total += 1;
         let queue = self.queues.entry(namespace.clone()).or_insert_with(|| Queue {
             waiting: VecDeque::new(),
-            serving: Serving::No,
-            turn: 0,
+            serving: ServingState::No,
+            leases: 0,
         });
-        queue.waiting.push_back(Waiter { id, request, patience, answer });
+        queue.waiting.push_back(Waiter { id, request, mode, answer });
         Some((id, queue.signal()))
     }
 
@@ -184,29 +184,29 @@ impl<R: Clone, A> Waiters<R, A> {
     /// Returns `true` if calls wait and no task serves the namespace.
     pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
         let queue = self.queues.get(namespace);
-        queue.is_some_and(|queue| queue.serving == Serving::No && !queue.waiting.is_empty())
+        queue.is_some_and(|queue| queue.serving == ServingState::No && !queue.waiting.is_empty())
     }
 
     /// Returns the call to serve next. Serving ends with `None`.
-    pub(crate) fn head(&mut self, namespace: &NamespaceName) -> Option<Head<R>> {
+    pub(crate) fn head(&mut self, namespace: &NamespaceName) -> Option<HeadCall<R>> {
         let arrived_before = self.next_id;
         let queue = self.queues.get_mut(namespace)?;
         let Some(first) = queue.waiting.front() else {
-            queue.serving = Serving::No;
+            queue.serving = ServingState::No;
             return None;
         };
-        queue.serving = Serving::Yes;
-        queue.turn = queue.turn.wrapping_add(1);
-        let order = if queue.turn.is_multiple_of(RETRIES_FIRST_EVERY) {
-            Order::Retries
+        queue.serving = ServingState::Yes;
+        queue.leases = queue.leases.wrapping_add(1);
+        let order = if queue.leases.is_multiple_of(RETRIES_FIRST_EVERY) {
+            ClaimOrder::Retries
         } else {
-            Order::FirstAttempts
+            ClaimOrder::FirstAttempts
         };
-        Some(Head {
+        Some(HeadCall {
             id: first.id,
             request: first.request.clone(),
             order,
-            patience: first.patience,
+            mode: first.mode,
             arrived_before,
         })
     }
@@ -226,11 +226,11 @@ impl<R: Clone, A> Waiters<R, A> {
         &mut self,
         namespace: &NamespaceName,
         arrived_before: u64,
-    ) -> (Vec<A>, Empty) {
+    ) -> (Vec<A>, EmptyClaim) {
         let Some(queue) = self.queues.get_mut(namespace) else {
-            return (Vec::new(), Empty::Ended);
+            return (Vec::new(), EmptyClaim::Ended);
         };
-        let tried = |w: &Waiter<R, A>| w.patience == Patience::OneTry && w.id < arrived_before;
+        let tried = |w: &Waiter<R, A>| w.mode == WaitMode::OneTry && w.id < arrived_before;
         let mut answers = Vec::new();
         if queue.waiting.iter().any(tried) {
             for waiter in std::mem::take(&mut queue.waiting) {
@@ -242,12 +242,12 @@ impl<R: Clone, A> Waiters<R, A> {
             }
         }
         self.total -= answers.len();
-        let next = if queue.serving == Serving::Again && !queue.waiting.is_empty() {
-            queue.serving = Serving::Yes;
-            Empty::Again
+        let next = if queue.serving == ServingState::Again && !queue.waiting.is_empty() {
+            queue.serving = ServingState::Yes;
+            EmptyClaim::Again
         } else {
-            queue.serving = Serving::No;
-            Empty::Ended
+            queue.serving = ServingState::No;
+            EmptyClaim::Ended
         };
         (answers, next)
     }
@@ -257,7 +257,7 @@ impl<R: Clone, A> Waiters<R, A> {
         let Some(queue) = self.queues.get_mut(namespace) else {
             return Vec::new();
         };
-        queue.serving = Serving::No;
+        queue.serving = ServingState::No;
         self.total -= queue.waiting.len();
         queue.waiting.drain(..).map(|w| w.answer).collect()
     }
@@ -274,7 +274,7 @@ impl<R: Clone, A> Waiters<R, A> {
 
     fn forget_idle(&mut self) {
         if self.queues.len() >= IDLE_REMEMBERED_MAX + self.total {
-            self.queues.retain(|_, q| !q.waiting.is_empty() || q.serving != Serving::No);
+            self.queues.retain(|_, q| !q.waiting.is_empty() || q.serving != ServingState::No);
         }
     }
 }
@@ -282,13 +282,13 @@ impl<R: Clone, A> Waiters<R, A> {
 impl<R, A> Queue<R, A> {
     fn signal(&mut self) -> Serve {
         match self.serving {
-            Serving::No if self.waiting.is_empty() => Serve::Not,
-            Serving::No => {
-                self.serving = Serving::Yes;
+            ServingState::No if self.waiting.is_empty() => Serve::Not,
+            ServingState::No => {
+                self.serving = ServingState::Yes;
                 Serve::Start
             }
-            Serving::Yes | Serving::Again => {
-                self.serving = Serving::Again;
+            ServingState::Yes | ServingState::Again => {
+                self.serving = ServingState::Again;
                 Serve::Not
             }
         }

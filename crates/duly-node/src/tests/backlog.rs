@@ -66,9 +66,9 @@ async fn stuck(backlog: usize, dead: Dead, beside: Beside) -> (World, Vec<world:
 async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize> {
     let (mut world, hanging) = stuck(backlog, dead, beside).await;
     assert!(hanging.len() <= 100, "{} hang", hanging.len());
-    let mut looks = Vec::new();
+    let mut polls = Vec::new();
     for i in 0..SERVED {
-        let before = world.flaky.looks();
+        let before = world.flaky.polls();
         let id = format!("b{i}");
         world.schedule(&id, ms(0), B).await;
         let call = world.call().await;
@@ -76,9 +76,9 @@ async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize
         call.answer(Delivery::Confirmed);
         world.until(&id, State::Finished).await;
         world.nothing_more().await;
-        looks.push(world.flaky.looks() - before);
+        polls.push(world.flaky.polls() - before);
     }
-    looks
+    polls
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn t19_a_dead_backlog_costs_other_lanes_no_turns_and_no_polls() {
             let few = looks_for_each(200, dead, beside).await;
             let many = looks_for_each(backlog(), dead, beside).await;
             assert_eq!(many, few, "{dead:?}, {beside:?}");
-            assert!(many.iter().all(|looks| *looks <= 6), "{dead:?}, {beside:?}: {many:?}");
+            assert!(many.iter().all(|polls| *polls <= 6), "{dead:?}, {beside:?}: {many:?}");
         }
     }
 }
@@ -107,9 +107,9 @@ async fn t19_an_unleased_backlog_costs_other_consumers_no_turns() {
         }
         world.namespace = served;
         world.quiet().await;
-        let mut looks = Vec::new();
+        let mut polls = Vec::new();
         for i in 0..SERVED {
-            let before = world.flaky.looks();
+            let before = world.flaky.polls();
             let id = format!("b{i}");
             world.schedule_pull(&id, ms(0)).await;
             let request = pull::request(&world, 10, Duration::ZERO);
@@ -118,12 +118,12 @@ async fn t19_an_unleased_backlog_costs_other_consumers_no_turns() {
             assert_eq!(ids, [id.as_str()]);
             leased.delivered();
             world.quiet().await;
-            looks.push(world.flaky.looks() - before);
+            polls.push(world.flaky.polls() - before);
         }
-        figures.push(looks);
+        figures.push(polls);
     }
     assert_eq!(figures[0], figures[1]);
-    assert!(figures[1].iter().all(|looks| *looks <= 6), "{:?}", figures[1]);
+    assert!(figures[1].iter().all(|polls| *polls <= 6), "{:?}", figures[1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,8 +14,8 @@ impl Together {
         Self::coordinated_by(&COORDINATORS, 3).await
     }
 
-    fn runs(&self) -> Vec<MemberId> {
-        self.worlds.iter().map(|world| world.handle.0.nodes.run()).collect()
+    fn member_ids(&self) -> Vec<MemberId> {
+        self.worlds.iter().map(|world| world.handle.0.nodes.member_id()).collect()
     }
 
     /// Returns, for each node, whether it may start something.
@@ -50,7 +50,7 @@ impl Together {
 #[tokio::test(start_paused = true)]
 async fn any_one_coordinator_shard_may_be_lost() {
     let mut nodes = Together::of_three().await;
-    let before = nodes.runs();
+    let before = nodes.member_ids();
     for lost in COORDINATORS {
         for cut in [Cut::Refused, Cut::Both, Cut::Replies] {
             nodes.cut_all(lost, Some(cut));
@@ -62,7 +62,7 @@ async fn any_one_coordinator_shard_may_be_lost() {
             nodes.fires(&format!("without-{}-{cut:?}", lost.0)).await;
             nodes.cut_all(lost, None);
             nodes.pass(12_000).await;
-            assert_eq!(nodes.runs(), before, "nobody was evicted: {lost:?}, {cut:?}");
+            assert_eq!(nodes.member_ids(), before, "nobody was evicted: {lost:?}, {cut:?}");
         }
     }
 }
@@ -70,7 +70,7 @@ async fn any_one_coordinator_shard_may_be_lost() {
 #[tokio::test(start_paused = true)]
 async fn nodes_stop_without_a_majority_and_resume_with_one() {
     let mut nodes = Together::of_three().await;
-    let before = nodes.runs();
+    let before = nodes.member_ids();
     nodes.cut_all(COORDINATORS[0], Some(Cut::Refused));
     nodes.cut_all(COORDINATORS[2], Some(Cut::Both));
     nodes.pass(1_550).await;
@@ -83,14 +83,14 @@ async fn nodes_stop_without_a_majority_and_resume_with_one() {
     nodes.pass(1_500).await;
     assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
     let calls = nodes.worlds.iter_mut().filter_map(World::try_call).count();
-    assert_eq!((calls, nodes.runs()), (1, before));
+    assert_eq!((calls, nodes.member_ids()), (1, before));
 }
 
 #[tokio::test(start_paused = true)]
 async fn t16_a_cut_between_one_node_and_one_master_stops_nothing() {
     for cut in [Cut::Both, Cut::Replies, Cut::Refused] {
         let mut nodes = Together::of_three().await;
-        let (before, owner) = (nodes.runs(), nodes.owner());
+        let (before, owner) = (nodes.member_ids(), nodes.owner());
         nodes.worlds[owner].schedule("long", ms(0), A).await;
         nodes.pass(50).await;
         let call = nodes.worlds[owner].call().await;
@@ -107,9 +107,9 @@ async fn t16_a_cut_between_one_node_and_one_master_stops_nothing() {
         nodes.fires("next").await;
         nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], None);
         nodes.pass(5_000).await;
-        assert_eq!(nodes.runs(), before, "{cut:?}");
+        assert_eq!(nodes.member_ids(), before, "{cut:?}");
         nodes.pass(7_000).await;
-        let is_new = nodes.runs()[owner] != before[owner];
+        let is_new = nodes.member_ids()[owner] != before[owner];
         assert_eq!(is_new, cut != Cut::Replies, "a shard evicted it: it counts that one again");
         nodes.pass(3_000).await;
         assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
@@ -179,7 +179,7 @@ async fn a_node_without_a_majority_blocks_no_shard() {
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_forgot_its_members_takes_them_in_again() {
     let mut nodes = Together::of_three().await;
-    let before = nodes.runs();
+    let before = nodes.member_ids();
     for forgets in COORDINATORS {
         nodes.store.forget_members(forgets).unwrap();
         for _ in 0..60 {
@@ -192,14 +192,14 @@ async fn a_shard_that_forgot_its_members_takes_them_in_again() {
         nodes.store.forget_members(forgets).unwrap();
     }
     nodes.pass(12_000).await;
-    assert_eq!((nodes.seen(), nodes.runs()), (vec![3; 3], before));
+    assert_eq!((nodes.seen(), nodes.member_ids()), (vec![3; 3], before));
     nodes.fires("a").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_coordinator_list_gives_new_member_ids() {
     let mut nodes = Together::of_three().await;
-    let before = nodes.runs();
+    let before = nodes.member_ids();
     nodes.worlds[nodes.owner()].schedule("long", ms(0), A).await;
     nodes.pass(50).await;
     let owner = nodes.owner();
@@ -207,7 +207,7 @@ async fn a_new_coordinator_list_gives_new_member_ids() {
     nodes.store.change_coordinators(&[ShardId(3), ShardId(4), ShardId(1)]).unwrap();
     nodes.pass(1_000).await;
     assert_eq!(nodes.acting(), [true; 3]);
-    assert!(nodes.runs().iter().zip(&before).all(|(now, before)| now != before));
+    assert!(nodes.member_ids().iter().zip(&before).all(|(now, before)| now != before));
     assert_eq!(nodes.worlds[0].view("long").await.attempts(), 1, "its lease is good for a while");
     nodes.pass(2_500).await;
     assert_eq!(nodes.seen(), [3; 3], "the old runs are evicted");
@@ -242,7 +242,7 @@ async fn a_node_waiting_for_old_nodes_is_ready_but_idle() {
 #[tokio::test(start_paused = true)]
 async fn a_leaving_node_notifies_every_coordinator_shard() {
     let nodes = Together::of_three().await;
-    let gone = nodes.runs()[0];
+    let gone = nodes.member_ids()[0];
     // One shard does not reply; that delays the node for no longer than the time-out of a heartbeat.
     nodes.worlds[0].flaky.cut_from(COORDINATORS[1], Some(Cut::Both));
     let handle = nodes.worlds[0].handle.clone();

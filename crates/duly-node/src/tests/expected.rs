@@ -34,15 +34,15 @@ async fn p9_a_steady_consumer_costs_one_claim_per_firing() {
             world.schedule_pull(&format!("t{i}"), ms(1_000 + i * 100)).await;
         }
         nodes.pass(1_000).await;
-        let looks = || nodes.worlds.iter().map(|world| world.flaky.looks()).sum::<usize>();
-        let before = looks();
+        let polls = || nodes.worlds.iter().map(|world| world.flaky.polls()).sum::<usize>();
+        let before = polls();
         for i in 0..40 {
             assert_eq!(world.state(&format!("t{i}")).await, State::InFlight, "{i} is in time");
             nodes.pass(100).await;
         }
         // The owner also polls once a second. A claim of another node may cause one poll for each firing
         // too.
-        let asked = looks() - before;
+        let asked = polls() - before;
         assert!(!owns || asked <= 40 + 10, "asked {asked} times for 40 firings");
         consumer.abort();
     }

@@ -32,7 +32,7 @@ pub(super) struct Flaky {
     put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
     doomed_claim: Mutex<Option<Arc<Notify>>>,
     faults: [Mutex<Option<Fault>>; 4],
-    looks: AtomicUsize,
+    polls: AtomicUsize,
     is_cut_off: AtomicBool,
     coordinators: Mutex<BTreeMap<ShardId, Cut>>,
     waits_for: Mutex<Option<Vec<String>>>,
@@ -103,7 +103,7 @@ impl Flaky {
             put_before_claim: Mutex::default(),
             doomed_claim: Mutex::default(),
             faults: Default::default(),
-            looks: AtomicUsize::default(),
+            polls: AtomicUsize::default(),
             is_cut_off: AtomicBool::default(),
             coordinators: Mutex::default(),
             waits_for: Mutex::default(),
@@ -205,8 +205,8 @@ impl Flaky {
     }
 
     /// Returns the number of `ready` and `claim` calls so far.
-    pub(super) fn looks(&self) -> usize {
-        self.looks.load(Ordering::Relaxed)
+    pub(super) fn polls(&self) -> usize {
+        self.polls.load(Ordering::Relaxed)
     }
 
     pub(super) fn failed_claims(&self) -> usize {
@@ -225,7 +225,11 @@ impl Deployment for Flaky {
         self.shared().coordinators()
     }
 
-    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
+    fn heartbeat(
+        &self,
+        coordinator: ShardId,
+        heartbeat: Heartbeat,
+    ) -> StoreFuture<'_, HeartbeatReply> {
         Box::pin(async move {
             self.through()?;
             if let Some(names) = self.waits_for.lock().clone() {
@@ -233,11 +237,11 @@ impl Deployment for Flaky {
             }
             let cut = self.coordinators.lock().get(&coordinator).copied();
             match cut {
-                None => self.shared().heartbeat(coordinator, beat).await,
+                None => self.shared().heartbeat(coordinator, heartbeat).await,
                 Some(Cut::Refused) => Err(unavailable()),
                 Some(Cut::Both) => std::future::pending().await,
                 Some(Cut::Replies) => {
-                    self.shared().heartbeat(coordinator, beat).await?;
+                    self.shared().heartbeat(coordinator, heartbeat).await?;
                     std::future::pending().await
                 }
             }
@@ -251,11 +255,11 @@ impl Deployment for Flaky {
     fn allot(
         &self,
         shard: ShardId,
-        run: MemberId,
-        asks: Vec<Ask>,
+        member_id: MemberId,
+        requests: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         match self.through() {
-            Ok(()) => self.shared().allot(shard, run, asks),
+            Ok(()) => self.shared().allot(shard, member_id, requests),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -284,7 +288,7 @@ impl StandIn for Flaky {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.polls.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             self.through()?;
             self.maybe_break(Breaks::Ready).await;
@@ -293,7 +297,7 @@ impl StandIn for Flaky {
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.polls.fetch_add(1, Ordering::Relaxed);
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
                 self.through()?;
@@ -322,10 +326,10 @@ impl StandIn for Flaky {
         }
     }
 
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             self.maybe_break(Breaks::Release).await;
-            self.inner.release_owner(shard, run).await
+            self.inner.release_owner(shard, member_id).await
         })
     }
 

@@ -2,8 +2,8 @@
 //! restarted and works from then on.
 
 use super::{
-    by_hand::Thread,
     flaky::{Breaks, Flaky},
+    manual_waker::WakerThread,
     *,
 };
 
@@ -22,10 +22,10 @@ async fn auditor_meets(fault: impl FnOnce(&Flaky), stall_after: Duration) -> Wor
     world.schedule("lost", ms(0), A).await;
     // The watchdog notifies the loop after 7.5 s and after 10 s; the auditor runs after 9 s.
     tokio::time::sleep(Duration::from_millis(8_500)).await;
-    let looks = world.flaky.looks();
+    let polls = world.flaky.polls();
     fault(&world.flaky);
     tokio::time::sleep(Duration::from_millis(1_000)).await;
-    assert_eq!(world.flaky.looks(), looks + 1, "it is the auditor's");
+    assert_eq!(world.flaky.polls(), polls + 1, "it is the auditor's");
     world
 }
 
@@ -52,7 +52,7 @@ async fn t27_an_auditor_audits_again_after_a_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_auditor_is_listed_in_health() {
-    for (fault, stands_still) in
+    for (fault, is_stalled) in
         [((|flaky| flaky.hang(Breaks::Ready)) as fn(&Flaky), true), (|_| {}, false)]
     {
         let world = auditor_meets(fault, NEVER).await;
@@ -61,8 +61,8 @@ async fn a_stalled_auditor_is_listed_in_health() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let idle = idle(&world, "auditor");
-        assert_eq!(idle > Duration::from_secs(10), stands_still, "{idle:?}");
-        assert!(stands_still || idle <= Duration::from_secs(1), "{idle:?}");
+        assert_eq!(idle > Duration::from_secs(10), is_stalled, "{idle:?}");
+        assert!(is_stalled || idle <= Duration::from_secs(1), "{idle:?}");
     }
 }
 
@@ -86,7 +86,7 @@ async fn t27_a_panicked_loop_restarts_and_releases_its_slots() {
 #[tokio::test(start_paused = true)]
 async fn t27_a_panicked_watchdog_restarts() {
     let mut world = World::start().await;
-    world.waker.set(Thread::Panics);
+    world.waker.set(WakerThread::Panics);
     world.schedule("far", ms(3_600_000), A).await;
     // The auditor, which must not get the call that hangs, runs after 10 s.
     tokio::time::sleep(Duration::from_secs(9)).await;
@@ -100,13 +100,13 @@ async fn t27_a_panicked_watchdog_restarts() {
 #[tokio::test(start_paused = true)]
 async fn t27_the_watchdog_restarts_a_dead_waker() {
     let mut world = World::start().await;
-    world.waker.set(Thread::Turns);
+    world.waker.set(WakerThread::Iterates);
     world.schedule("t", ms(60_000), A).await;
     world.schedule("u", ms(120_000), A).await;
     // Between two checks of the watchdog, which also notifies the loop.
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(world.waker.restarts(), 0, "one that turns is left alone");
-    world.waker.set(Thread::Dead);
+    world.waker.set(WakerThread::Dead);
     world.advance(ms(60_000)).await;
     world.nothing_more().await;
     tokio::time::sleep(Duration::from_secs(25)).await;

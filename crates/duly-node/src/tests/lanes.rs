@@ -42,7 +42,7 @@ async fn p9_a_failing_receiver_opens_its_breaker_and_delays_no_lane() {
     // Ten failures open the breaker, up to three more were under way, then one probe after 1, 2, 4 … s.
     assert!((14..=21).contains(&failures), "{failures} attempts in two minutes");
     let load = lane(&world, A);
-    assert_eq!((load.state, load.breaker), (Activity::Shut, BreakerState::Open));
+    assert_eq!((load.state, load.breaker), (Activity::BreakerOpen, BreakerState::Open));
     assert!(load.next_probe_in.is_some() && load.backlog > 0 && load.in_flight == 0);
     assert_eq!(lane(&world, B).breaker, BreakerState::Closed);
 
@@ -406,13 +406,13 @@ async fn with_a_full_backlog_walks_continue_at_once() {
         }
     }
     world.advance(ms(1_000)).await;
-    let mut begun = vec![hanging];
+    let mut started = vec![hanging];
     // Much less than the second after which each loop polls anyway; and nothing ends.
     for _ in 0..20 {
         while let Some(call) = world.try_call() {
-            begun.push(call);
+            started.push(call);
         }
         world.advance(ms(1)).await;
     }
-    assert_eq!(begun.len(), 1 + 512);
+    assert_eq!(started.len(), 1 + 512);
 }

@@ -50,7 +50,7 @@ impl Together {
         for _ in 0..ms / 50 {
             self.clock.advance(super::ms(50));
             for world in &self.worlds {
-                world.waker.ring_due();
+                world.waker.notify_due();
             }
             tokio::time::advance(Duration::from_millis(50)).await;
             self.worlds[0].quiet().await;
@@ -61,7 +61,7 @@ impl Together {
     pub(super) fn owner_seen_by(&self, node: usize) -> usize {
         let members = self.worlds[node].handle.members();
         let owner = members.iter().find(|member| member.shards == 1).expect("it has an owner");
-        let is = |world: &World| world.handle.0.nodes.run() == owner.member_id;
+        let is = |world: &World| world.handle.0.nodes.member_id() == owner.member_id;
         self.worlds.iter().position(is).expect("the owner is one of them")
     }
 
@@ -78,13 +78,13 @@ impl Together {
 }
 
 /// Creates the claim request of a node of another process.
-fn claim_as(nodes: &Together, run: MemberId, key: LaneKey) -> ClaimRequest {
+fn claim_as(nodes: &Together, member_id: MemberId, key: LaneKey) -> ClaimRequest {
     let lane = Lane { namespace: nodes.worlds[0].namespace.clone(), key };
     ClaimRequest {
         lanes: vec![LaneClaim { lane, first_max: 1, retry_max: 1 }],
         total_max: 1,
         bytes_max: 1 << 20,
-        owner: Owner::Node(run),
+        owner: Owner::Node(member_id),
     }
 }
 
@@ -121,23 +121,24 @@ async fn an_unresponsive_shard_stops_no_heartbeat() {
     for i in &others {
         nodes.worlds[*i].flaky.hang(Breaks::Release);
     }
-    let runs = || others.iter().map(|i| nodes.worlds[*i].handle.0.nodes.run()).collect::<Vec<_>>();
-    let before = runs();
+    let member_ids =
+        || others.iter().map(|i| nodes.worlds[*i].handle.0.nodes.member_id()).collect::<Vec<_>>();
+    let before = member_ids();
     nodes.worlds[owner].flaky.cut_off(true);
     nodes.pass(3 * RESUMED_WITHIN).await;
     for i in &others {
         assert_eq!(nodes.worlds[*i].handle.members().len(), 2, "one is dead, and only that");
         assert_eq!(nodes.worlds[*i].handle.health().cut_off_for, None);
     }
-    assert_eq!(runs(), before);
+    assert_eq!(member_ids(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn p8_verdicts_of_an_old_member_id_are_ignored() {
     let mut nodes = Together::start(2).await;
     let owner = nodes.owner();
-    let run = |nodes: &Together, i: usize| nodes.worlds[i].handle.0.nodes.run();
-    let before = run(&nodes, owner);
+    let member_id = |nodes: &Together, i: usize| nodes.worlds[i].handle.0.nodes.member_id();
+    let before = member_id(&nodes, owner);
     nodes.worlds[owner].schedule("a", ms(0), A).await;
     nodes.pass(50).await;
     let late = nodes.worlds[owner].call().await;
@@ -147,7 +148,7 @@ async fn p8_verdicts_of_an_old_member_id_are_ignored() {
     let again = nodes.worlds[1 - owner].call().await;
     nodes.worlds[owner].flaky.cut_off(false);
     nodes.pass(1_000).await;
-    assert_ne!(run(&nodes, owner), before);
+    assert_ne!(member_id(&nodes, owner), before);
     assert_eq!(nodes.worlds[owner].handle.health().cut_off_for, None);
     late.answer(Delivery::Rejected { reason: "never again".to_owned() });
     nodes.pass(50).await;
@@ -164,14 +165,14 @@ async fn p8_verdicts_of_an_old_member_id_are_ignored() {
 #[tokio::test(start_paused = true)]
 async fn p3_a_node_rejoins_after_its_leases_were_ended() {
     let mut nodes = Together::start(1).await;
-    let run = |nodes: &Together| nodes.worlds[0].handle.0.nodes.run();
-    let before = run(&nodes);
+    let member_id = |nodes: &Together| nodes.worlds[0].handle.0.nodes.member_id();
+    let before = member_id(&nodes);
     // As by a node that was cut off and whose call arrives late: the members do not know of it.
     nodes.store.release_owner(ShardId(0), before).await.unwrap();
     nodes.worlds[0].schedule("a", ms(0), A).await;
     nodes.pass(RESUMED_WITHIN).await;
     let call = nodes.worlds[0].call().await;
-    assert_ne!(run(&nodes), before);
+    assert_ne!(member_id(&nodes), before);
     call.answer(Delivery::Confirmed);
     nodes.pass(50).await;
     assert_eq!(nodes.worlds[0].state("a").await, State::Finished);
@@ -223,14 +224,14 @@ async fn a_waiting_call_gets_firings_of_another_nodes_shard() {
     let waits = tokio::spawn(async move { handle.lease(wanted).await.unwrap() });
     // The owner learns of the waits with the next heartbeats.
     nodes.pass(600).await;
-    let looks = other.flaky.looks();
+    let polls = other.flaky.polls();
     other.schedule_pull("x", ms(100)).await;
     nodes.pass(100).await;
     assert!(waits.is_finished());
     let leased = waits.await.unwrap();
     assert_eq!(leased.firings.len(), 1);
     leased.delivered();
-    assert!(other.flaky.looks() - looks <= 2, "told, not found by looking");
+    assert!(other.flaky.polls() - polls <= 2, "told, not found by looking");
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,11 +295,11 @@ async fn p3_leases_of_a_dead_member_end_in_all_shards() {
 async fn p9_idle_nodes_leave_the_shards_of_others_alone() {
     let nodes = Together::start(3).await;
     let owner = nodes.owner();
-    let looks = |i: usize| nodes.worlds[i].flaky.looks();
-    let before: Vec<_> = (0..3).map(looks).collect();
+    let polls = |i: usize| nodes.worlds[i].flaky.polls();
+    let before: Vec<_> = (0..3).map(polls).collect();
     nodes.pass(10_000).await;
     for i in (0..3).filter(|i| *i != owner) {
-        assert_eq!(looks(i), before[i], "node {i} has no business there");
+        assert_eq!(polls(i), before[i], "node {i} has no business there");
     }
     assert!(StandIn::deployment(&*nodes.worlds[owner].flaky).is_some());
 }

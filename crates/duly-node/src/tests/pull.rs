@@ -15,7 +15,7 @@ pub(super) fn request(world: &World, max: usize, wait: Duration) -> LeaseRequest
         bytes_max: 1 << 20,
         lease: Some(Millis::from_secs(30)),
         wait,
-        room: None,
+        memory: None,
     }
 }
 

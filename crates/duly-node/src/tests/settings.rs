@@ -222,8 +222,8 @@ impl Course {
 
     /// Returns the attempts that start in one second.
     async fn second(&mut self) -> [usize; 4] {
-        let mut begun = [0; 4];
-        self.look(&mut begun).await;
+        let mut started = [0; 4];
+        self.check(&mut started).await;
         for _ in 0..1_000 / STEP.ms() {
             self.world.advance(STEP).await;
             self.step += 1;
@@ -232,18 +232,18 @@ impl Course {
                 let delivery = (self.ends)(&call);
                 call.answer(delivery);
             }
-            self.look(&mut begun).await;
+            self.check(&mut started).await;
         }
-        begun
+        started
     }
 
-    async fn look(&mut self, begun: &mut [usize; 4]) {
+    async fn check(&mut self, started: &mut [usize; 4]) {
         self.world.quiet().await;
         while let Some(call) = self.world.try_call() {
             if call.envelope.namespace == self.world.namespace {
                 let origin = call.envelope.destination.origin();
-                begun[[A, B, C].iter().position(|it| *it == origin).unwrap()] += 1;
-                begun[3] += usize::from(call.envelope.attempt > 1);
+                started[[A, B, C].iter().position(|it| *it == origin).unwrap()] += 1;
+                started[3] += usize::from(call.envelope.attempt > 1);
             }
             self.under_way.push((self.step + self.takes, call));
         }
@@ -258,14 +258,14 @@ async fn changed_settings_hold_within_a_second() {
         let before = course.second().await;
         course.change(case.change, settings).await;
         let after = course.second().await;
-        for (when, begun, expected) in
+        for (when, started, expected) in
             [("before", before, case.before), ("after", after, case.after)]
         {
             let fits = |(count, (least, most)): (&usize, &(usize, usize))| {
                 (*least..=*most).contains(count)
             };
-            if !begun.iter().zip(&expected).all(fits) {
-                wrong.push(format!("{} {when}: {begun:?} and not {expected:?}", case.name));
+            if !started.iter().zip(&expected).all(fits) {
+                wrong.push(format!("{} {when}: {started:?} and not {expected:?}", case.name));
             }
         }
     }

@@ -44,7 +44,7 @@ impl Busy {
             loop {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 clock.advance(ms(1));
-                waker.ring_due();
+                waker.notify_due();
             }
         });
         // By then the node is a member and owns all shards.

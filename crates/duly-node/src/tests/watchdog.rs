@@ -3,8 +3,8 @@
 use duly_core::shard::ShardId;
 
 use super::{
-    by_hand::Thread,
     flaky::{Breaks, Cut},
+    manual_waker::WakerThread,
     nodes::Together,
     pull::{MINUTE, request},
     *,
@@ -60,7 +60,7 @@ async fn t25_the_watchdog_recovers_a_lost_wake_up() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_no_alarm() {
     let world = World::start().await;
-    world.waker.set(Thread::Rings);
+    world.waker.set(WakerThread::Notifies);
     world.flaky.fail_claims(usize::MAX);
     world.schedule("t", ms(0), A).await;
     for _ in 0..600 {
@@ -74,7 +74,7 @@ async fn a_store_that_is_away_is_no_alarm() {
 async fn a_node_that_may_not_act_is_no_alarm() {
     let nodes = Together::start(2).await;
     for world in &nodes.worlds {
-        world.waker.set(Thread::Rings);
+        world.waker.set(WakerThread::Notifies);
         world.flaky.cut_from(ShardId(0), Some(Cut::Refused));
     }
     nodes.pass(90_000).await;

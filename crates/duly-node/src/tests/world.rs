@@ -21,7 +21,7 @@ use duly_store_embedded::{EmbeddedStore, disk::SimDisk};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::by_hand::ByHand;
+use super::manual_waker::ManualWaker;
 use super::*;
 use crate::{Handle, Node, Options};
 
@@ -55,9 +55,9 @@ impl Call {
 }
 
 /// A sink that asks the test.
-struct Asking(mpsc::UnboundedSender<Call>);
+struct AskingSink(mpsc::UnboundedSender<Call>);
 
-impl Sink for Asking {
+impl Sink for AskingSink {
     fn deliver(&self, envelope: Envelope) -> BoxFuture<'_, Delivery> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
@@ -76,7 +76,7 @@ pub(super) struct World {
     pub(super) flaky: Arc<Flaky>,
     pub(super) handle: Handle,
     pub(super) namespace: NamespaceName,
-    pub(super) waker: ByHand,
+    pub(super) waker: ManualWaker,
     calls: mpsc::UnboundedReceiver<Call>,
 }
 
@@ -122,15 +122,15 @@ impl World {
         let (asking, calls) = mpsc::unbounded_channel();
         let mut options = Options::default();
         change(&mut options);
-        let mut by_hand = None;
+        let mut manual_waker = None;
         let handle = Node::start_with(
             Arc::<Flaky>::clone(&flaky),
-            Arc::new(Asking(asking)),
+            Arc::new(AskingSink(asking)),
             Arc::new(clock.clone()),
             options,
-            |bells| {
-                let waker = ByHand::new(clock.clone(), bells);
-                by_hand = Some(waker.clone());
+            |notifiers| {
+                let waker = ManualWaker::new(clock.clone(), notifiers);
+                manual_waker = Some(waker.clone());
                 Box::new(waker)
             },
         );
@@ -139,7 +139,7 @@ impl World {
             flaky,
             handle,
             namespace: NamespaceName::new("shop").unwrap(),
-            waker: by_hand.unwrap(),
+            waker: manual_waker.unwrap(),
             calls,
         };
         world.put(settings()).await;
@@ -238,14 +238,14 @@ impl World {
     /// Moves the clock and notifies the shards whose requested time has come.
     pub(super) async fn advance(&self, by: Millis) {
         self.clock.advance(by);
-        self.waker.ring_due();
+        self.waker.notify_due();
         self.quiet().await;
     }
 
     /// Sets the wall clock forward or back and notifies, as the system does when it is set.
     pub(super) async fn step(&self, by_ms: i64) {
         self.clock.step_wall(by_ms);
-        self.waker.ring_all();
+        self.waker.notify_all_shards();
         self.quiet().await;
     }
 

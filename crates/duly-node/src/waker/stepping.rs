@@ -25,21 +25,21 @@ pub(super) struct Stepping(Arc<Inner>);
 struct Inner {
     targets: Mutex<Targets>,
     changed: Condvar,
-    bells: Arc<[Notifier]>,
+    notifiers: Arc<[Notifier]>,
     stopped: AtomicBool,
-    turns: AtomicU64,
+    iterations: AtomicU64,
     /// Number of threads started: only the last one continues.
     threads: AtomicU64,
 }
 
 impl Stepping {
-    pub(super) fn start(bells: Arc<[Notifier]>) -> io::Result<Self> {
+    pub(super) fn start(notifiers: Arc<[Notifier]>) -> io::Result<Self> {
         let inner = Arc::new(Inner {
-            targets: Mutex::new(Targets::new(bells.len())),
+            targets: Mutex::new(Targets::new(notifiers.len())),
             changed: Condvar::new(),
-            bells,
+            notifiers,
             stopped: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
+            iterations: AtomicU64::new(0),
             threads: AtomicU64::new(0),
         });
         let waker = Self(inner);
@@ -54,8 +54,8 @@ impl Waker for Stepping {
         self.0.changed.notify_one();
     }
 
-    fn turns(&self) -> Option<u64> {
-        Some(self.0.turns.load(Ordering::Relaxed))
+    fn iterations(&self) -> Option<u64> {
+        Some(self.0.iterations.load(Ordering::Relaxed))
     }
 
     fn restart(&self) -> io::Result<()> {
@@ -78,10 +78,10 @@ impl Inner {
         let mut targets = self.targets.lock();
         let is_last = || self.threads.load(Ordering::Acquire) == number;
         while is_last() && !self.stopped.load(Ordering::Acquire) {
-            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.iterations.fetch_add(1, Ordering::Relaxed);
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             for shard in targets.take_due(wall) {
-                self.bells[shard].ring_timed();
+                self.notifiers[shard].notify_timed();
             }
             let step = targets.earliest().map_or(SLEEP_MAX, |at| at.saturating_sub(wall).min(STEP));
             // Ends early when a time changes; the loop does the same in both cases.

@@ -6,7 +6,7 @@ fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-fn bells(count: usize) -> Arc<[Notifier]> {
+fn notifiers(count: usize) -> Arc<[Notifier]> {
     (0..count).map(|_| Notifier::default()).collect()
 }
 
@@ -31,55 +31,55 @@ fn targets_are_taken_when_their_time_has_come() {
     assert_eq!(targets.earliest(), None);
 }
 
-async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Notifier]) {
+async fn notifies_in_time(waker: Box<dyn Waker>, notifiers: &[Notifier]) {
     // Later first, so that an earlier time has to overtake it.
     waker.wake_by(ShardId(0), wall() + Duration::from_secs(3_600));
     let target = wall() + Duration::from_millis(20);
     waker.wake_by(ShardId(1), target);
-    bells[1].rung().await;
+    notifiers[1].notified().await;
     assert!(wall() >= target, "rung too early");
-    assert!(bells[1].take_timed());
-    assert!(!bells[0].take_timed(), "the other shard sleeps on");
+    assert!(notifiers[1].take_timed());
+    assert!(!notifiers[0].take_timed(), "the other shard sleeps on");
     // A time in the past notifies at once.
     waker.wake_by(ShardId(0), wall() - Duration::from_secs(1));
-    bells[0].rung().await;
-    assert!(bells[0].take_timed());
+    notifiers[0].notified().await;
+    assert!(notifiers[0].take_timed());
     // It continues to notify.
     for _ in 0..50 {
         waker.wake_by(ShardId(0), wall() + Duration::from_micros(200));
-        bells[0].rung().await;
-        assert!(bells[0].take_timed());
+        notifiers[0].notified().await;
+        assert!(notifiers[0].take_timed());
     }
 }
 
 #[tokio::test]
 async fn the_system_waker_notifies_in_time() {
-    let bells = bells(2);
-    rings_in_time(system(Arc::clone(&bells)).unwrap(), &bells).await;
+    let notifiers = notifiers(2);
+    notifies_in_time(system(Arc::clone(&notifiers)).unwrap(), &notifiers).await;
 }
 
 /// Without the restart this would wait for ever.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
-    let bells = bells(2);
-    let waker = timerfd::TimerFd::start(Arc::clone(&bells)).unwrap();
+    let notifiers = notifiers(2);
+    let waker = timerfd::TimerFd::start(Arc::clone(&notifiers)).unwrap();
     waker.wake_by(ShardId(1), wall() + Duration::from_millis(1));
-    bells[1].rung().await;
-    let before = waker.turns();
+    notifiers[1].notified().await;
+    let before = waker.iterations();
     waker.break_down();
     // Requests made while it is down are served after the restart.
     waker.wake_by(ShardId(0), wall() + Duration::from_millis(1));
     waker.restart().unwrap();
-    bells[0].rung().await;
-    assert!(waker.turns() > before);
-    assert!(bells.iter().all(Notifier::take_timed), "each was rung once");
-    rings_in_time(Box::new(waker), &bells).await;
+    notifiers[0].notified().await;
+    assert!(waker.iterations() > before);
+    assert!(notifiers.iter().all(Notifier::take_timed), "each was rung once");
+    notifies_in_time(Box::new(waker), &notifiers).await;
 }
 
 #[tokio::test]
 async fn the_stepping_waker_notifies_in_time() {
-    let bells = bells(2);
-    let waker = stepping::Stepping::start(Arc::clone(&bells)).unwrap();
-    rings_in_time(Box::new(waker), &bells).await;
+    let notifiers = notifiers(2);
+    let waker = stepping::Stepping::start(Arc::clone(&notifiers)).unwrap();
+    notifies_in_time(Box::new(waker), &notifiers).await;
 }

@@ -30,10 +30,10 @@ pub(super) struct TimerFd(Arc<Inner>);
 
 struct Inner {
     timer: OwnedFd,
-    state: Mutex<State>,
-    bells: Arc<[Notifier]>,
+    state: Mutex<TimerState>,
+    notifiers: Arc<[Notifier]>,
     stopped: AtomicBool,
-    turns: AtomicU64,
+    iterations: AtomicU64,
     /// Number of threads started: only the last one continues, an earlier one ends at its next
     /// iteration.
     threads: AtomicU64,
@@ -42,19 +42,19 @@ struct Inner {
     dies: AtomicBool,
 }
 
-struct State {
+struct TimerState {
     targets: Targets,
     armed: Option<Duration>,
 }
 
 impl TimerFd {
-    pub(super) fn start(bells: Arc<[Notifier]>) -> io::Result<Self> {
+    pub(super) fn start(notifiers: Arc<[Notifier]>) -> io::Result<Self> {
         let inner = Arc::new(Inner {
             timer: timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?,
-            state: Mutex::new(State { targets: Targets::new(bells.len()), armed: None }),
-            bells,
+            state: Mutex::new(TimerState { targets: Targets::new(notifiers.len()), armed: None }),
+            notifiers,
             stopped: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
+            iterations: AtomicU64::new(0),
             threads: AtomicU64::new(0),
             #[cfg(test)]
             dies: AtomicBool::new(false),
@@ -81,11 +81,11 @@ impl Waker for TimerFd {
         state.targets.lower(shard, wall);
         let due = self.0.arm(&mut state);
         drop(state);
-        self.0.ring(due);
+        self.0.notify(due);
     }
 
-    fn turns(&self) -> Option<u64> {
-        Some(self.0.turns.load(Ordering::Relaxed))
+    fn iterations(&self) -> Option<u64> {
+        Some(self.0.iterations.load(Ordering::Relaxed))
     }
 
     fn restart(&self) -> io::Result<()> {
@@ -97,7 +97,7 @@ impl Waker for TimerFd {
         state.armed = None;
         let due = self.0.arm(&mut state);
         drop(state);
-        self.0.ring(due);
+        self.0.notify(due);
         Ok(())
     }
 }
@@ -121,7 +121,7 @@ impl Inner {
             if self.dies.swap(false, Ordering::AcqRel) {
                 return;
             }
-            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.iterations.fetch_add(1, Ordering::Relaxed);
             let mut state = self.state.lock();
             state.armed = None;
             let due = match read {
@@ -133,23 +133,23 @@ impl Inner {
             };
             let more = self.arm(&mut state);
             drop(state);
-            self.ring(due);
-            self.ring(more);
+            self.notify(due);
+            self.notify(more);
             if self.threads.load(Ordering::Acquire) != number {
                 return;
             }
         }
     }
 
-    fn ring(&self, shards: Vec<usize>) {
+    fn notify(&self, shards: Vec<usize>) {
         for shard in shards {
-            self.bells[shard].ring_timed();
+            self.notifiers[shard].notify_timed();
         }
     }
 
     /// Arms the descriptor for the earliest target, if it is not armed for it yet. Returns the shards to
     /// notify: all that have a time, if the clock was set.
-    fn arm(&self, state: &mut State) -> Vec<usize> {
+    fn arm(&self, state: &mut TimerState) -> Vec<usize> {
         let Some(earliest) = state.targets.earliest() else {
             return Vec::new();
         };
@@ -158,12 +158,12 @@ impl Inner {
         }
         state.armed = Some(earliest);
         match self.set_timer(earliest) {
-            Clock::Went => Vec::new(),
-            Clock::WasSet => state.targets.take_all(),
+            ClockChange::Unchanged => Vec::new(),
+            ClockChange::Stepped => state.targets.take_all(),
         }
     }
 
-    fn set_timer(&self, wall: Duration) -> Clock {
+    fn set_timer(&self, wall: Duration) -> ClockChange {
         // All zeros would disarm it.
         let wall = wall.max(Duration::from_nanos(1));
         let value = Itimerspec {
@@ -175,21 +175,21 @@ impl Inner {
         };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         match timerfd_settime(&self.timer, flags, &value) {
-            Ok(_) => Clock::Went,
+            Ok(_) => ClockChange::Unchanged,
             // Setting the timer reports a step of the clock too, and then the read does not.
-            Err(rustix::io::Errno::CANCELED) => Clock::WasSet,
+            Err(rustix::io::Errno::CANCELED) => ClockChange::Stepped,
             Err(error) => {
                 tracing::error!(%error, "the wake-up timer cannot be set");
-                Clock::Went
+                ClockChange::Unchanged
             }
         }
     }
 }
 
 /// The change of the wall clock since the timer was last set.
-enum Clock {
-    Went,
-    WasSet,
+enum ClockChange {
+    Unchanged,
+    Stepped,
 }
 
 fn real_time() -> Duration {

@@ -12,8 +12,8 @@
 //!    budget ([`crate::http::room`]). A waiting consumer uses no memory.
 //! 3. Nothing is read from a consumer whose responses have no free slot.
 //! 4. A stream owns its claims. At its end, for any reason, unsettled claims are released at once
-//!    ([`duly_node::Held`]). An unwritten claim does not count as an attempt; a written one counts as an
-//!    attempt with an unknown outcome.
+//!    ([`duly_node::StreamLeases`]). An unwritten claim does not count as an attempt; a written one
+//!    counts as an attempt with an unknown outcome.
 //! 5. A store that is unavailable for a moment ends no stream. A connection whose caller reads nothing
 //!    is closed by the rule of [`crate::http`]'s responses, with its streams.
 //! 6. A stop sends no more firings, accepts verdicts for a moment, and ends the stream.

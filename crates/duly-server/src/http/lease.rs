@@ -106,7 +106,7 @@ impl Claims {
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
-            room: Some(Arc::<LeaseReservation>::clone(&room)),
+            memory: Some(Arc::<LeaseReservation>::clone(&room)),
         };
         Ok(Self { leased: app.node().lease(request).await?, room })
     }

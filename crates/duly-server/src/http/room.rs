@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use duly_core::payload::PAYLOAD_BYTES_HARD;
-use duly_node::Room;
+use duly_node::LeaseMemory;
 use duly_store::Firing;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -110,7 +110,7 @@ fn memory_bytes(firing: &Firing) -> usize {
     size_of::<Firing>().saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
 }
 
-impl Room for LeaseReservation {
+impl LeaseMemory for LeaseReservation {
     fn expect(&self, payload_bytes_max: u64) {
         self.inner.lock().payload_bytes_max = payload_bytes_max;
     }

@@ -27,12 +27,12 @@ fn a_denied_flow_passes_its_turn_on_and_keeps_nothing() {
     drr.push(&"a", 1, 5);
     drr.push(&"b", 2, 1);
     let turn = drr.next().unwrap();
-    assert_eq!(turn, Turn { item: 1, credit: 5 });
+    assert_eq!(turn, DrrTurn { item: 1, credit: 5 });
     drr.push(&"a", 1, 5);
     drr.charge(0);
     assert_eq!(drr.next().unwrap().item, 2);
     drr.charge(1);
-    assert_eq!(drr.next().unwrap(), Turn { item: 1, credit: 5 });
+    assert_eq!(drr.next().unwrap(), DrrTurn { item: 1, credit: 5 });
     drr.charge(5);
     assert!(drr.is_empty() && drr.next().is_none());
 }
@@ -125,7 +125,7 @@ proptest! {
                 }
                 Step::Arrive(..) => {}
                 Step::Serve(times) => for _ in 0..times {
-                    let Turn { item: flow, credit } = drr.next().unwrap();
+                    let DrrTurn { item: flow, credit } = drr.next().unwrap();
                     let used = credit.min(waiting[flow]).min(3);
                     waiting[flow] -= used;
                     *got.entry(flow).or_default() += used;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::lanes::{
-    Reception,
+    ReceiverHealth,
     breaker::{FAILURES, PROBES},
     tests::options,
 };
@@ -13,22 +13,27 @@ fn name(name: &str) -> NamespaceName {
     NamespaceName::new(name).unwrap()
 }
 
-fn report(lanes: &mut Lanes, namespace: &NamespaceName, pass: Pass, reception: Reception) {
-    lanes.fallbacks.change(namespace, |breaker| breaker.report(pass, reception, at(0)));
+fn report(
+    lanes: &mut Lanes,
+    namespace: &NamespaceName,
+    admission: Admission,
+    health: ReceiverHealth,
+) {
+    lanes.fallbacks.change(namespace, |breaker| breaker.report(admission, health, at(0)));
 }
 
 /// Opens the fallback's breaker and closes it again; returns the admission of an attempt that started
 /// before.
-fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Pass {
+fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Admission {
     let before = lanes.divert(shop, at(0)).unwrap();
     for _ in 0..FAILURES {
-        report(lanes, shop, before, Reception::Bad);
+        report(lanes, shop, before, ReceiverHealth::Bad);
     }
     assert_eq!(lanes.divert(shop, at(0)), None, "it is open");
     for _ in 0..PROBES {
         let probe = lanes.divert(shop, at(1_000)).unwrap();
-        assert!(matches!(probe, Pass::Probe(_)));
-        report(lanes, shop, probe, Reception::Good);
+        assert!(matches!(probe, Admission::Probe(_)));
+        report(lanes, shop, probe, ReceiverHealth::Good);
     }
     before
 }
@@ -45,11 +50,11 @@ fn old_failures_do_not_reopen_a_fallback_breaker() {
     // An attempt starts meanwhile.
     let since = lanes.divert(&shop, at(1_000)).unwrap();
     for _ in 0..2 * FAILURES {
-        report(&mut lanes, &shop, before, Reception::Bad);
+        report(&mut lanes, &shop, before, ReceiverHealth::Bad);
     }
     assert!(!is_open(&mut lanes, &shop));
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, since, Reception::Bad);
+        report(&mut lanes, &shop, since, ReceiverHealth::Bad);
     }
     assert!(is_open(&mut lanes, &shop), "failures of what began since do");
 }
@@ -63,22 +68,22 @@ fn a_fallback_is_seen_with_its_breaker() {
         (load.breaker, load.failures, load.next_probe_in, lanes.fallback_breakers())
     };
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 0, None, [0, 0, 0]));
-    let pass = lanes.divert(&shop, at(0)).unwrap();
-    report(&mut lanes, &shop, pass, Reception::Bad);
+    let admission = lanes.divert(&shop, at(0)).unwrap();
+    report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 1, None, [1, 0, 0]));
     for _ in 1..FAILURES {
-        report(&mut lanes, &shop, pass, Reception::Bad);
+        report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
     }
     assert_eq!(seen(&lanes, 400), (BreakerState::Open, FAILURES, Some(at(600)), [0, 1, 0]));
     let probe = lanes.divert(&shop, at(1_000)).unwrap();
     assert_eq!(seen(&lanes, 1_000), (BreakerState::HalfOpen, FAILURES, None, [0, 0, 1]));
-    report(&mut lanes, &shop, probe, Reception::Good);
+    report(&mut lanes, &shop, probe, ReceiverHealth::Good);
     for _ in 1..PROBES {
         let probe = lanes.divert(&shop, at(1_000)).unwrap();
-        report(&mut lanes, &shop, probe, Reception::Good);
+        report(&mut lanes, &shop, probe, ReceiverHealth::Good);
     }
     assert_eq!(seen(&lanes, 1_000), (BreakerState::Closed, 0, None, [1, 0, 0]));
-    lanes.fallbacks.forget();
+    lanes.fallbacks.drop_idle();
     assert_eq!(seen(&lanes, 1_000), (BreakerState::Closed, 0, None, [0, 0, 0]));
 }
 
@@ -86,10 +91,10 @@ fn a_fallback_is_seen_with_its_breaker() {
 fn failures_count_also_right_after_a_success() {
     let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
-    let pass = lanes.divert(&shop, at(0)).unwrap();
-    report(&mut lanes, &shop, pass, Reception::Good);
+    let admission = lanes.divert(&shop, at(0)).unwrap();
+    report(&mut lanes, &shop, admission, ReceiverHealth::Good);
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, pass, Reception::Bad);
+        report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
     }
     assert!(is_open(&mut lanes, &shop));
 }
@@ -100,16 +105,16 @@ fn reports_to_a_dropped_breaker_are_ignored() {
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     let also_before = lanes.divert(&shop, at(1_000)).unwrap();
-    lanes.fallbacks.forget();
+    lanes.fallbacks.drop_idle();
     assert!(lanes.fallbacks.breakers.is_empty());
     let since = lanes.divert(&shop, at(1_000)).unwrap();
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, before, Reception::Bad);
-        report(&mut lanes, &shop, also_before, Reception::Bad);
+        report(&mut lanes, &shop, before, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, also_before, ReceiverHealth::Bad);
     }
     assert!(!is_open(&mut lanes, &shop));
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, since, Reception::Bad);
+        report(&mut lanes, &shop, since, ReceiverHealth::Bad);
     }
     assert!(is_open(&mut lanes, &shop));
 }
@@ -120,22 +125,22 @@ fn p10_fallback_breakers_are_bounded() {
     let mut lanes = Lanes::new(1, &options(10, 10));
     for i in 0..3 * IDLE_REMEMBERED_MAX {
         let namespace = name(&format!("idle{i}"));
-        let pass = lanes.divert(&namespace, at(0)).unwrap();
-        report(&mut lanes, &namespace, pass, Reception::Good);
+        let admission = lanes.divert(&namespace, at(0)).unwrap();
+        report(&mut lanes, &namespace, admission, ReceiverHealth::Good);
         most_idle = most_idle.max(lanes.fallbacks.breakers.len());
     }
     assert_eq!(most_idle, IDLE_REMEMBERED_MAX);
     // Breakers with failures are remembered for longer, and open ones longest.
     let dead = name("dead");
-    let pass = lanes.divert(&dead, at(0)).unwrap();
+    let admission = lanes.divert(&dead, at(0)).unwrap();
     for _ in 0..FAILURES {
-        report(&mut lanes, &dead, pass, Reception::Bad);
+        report(&mut lanes, &dead, admission, ReceiverHealth::Bad);
     }
     let mut most = 0;
     for i in 0..2 * REMEMBERED_MAX {
         let namespace = name(&format!("once{i}"));
-        let pass = lanes.divert(&namespace, at(0)).unwrap();
-        report(&mut lanes, &namespace, pass, Reception::Bad);
+        let admission = lanes.divert(&namespace, at(0)).unwrap();
+        report(&mut lanes, &namespace, admission, ReceiverHealth::Bad);
         most = most.max(lanes.fallbacks.breakers.len());
     }
     assert_eq!(most, REMEMBERED_MAX);

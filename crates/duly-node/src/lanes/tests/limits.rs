@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::{
-    known::{IDLE_REMEMBERED_MAX, LOOK_EVERY},
+    known::{CLEAN_UP_EVERY, IDLE_REMEMBERED_MAX},
     *,
 };
 
@@ -24,17 +24,17 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
         planned.extend(model.lanes.plan(SHARD, vec![ready], model.now));
     }
     let mut running: std::collections::VecDeque<(Lane, Permit)> = std::collections::VecDeque::new();
-    let mut begun: BTreeMap<Lane, usize> = BTreeMap::new();
+    let mut started: BTreeMap<Lane, usize> = BTreeMap::new();
     let rounds = 3;
     let mut steps = 0;
     loop {
         for one in planned.drain(..) {
             for _ in 0..one.claim.first_max {
-                let (pass, to) = (one.pass, one.to);
-                let permit = Permit { kind: Kind::First, pass, to, bytes: 0 };
+                let (admission, to) = (one.admission, one.to);
+                let permit = Permit { kind: AttemptKind::First, admission, to, bytes: 0 };
                 running.push_back((one.claim.lane.clone(), permit));
             }
-            *begun.entry(one.claim.lane).or_default() += one.claim.first_max;
+            *started.entry(one.claim.lane).or_default() += one.claim.first_max;
         }
         assert!(running.len() <= workers);
         steps += 1;
@@ -45,9 +45,9 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
         model.lanes.free(&lane, permit, model.now);
         planned = model.lanes.plan_waiting(SHARD, model.now);
     }
-    let got: Vec<usize> = begun.values().copied().collect();
+    let got: Vec<usize> = started.values().copied().collect();
     assert_eq!(got.len(), count, "every namespace had its turn");
-    let heavy_got = begun[&lane_in(&name(3), 0)];
+    let heavy_got = started[&lane_in(&name(3), 0)];
     // The first free workers went to the first lanes; after that the order is strictly round-robin.
     let others = got.iter().filter(|n| (rounds - 1..=rounds + 1).contains(*n)).count();
     assert!(others >= count - workers - 1, "{others} of {count} got {rounds} +- 1");
@@ -65,7 +65,7 @@ fn p10_a_lane_begins_no_more_attempts_than_its_rate() {
     assert_eq!(model.running_in(0).sum(), 5, "a tenth of a second's at once");
     let load = model.load(0);
     assert_eq!((load.state, load.per_second, load.backlog), (Activity::Throttled, Some(50), 995));
-    let mut begun = 5;
+    let mut started = 5;
     for _ in 0..200 {
         while !model.running.is_empty() {
             model.finish(0);
@@ -75,9 +75,9 @@ fn p10_a_lane_begins_no_more_attempts_than_its_rate() {
         model.pass(Duration::from_millis(10));
         let at = model.lanes.next_at(SHARD);
         assert!(at.is_some_and(|at| at > before && at <= before + Duration::from_millis(40)));
-        begun += model.running.len();
+        started += model.running.len();
     }
-    assert!((100..=105).contains(&begun), "{begun} in two seconds");
+    assert!((100..=105).contains(&started), "{started} in two seconds");
     // Without the rate the lane gets its cap at the next walk.
     model.settings = settings(100, 1);
     model.walk();
@@ -93,12 +93,15 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     // All fail. Attempts that run end; nothing new starts once the breaker is open.
     let mut ended = 0;
     while !model.running.is_empty() {
-        model.end(0, Reception::Bad);
+        model.end(0, ReceiverHealth::Bad);
         ended += 1;
     }
     assert!((100..=110).contains(&ended), "{ended}");
     let load = model.load(0);
-    assert_eq!((load.state, load.breaker, load.in_flight), (Activity::Shut, BreakerState::Open, 0));
+    assert_eq!(
+        (load.state, load.breaker, load.in_flight),
+        (Activity::BreakerOpen, BreakerState::Open, 0)
+    );
     let wait = load.next_probe_in.unwrap();
     assert!(wait <= breaker::WAIT_MIN);
     model.walk();
@@ -109,16 +112,16 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     assert_eq!(model.running.len(), 1);
     model.walk();
     assert_eq!(model.running.len(), 1);
-    model.end(0, Reception::Bad);
+    model.end(0, ReceiverHealth::Bad);
     model.pass(2 * breaker::WAIT_MIN - Duration::from_millis(1));
     assert!(model.running.is_empty());
     model.pass(Duration::from_millis(1));
     assert_eq!(model.load(0).breaker, BreakerState::HalfOpen);
     // The receiver works again: one probe, two, and then all of its cap.
-    model.end(0, Reception::Good);
+    model.end(0, ReceiverHealth::Good);
     assert_eq!(model.running.len(), 2);
-    model.end(0, Reception::Good);
-    model.end(0, Reception::Good);
+    model.end(0, ReceiverHealth::Good);
+    model.end(0, ReceiverHealth::Good);
     assert_eq!((model.running.len(), model.load(0).breaker), (100, BreakerState::Closed));
 }
 
@@ -128,7 +131,7 @@ fn an_unused_probe_is_repeated() {
     model.add(0, 1_000, 0);
     model.walk();
     for _ in 0..breaker::FAILURES {
-        model.end(0, Reception::Bad);
+        model.end(0, ReceiverHealth::Bad);
     }
     assert!(model.running.is_empty());
     model.now += breaker::WAIT_MIN;
@@ -147,10 +150,10 @@ fn the_overflow_lane_has_no_breaker() {
     model.add_to(lane, 1_000, 0);
     model.walk();
     for _ in 0..3 * breaker::FAILURES {
-        model.end(0, Reception::Bad);
+        model.end(0, ReceiverHealth::Bad);
     }
     assert_eq!(model.running.len(), 1, "one dead origin of many does not shut out the others");
-    assert_eq!(model.census().overflow, 1);
+    assert_eq!(model.counts().overflow, 1);
 }
 
 #[test]
@@ -163,6 +166,6 @@ fn p10_remembered_idle_lanes_are_bounded() {
         model.finish(0);
     }
     let remembered = model.lanes.lanes.from(Bound::Unbounded).count();
-    assert!(remembered <= IDLE_REMEMBERED_MAX + 16 + LOOK_EVERY, "{remembered}");
+    assert!(remembered <= IDLE_REMEMBERED_MAX + 16 + CLEAN_UP_EVERY, "{remembered}");
     assert!(model.lanes.namespaces.is_empty());
 }

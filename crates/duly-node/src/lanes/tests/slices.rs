@@ -30,13 +30,13 @@ fn crowd() -> Model {
 #[test]
 fn p9_a_lane_list_locks_per_slice_and_reads_one_namespace() {
     let model = crowd();
-    let mut listing = Listing::new(NamespaceName::new("b").unwrap());
-    let mut looked = Vec::new();
+    let mut listing = LaneListing::new(NamespaceName::new("b").unwrap());
+    let mut visited = Vec::new();
     while let Some(slice) = model.lanes.list(&mut listing, model.now) {
-        looked.push(slice);
+        visited.push(slice);
     }
-    assert!(looked.iter().all(|slice| *slice <= SLICE), "{looked:?}");
-    assert_eq!(looked.iter().sum::<usize>(), 2 * COUNT, "{looked:?}");
+    assert!(visited.iter().all(|slice| *slice <= SLICE), "{visited:?}");
+    assert_eq!(visited.iter().sum::<usize>(), 2 * COUNT, "{visited:?}");
     let loads = listing.done();
     let keys: Vec<_> = loads.iter().map(|load| load.key.clone()).collect();
     let mut expected: Vec<_> = (0..2 * COUNT).map(|n| lane(n).key).collect();
@@ -49,31 +49,31 @@ fn p9_a_lane_list_locks_per_slice_and_reads_one_namespace() {
 #[test]
 fn p9_a_lane_count_locks_per_slice_and_reads_all_lanes() {
     let model = crowd();
-    let mut count = Count::default();
+    let mut count = LaneCount::default();
     let mut slices = 1;
-    let census = loop {
-        let before = count.census.clone();
+    let counts = loop {
+        let before = count.counts.clone();
         let done = model.lanes.count(&mut count);
-        let after = done.as_ref().unwrap_or(&count.census);
+        let after = done.as_ref().unwrap_or(&count.counts);
         let added = after.breakers.iter().sum::<usize>() - before.breakers.iter().sum::<usize>();
         assert!(added <= SLICE, "{added}");
-        if let Some(census) = done {
-            break census;
+        if let Some(counts) = done {
+            break counts;
         }
         slices += 1;
     };
     assert_eq!(slices, 3 * COUNT / SLICE + 1);
-    assert_eq!(census.activities[Activity::Starved as usize], 3 * COUNT);
-    assert_eq!(census.activities[Activity::Flowing as usize], 3 * COUNT);
-    assert_eq!(census.breakers, [3 * COUNT, 0, 0]);
+    assert_eq!(counts.activities[Activity::Starved as usize], 3 * COUNT);
+    assert_eq!(counts.activities[Activity::Flowing as usize], 3 * COUNT);
+    assert_eq!(counts.breakers, [3 * COUNT, 0, 0]);
 }
 
 #[test]
 fn a_walk_continues_after_a_removed_lane() {
     let mut model = crowd();
-    let mut count = Count::default();
+    let mut count = LaneCount::default();
     assert_eq!(model.lanes.count(&mut count), None);
-    model.lanes.lanes = Known::new(0);
-    let census = model.lanes.count(&mut count).expect("nothing is left");
-    assert_eq!(census.breakers, [SLICE, 0, 0]);
+    model.lanes.lanes = KnownLanes::new(0);
+    let counts = model.lanes.count(&mut count).expect("nothing is left");
+    assert_eq!(counts.breakers, [SLICE, 0, 0]);
 }

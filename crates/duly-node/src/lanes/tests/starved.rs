@@ -54,7 +54,7 @@ fn t23_a_lane_behind_blocked_retries_is_planned() {
     model.add_to(y.clone(), 3, 0);
     model.walk();
     assert_eq!(model.running_of("n"), 0);
-    let first = |(_, permit): &(Lane, Permit)| permit.kind == Kind::First;
+    let first = |(_, permit): &(Lane, Permit)| permit.kind == AttemptKind::First;
     let at = model.running.iter().position(first).unwrap();
     model.finish(at);
     assert_eq!(model.running.iter().filter(|(lane, _)| *lane == y).count(), 1);
@@ -84,14 +84,14 @@ fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
     let planned = model.lanes.plan(SHARD, model.ready(), model.now);
     assert_eq!(planned[0].claim.first_max, 10);
     // The claim's bytes were used up by the first.
-    let one = firing(&lane(0), Kind::First, &model.settings);
+    let one = firing(&lane(0), AttemptKind::First, &model.settings);
     let cut = Claimed { firings: vec![one], more: vec![lane(0)], ..Claimed::default() };
-    assert_eq!(model.lanes.granted(SHARD, &planned, cut, model.now).firings.len(), 1);
+    assert_eq!(model.lanes.apply_claim(SHARD, &planned, cut, model.now).firings.len(), 1);
     let planned = model.lanes.plan_waiting(SHARD, model.now);
     assert_eq!(planned.first().map(|planned| planned.claim.first_max), Some(9));
     // A claim that brings nothing is not repeated at once, and leaves the other lanes as they are.
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
-    model.lanes.granted(SHARD, &planned, cut, model.now);
+    model.lanes.apply_claim(SHARD, &planned, cut, model.now);
     assert!(model.lanes.plan_waiting(SHARD, model.now).is_empty());
     assert_eq!(model.load(0).state, Activity::Capped);
 }
@@ -102,7 +102,7 @@ fn an_empty_claim_does_not_leave_a_lane_capped() {
     model.add(0, 100, 0);
     let planned = model.lanes.plan(SHARD, model.ready(), model.now);
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
-    model.lanes.granted(SHARD, &planned, cut, model.now);
+    model.lanes.apply_claim(SHARD, &planned, cut, model.now);
     // Its timers are cancelled now: no walk lists it again.
     assert_eq!((model.load(0).state, model.load(0).backlog), (Activity::Flowing, 0));
     model.walk();
@@ -130,7 +130,7 @@ fn lists_include_starved_lanes_without_history() {
         model.add_to(lane_in(namespace, 0), 2, 0);
         model.walk();
     }
-    let starved = |model: &Model| model.census().activities[Activity::Starved as usize];
+    let starved = |model: &Model| model.counts().activities[Activity::Starved as usize];
     let states = |model: &Model, namespace| {
         let loads = model.loads(&lane_in(namespace, 0).namespace);
         loads.iter().map(|load| (load.state, load.backlog, load.cap)).collect::<Vec<_>>()

@@ -15,13 +15,13 @@ use super::{ACTS_FOR, DEAD_AFTER, GAP_MAX};
 
 /// The replies of one coordinator shard to one member id of this node.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct CoordinatorView {
     pub(super) shard: ShardId,
     /// Send time of the heartbeat whose reply last listed the members.
-    heard_at: Option<Duration>,
+    replied_at: Option<Duration>,
     members: Vec<Member>,
     evicted: BTreeSet<MemberId>,
-    stands: BTreeMap<MemberId, Stand>,
+    stalls: BTreeMap<MemberId, Stall>,
     /// Time at which this node first learned that its member id is evicted here.
     pub(super) evicted_us_at: Option<Duration>,
     /// Nodes of an older version, while they are members.
@@ -30,37 +30,37 @@ pub(super) struct View {
 
 /// A member that stalls: the start, and the time that counts.
 #[derive(Debug, Clone, Copy)]
-struct Stand {
+struct Stall {
     /// Number of its last heartbeat here; none while it is not listed.
     number: Option<u64>,
     /// A time no later than the shard's last reply.
     counted_to: Duration,
-    still_for: Duration,
+    stalled_for: Duration,
 }
 
-impl View {
+impl CoordinatorView {
     pub(super) const fn new(shard: ShardId) -> Self {
         Self {
             shard,
-            heard_at: None,
+            replied_at: None,
             members: Vec::new(),
             evicted: BTreeSet::new(),
-            stands: BTreeMap::new(),
+            stalls: BTreeMap::new(),
             evicted_us_at: None,
             waits_for: None,
         }
     }
 
     /// Applies the reply to a heartbeat. Members in `watched` stall while they are not listed.
-    pub(super) fn heard(
+    pub(super) fn on_reply(
         &mut self,
         sent_at: Duration,
         now: Duration,
-        heard: HeartbeatReply,
+        reply: HeartbeatReply,
         us: MemberId,
         watched: &BTreeSet<MemberId>,
     ) {
-        match heard {
+        match reply {
             HeartbeatReply::Superseded => {}
             HeartbeatReply::Evicted => {
                 let since = self.evicted_us_at.unwrap_or(now);
@@ -73,9 +73,9 @@ impl View {
                 members.retain(|member| member.member_id != us);
                 self.waits_for = None;
                 self.evicted = evicted.into_iter().collect();
-                self.count_stands(sent_at, now, &members, watched);
+                self.count_stalls(sent_at, now, &members, watched);
                 self.members = members;
-                self.heard_at = Some(sent_at);
+                self.replied_at = Some(sent_at);
             }
         }
     }
@@ -83,7 +83,7 @@ impl View {
     /// Updates the stall times. Time counts from the moment at which a member was first seen to stall,
     /// not from before: its heartbeat may have arrived until the reply was sent. After a silence of the
     /// shard the time counts from the start, as the shard may have forgotten heartbeats meanwhile.
-    fn count_stands(
+    fn count_stalls(
         &mut self,
         sent_at: Duration,
         now: Duration,
@@ -91,29 +91,29 @@ impl View {
         watched: &BTreeSet<MemberId>,
     ) {
         if !self.is_fresh(sent_at) {
-            self.stands.clear();
+            self.stalls.clear();
         }
-        let mut before = std::mem::take(&mut self.stands);
+        let mut before = std::mem::take(&mut self.stalls);
         let listed = members.iter().map(|member| (member.member_id, Some(member.heartbeats)));
-        let absent = watched.iter().filter(|run| !self.evicted.contains(run));
+        let absent = watched.iter().filter(|member_id| !self.evicted.contains(member_id));
         // If a member is also listed, the entry of the list replaces that of its absence.
-        for (run, number) in absent.map(|run| (*run, None)).chain(listed) {
-            let stand = match before.get_mut(&run) {
-                Some(stand) if stand.number == number => Stand {
-                    still_for: stand.still_for
-                        + sent_at.saturating_sub(stand.counted_to).min(GAP_MAX),
+        for (member_id, number) in absent.map(|member_id| (*member_id, None)).chain(listed) {
+            let stall = match before.get_mut(&member_id) {
+                Some(stall) if stall.number == number => Stall {
+                    stalled_for: stall.stalled_for
+                        + sent_at.saturating_sub(stall.counted_to).min(GAP_MAX),
                     counted_to: sent_at,
-                    ..*stand
+                    ..*stall
                 },
-                _ => Stand { number, counted_to: now, still_for: Duration::ZERO },
+                _ => Stall { number, counted_to: now, stalled_for: Duration::ZERO },
             };
-            self.stands.insert(run, stand);
+            self.stalls.insert(member_id, stall);
         }
     }
 
     /// Returns the age of the heartbeat whose reply last listed the members.
     pub(super) fn silent_for(&self, now: Duration) -> Option<Duration> {
-        Some(now.saturating_sub(self.heard_at?))
+        Some(now.saturating_sub(self.replied_at?))
     }
 
     /// Returns `true` if its last reply counts.
@@ -131,13 +131,13 @@ impl View {
     }
 
     /// Returns the time for which a member stalls here.
-    pub(super) fn still_for(&self, run: MemberId) -> Option<Duration> {
-        Some(self.stands.get(&run)?.still_for)
+    pub(super) fn stalled_for(&self, member_id: MemberId) -> Option<Duration> {
+        Some(self.stalls.get(&member_id)?.stalled_for)
     }
 
     /// Returns the members to be named dead here, each with its last heartbeat number.
     pub(super) fn dead(&self) -> impl Iterator<Item = (MemberId, Option<u64>)> {
-        let dead = self.stands.iter().filter(|(_, stand)| stand.still_for >= DEAD_AFTER);
-        dead.map(|(run, stand)| (*run, stand.number))
+        let dead = self.stalls.iter().filter(|(_, stall)| stall.stalled_for >= DEAD_AFTER);
+        dead.map(|(member_id, stall)| (*member_id, stall.number))
     }
 }

@@ -11,7 +11,7 @@ use duly_core::{
     error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
-use duly_node::{Held, LeaseRequest, Leased};
+use duly_node::{LeaseRequest, Leased, StreamLeases};
 use duly_store::{Error, SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
 use prost::Message;
@@ -68,7 +68,7 @@ pub(super) struct Session {
     lease: Option<Millis>,
     answers: Sender<Waiting>,
     credits: usize,
-    held: Held,
+    held: StreamLeases,
     /// Earliest time of the next lease.
     not_before: Instant,
     /// The wait after the next failed lease.
@@ -141,7 +141,7 @@ impl Session {
             lease: lease.transpose()?,
             answers,
             credits: 0,
-            held: Held::default(),
+            held: StreamLeases::default(),
             not_before: Instant::now(),
             backoff: BACKOFF_MIN,
             stops_at: None,
@@ -200,7 +200,7 @@ impl Session {
             (Some(lease), SettleOutcome::Ok | SettleOutcome::AlreadySettled) => {
                 self.held.extend(token, lease);
             }
-            _ => self.held.let_go(token),
+            _ => self.held.remove(token),
         }
     }
 
@@ -228,7 +228,7 @@ impl Session {
             bytes_max: FIRINGS_BYTES_MAX,
             lease: self.lease,
             wait: LEASE_WAIT_MAX.to_std(),
-            room: Some(Arc::<LeaseReservation>::clone(&room)),
+            memory: Some(Arc::<LeaseReservation>::clone(&room)),
         };
         Box::pin(async move {
             sleep_until(not_before).await;

@@ -50,14 +50,14 @@ impl Random {
 
 /// A message under way.
 enum Message {
-    Heartbeat { sent: Sent, beat: Heartbeat },
-    Reply { sent: Sent, heard: HeartbeatReply },
+    Heartbeat { sent: SentHeartbeat, heartbeat: Heartbeat },
+    Reply { sent: SentHeartbeat, reply: HeartbeatReply },
 }
 
 /// The connection between a node and a shard.
 #[derive(Debug, Clone, Copy, Default)]
-struct Way {
-    loses_beats: bool,
+struct Route {
+    loses_heartbeats: bool,
     loses_replies: bool,
     is_slow: bool,
 }
@@ -65,7 +65,7 @@ struct Way {
 struct Node {
     membership: Membership,
     /// By shard: the heartbeat without a reply, if there is one, and the time of the next.
-    waits: BTreeMap<ShardId, (Option<Sent>, u64)>,
+    waits: BTreeMap<ShardId, (Option<SentHeartbeat>, u64)>,
     paused_until: u64,
     /// The list that the node's store knows.
     list: Coordinators,
@@ -79,7 +79,7 @@ struct World {
     shards: BTreeMap<ShardId, Coordinator>,
     /// The replica of a shard, and the time until which no server replies for the shard.
     replicas: BTreeMap<ShardId, (Coordinator, u64)>,
-    ways: BTreeMap<(usize, ShardId), Way>,
+    routes: BTreeMap<(usize, ShardId), Route>,
     /// By arrival and node.
     messages: Vec<(u64, usize, Message)>,
     current: usize,
@@ -105,7 +105,7 @@ impl World {
             nodes: nodes.collect(),
             shards: (0..7).map(|i| (ShardId(i), Coordinator::new(1))).collect(),
             replicas: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            routes: BTreeMap::new(),
             messages: Vec::new(),
             current: 0,
             gone: BTreeSet::new(),
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    fn fresh_run(&mut self) -> MemberId {
+    fn new_member_id(&mut self) -> MemberId {
         self.runs += 1;
         MemberId(self.runs)
     }
@@ -130,13 +130,13 @@ impl World {
             self.carry();
             for i in 0..NODES {
                 if self.nodes[i].paused_until <= self.now {
-                    self.turn(i);
+                    self.iterate(i);
                 }
                 let node = &self.nodes[i].membership;
                 if node.may_act(super::ms(self.now)) {
                     self.acted += 1;
-                    if self.gone.contains(&node.run()) {
-                        return Err(node.run());
+                    if self.gone.contains(&node.member_id()) {
+                        return Err(node.member_id());
                     }
                 }
             }
@@ -151,10 +151,11 @@ impl World {
         match self.random.below(400) {
             0..=7 => {
                 let mut flip = || self.random.one_in(3);
-                let way = Way { loses_beats: flip(), loses_replies: flip(), is_slow: flip() };
-                self.ways.insert((node, shard), way);
+                let route =
+                    Route { loses_heartbeats: flip(), loses_replies: flip(), is_slow: flip() };
+                self.routes.insert((node, shard), route);
             }
-            8..=9 => self.ways.clear(),
+            8..=9 => self.routes.clear(),
             10 => {
                 let length = self.random.below(4_000);
                 self.nodes[node].paused_until = self.now + length;
@@ -211,79 +212,79 @@ impl World {
         let mut order: Vec<usize> = (0..self.messages.len()).collect();
         order.retain(|i| {
             let (at, node, message) = &self.messages[*i];
-            let stands = matches!(message, Message::Reply { .. });
-            *at <= self.now && !(stands && self.nodes[*node].paused_until > self.now)
+            let stalls = matches!(message, Message::Reply { .. });
+            *at <= self.now && !(stalls && self.nodes[*node].paused_until > self.now)
         });
         let mut arrived: Vec<_> =
             order.into_iter().rev().map(|i| self.messages.swap_remove(i)).collect();
         arrived.sort_by_key(|(at, node, _)| (*at, *node));
         for (_, node, message) in arrived {
             match message {
-                Message::Heartbeat { sent, beat } => self.at_shard(node, sent, beat),
-                Message::Reply { sent, heard } => self.at_node(node, sent, heard),
+                Message::Heartbeat { sent, heartbeat } => self.at_shard(node, sent, heartbeat),
+                Message::Reply { sent, reply } => self.at_node(node, sent, reply),
             }
         }
     }
 
-    fn delay(&mut self, way: Way) -> u64 {
-        if way.is_slow { self.random.below(1_500) } else { self.random.below(30) }
+    fn delay(&mut self, route: Route) -> u64 {
+        if route.is_slow { self.random.below(1_500) } else { self.random.below(30) }
     }
 
-    fn at_shard(&mut self, node: usize, sent: Sent, mut beat: Heartbeat) {
-        let way = self.ways.get(&(node, sent.shard)).copied().unwrap_or_default();
-        if way.loses_beats || self.replicas.contains_key(&sent.shard) {
+    fn at_shard(&mut self, node: usize, sent: SentHeartbeat, mut heartbeat: Heartbeat) {
+        let route = self.routes.get(&(node, sent.shard)).copied().unwrap_or_default();
+        if route.loses_heartbeats || self.replicas.contains_key(&sent.shard) {
             return;
         }
         let Some(shard) = self.shards.get_mut(&sent.shard) else { return };
-        let mut heard = shard.heartbeat(beat.clone());
-        if heard == HeartbeatReply::Evicted && self.bug == Bug::EvictedRejoins {
+        let mut reply = shard.heartbeat(heartbeat.clone());
+        if reply == HeartbeatReply::Evicted && self.bug == Bug::EvictedRejoins {
             // Acts as a shard that keeps no evictions: it lists the member, and the reply does not say
             // that it was evicted.
-            beat.dead.clear();
-            heard = HeartbeatReply::Members { members: Vec::new(), evicted: Vec::new() };
+            heartbeat.dead.clear();
+            reply = HeartbeatReply::Members { members: Vec::new(), evicted: Vec::new() };
         }
-        if !way.loses_replies {
-            let at = self.now + self.delay(way);
-            self.messages.push((at, node, Message::Reply { sent, heard }));
+        if !route.loses_replies {
+            let at = self.now + self.delay(route);
+            self.messages.push((at, node, Message::Reply { sent, reply }));
         }
     }
 
-    fn at_node(&mut self, node: usize, sent: Sent, heard: HeartbeatReply) {
+    fn at_node(&mut self, node: usize, sent: SentHeartbeat, reply: HeartbeatReply) {
         let now = super::ms(self.now);
         let waits = self.nodes[node].waits.get(&sent.shard);
         if waits.is_none_or(|(open, _)| *open != Some(sent)) {
             // The heartbeat timed out.
             return;
         }
-        let is_heard = matches!(heard, HeartbeatReply::Members { .. });
+        let is_acknowledged = matches!(reply, HeartbeatReply::Members { .. });
         let membership = &mut self.nodes[node].membership;
         let counts_from = if self.bug == Bug::CountsFromReply { now } else { sent.at };
-        let changes = membership.heard(Sent { at: counts_from, ..sent }, now, heard);
+        let changes = membership.on_reply(SentHeartbeat { at: counts_from, ..sent }, now, reply);
         self.gone.extend(changes.gone);
         if self.bug == Bug::AbsenceIsGone && membership.may_act(now) {
             let seen: Vec<_> = membership.others().map(|member| member.member_id).collect();
-            let absent = membership.watched.iter().filter(|run| !seen.contains(run));
+            let absent = membership.watched.iter().filter(|member| !seen.contains(member));
             self.gone.extend(absent);
         }
-        let next = if is_heard && membership.has_dead(sent.shard) { 0 } else { 250 };
+        let next = if is_acknowledged && membership.has_dead(sent.shard) { 0 } else { 250 };
         let sent_at = u64::try_from(sent.at.as_millis()).unwrap_or(0);
         self.nodes[node].waits.insert(sent.shard, (None, sent_at + next));
     }
 
-    fn turn(&mut self, i: usize) {
+    fn iterate(&mut self, i: usize) {
         let now = super::ms(self.now);
-        let fresh = self.fresh_run();
+        let fresh = self.new_member_id();
         let known = list(self.current as u64 + 1, &LISTS[self.current].map(ShardId));
         // Stores learn of the list at different times.
         if self.nodes[i].list != known && self.random.one_in(50) {
             self.nodes[i].list = known;
         }
         let node = &mut self.nodes[i];
-        let before = node.membership.run();
-        if node.membership.follow(node.list.clone(), fresh).is_some() {
+        let before = node.membership.member_id();
+        if node.membership.switch_list(node.list.clone(), fresh).is_some() {
             node.waits.clear();
             if self.bug == Bug::RunOutlivesList {
-                node.membership.run = before;
+                node.membership.member_id = before;
             }
         }
         node.membership.rejoin_if_due(now, fresh);
@@ -294,14 +295,15 @@ impl World {
                 continue;
             }
             let membership = &mut self.nodes[i].membership;
-            let (sent, beat) = membership.heartbeat(shard, now, "n", NamespaceFilter::default());
+            let (sent, heartbeat) =
+                membership.heartbeat(shard, now, "n", NamespaceFilter::default());
             self.nodes[i].waits.insert(shard, (Some(sent), 0));
-            let way = self.ways.get(&(i, shard)).copied().unwrap_or_default();
+            let route = self.routes.get(&(i, shard)).copied().unwrap_or_default();
             // Now and then a heartbeat is sent twice, and one that timed out may arrive much later.
             for _ in 0..=u64::from(self.random.one_in(10)) {
-                let at = self.now + self.delay(way);
-                let beat = beat.clone();
-                self.messages.push((at, i, Message::Heartbeat { sent, beat }));
+                let at = self.now + self.delay(route);
+                let heartbeat = heartbeat.clone();
+                self.messages.push((at, i, Message::Heartbeat { sent, heartbeat }));
             }
         }
     }
@@ -311,7 +313,7 @@ impl World {
 fn simulate(seed: u64, bug: Bug) -> Result<World, MemberId> {
     let mut world = World::new(seed, bug);
     world.run(60_000, true)?;
-    world.ways.clear();
+    world.routes.clear();
     for node in &mut world.nodes {
         node.paused_until = 0;
     }
@@ -324,14 +326,16 @@ fn t16_no_member_acts_after_another_considers_it_gone() {
     let (mut evicted, mut changed, mut acted) = (0, 0, 0);
     for seed in 0..SEEDS {
         let world = simulate(seed, Bug::None);
-        let world = world.unwrap_or_else(|run| panic!("seed {seed}: {run:?} acted and is gone"));
+        let world =
+            world.unwrap_or_else(|member| panic!("seed {seed}: {member:?} acted and is gone"));
         // After the faults all nodes act and list each other.
         for node in &world.nodes {
             assert!(node.membership.may_act(ms(world.now)), "seed {seed}");
             let runs: BTreeSet<_> =
                 node.membership.others().map(|member| member.member_id).collect();
-            let others = world.nodes.iter().map(|node| node.membership.run());
-            let others: BTreeSet<_> = others.filter(|run| *run != node.membership.run()).collect();
+            let others = world.nodes.iter().map(|node| node.membership.member_id());
+            let others: BTreeSet<_> =
+                others.filter(|member| *member != node.membership.member_id()).collect();
             assert_eq!(runs, others, "seed {seed}");
         }
         evicted += world.gone.len();

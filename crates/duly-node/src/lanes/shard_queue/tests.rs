@@ -4,7 +4,7 @@ const NOW: Duration = Duration::from_secs(1);
 
 /// Serves shards that always want `demands`, one slot at a time; returns the slots of each.
 fn served(demands: &[usize], slots: usize) -> Vec<usize> {
-    let mut places = vec![Place::default(); demands.len()];
+    let mut places = vec![QueuePlace::default(); demands.len()];
     let mut got = vec![0; demands.len()];
     for slot in 0..slots {
         // Another shard comes first each time.
@@ -13,7 +13,7 @@ fn served(demands: &[usize], slots: usize) -> Vec<usize> {
             let wanting = places.iter_mut().zip(demands.iter().copied()).enumerate();
             let mut others: Vec<_> =
                 wanting.filter(|(n, _)| *n != asks).map(|(_, other)| other).collect();
-            let (place, may) = turn(Some(own), demands[asks], 1, &mut others, NOW);
+            let (place, may) = allowed_slots(Some(own), demands[asks], 1, &mut others, NOW);
             if may > 0 {
                 got[asks] += may;
                 places[asks] = place.after(may, demands[asks]);
@@ -35,26 +35,27 @@ fn slots_go_where_firings_wait() {
 
 #[test]
 fn a_silent_shard_delays_the_others_only_briefly() {
-    let own = Place::default().after(1, 10);
-    let mut silent = Place::default();
-    let mut may = |now| turn(Some(own), 10, 1, &mut [(&mut silent, 10)], now).1;
+    let own = QueuePlace::default().after(1, 10);
+    let mut silent = QueuePlace::default();
+    let mut may = |now| allowed_slots(Some(own), 10, 1, &mut [(&mut silent, 10)], now).1;
     assert_eq!(may(NOW), 0, "it is left to the shard before");
-    assert_eq!(may(NOW + CALLED_FOR - Duration::from_nanos(1)), 0);
-    assert_eq!(may(NOW + CALLED_FOR), 1);
-    assert_eq!(may(NOW + CALLED_FOR * 10), 1, "until it asks");
+    assert_eq!(may(NOW + RESERVED_FOR - Duration::from_nanos(1)), 0);
+    assert_eq!(may(NOW + RESERVED_FOR), 1);
+    assert_eq!(may(NOW + RESERVED_FOR * 10), 1, "until it asks");
 }
 
 #[test]
 fn a_new_shard_gets_the_first_place() {
-    let (mut first, mut second) = (Place::default().after(5, 10), Place::default().after(10, 10));
+    let (mut first, mut second) =
+        (QueuePlace::default().after(5, 10), QueuePlace::default().after(10, 10));
     let mut others = [(&mut first, 10), (&mut second, 10)];
-    let (place, may) = turn(None, 10, 3, &mut others, NOW);
+    let (place, may) = allowed_slots(None, 10, 3, &mut others, NOW);
     assert_eq!((place.number, may), (first.number, 1), "its part");
 }
 
 #[test]
 fn with_enough_slots_no_shard_waits() {
-    let mut other = Place::default();
-    let own = Place::default().after(10, 10);
-    assert_eq!(turn(Some(own), 6, 10, &mut [(&mut other, 4)], NOW).1, 10);
+    let mut other = QueuePlace::default();
+    let own = QueuePlace::default().after(10, 10);
+    assert_eq!(allowed_slots(Some(own), 6, 10, &mut [(&mut other, 4)], NOW).1, 10);
 }

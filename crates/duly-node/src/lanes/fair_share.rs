@@ -21,7 +21,7 @@ const TURN_PART: usize = 8;
 
 /// First attempt or retry: two kinds of firings, neither of which may starve the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) enum Kind {
+pub(crate) enum AttemptKind {
     /// The first attempt of an occurrence.
     First,
     /// Any later attempt.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Retry,
 }
 
-impl Kind {
+impl AttemptKind {
     /// Returns the kind of a claimed firing.
     pub(crate) fn of(firing: &Firing) -> Self {
         Self::of_attempt(firing.attempt)
@@ -61,10 +61,10 @@ impl Load {
         Self { first, retry }
     }
 
-    pub(super) const fn one(kind: Kind) -> Self {
+    pub(super) const fn one(kind: AttemptKind) -> Self {
         match kind {
-            Kind::First => Self::new(1, 0),
-            Kind::Retry => Self::new(0, 1),
+            AttemptKind::First => Self::new(1, 0),
+            AttemptKind::Retry => Self::new(0, 1),
         }
     }
 
@@ -102,7 +102,7 @@ impl Demand {
 
 /// The limits of each lane of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct LaneLimits {
     /// Attempts under way at once, per lane.
     pub(super) cap: usize,
     /// The namespace's weight when workers are scarce.
@@ -114,14 +114,14 @@ pub(super) struct Share {
     pub(super) fallback_after: Option<Duration>,
 }
 
-impl Share {
+impl LaneLimits {
     pub(super) fn of(settings: &Settings) -> Self {
         let fit = |n: u32| usize::try_from(n).unwrap_or(usize::MAX).max(1);
-        let limits = &settings.limits;
+        let configured = &settings.limits;
         Self {
-            cap: fit(limits.max_in_flight),
+            cap: fit(configured.max_in_flight),
             weight: fit(settings.weight),
-            rate: limits.deliver_rate(),
+            rate: configured.deliver_rate(),
             fallback_after: settings.fallback.as_ref().map(|fallback| fallback.after_open.to_std()),
         }
     }
@@ -129,25 +129,25 @@ impl Share {
 
 /// The reason why a lane does not get more slots, and the event that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limit {
+pub(super) enum WaitReason {
     /// Its own cap, or its breaker's probes: only a freed slot of its own helps.
     Lane,
     /// The workers of the node, or its namespace's round-robin credit: any freed slot helps.
     Workers,
     /// Shards that have waited longer for the lane's slots. A freed slot of its own helps, or this time,
     /// at which the reservation of those shards ends.
-    Turn(Duration),
+    ShardQueue(Duration),
     /// Its rate: it may start more at this time of the boot-time clock.
     Rate(Duration),
     /// Its open breaker: this time helps, or a success.
     Breaker(Duration),
 }
 
-impl Limit {
+impl WaitReason {
     /// Returns the time at which the limit ends, if it ends at a time.
     pub(super) const fn until(self) -> Option<Duration> {
         match self {
-            Self::Turn(at) | Self::Rate(at) | Self::Breaker(at) => Some(at),
+            Self::ShardQueue(at) | Self::Rate(at) | Self::Breaker(at) => Some(at),
             Self::Lane | Self::Workers => None,
         }
     }
@@ -159,20 +159,20 @@ pub(super) struct Allowed {
     /// The slots that the lane may take.
     pub(super) slots: Load,
     /// The reason why it does not get more, if it wants more: its own slots or the workers.
-    pub(super) limit: Limit,
+    pub(super) reason: WaitReason,
 }
 
 /// The reason for planning a lane: the round-robin turn of its namespace, or another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum RoundRobinTurn {
     Own,
     None,
 }
 
 /// The capacity that is available to a lane.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
-    pub(super) share: Share,
+pub(super) struct LaneCapacity {
+    pub(super) limits: LaneLimits,
     /// Slots that the lane holds.
     pub(super) lane: Load,
     /// Slots that all lanes of its namespace hold.
@@ -181,47 +181,45 @@ pub(super) struct Room {
     pub(super) workers: Load,
     pub(super) workers_max: usize,
     /// The namespace's turn among the starved.
-    pub(super) turn: Turn,
+    pub(super) turn: RoundRobinTurn,
     /// Upper limit for reasons outside of this arithmetic.
     pub(super) most: usize,
 }
 
-impl Room {
+impl LaneCapacity {
     /// Returns the slots that the lane may take of `demand`. `last` is the kind that got its last slot.
-    pub(super) fn allow(self, demand: Demand, last: Kind) -> Allowed {
-        let cap = self.share.cap;
+    pub(super) fn allow(self, demand: Demand, last: AttemptKind) -> Allowed {
+        let cap = self.limits.cap;
         let by_lane = cap.saturating_sub(self.lane.sum());
         let free = self.workers_max.saturating_sub(self.workers.sum());
-        let room = by_lane.min(free).min(self.most);
-        let first_room = room.min(self.fair(free, self.lane.first, self.namespace.first));
+        let capacity = by_lane.min(free).min(self.most);
+        let first_capacity = capacity.min(self.fair(free, self.lane.first, self.namespace.first));
 
         // Retries may use only half of the slots, in the lane and in the node.
         let retry_cap = cap - cap / 2;
         let retry_workers_max = (self.workers_max / 2).max(1);
         let retry_free = free.min(retry_workers_max.saturating_sub(self.workers.retry));
-        let retry_room = room.min(retry_cap.saturating_sub(self.lane.retry)).min(self.fair(
-            retry_free,
-            self.lane.retry,
-            self.namespace.retry,
-        ));
-        let retry_wanted = demand.retry.min(retry_room);
+        let retry_capacity = capacity
+            .min(retry_cap.saturating_sub(self.lane.retry))
+            .min(self.fair(retry_free, self.lane.retry, self.namespace.retry));
+        let retry_wanted = demand.retry.min(retry_capacity);
 
         // Retries get a quarter of the free slots even if first attempts want all of them. A single slot
         // alternates between the kinds.
-        let kept_for_retries = match (room, last) {
-            (1, Kind::First) => 1,
-            (1, Kind::Retry) => 0,
-            _ => room / 4,
+        let kept_for_retries = match (capacity, last) {
+            (1, AttemptKind::First) => 1,
+            (1, AttemptKind::Retry) => 0,
+            _ => capacity / 4,
         }
         .min(retry_wanted);
-        let first = demand.first.min(first_room).min(room - kept_for_retries);
-        let retry = retry_wanted.min(room - first);
+        let first = demand.first.min(first_capacity).min(capacity - kept_for_retries);
+        let retry = retry_wanted.min(capacity - first);
 
         let lane_full = first + retry == by_lane;
         let retries_full = first == demand.first && self.lane.retry + retry >= retry_cap;
         Allowed {
             slots: Load::new(first, retry),
-            limit: if lane_full || retries_full { Limit::Lane } else { Limit::Workers },
+            reason: if lane_full || retries_full { WaitReason::Lane } else { WaitReason::Workers },
         }
     }
 
@@ -229,16 +227,16 @@ impl Room {
     /// that holds `namespace`: the lane's part of its namespace's part. A namespace that holds none gets
     /// at least one. A lane that holds none gets at least one while workers are not scarce.
     fn fair(self, free: usize, lane: usize, namespace: usize) -> usize {
-        let alpha = self.share.weight.saturating_mul(NAMESPACE_PART);
+        let alpha = self.limits.weight.saturating_mul(NAMESPACE_PART);
         let by_namespace = part(free, namespace, alpha);
         let is_only = namespace == lane;
         let by_lane = if is_only { by_namespace } else { part(by_namespace, lane, LANE_PART) };
         let plenty = free > self.workers_max / RESERVE_PART;
         let is_new = lane == 0 && (is_only || by_namespace > 0 || plenty);
         let by_turn = match self.turn {
-            Turn::None => 0,
-            Turn::Own => {
-                let most = self.share.weight.min((self.workers_max / TURN_PART).max(1));
+            RoundRobinTurn::None => 0,
+            RoundRobinTurn::Own => {
+                let most = self.limits.weight.min((self.workers_max / TURN_PART).max(1));
                 most.saturating_sub(self.namespace.sum())
             }
         };

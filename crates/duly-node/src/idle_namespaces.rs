@@ -22,13 +22,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             () = shared.phases.reached(Phase::Draining) => return,
         }
         let waited = Arc::new(shared.pull.take_waited());
-        if let Err(error) = pass(&shared, waited).await {
+        if let Err(error) = run_pass(&shared, waited).await {
             shared.log_store_error("remove idle namespaces", &error);
         }
     }
 }
 
-async fn pass(shared: &Shared, waited: Arc<BTreeSet<NamespaceName>>) -> Result<()> {
+async fn run_pass(shared: &Shared, waited: Arc<BTreeSet<NamespaceName>>) -> Result<()> {
     let mut from = None;
     loop {
         let page = shared.store.remove_idle(from, Arc::clone(&waited)).await?;

@@ -7,7 +7,7 @@
 //! 2. The place of a shard is a number (the *start tag*). It grows by the part of the shard's firings
 //!    that was served; the lowest number is served first.
 //! 3. A new shard gets the number of the first shard, so it does not overtake it.
-//! 4. A slot is reserved for an earlier shard for at most [`CALLED_FOR`]. So a shard whose store does
+//! 4. A slot is reserved for an earlier shard for at most [`RESERVED_FOR`]. So a shard whose store does
 //!    not answer delays no other.
 //!
 //! P. Goyal, H. Vin, H. Cheng: "Start-time fair queuing" (1996).
@@ -15,24 +15,24 @@
 use std::time::Duration;
 
 /// Time for which a slot stays reserved for a shard with an earlier place.
-pub(super) const CALLED_FOR: Duration = Duration::from_millis(20);
+pub(super) const RESERVED_FOR: Duration = Duration::from_millis(20);
 /// Increase of the place of a shard whose firings were all served.
 const WHOLE: u64 = 1 << 20;
 
 /// A shard's place in the queue of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     /// The start tag; the lowest is served first.
     number: u64,
     /// Time at which a later shard first left a slot to this one since it was last planned.
-    called_at: Option<Duration>,
+    reserved_at: Option<Duration>,
 }
 
-impl Place {
+impl QueuePlace {
     /// Returns the place after `got` of `wanted` firings were served.
     pub(super) fn after(self, got: usize, wanted: usize) -> Self {
         let part = WHOLE.saturating_mul(got as u64) / (wanted as u64).max(1);
-        Self { number: self.number.saturating_add(part), called_at: None }
+        Self { number: self.number.saturating_add(part), reserved_at: None }
     }
 }
 
@@ -41,15 +41,15 @@ impl Place {
 ///
 /// `own` is the shard's place if it is queued already, and `demand` its demand. `others` has the place
 /// and the demand of each other queued shard.
-pub(super) fn turn(
-    own: Option<Place>,
+pub(super) fn allowed_slots(
+    own: Option<QueuePlace>,
     demand: usize,
     free: usize,
-    others: &mut [(&mut Place, usize)],
+    others: &mut [(&mut QueuePlace, usize)],
     now: Duration,
-) -> (Place, usize) {
+) -> (QueuePlace, usize) {
     let first = others.iter().map(|(place, _)| place.number).min().unwrap_or(0);
-    let own = own.unwrap_or(Place { number: first, called_at: None });
+    let own = own.unwrap_or(QueuePlace { number: first, reserved_at: None });
     let all = others.iter().fold(demand, |all, (_, wanted)| all.saturating_add(*wanted));
     if all <= free {
         return (own, free);
@@ -57,7 +57,7 @@ pub(super) fn turn(
     let part = |wanted: usize| free.saturating_mul(wanted).div_ceil(all);
     let mut left = 0;
     for (place, wanted) in others {
-        if place.number < own.number && now < *place.called_at.get_or_insert(now) + CALLED_FOR {
+        if place.number < own.number && now < *place.reserved_at.get_or_insert(now) + RESERVED_FOR {
             left += part(*wanted);
         }
     }

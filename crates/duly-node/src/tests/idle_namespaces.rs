@@ -14,13 +14,13 @@ use tokio::sync::mpsc;
 use super::*;
 
 /// A page of a pass, as the store receives it.
-type Told = (Option<IdleCursor>, BTreeSet<NamespaceName>);
+type Page = (Option<IdleCursor>, BTreeSet<NamespaceName>);
 
 /// A store that reports its passes, in pages of one name.
 #[derive(Debug)]
 struct Passes {
     inner: MemoryStore,
-    told: mpsc::UnboundedSender<Told>,
+    pages: mpsc::UnboundedSender<Page>,
 }
 
 impl StandIn for Passes {
@@ -35,7 +35,7 @@ impl StandIn for Passes {
     ) -> StoreFuture<'_, IdlePage> {
         let next = IdleCursor { shard: ShardId(0), after: Some(name("first")) };
         let next = Some(next).filter(|_| from.is_none());
-        self.told.send((from, BTreeSet::clone(&waited))).ok();
+        self.pages.send((from, BTreeSet::clone(&waited))).ok();
         Box::pin(async { Ok(IdlePage { removed: Vec::new(), next }) })
     }
 }
@@ -46,17 +46,17 @@ fn name(text: &str) -> NamespaceName {
 
 #[tokio::test(start_paused = true)]
 async fn the_idle_pass_reports_waiting_namespaces() {
-    let (told, mut heard) = mpsc::unbounded_channel();
+    let (pages, mut received) = mpsc::unbounded_channel();
     let clock = ManualClock::default();
     let inner = MemoryStore::new(Arc::new(clock.clone()), 1);
-    let world = World::start_on(clock, Arc::new(Passes { inner, told }), |_| {}).await;
+    let world = World::start_on(clock, Arc::new(Passes { inner, pages }), |_| {}).await;
     let request = pull::request(&world, 1, Duration::ZERO);
     world.handle.lease(request).await.unwrap();
     let polled = BTreeSet::from([world.namespace.clone()]);
-    let (from, waited) = heard.recv().await.unwrap();
+    let (from, waited) = received.recv().await.unwrap();
     assert_eq!((from, &waited), (None, &polled));
-    let (from, same) = heard.recv().await.unwrap();
+    let (from, same) = received.recv().await.unwrap();
     assert_eq!((from.and_then(|from| from.after), same), (Some(name("first")), polled));
-    let (from, waited) = heard.recv().await.unwrap();
+    let (from, waited) = received.recv().await.unwrap();
     assert_eq!((from, waited), (None, BTreeSet::new()), "nobody waited in the second hour");
 }

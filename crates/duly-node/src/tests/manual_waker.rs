@@ -10,13 +10,13 @@ use crate::{state::Notifier, waker::Waker};
 
 /// The behaviour of its simulated thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Thread {
+pub(super) enum WakerThread {
     /// There is no thread to watch.
     None,
     /// It has always iterated since the last check.
-    Turns,
+    Iterates,
     /// It iterates when it notifies a shard.
-    Rings,
+    Notifies,
     /// It has ended: no shard is notified.
     Dead,
     /// The next check of it panics, once.
@@ -25,28 +25,28 @@ pub(super) enum Thread {
 
 /// A waker that notifies when the test moves the clock; its copies are the same waker.
 #[derive(Clone)]
-pub(super) struct ByHand {
+pub(super) struct ManualWaker {
     clock: ManualClock,
     inner: Arc<Mutex<Inner>>,
-    bells: Arc<[Notifier]>,
+    notifiers: Arc<[Notifier]>,
 }
 
 struct Inner {
     targets: Vec<Option<Duration>>,
-    thread: Thread,
-    turns: u64,
+    thread: WakerThread,
+    iterations: u64,
     restarts: usize,
 }
 
-impl ByHand {
-    pub(super) fn new(clock: ManualClock, bells: Arc<[Notifier]>) -> Self {
-        let targets = vec![None; bells.len()];
-        let inner = Inner { targets, thread: Thread::None, turns: 0, restarts: 0 };
-        Self { clock, inner: Arc::new(Mutex::new(inner)), bells }
+impl ManualWaker {
+    pub(super) fn new(clock: ManualClock, notifiers: Arc<[Notifier]>) -> Self {
+        let targets = vec![None; notifiers.len()];
+        let inner = Inner { targets, thread: WakerThread::None, iterations: 0, restarts: 0 };
+        Self { clock, inner: Arc::new(Mutex::new(inner)), notifiers }
     }
 
     /// Sets the behaviour of the thread.
-    pub(super) fn set(&self, thread: Thread) {
+    pub(super) fn set(&self, thread: WakerThread) {
         self.inner.lock().thread = thread;
     }
 
@@ -56,59 +56,59 @@ impl ByHand {
     }
 
     /// Notifies all shards, as when the clock was set.
-    pub(super) fn ring_all(&self) {
-        self.bells.iter().for_each(Notifier::ring_due);
+    pub(super) fn notify_all_shards(&self) {
+        self.notifiers.iter().for_each(Notifier::notify_due);
     }
 
     /// Notifies the shards whose requested time has come.
-    pub(super) fn ring_due(&self) {
+    pub(super) fn notify_due(&self) {
         let mut inner = self.inner.lock();
-        if inner.thread == Thread::Dead {
+        if inner.thread == WakerThread::Dead {
             return;
         }
-        let mut rang = false;
+        let mut notified = false;
         for (i, target) in inner.targets.iter_mut().enumerate() {
             if target.is_some_and(|at| at <= self.clock.wall()) {
                 *target = None;
-                rang = true;
-                self.bells[i].ring_timed();
+                notified = true;
+                self.notifiers[i].notify_timed();
             }
         }
-        if rang && inner.thread == Thread::Rings {
-            inner.turns += 1;
+        if notified && inner.thread == WakerThread::Notifies {
+            inner.iterations += 1;
         }
     }
 }
 
-impl Waker for ByHand {
+impl Waker for ManualWaker {
     fn wake_by(&self, shard: ShardId, wall: Duration) {
         let mut inner = self.inner.lock();
         let target = &mut inner.targets[usize::from(shard.0)];
         *target = Some(target.map_or(wall, |at| at.min(wall)));
         drop(inner);
-        self.ring_due();
+        self.notify_due();
     }
 
-    fn turns(&self) -> Option<u64> {
+    fn iterations(&self) -> Option<u64> {
         let mut inner = self.inner.lock();
         match inner.thread {
-            Thread::None => return None,
-            Thread::Turns => inner.turns += 1,
-            Thread::Rings | Thread::Dead => {}
-            Thread::Panics => {
-                inner.thread = Thread::Turns;
+            WakerThread::None => return None,
+            WakerThread::Iterates => inner.iterations += 1,
+            WakerThread::Notifies | WakerThread::Dead => {}
+            WakerThread::Panics => {
+                inner.thread = WakerThread::Iterates;
                 panic!("planted");
             }
         }
-        Some(inner.turns)
+        Some(inner.iterations)
     }
 
     fn restart(&self) -> io::Result<()> {
         let mut inner = self.inner.lock();
         inner.restarts += 1;
-        inner.thread = Thread::Turns;
+        inner.thread = WakerThread::Iterates;
         drop(inner);
-        self.ring_due();
+        self.notify_due();
         Ok(())
     }
 }

@@ -19,18 +19,19 @@ use tokio::{
 };
 
 use super::{
-    Part, fresh_run,
-    membership::{BEAT_EVERY, Changes, Membership, Rejoin},
+    ShardRole,
+    membership::{HEARTBEAT_INTERVAL, Membership, MembershipChanges, RejoinReason},
+    new_member_id,
     suspects::Suspects,
 };
 use crate::{phase::Phase, pull, state::Shared};
 
 /// Time-out of a heartbeat.
-const BEAT_WITHIN: Duration = Duration::from_secs(1);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest time between two heartbeats at one shard.
-const BEAT_PAUSE: Duration = Duration::from_millis(20);
+const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// Time between two polls of other nodes' shards while lease calls wait here.
-const STRANGERS_EVERY: Duration = Duration::from_secs(1);
+const POLL_OTHERS_EVERY: Duration = Duration::from_secs(1);
 /// Time between two queries for the holders of leases in our shards.
 const HOLDERS_EVERY: Duration = Duration::from_secs(30);
 /// Shards that are queried at the same time.
@@ -41,43 +42,44 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
         return;
     };
-    let beats = Beats {
+    let heartbeats = HeartbeatLoops {
         shared: &shared,
         deployment,
         nodes,
         suspects: Suspects::default(),
-        looked: Mutex::default(),
+        polled: Mutex::default(),
     };
     while shared.phases.now() != Phase::Left {
         let list = deployment.coordinators();
-        beats.rejoined(nodes.lock().follow(list.clone(), fresh_run()));
+        heartbeats.log_rejoin(nodes.lock().switch_list(list.clone(), new_member_id()));
         // A shard that hangs delays no other. All loops end when one sees that the list has changed.
         // `select_all` needs at least one shard, and there is one.
-        let loops = list.shards.iter().map(|shard| Box::pin(beats.at(*shard, list.version)));
+        let loops =
+            list.shards.iter().map(|shard| Box::pin(heartbeats.run_for(*shard, list.version)));
         select_all(loops).await;
     }
 }
 
 /// The state that the loops of one node share.
-struct Beats<'a> {
+struct HeartbeatLoops<'a> {
     shared: &'a Arc<Shared>,
     deployment: &'a dyn Deployment,
     nodes: &'a Mutex<Membership>,
     suspects: Suspects,
-    looked: Mutex<Looked>,
+    polled: Mutex<PollTimes>,
 }
 
 /// The times at which shards were last polled.
 #[derive(Debug, Default)]
-struct Looked {
-    strangers_at: Duration,
+struct PollTimes {
+    others_at: Duration,
     holders_at: Option<Duration>,
 }
 
-impl Beats<'_> {
+impl HeartbeatLoops<'_> {
     /// Sends heartbeats to one coordinator shard, until the node has left or the list has changed.
-    async fn at(&self, shard: ShardId, list: u64) {
-        let mut now = self.shared.nodes.now.subscribe();
+    async fn run_for(&self, shard: ShardId, list: u64) {
+        let mut now = self.shared.nodes.send_now.subscribe();
         while self.shared.phases.now() != Phase::Left
             && self.deployment.coordinators().version == list
         {
@@ -97,111 +99,118 @@ impl Beats<'_> {
         }
         let waits = shared.pull.waited_for();
         let waits = shared.nodes.announced.lock().interest(waits, sent_at);
-        let (sent, beat) =
+        let (sent, heartbeat) =
             nodes.lock().heartbeat(shard, sent_at, &shared.nodes.name, waits.clone());
-        let mut is_news = false;
-        let mut is_heard = false;
-        if let Some(heard) = heard(shared, self.deployment, shard, beat).await {
-            is_heard = matches!(heard, HeartbeatReply::Members { .. });
+        let mut is_new_wait = false;
+        let mut is_acknowledged = false;
+        if let Some(reply) = send_heartbeat(shared, self.deployment, shard, heartbeat).await {
+            is_acknowledged = matches!(reply, HeartbeatReply::Members { .. });
             let now = shared.clock.boot();
             let (changes, list) = {
                 let mut nodes = nodes.lock();
-                (nodes.heard(sent, now, heard), nodes.list().clone())
+                (nodes.on_reply(sent, now, reply), nodes.list().clone())
             };
-            if is_heard {
-                is_news = shared.nodes.announced.lock().told(shard, &list, waits, now);
+            if is_acknowledged {
+                is_new_wait =
+                    shared.nodes.announced.lock().on_acknowledged(shard, &list, waits, now);
             }
-            self.follow(changes, now);
+            self.apply_changes(changes, now);
         }
-        self.rejoined(nodes.lock().rejoin_if_due(shared.clock.boot(), fresh_run()));
-        self.look(sent_at, is_news);
+        self.log_rejoin(nodes.lock().rejoin_if_due(shared.clock.boot(), new_member_id()));
+        self.poll_shards(sent_at, is_new_wait);
         // Dead members are named at once.
-        is_heard && nodes.lock().has_dead(shard)
+        is_acknowledged && nodes.lock().has_dead(shard)
     }
 
     /// Waits until the next heartbeat; shorter if it was requested at once.
     async fn pause(&self, sent_at: Duration, now: &mut watch::Receiver<()>) {
         let since = || self.shared.clock.boot().saturating_sub(sent_at);
         tokio::select! {
-            () = tokio::time::sleep(BEAT_EVERY.saturating_sub(since())) => {}
-            _ = now.changed() => tokio::time::sleep(BEAT_PAUSE.saturating_sub(since())).await,
+            () = tokio::time::sleep(HEARTBEAT_INTERVAL.saturating_sub(since())) => {}
+            _ = now.changed() => tokio::time::sleep(HEARTBEAT_INTERVAL_MIN.saturating_sub(since())).await,
         }
     }
 
     /// Starts the actions that follow from a reply.
-    fn follow(&self, changes: Changes, now: Duration) {
-        let Changes { gone, gained, lost, joined, acts_again } = changes;
+    fn apply_changes(&self, changes: MembershipChanges, now: Duration) {
+        let MembershipChanges { gone, gained, lost, joined, acts_again } = changes;
         if !gone.is_empty() || !joined.is_empty() || !gained.is_empty() || lost > 0 {
             let (gained, lost) = (gained.len(), lost);
-            let name = |run: &MemberId| format!("{:016x}", run.0);
+            let name = |member: &MemberId| format!("{:016x}", member.0);
             let joined: Vec<_> = joined.iter().map(name).collect();
             let left: Vec<_> = gone.iter().map(name).collect();
             tracing::info!(?joined, ?left, gained, lost, "members of the deployment have changed");
         }
-        let ours = self.shared.shards().filter(|s| self.shared.nodes.part(*s, now) == Part::Ours);
+        let ours = self
+            .shared
+            .shards()
+            .filter(|s| self.shared.nodes.shard_role(*s, now) == ShardRole::Owner);
         let ended: Vec<_> =
-            ours.flat_map(|shard| gone.iter().map(move |run| (shard, *run))).collect();
+            ours.flat_map(|shard| gone.iter().map(move |member| (shard, *member))).collect();
         if !ended.is_empty() {
-            tokio::spawn(released(Arc::clone(self.shared), ended));
+            tokio::spawn(release_leases(Arc::clone(self.shared), ended));
         }
         if acts_again {
-            self.shared.ring_all();
+            self.shared.notify_all_shards();
             // The other nodes give us shards when they receive it.
-            self.shared.nodes.beat_now();
+            self.shared.nodes.send_heartbeats_now();
         }
         for shard in &gained {
-            self.shared.bell(*shard).ring_due();
+            self.shared.notifier(*shard).notify_due();
         }
-        self.suspects.look_at(gained);
-        self.suspects.look(self.shared);
+        self.suspects.request(gained);
+        self.suspects.query_holders(self.shared);
     }
 
     /// Polls shards now and then: for calls that wait here, and for holders of leases.
-    fn look(&self, now: Duration, is_news: bool) {
-        let mut looked = self.looked.lock();
-        let every = if is_news { BEAT_EVERY } else { STRANGERS_EVERY };
-        if self.shared.pull.waiting() > 0 && now.saturating_sub(looked.strangers_at) >= every {
-            looked.strangers_at = now;
-            ring_strangers(self.shared, now);
+    fn poll_shards(&self, now: Duration, is_new_wait: bool) {
+        let mut polled = self.polled.lock();
+        let every = if is_new_wait { HEARTBEAT_INTERVAL } else { POLL_OTHERS_EVERY };
+        if self.shared.pull.waiting() > 0 && now.saturating_sub(polled.others_at) >= every {
+            polled.others_at = now;
+            notify_other_shards(self.shared, now);
         }
-        if looked.holders_at.is_none_or(|at| now.saturating_sub(at) >= HOLDERS_EVERY) {
-            looked.holders_at = Some(now);
-            self.suspects.look_at(self.shared.shards());
+        if polled.holders_at.is_none_or(|at| now.saturating_sub(at) >= HOLDERS_EVERY) {
+            polled.holders_at = Some(now);
+            self.suspects.request(self.shared.shards());
         }
     }
 
     /// Logs that the node rejoins.
-    fn rejoined(&self, why: Option<Rejoin>) {
-        let Some(why) = why else { return };
-        let why = match why {
-            Rejoin::Evicted => "a majority of the coordination shards missed its heartbeats",
-            Rejoin::EvictedByMinority => "a coordination shard missed its heartbeats",
-            Rejoin::Idle => {
+    fn log_rejoin(&self, reason: Option<RejoinReason>) {
+        let Some(reason) = reason else { return };
+        let reason = match reason {
+            RejoinReason::Evicted => "a majority of the coordination shards missed its heartbeats",
+            RejoinReason::EvictedByMinority => "a coordination shard missed its heartbeats",
+            RejoinReason::Idle => {
                 "no majority of the coordination shards had a heartbeat of it for a minute"
             }
-            Rejoin::NewList => "the list of coordination shards has changed",
+            RejoinReason::NewList => "the list of coordination shards has changed",
         };
-        tracing::warn!(why, "node rejoins with a new member id");
-        self.shared.nodes.is_forgotten();
+        tracing::warn!(why = reason, "node rejoins with a new member id");
+        self.shared.nodes.announce_waits_again();
     }
 }
 
 /// Requests a poll of other nodes' shards for the calls that wait here.
-fn ring_strangers(shared: &Shared, now: Duration) {
-    for shard in shared.shards().filter(|shard| shared.nodes.part(*shard, now) == Part::Others) {
-        shared.bell(shard).ring_due();
+fn notify_other_shards(shared: &Shared, now: Duration) {
+    for shard in shared
+        .shards()
+        .filter(|shard| shared.nodes.shard_role(*shard, now) == ShardRole::OtherOwner)
+    {
+        shared.notifier(shard).notify_due();
     }
 }
 
 /// Sends a heartbeat; returns `None` if the shard did not reply in time.
-async fn heard(
+async fn send_heartbeat(
     shared: &Shared,
     deployment: &dyn Deployment,
     shard: ShardId,
-    beat: Heartbeat,
+    heartbeat: Heartbeat,
 ) -> Option<HeartbeatReply> {
-    match timeout(BEAT_WITHIN, deployment.heartbeat(shard, beat)).await {
-        Ok(Ok(heard)) => Some(heard),
+    match timeout(HEARTBEAT_TIMEOUT, deployment.heartbeat(shard, heartbeat)).await {
+        Ok(Ok(reply)) => Some(reply),
         Ok(Err(error)) => {
             shared.log_store_error("heartbeat", &error);
             None
@@ -216,25 +225,26 @@ pub(crate) async fn leave(shared: &Shared) {
         return;
     };
     let now = shared.clock.boot();
-    let goodbyes: Vec<_> = {
+    let farewells: Vec<_> = {
         let mut nodes = nodes.lock();
         let shards = nodes.list().shards.clone();
-        let beat = |shard| {
-            let (_sent, beat) =
+        let heartbeat = |shard| {
+            let (_sent, heartbeat) =
                 nodes.heartbeat(shard, now, &shared.nodes.name, NamespaceFilter::default());
-            (shard, Heartbeat { presence: MembershipStage::Left, dead: Vec::new(), ..beat })
+            (shard, Heartbeat { presence: MembershipStage::Left, dead: Vec::new(), ..heartbeat })
         };
-        shards.into_iter().map(beat).collect()
+        shards.into_iter().map(heartbeat).collect()
     };
     // If a shard does not receive it, the others evict this node after its time-out.
-    let said = goodbyes.into_iter().map(|(shard, left)| heard(shared, deployment, shard, left));
-    join_all(said).await;
+    let sent =
+        farewells.into_iter().map(|(shard, left)| send_heartbeat(shared, deployment, shard, left));
+    join_all(sent).await;
 }
 
-async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
+async fn release_leases(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
     stream::iter(ended)
-        .for_each_concurrent(AT_ONCE, async |(shard, run)| {
-            match shared.store.release_owner(shard, run).await {
+        .for_each_concurrent(AT_ONCE, async |(shard, member)| {
+            match shared.store.release_owner(shard, member).await {
                 Ok(0) => {}
                 Ok(released) => {
                     tracing::info!(
@@ -246,7 +256,7 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
                 // The next query for the holders of leases finds them.
                 Err(error) => shared.log_store_error("release owner", &error),
             }
-            shared.bell(shard).ring_due();
+            shared.notifier(shard).notify_due();
         })
         .await;
 }
@@ -263,7 +273,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 Ok((shard, namespace)) => pull::ready(&shared, shard, &namespace),
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     // Announcements were lost.
-                    shared.nodes.announced.lock().forgotten();
+                    shared.nodes.announced.lock().drop_announced();
                 }
                 Err(broadcast::error::RecvError::Closed) => return,
             },

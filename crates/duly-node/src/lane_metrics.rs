@@ -10,9 +10,9 @@ use parking_lot::MutexGuard;
 
 use crate::{
     LaneLoad,
-    lanes::{Count, Lanes, Listing},
+    lanes::{LaneCount, LaneListing, Lanes},
     phase::Phase,
-    record::Recorder,
+    recorder::Recorder,
     state::Shared,
 };
 
@@ -23,18 +23,18 @@ const SLICE_PAUSE: Duration = Duration::from_millis(2);
 
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut count = Count::default();
+    let mut count = LaneCount::default();
     while shared.phases.now() == Phase::Running {
-        let census = look(&shared, |lanes| lanes.count(&mut count));
-        let pause = match census {
-            Some(census) => {
-                Recorder::lanes(&census);
+        let counts = with_fair_lock(&shared, |lanes| lanes.count(&mut count));
+        let pause = match counts {
+            Some(counts) => {
+                Recorder::lanes(&counts);
                 let (diverted, breakers) = {
                     let lanes = shared.lanes.lock();
                     (lanes.diverted(), lanes.fallback_breakers())
                 };
                 Recorder::fallbacks(diverted, breakers);
-                count = Count::default();
+                count = LaneCount::default();
                 EVERY
             }
             None => SLICE_PAUSE,
@@ -47,17 +47,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Returns the lanes of a namespace, as [`Lanes::list`] finds them.
-pub(crate) fn list(shared: &Shared, mut listing: Listing) -> Vec<LaneLoad> {
+pub(crate) fn list(shared: &Shared, mut listing: LaneListing) -> Vec<LaneLoad> {
     let now = shared.clock.boot();
-    while look(shared, |lanes| lanes.list(&mut listing, now)).is_some() {}
+    while with_fair_lock(shared, |lanes| lanes.list(&mut listing, now)).is_some() {}
     listing.done()
 }
 
 /// Runs one slice under the lock, then passes the lock to a waiting thread. Otherwise the next slice
 /// would get it first.
-fn look<T>(shared: &Shared, look: impl FnOnce(&Lanes) -> T) -> T {
+fn with_fair_lock<T>(shared: &Shared, slice: impl FnOnce(&Lanes) -> T) -> T {
     let lanes = shared.lanes.lock();
-    let seen = look(&lanes);
+    let result = slice(&lanes);
     MutexGuard::unlock_fair(lanes);
-    seen
+    result
 }

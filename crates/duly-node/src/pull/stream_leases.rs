@@ -29,19 +29,19 @@ use crate::{settler::lease_lost, state::Shared};
 
 /// Leases that are released when this value is dropped.
 #[derive(Debug, Default)]
-pub struct Held {
-    claims: HashMap<Token, Claim>,
+pub struct StreamLeases {
+    claims: HashMap<Token, StreamLease>,
     /// The leases that expire, the earliest first.
-    ends: BTreeMap<End, Token>,
+    expiries: BTreeMap<Expiry, Token>,
     next_number: u64,
 }
 
 /// The end of a lease, and a number that makes it unique.
-type End = (Instant, u64);
+type Expiry = (Instant, u64);
 
 #[derive(Debug)]
-struct Claim {
-    answer: Arc<Handing>,
+struct StreamLease {
+    write: Arc<ReplyWrite>,
     namespace: NamespaceName,
     number: u64,
     ends_at: Option<Instant>,
@@ -49,13 +49,13 @@ struct Claim {
     ends_by: Instant,
 }
 
-impl Held {
+impl StreamLeases {
     /// Takes over the leases of a reply that is written from now on.
     pub fn take(&mut self, leased: &mut Leased, now: Timestamp) -> Option<PendingReply> {
         let claims = leased.claims.as_mut()?;
         let until = leased.firings.iter().map(|firing| firing.leased_until);
-        let handing = Handing { shared: Arc::clone(&claims.shared), written: Mutex::default() };
-        let answer = Arc::new(handing);
+        let write = ReplyWrite { shared: Arc::clone(&claims.shared), written: Mutex::default() };
+        let write = Arc::new(write);
         let at = Instant::now();
         let ends_by = at + LEASE_MAX.to_std();
         for ((token, namespace), until) in mem::take(&mut claims.tokens).into_iter().zip(until) {
@@ -64,38 +64,38 @@ impl Held {
             let number = self.next_number;
             self.next_number += 1;
             if let Some(ends_at) = ends_at {
-                self.ends.insert((ends_at, number), token.clone());
+                self.expiries.insert((ends_at, number), token.clone());
             }
-            let answer = Arc::clone(&answer);
-            self.claims.insert(token, Claim { answer, namespace, number, ends_at, ends_by });
+            let write = Arc::clone(&write);
+            self.claims.insert(token, StreamLease { write, namespace, number, ends_at, ends_by });
         }
-        Some(PendingReply(answer))
+        Some(PendingReply(write))
     }
 
     /// Removes a lease that is settled or lost.
-    pub fn let_go(&mut self, token: &Token) {
+    pub fn remove(&mut self, token: &Token) {
         if let Some(claim) = self.claims.remove(token) {
-            self.ends.remove(&claim.end());
+            self.expiries.remove(&claim.expiry());
         }
     }
 
     /// Sets the end of an extended lease: `lease` from now.
     pub fn extend(&mut self, token: &Token, lease: Millis) {
         if let Some(claim) = self.claims.get_mut(token) {
-            self.ends.remove(&claim.end());
+            self.expiries.remove(&claim.expiry());
             claim.ends_at = Some(claim.ends_by.min(Instant::now() + lease.to_std()));
-            self.ends.insert(claim.end(), token.clone());
+            self.expiries.insert(claim.expiry(), token.clone());
         }
     }
 
     /// Returns the end of the lease that expires next.
     pub fn next_end(&self) -> Option<Instant> {
-        self.ends.first_key_value().map(|((ends_at, _), _)| *ends_at)
+        self.expiries.first_key_value().map(|((ends_at, _), _)| *ends_at)
     }
 
     /// Removes the leases that have expired.
     pub fn forget_ended(&mut self, now: Instant) {
-        while let Some(first) = self.ends.first_entry().filter(|first| first.key().0 <= now) {
+        while let Some(first) = self.expiries.first_entry().filter(|first| first.key().0 <= now) {
             self.claims.remove(&first.remove());
         }
     }
@@ -111,17 +111,17 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for StreamLeases {
     fn drop(&mut self) {
         for (token, claim) in self.claims.drain() {
-            claim.answer.stream_ended(token, claim.namespace);
+            claim.write.stream_ended(token, claim.namespace);
         }
     }
 }
 
-impl Claim {
-    /// Returns the key of the lease in `ends`; for a lease without an end, a key that is not in use.
-    fn end(&self) -> End {
+impl StreamLease {
+    /// Returns the key of the lease in `expiries`; for a lease without an end, a key that is not in use.
+    fn expiry(&self) -> Expiry {
         (self.ends_at.unwrap_or(self.ends_by), self.number)
     }
 }
@@ -130,71 +130,73 @@ impl Claim {
 /// [`PendingReply::written`], the reply counts as not delivered.
 #[derive(Debug)]
 #[must_use]
-pub struct PendingReply(Arc<Handing>);
+pub struct PendingReply(Arc<ReplyWrite>);
 
 impl PendingReply {
     /// Marks the reply as completely written to the connection.
     pub fn written(self) {
-        self.0.arrived(Written::Yes);
+        self.0.finish(WriteProgress::Yes);
     }
 }
 
 impl Drop for PendingReply {
     fn drop(&mut self) {
-        self.0.arrived(Written::Never);
+        self.0.finish(WriteProgress::Never);
     }
 }
 
 /// The write of a reply.
 #[derive(Debug)]
-struct Handing {
+struct ReplyWrite {
     shared: Arc<Shared>,
-    written: Mutex<Written>,
+    written: Mutex<WriteProgress>,
 }
 
 /// The progress of the write.
 #[derive(Debug)]
-enum Written {
+enum WriteProgress {
     /// In progress; with the leases that the ended stream will not settle.
     NotYet(Vec<(Token, NamespaceName)>),
     Yes,
     Never,
 }
 
-impl Default for Written {
+impl Default for WriteProgress {
     fn default() -> Self {
         Self::NotYet(Vec::new())
     }
 }
 
-impl Handing {
+impl ReplyWrite {
     /// Sets the result of the write; only the first call counts.
-    fn arrived(&self, arrived: Written) {
+    fn finish(&self, result: WriteProgress) {
         let mut written = self.written.lock();
-        let Written::NotYet(claims) = &mut *written else { return };
+        let WriteProgress::NotYet(claims) = &mut *written else { return };
         let claims = mem::take(claims);
-        *written = arrived;
+        *written = result;
         for (token, namespace) in claims {
-            self.give_back(&written, token, namespace);
+            self.end_lease(&written, token, namespace);
         }
     }
 
     /// Gives back a lease of a stream that has ended, now or when the write ends.
     fn stream_ended(&self, token: Token, namespace: NamespaceName) {
         match &mut *self.written.lock() {
-            Written::NotYet(claims) => claims.push((token, namespace)),
-            written => self.give_back(written, token, namespace),
+            WriteProgress::NotYet(claims) => claims.push((token, namespace)),
+            written => self.end_lease(written, token, namespace),
         }
     }
 
-    fn give_back(&self, written: &Written, token: Token, namespace: NamespaceName) {
+    fn end_lease(&self, written: &WriteProgress, token: Token, namespace: NamespaceName) {
         match written {
-            Written::Yes => {
+            WriteProgress::Yes => {
                 let reason = "the consumer's stream ended before its verdict";
                 let verdict = lease_lost(Wait::None, reason);
                 self.shared.settle_later(token, namespace, verdict, None);
             }
-            Written::NotYet(_) | Written::Never => self.shared.release_later(token, namespace),
+            WriteProgress::NotYet(_) | WriteProgress::Never => {
+                self.shared.release_later(token, namespace)
+            }
         }
     }
 }

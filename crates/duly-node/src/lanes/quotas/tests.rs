@@ -14,21 +14,21 @@ fn lane() -> Lane {
     }
 }
 
-fn share(cap: u32, per_second: Option<u32>) -> Share {
+fn limits(cap: u32, per_second: Option<u32>) -> LaneLimits {
     let mut settings = Settings::default();
     settings.limits.max_in_flight = cap;
     settings.limits.deliver_per_second = per_second;
-    Share::of(&settings)
+    LaneLimits::of(&settings)
 }
 
 /// Several nodes with work for one lane, on one store.
 struct Nodes {
     clock: ManualClock,
     store: MemoryStore,
-    runs: Vec<MemberId>,
+    member_ids: Vec<MemberId>,
     nodes: Vec<LaneQuotas>,
     under_way: Vec<usize>,
-    begun: Vec<usize>,
+    started: Vec<usize>,
     /// Replies that have not arrived yet.
     answers: Vec<Vec<(Ask, Option<Allotment>)>>,
 }
@@ -41,10 +41,10 @@ impl Nodes {
         Self {
             clock,
             store,
-            runs: (1..=count).map(MemberId).collect(),
+            member_ids: (1..=count).map(MemberId).collect(),
             nodes: (0..count).map(|_| LaneQuotas::default()).collect(),
             under_way: vec![0; many],
-            begun: vec![0; many],
+            started: vec![0; many],
             answers: vec![Vec::new(); many],
         }
     }
@@ -55,37 +55,42 @@ impl Nodes {
     }
 
     /// Starts as many attempts as the quota allows.
-    fn plan(&mut self, node: usize, share: Share, demand: usize) {
+    fn plan(&mut self, node: usize, limits: LaneLimits, demand: usize) {
         let load = Load::new(self.under_way[node], 0);
         let now = self.now();
-        let limited = self.nodes[node].limit(&lane(), share, load, Load::new(demand, 0), now);
-        let begun = limited.cap.saturating_sub(self.under_way[node]).min(demand);
-        self.under_way[node] += begun;
-        self.begun[node] += begun;
+        let limited =
+            self.nodes[node].apply_quota(&lane(), limits, load, Load::new(demand, 0), now);
+        let started = limited.cap.saturating_sub(self.under_way[node]).min(demand);
+        self.under_way[node] += started;
+        self.started[node] += started;
     }
 
     /// Sends the node's quota requests to the store; the replies are stored in `answers`.
-    fn ask(&mut self, node: usize, answered: bool) {
+    fn request(&mut self, node: usize, answered: bool) {
         let (now, under_way) = (self.now(), self.under_way[node]);
-        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
-            let call = self.store.allot(ShardId(0), self.runs[node], vec![ask.clone()]);
-            let answer = call.now_or_never().expect("it answers at once").unwrap().pop();
-            self.answers[node].push((ask, answer.filter(|_| answered)));
+        for request in
+            self.nodes[node].quota_requests(now, |_| Load::new(under_way, 0), |_| Load::default())
+        {
+            let call = self.store.allot(ShardId(0), self.member_ids[node], vec![request.clone()]);
+            let grant = call.now_or_never().expect("it answers at once").unwrap().pop();
+            self.answers[node].push((request, grant.filter(|_| answered)));
         }
     }
 
     /// Loses the node's quota requests.
     fn ask_in_vain(&mut self, node: usize) {
         let (now, under_way) = (self.now(), self.under_way[node]);
-        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
-            self.nodes[node].allotted(&ask, None, now);
+        for request in
+            self.nodes[node].quota_requests(now, |_| Load::new(under_way, 0), |_| Load::default())
+        {
+            self.nodes[node].apply_grant(&request, None, now);
         }
     }
 
     fn hear(&mut self, node: usize) {
         let now = self.now();
-        for (ask, answer) in std::mem::take(&mut self.answers[node]) {
-            self.nodes[node].allotted(&ask, answer, now);
+        for (request, grant) in std::mem::take(&mut self.answers[node]) {
+            self.nodes[node].apply_grant(&request, grant, now);
         }
     }
 
@@ -97,19 +102,19 @@ impl Nodes {
 #[derive(Debug, Clone)]
 enum Act {
     Plan(usize, u32, usize),
-    Ask(usize, bool),
+    Request(usize, bool),
     Hear(usize),
     End(usize, usize),
-    Pass(u64),
+    Advance(u64),
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => (0..3_usize, 0..5_u32, 0..9_usize).prop_map(|(n, cap, d)| Act::Plan(n, cap, d)),
-        4 => (0..3_usize, any::<bool>()).prop_map(|(n, answered)| Act::Ask(n, answered)),
+        4 => (0..3_usize, any::<bool>()).prop_map(|(n, answered)| Act::Request(n, answered)),
         4 => (0..3_usize).prop_map(Act::Hear),
         3 => (0..3_usize, 1..9_usize).prop_map(|(n, count)| Act::End(n, count)),
-        3 => prop_oneof![0..60_u64, 200..400_u64, 4_000..6_000_u64].prop_map(Act::Pass),
+        3 => prop_oneof![0..60_u64, 200..400_u64, 4_000..6_000_u64].prop_map(Act::Advance),
     ]
 }
 
@@ -120,12 +125,12 @@ proptest! {
         for act in acts {
             match act {
                 Act::Plan(node, demand, more) => {
-                    nodes.plan(node, share(7, None), usize::try_from(demand).unwrap() + more);
+                    nodes.plan(node, limits(7, None), usize::try_from(demand).unwrap() + more);
                 }
-                Act::Ask(node, answered) => nodes.ask(node, answered),
+                Act::Request(node, answered) => nodes.request(node, answered),
                 Act::Hear(node) => nodes.hear(node),
                 Act::End(node, count) => nodes.end(node, count),
-                Act::Pass(ms) => nodes.clock.advance(Millis::from_ms(ms)),
+                Act::Advance(ms) => nodes.clock.advance(Millis::from_ms(ms)),
             }
             prop_assert!(nodes.under_way.iter().sum::<usize>() <= 7, "{:?}", nodes.under_way);
         }
@@ -140,10 +145,10 @@ fn run(cap: u32, per_second: Option<u32>, seconds: u64) -> Nodes {
             if tick % 2 == 0 {
                 nodes.end(node, usize::MAX);
             }
-            nodes.plan(node, share(cap, per_second), 50);
-            nodes.ask(node, true);
+            nodes.plan(node, limits(cap, per_second), 50);
+            nodes.request(node, true);
             nodes.hear(node);
-            nodes.plan(node, share(cap, per_second), 50);
+            nodes.plan(node, limits(cap, per_second), 50);
         }
         nodes.clock.advance(Millis::from_ms(50));
     }
@@ -153,36 +158,40 @@ fn run(cap: u32, per_second: Option<u32>, seconds: u64) -> Nodes {
 #[test]
 fn p9_a_cap_of_one_rotates_between_nodes() {
     let nodes = run(1, None, 30);
-    let all: usize = nodes.begun.iter().sum();
-    assert!(nodes.begun.iter().all(|begun| *begun > 50), "{:?}", nodes.begun);
+    let all: usize = nodes.started.iter().sum();
+    assert!(nodes.started.iter().all(|started| *started > 50), "{:?}", nodes.started);
     assert!(all > 200, "{all} of 300 in 30 s");
 }
 
 #[test]
 fn a_cap_is_used_up_and_shared_evenly() {
     let nodes = run(9, None, 10);
-    assert!(nodes.begun.iter().all(|begun| (200..=320).contains(begun)), "{:?}", nodes.begun);
+    assert!(
+        nodes.started.iter().all(|started| (200..=320).contains(started)),
+        "{:?}",
+        nodes.started
+    );
     let mut alone = Nodes::new(3);
-    alone.plan(0, share(9, None), 50);
-    alone.ask(0, true);
+    alone.plan(0, limits(9, None), 50);
+    alone.request(0, true);
     alone.hear(0);
-    alone.plan(0, share(9, None), 50);
+    alone.plan(0, limits(9, None), 50);
     assert_eq!(alone.under_way, [9, 0, 0], "nobody else wants any");
 }
 
 #[test]
 fn unused_quotas_are_returned_and_removed() {
     let mut nodes = Nodes::new(1);
-    nodes.plan(0, share(9, None), 3);
-    nodes.ask(0, true);
+    nodes.plan(0, limits(9, None), 3);
+    nodes.request(0, true);
     nodes.hear(0);
-    assert!(nodes.nodes[0].ask_at().is_some());
+    assert!(nodes.nodes[0].next_request_at().is_some());
     for _ in 0..30 {
         nodes.clock.advance(Millis::from_ms(250));
-        nodes.ask(0, true);
+        nodes.request(0, true);
         nodes.hear(0);
     }
-    assert_eq!(nodes.nodes[0].ask_at(), None);
+    assert_eq!(nodes.nodes[0].next_request_at(), None);
     assert!(nodes.nodes[0].lanes.is_empty());
 }
 
@@ -191,14 +200,15 @@ fn a_rate_is_divided_between_nodes() {
     let mut nodes = Nodes::new(2);
     for _ in 0..4 {
         for node in 0..2 {
-            nodes.plan(node, share(100, Some(10)), 50);
-            nodes.ask(node, true);
+            nodes.plan(node, limits(100, Some(10)), 50);
+            nodes.request(node, true);
             nodes.hear(node);
         }
         nodes.clock.advance(Millis::from_ms(250));
     }
     let load = Load::default();
-    let limited = nodes.nodes[0].limit(&lane(), share(100, Some(10)), load, load, Duration::ZERO);
+    let limited =
+        nodes.nodes[0].apply_quota(&lane(), limits(100, Some(10)), load, load, Duration::ZERO);
     assert_eq!(limited.rate.map(Rate::per_second), Some(5));
 }
 
@@ -211,11 +221,11 @@ fn one_request_covers_the_demand_of_all_shards() {
         let planned = lanes.plan(shard, vec![ready], Duration::ZERO);
         assert!(planned.is_empty(), "nothing was allotted yet");
     }
-    let asks = lanes.asks(Duration::ZERO);
-    let [ask] = asks.as_slice() else { panic!("{asks:?}") };
-    assert_eq!((ask.keep, ask.wanted), (0, 24));
-    let answer = Allotment { slots: 24, per_second: None };
-    let woken = lanes.allotted(ask, Some(answer), Duration::ZERO);
+    let requests = lanes.quota_requests(Duration::ZERO);
+    let [request] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!((request.keep, request.wanted), (0, 24));
+    let grant = Allotment { slots: 24, per_second: None };
+    let woken = lanes.apply_grant(request, Some(grant), Duration::ZERO);
     assert_eq!(woken.len(), 8);
     for shard in woken {
         let planned = lanes.plan_waiting(shard, Duration::ZERO);
@@ -226,15 +236,15 @@ fn one_request_covers_the_demand_of_all_shards() {
 #[test]
 fn p10_a_quota_outlasts_its_coordinator_shard() {
     let mut nodes = Nodes::new(2);
-    nodes.plan(0, share(4, None), 9);
-    nodes.ask(0, true);
+    nodes.plan(0, limits(4, None), 9);
+    nodes.request(0, true);
     nodes.hear(0);
     // The coordinator shard no longer replies.
     for _ in 0..60 {
         nodes.end(0, usize::MAX);
-        nodes.plan(0, share(4, None), 9);
+        nodes.plan(0, limits(4, None), 9);
         assert_eq!(nodes.under_way, [4, 0], "a lane in use keeps what it has");
-        nodes.plan(1, share(4, None), 9);
+        nodes.plan(1, limits(4, None), 9);
         assert_eq!(nodes.under_way, [4, 0], "a node that has nothing of the lane begins nothing");
         for node in [0, 1] {
             nodes.ask_in_vain(node);
@@ -244,11 +254,11 @@ fn p10_a_quota_outlasts_its_coordinator_shard() {
     nodes.end(0, usize::MAX);
     nodes.clock.advance(Millis::from_secs(5));
     nodes.ask_in_vain(0);
-    nodes.plan(0, share(4, None), 9);
+    nodes.plan(0, limits(4, None), 9);
     assert_eq!(nodes.under_way, [0, 0], "what was not in use for 5 s is given up, heard or not");
     nodes.clock.advance(Millis::from_secs(1));
-    nodes.ask(0, true);
+    nodes.request(0, true);
     nodes.hear(0);
-    nodes.plan(0, share(4, None), 9);
+    nodes.plan(0, limits(4, None), 9);
     assert_eq!(nodes.under_way, [4, 0], "the home is back");
 }

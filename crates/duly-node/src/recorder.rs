@@ -13,19 +13,19 @@ use metrics::{Counter, Histogram};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use crate::lanes::{Activity, BreakerState, Kind, LaneMetrics};
+use crate::lanes::{Activity, AttemptKind, BreakerState, LaneMetrics};
 
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
 
 /// The delivery mode of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum DeliveryMode {
     Push,
     Pull,
 }
 
-impl Way {
+impl DeliveryMode {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Push => "push",
@@ -55,16 +55,16 @@ impl Recorder {
     /// Records the lateness of a firing that became claimable at `claimable_since` and leaves at `wall`.
     pub(crate) fn lateness(
         &self,
-        way: Way,
-        kind: Kind,
+        mode: DeliveryMode,
+        kind: AttemptKind,
         claimable_since: Timestamp,
         wall: Duration,
     ) {
         let late = wall.saturating_sub(Duration::from_millis(claimable_since.unix_ms()));
-        let histogram = self.lateness[way as usize][kind as usize].get_or_init(|| {
+        let histogram = self.lateness[mode as usize][kind as usize].get_or_init(|| {
             metrics::histogram!(
                 names::LATENESS_SECONDS,
-                "kind" => way.as_str(),
+                "kind" => mode.as_str(),
                 "attempt" => kind.as_str(),
             )
         });
@@ -72,16 +72,21 @@ impl Recorder {
     }
 
     /// Counts an attempt that ended.
-    pub(crate) fn attempt(&self, way: Way, namespace: &NamespaceName, outcome: AttemptOutcome) {
+    pub(crate) fn attempt(
+        &self,
+        mode: DeliveryMode,
+        namespace: &NamespaceName,
+        outcome: AttemptOutcome,
+    ) {
         let own = self.own_label(namespace);
         let (attempts, label) = match &own {
             Some(own) => (&**own, namespace.as_str()),
             None => (&self.others, OTHER),
         };
-        let counter = attempts[way as usize][outcome as usize].get_or_init(|| {
+        let counter = attempts[mode as usize][outcome as usize].get_or_init(|| {
             metrics::counter!(
                 names::ATTEMPTS_TOTAL,
-                "kind" => way.as_str(),
+                "kind" => mode.as_str(),
                 "outcome" => outcome.as_str(),
                 "namespace" => label.to_owned(),
             )
@@ -98,14 +103,14 @@ impl Recorder {
 
     /// Records the number of lanes by activity and by breaker state.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub(crate) fn lanes(census: &LaneMetrics) {
-        for (activity, count) in Activity::ALL.iter().zip(census.activities) {
+    pub(crate) fn lanes(counts: &LaneMetrics) {
+        for (activity, count) in Activity::ALL.iter().zip(counts.activities) {
             metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
         }
-        for (breaker, count) in BreakerState::ALL.iter().zip(census.breakers) {
+        for (breaker, count) in BreakerState::ALL.iter().zip(counts.breakers) {
             metrics::gauge!(names::BREAKERS, "state" => breaker.as_str()).set(count as f64);
         }
-        metrics::gauge!(names::LANES_OVERFLOW).set(census.overflow as f64);
+        metrics::gauge!(names::LANES_OVERFLOW).set(counts.overflow as f64);
     }
 
     /// Records the number of push lanes whose firings go to their fallback, and the breakers of
@@ -172,12 +177,12 @@ mod tests {
         check(names::LANES, "state", &Activity::ALL.map(Activity::as_str));
         check(names::BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
         check(names::FALLBACK_BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
-        let ways = [Way::Push, Way::Pull].map(Way::as_str);
-        let kinds = [Kind::First, Kind::Retry].map(Kind::as_str);
+        let modes = [DeliveryMode::Push, DeliveryMode::Pull].map(DeliveryMode::as_str);
+        let kinds = [AttemptKind::First, AttemptKind::Retry].map(AttemptKind::as_str);
         let outcomes = AttemptOutcome::ALL.map(AttemptOutcome::as_str);
-        check(names::LATENESS_SECONDS, "kind", &ways);
+        check(names::LATENESS_SECONDS, "kind", &modes);
         check(names::LATENESS_SECONDS, "attempt", &kinds);
-        check(names::ATTEMPTS_TOTAL, "kind", &ways);
+        check(names::ATTEMPTS_TOTAL, "kind", &modes);
         check(names::ATTEMPTS_TOTAL, "outcome", &outcomes);
     }
 
