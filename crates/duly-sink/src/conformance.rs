@@ -16,7 +16,7 @@ use crate::{Delivery, Envelope, Sink};
 
 /// The behaviour of a receiver at the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// Confirms the delivery.
     Confirm,
     /// Takes the delivery and refuses it.
@@ -52,7 +52,7 @@ pub trait Receiver: Send + Sync {
     /// Returns a destination that leads to it.
     fn destination(&self) -> HttpDestination;
     /// Sets its behaviour from now on.
-    fn behave(&self, manner: Manner);
+    fn behave(&self, behaviour: Behaviour);
     /// Returns the deliveries that have arrived since the last call.
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>>;
 }
@@ -85,18 +85,18 @@ pub async fn all(receiver: &dyn Receiver) {
 
 /// Checks S1.
 pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
-    for (manner, confirmed) in [(Manner::Refuse, false), (Manner::Confirm, true)] {
-        receiver.behave(manner);
+    for (behaviour, confirmed) in [(Behaviour::Refuse, false), (Behaviour::Confirm, true)] {
+        receiver.behave(behaviour);
         let delivery = receiver.sink().deliver(envelope(receiver.destination(), b"x")).await;
-        let said = delivery == Delivery::Confirmed;
-        assert_eq!(said, confirmed, "S1: {manner:?} was answered {delivery:?}");
-        assert_eq!(receiver.arrivals().await.len(), 1, "S1: {manner:?}");
+        let is_confirmed = delivery == Delivery::Confirmed;
+        assert_eq!(is_confirmed, confirmed, "S1: {behaviour:?} was answered {delivery:?}");
+        assert_eq!(receiver.arrivals().await.len(), 1, "S1: {behaviour:?}");
     }
 }
 
 /// Checks S2.
 pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
-    receiver.behave(Manner::Confirm);
+    receiver.behave(Behaviour::Confirm);
     let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     for body in [&b""[..], b"\0", b"{\"a\" : 1.0}", &every_byte] {
         let mut sent = envelope(receiver.destination(), body);
@@ -114,7 +114,7 @@ pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
 
 /// Checks S3.
 pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
-    receiver.behave(Manner::Confirm);
+    receiver.behave(Behaviour::Confirm);
     let sent = envelope(receiver.destination(), b"x");
     let delivery_id = sent.delivery_id.to_string();
     let delivery = receiver.sink().deliver(sent).await;
@@ -136,7 +136,7 @@ pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
 
 /// Checks that nothing is sent after the deadline (S4).
 pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
-    receiver.behave(Manner::Confirm);
+    receiver.behave(Behaviour::Confirm);
     let mut late = envelope(receiver.destination(), b"late");
     late.deadline = Instant::now();
     let delivery = receiver.sink().deliver(late).await;
@@ -147,7 +147,7 @@ pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
 
 /// Checks that a receiver that hangs ends at the deadline (S4).
 pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: &dyn Receiver) {
-    receiver.behave(Manner::Hang);
+    receiver.behave(Behaviour::Hang);
     let within = Duration::from_millis(200);
     let mut sent = envelope(receiver.destination(), b"x");
     sent.deadline = Instant::now() + within;

@@ -10,7 +10,7 @@
 //! * `connect` (with `dial`, `tunnel`, `tls`) makes a connection; `connection` sends over it; `pool`
 //!   keeps it. `exchange` combines them: time-outs, and the requests that are repeated (P4, S7).
 //! * `unsent`: detects whether a request that is already answered was sent completely.
-//! * `status`, `answer`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).
+//! * `status`, `reply`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).
 //!
 //! The only caller is the node's delivery task.
 
@@ -24,21 +24,21 @@ use tokio::time::Instant;
 use crate::{Delivery, Envelope, Error, Sink};
 
 pub mod address;
-mod answer;
 mod bounded;
 mod connect;
 mod connection;
-mod dial;
 mod exchange;
 mod failure;
 mod headers;
 pub mod options;
 mod pool;
+mod reply;
 mod request;
 pub mod resolve;
 pub mod signature;
 mod status;
 mod target;
+mod tcp;
 mod tls;
 mod tunnel;
 mod unsent;
@@ -50,9 +50,9 @@ pub use address::{AddressPolicy, Loopback};
 pub use options::Options;
 
 use self::{
-    answer::Ended, connect::Connector, exchange::Answer, failure::Failure, options::Bounds,
-    options::Timeouts, pool::Lease, pool::Pool, resolve::Names, target::Target, tls::Tls,
-    unsent::FLUSHED_WITHIN,
+    connect::Connector, exchange::Reply, failure::Failure, options::Bounds, options::Timeouts,
+    pool::Pool, pool::PooledConnection, reply::BodyEnd, resolve::Resolver, target::Target,
+    tls::Tls, unsent::FLUSHED_WITHIN,
 };
 
 /// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
@@ -88,7 +88,7 @@ impl HttpSink {
     /// # Errors
     /// When a file that the options name cannot be used.
     pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Self, Error> {
-        Self::with_lookup(options, clock, Arc::new(resolve::System))
+        Self::with_lookup(options, clock, Arc::new(resolve::SystemResolver))
     }
 
     /// Creates a sink that resolves names by `lookup`.
@@ -102,7 +102,7 @@ impl HttpSink {
     ) -> Result<Self, Error> {
         let Options { addresses, timeouts, bounds, tls, proxy } = options;
         let tls = Tls::new(&tls)?;
-        let connector = Connector { names: Names::new(lookup), tls, addresses, proxy };
+        let connector = Connector { resolver: Resolver::new(lookup), tls, addresses, proxy };
         let pool = Pool::new(bounds.idle_per_origin_max, bounds.idle_max, timeouts.idle);
         Ok(Self { connector: Arc::new(connector), pool, timeouts, bounds, clock })
     }
@@ -126,31 +126,31 @@ impl HttpSink {
             return Failure::not_sent(refused).into();
         }
         match self.exchange(&envelope, &target, ends_at).await {
-            Ok(answer) => self.judge(answer, &target, ends_at).await,
+            Ok(reply) => self.verdict(reply, &target, ends_at).await,
             Err(failure) => failure.into(),
         }
     }
 
     /// Returns the result for a reply. The status alone decides; the body is only kept as an
     /// explanation, so a slow body changes nothing.
-    async fn judge(&self, answer: Answer, target: &Target<'_>, ends_at: Instant) -> Delivery {
-        let Answer { response, lease, mut unsent } = answer;
+    async fn verdict(&self, reply: Reply, target: &Target<'_>, ends_at: Instant) -> Delivery {
+        let Reply { response, pooled, mut unsent } = reply;
         let (head, body) = response.into_parts();
         let until = ends_at.min(Instant::now() + self.timeouts.body);
-        let read = answer::read(body, until, self.bounds.response_bytes_max).await;
+        let read = reply::read(body, until, self.bounds.response_bytes_max).await;
         let sent_by = ends_at.min(Instant::now() + FLUSHED_WITHIN);
-        match lease {
-            Lease::Http1(connection) => {
-                if read.ended == Ended::Whole
+        match pooled {
+            PooledConnection::Http1(connection) => {
+                if read.ended == BodyEnd::Whole
                     && let Some(for_at_most) = kept_for(&head)
-                    && unsent.is_gone_by(sent_by).await
+                    && unsent.is_sent_by(sent_by).await
                 {
                     self.pool.keep(target.origin(), connection, for_at_most);
                 }
             }
-            lease @ Lease::Http2(_) => {
-                if !unsent.is_gone_by(sent_by).await {
-                    self.pool.retire(target.origin(), lease, unsent);
+            pooled @ PooledConnection::Http2(_) => {
+                if !unsent.is_sent_by(sent_by).await {
+                    self.pool.retire(target.origin(), pooled, unsent);
                 }
             }
         }
@@ -162,7 +162,7 @@ impl HttpSink {
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
             .and_then(|text| status::retry_after(text, self.clock.now()));
-        status::verdict(head.status.as_u16(), retry_after, &answer::printable(&read.kept))
+        status::verdict(head.status.as_u16(), retry_after, &reply::printable(&read.kept))
     }
 }
 
@@ -180,11 +180,11 @@ fn kept_for(head: &::http::response::Parts) -> Option<Duration> {
     if head.status.is_informational() || closes {
         return None;
     }
-    let said = values("keep-alive").find_map(|parameter| {
+    let announced = values("keep-alive").find_map(|parameter| {
         let (name, seconds) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("timeout").then(|| seconds.trim().parse().ok())?
     });
-    match said.map(Duration::from_secs) {
+    match announced.map(Duration::from_secs) {
         None => Some(Duration::MAX),
         Some(timeout) => timeout.checked_sub(KEEP_ALIVE_MARGIN).filter(|kept| !kept.is_zero()),
     }

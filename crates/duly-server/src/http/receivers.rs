@@ -9,7 +9,7 @@ use duly_core::{
     destination::HttpDestination,
     schedule::{Change, Patch},
 };
-use duly_sink::http::address::Kind;
+use duly_sink::http::address::AddressKind;
 use duly_store::{Operation, namespaces::Put};
 use url::{Position, Url};
 
@@ -89,7 +89,7 @@ impl App {
         let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {
             let place = match refused.kind {
-                Kind::Own => "somewhere else",
+                AddressKind::Own => "somewhere else",
                 _ => "at a public address, or at one of a network in delivery.allow_networks",
             };
             let allowed = format!("{place} ({} is {})", refused.address, refused.kind);

@@ -58,16 +58,16 @@ pub struct RefusedPort {
 /// The error of an address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("address {address} is refused: it is {kind}{}", .kind.remedy())]
-pub struct Refused {
+pub struct RefusedAddress {
     /// The address as it was given or resolved.
     pub address: IpAddr,
     /// The kind of the address.
-    pub kind: Kind,
+    pub kind: AddressKind,
 }
 
 /// The kinds of addresses that are not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AddressKind {
     /// This machine.
     Loopback,
     /// The unspecified address.
@@ -90,7 +90,7 @@ pub enum Kind {
     Own,
 }
 
-impl Kind {
+impl AddressKind {
     /// Returns the end of the error sentence, with the remedy.
     const fn remedy(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for AddressKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "a loopback address",
@@ -139,7 +139,7 @@ impl AddressPolicy {
     ///
     /// # Errors
     /// The refused address and its kind.
-    pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
+    pub fn check_url(&self, url: &Url) -> Result<(), RefusedAddress> {
         let ip = match url.host() {
             Some(Host::Ipv4(ip)) => IpAddr::from(ip),
             Some(Host::Ipv6(ip)) => ip.into(),
@@ -152,14 +152,14 @@ impl AddressPolicy {
     ///
     /// # Errors
     /// The refused address and its kind.
-    pub fn check_socket(&self, target: SocketAddr) -> Result<(), Refused> {
+    pub fn check_socket(&self, target: SocketAddr) -> Result<(), RefusedAddress> {
         let (ip, port) = (target.ip().to_canonical(), target.port());
         // A connection to the unspecified address goes to this machine.
         let is_own = |own: &SocketAddr| {
             own.port() == port && (own.ip().to_canonical() == ip || ip.is_unspecified())
         };
         if self.own.iter().any(is_own) {
-            return Err(Refused { address: target.ip(), kind: Kind::Own });
+            return Err(RefusedAddress { address: target.ip(), kind: AddressKind::Own });
         }
         self.check(target.ip())
     }
@@ -168,7 +168,7 @@ impl AddressPolicy {
     ///
     /// # Errors
     /// The refused address and its kind.
-    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
+    pub fn check(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         // The system connects to the IPv4 address of a mapped address.
         let plain = address.to_canonical();
         if self.allow.iter().any(|net| net.contains(&plain)) {
@@ -180,72 +180,72 @@ impl AddressPolicy {
         };
         match kind {
             None => Ok(()),
-            Some(Kind::Loopback) if self.loopback == Loopback::Allowed => Ok(()),
-            Some(kind) => Err(Refused { address, kind }),
+            Some(AddressKind::Loopback) if self.loopback == Loopback::Allowed => Ok(()),
+            Some(kind) => Err(RefusedAddress { address, kind }),
         }
     }
 }
 
 /// Returns the reason why an IPv4 address is not public (IANA IPv4 special-purpose registry), `None` if
 /// it is.
-fn kind_of_v4(ip: Ipv4Addr) -> Option<Kind> {
+fn kind_of_v4(ip: Ipv4Addr) -> Option<AddressKind> {
     let [a, b, c, d] = ip.octets();
     Some(match (a, b, c, d) {
         (169, 254, 169, 254) | (100, 100, 100, 200) | (168, 63, 129, 16) | (192, 0, 0, 192) => {
-            Kind::Metadata
+            AddressKind::Metadata
         }
-        (0, ..) => Kind::Unspecified,
-        (127, ..) => Kind::Loopback,
-        (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => Kind::Private,
-        (100, 64..=127, ..) => Kind::CarrierNat,
-        (169, 254, ..) => Kind::LinkLocal,
+        (0, ..) => AddressKind::Unspecified,
+        (127, ..) => AddressKind::Loopback,
+        (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => AddressKind::Private,
+        (100, 64..=127, ..) => AddressKind::CarrierNat,
+        (169, 254, ..) => AddressKind::LinkLocal,
         (192, 0, 0 | 2, _)
         | (192, 88, 99, _)
         | (198, 18..=19, ..)
         | (198, 51, 100, _)
-        | (203, 0, 113, _) => Kind::Reserved,
-        (224..=239, ..) | (255, 255, 255, 255) => Kind::Multicast,
-        (240..=255, ..) => Kind::Reserved,
+        | (203, 0, 113, _) => AddressKind::Reserved,
+        (224..=239, ..) | (255, 255, 255, 255) => AddressKind::Multicast,
+        (240..=255, ..) => AddressKind::Reserved,
         _ => return None,
     })
 }
 
 /// Returns the reason why an IPv6 address is not public (IANA IPv6 special-purpose registry), `None` if
 /// it is.
-fn kind_of_v6(ip: Ipv6Addr) -> Option<Kind> {
+fn kind_of_v6(ip: Ipv6Addr) -> Option<AddressKind> {
     if ip.is_unspecified() {
-        return Some(Kind::Unspecified);
+        return Some(AddressKind::Unspecified);
     }
     if ip.is_loopback() {
-        return Some(Kind::Loopback);
+        return Some(AddressKind::Loopback);
     }
     let words = ip.segments();
     let embedded = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
-        kind_of_v4(Ipv4Addr::new(a, b, c, d)).map(|_| Kind::Embedded)
+        kind_of_v4(Ipv4Addr::new(a, b, c, d)).map(|_| AddressKind::Embedded)
     };
     match words {
-        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] => Some(Kind::Metadata),
+        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] => Some(AddressKind::Metadata),
         // IPv4-compatible, and IPv4-translated (RFC 2765).
         [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
         // NAT64: the well-known prefix, and the one for local use.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        [0x64, 0xff9b, 1, ..] => Some(Kind::Private),
+        [0x64, 0xff9b, 1, ..] => Some(AddressKind::Private),
         [0x2002, high, low, ..] => embedded(high, low),
         // Teredo: the client's address is inverted.
-        [0x2001, 0, _, _, _, _, high, low] => embedded(!high, !low).or(Some(Kind::Reserved)),
+        [0x2001, 0, _, _, _, _, high, low] => embedded(!high, !low).or(Some(AddressKind::Reserved)),
         // Protocol assignments: 2001::/23.
-        [0x2001, 0..=0x01ff, ..] => Some(Kind::Reserved),
+        [0x2001, 0..=0x01ff, ..] => Some(AddressKind::Reserved),
         [0x2001, 0x0db8, ..] | [0x0100, 0, 0, 0, ..] | [0x3fff, 0..=0x0fff, ..] => {
-            Some(Kind::Reserved)
+            Some(AddressKind::Reserved)
         }
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Kind::Private),
-        [0xfe80..=0xfebf, ..] => Some(Kind::LinkLocal),
-        [0xff00..=0xffff, ..] => Some(Kind::Multicast),
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(AddressKind::Private),
+        [0xfe80..=0xfebf, ..] => Some(AddressKind::LinkLocal),
+        [0xff00..=0xffff, ..] => Some(AddressKind::Multicast),
         // Only 2000::/3 is allocated as global unicast.
         [0x2000..=0x3fff, ..] => None,
-        _ => Some(Kind::Reserved),
+        _ => Some(AddressKind::Reserved),
     }
 }
 

@@ -24,22 +24,22 @@ pub(super) struct TooLong;
 
 /// The number of bytes that may still be read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Grant(Arc<Left>);
+pub(super) struct ByteGrant(Arc<GrantState>);
 
 #[derive(Debug, Default)]
-struct Left {
+struct GrantState {
     bytes: AtomicUsize,
     is_exceeded: AtomicBool,
 }
 
-impl Grant {
+impl ByteGrant {
     /// Sets the grant to this many bytes; the rest of the last grant is dropped.
-    pub(super) fn bytes(&self, bytes: usize) {
+    pub(super) fn set(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Adds to the grant, up to `bytes_max` in all.
-    pub(super) fn more(&self, bytes: usize, bytes_max: usize) {
+    pub(super) fn add(&self, bytes: usize, bytes_max: usize) {
         let grown = |left: usize| Some(left.saturating_add(bytes).min(bytes_max));
         // The closure never returns `None`.
         self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok();
@@ -66,11 +66,11 @@ impl Grant {
 #[derive(Debug)]
 pub(super) struct Bounded<S> {
     stream: S,
-    left: Grant,
+    left: ByteGrant,
 }
 
 impl<S> Bounded<S> {
-    pub(super) const fn new(stream: S, left: Grant) -> Self {
+    pub(super) const fn new(stream: S, left: ByteGrant) -> Self {
         Self { stream, left }
     }
 }

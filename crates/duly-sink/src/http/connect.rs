@@ -14,16 +14,17 @@ use url::Host;
 use super::{
     address::AddressPolicy,
     connection::{Http1, Http2},
-    dial, failure,
+    failure,
     options::{Proxy, Resolves},
-    resolve::{LookupOwner, Names},
+    resolve::{LookupOwner, Resolver},
     target::{Scheme, Target},
+    tcp,
     tls::{self, Tls},
     tunnel,
 };
 
 /// A connection that was just made.
-pub(super) enum Fresh {
+pub(super) enum NewConnection {
     /// HTTP/1.1: for one exchange at a time.
     Http1(Http1),
     /// HTTP/2: for several.
@@ -32,7 +33,7 @@ pub(super) enum Fresh {
 
 /// Makes connections.
 pub(super) struct Connector {
-    pub(super) names: Names,
+    pub(super) resolver: Resolver,
     pub(super) tls: Tls,
     pub(super) addresses: AddressPolicy,
     pub(super) proxy: Option<Proxy>,
@@ -43,28 +44,28 @@ impl Connector {
     ///
     /// # Errors
     /// A sentence for the history of the attempt. It shows nothing of the URL but its address.
-    pub(super) async fn connect(&self, target: &Target<'_>) -> Result<Fresh, String> {
+    pub(super) async fn connect(&self, target: &Target<'_>) -> Result<NewConnection, String> {
         let stream = match &self.proxy {
             None => self.direct(target).await?,
             Some(proxy) => self.through(proxy, target).await?,
         };
-        let fresh = match target.scheme {
-            Scheme::Plain => Http1::start(stream).await.map(Fresh::Http1),
+        let connected = match target.scheme {
+            Scheme::Plain => Http1::start(stream).await.map(NewConnection::Http1),
             Scheme::Tls => {
                 let stream = self.tls.connect(&target.host, stream).await?;
                 if tls::chose_http2(&stream) {
-                    Http2::start(stream).await.map(Fresh::Http2)
+                    Http2::start(stream).await.map(NewConnection::Http2)
                 } else {
-                    Http1::start(stream).await.map(Fresh::Http1)
+                    Http1::start(stream).await.map(NewConnection::Http1)
                 }
             }
         };
-        fresh.map_err(|error| failure::causes(&error))
+        connected.map_err(|error| failure::causes(&error))
     }
 
     async fn direct(&self, target: &Target<'_>) -> Result<TcpStream, String> {
         let addresses = self.addresses_of(target).await?;
-        dial::first_of(&addresses).await.map_err(|error| error.to_string())
+        tcp::connect_first(&addresses).await.map_err(|error| error.to_string())
     }
 
     async fn through(&self, proxy: &Proxy, target: &Target<'_>) -> Result<TcpStream, String> {
@@ -90,21 +91,21 @@ impl Connector {
         let ips: Vec<IpAddr> = match proxy.host.parse() {
             Ok(ip) => vec![ip],
             Err(_) => {
-                let found = self.names.all(LookupOwner::Operator, &proxy.host).await;
+                let found = self.resolver.all(LookupOwner::Operator, &proxy.host).await;
                 found.map_err(|reason| format!("the proxy: {reason}"))?.to_vec()
             }
         };
         let addresses: Vec<_> = ips.iter().map(|&ip| SocketAddr::new(ip, proxy.port)).collect();
-        let dialled = dial::first_of(&addresses).await;
-        dialled.map_err(|error| format!("the proxy cannot be reached: {error}"))
+        let connected = tcp::connect_first(&addresses).await;
+        connected.map_err(|error| format!("the proxy cannot be reached: {error}"))
     }
 
     /// Returns the addresses of the target. A host written as an address was checked before.
     async fn addresses_of(&self, target: &Target<'_>) -> Result<Vec<SocketAddr>, String> {
         match target.host {
             Host::Domain(name) => {
-                let asker = LookupOwner::Namespace(target.namespace.clone());
-                self.names.allowed(asker, name, target.port, &self.addresses).await
+                let owner = LookupOwner::Namespace(target.namespace.clone());
+                self.resolver.allowed(owner, name, target.port, &self.addresses).await
             }
             Host::Ipv4(ip) => Ok(vec![SocketAddr::new(ip.into(), target.port)]),
             Host::Ipv6(ip) => Ok(vec![SocketAddr::new(ip.into(), target.port)]),

@@ -38,7 +38,7 @@ use tokio::{
 };
 
 use super::{
-    bounded::{Bounded, Grant},
+    bounded::{Bounded, ByteGrant},
     failure,
     unsent::Unsent,
 };
@@ -86,8 +86,8 @@ pub(super) enum SendError {
 #[derive(Debug)]
 pub(super) struct Http1 {
     sender: http1::SendRequest<Body>,
-    grant: Grant,
-    _task: Task,
+    grant: ByteGrant,
+    _task: ConnectionTask,
 }
 
 impl Http1 {
@@ -95,7 +95,7 @@ impl Http1 {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let grant = Grant::default();
+        let grant = ByteGrant::default();
         let stream = Bounded::new(stream, grant.clone());
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES_MAX)
@@ -105,7 +105,7 @@ impl Http1 {
         let task = tokio::spawn(async move {
             connection.await.ok();
         });
-        Ok(Self { sender, grant, _task: Task(task) })
+        Ok(Self { sender, grant, _task: ConnectionTask(task) })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -123,7 +123,7 @@ impl Http1 {
         request: Request<Body>,
         response_bytes_max: usize,
     ) -> Result<Response<Incoming>, SendError> {
-        self.grant.bytes(response_bytes_max);
+        self.grant.set(response_bytes_max);
         self.sender.try_send_request(request).await.map_err(unsent_or_failed)
     }
 }
@@ -131,13 +131,13 @@ impl Http1 {
 /// An HTTP/2 connection.
 pub(super) struct Http2 {
     sender: http2::SendRequest<Body>,
-    grant: Grant,
+    grant: ByteGrant,
     streams: AtomicUsize,
     /// Returns the number of streams that the receiver allows, as far as it has announced one.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
     idle_since: Mutex<Instant>,
     /// Unsent bodies of finished attempts.
-    left: Mutex<Vec<Unsent>>,
+    unsent_bodies: Mutex<Vec<Unsent>>,
     alive: watch::Sender<()>,
 }
 
@@ -152,11 +152,11 @@ impl Http2 {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let grant = Grant::default();
-        grant.bytes(CONTROL_BYTES);
+        let grant = ByteGrant::default();
+        grant.set(CONTROL_BYTES);
         let stream = Bounded::new(stream, grant.clone());
         let (alive, gone) = watch::channel(());
-        let tasks = Tasks(gone);
+        let tasks = ConnectionTasks(gone);
         let (sender, connection) = http2::Builder::new(tasks.clone())
             .timer(TokioTimer::new())
             .keep_alive_interval(ALIVE_EVERY)
@@ -171,7 +171,7 @@ impl Http2 {
         // the receiver allows now. The slot is emptied when the connection ends or is closed. That wakes
         // the senders of requests; requests that were not started are returned to them.
         let connection = Arc::new(Mutex::new(Some(Box::pin(connection))));
-        let polled = Ends(Arc::clone(&connection));
+        let polled = SlotGuard(Arc::clone(&connection));
         tasks.execute(std::future::poll_fn(move |cx| {
             let mut polled = polled.0.lock();
             let ended =
@@ -190,7 +190,7 @@ impl Http2 {
             streams: AtomicUsize::new(0),
             streams_max,
             idle_since: Mutex::new(Instant::now()),
-            left: Mutex::default(),
+            unsent_bodies: Mutex::default(),
             alive,
         })
     }
@@ -217,10 +217,10 @@ impl Http2 {
 
     /// Takes over the unsent body of a finished attempt. Closes the connection if there are too many
     /// such bytes; requests that wait for their turn on it are then returned to their senders.
-    pub(super) fn leave(&self, unsent: Unsent) {
-        let mut left = self.left.lock();
+    pub(super) fn add_unsent(&self, unsent: Unsent) {
+        let mut left = self.unsent_bodies.lock();
         left.push(unsent);
-        left.retain_mut(|unsent| !unsent.is_gone());
+        left.retain_mut(|unsent| !unsent.is_sent());
         let left_bytes: usize = left.iter().map(Unsent::payload_bytes).sum();
         if left_bytes > LEFT_BYTES_MAX {
             self.alive.send_replace(());
@@ -229,7 +229,10 @@ impl Http2 {
 
     /// Replaces the function that returns the number of streams.
     #[cfg(test)]
-    pub(super) fn asked_by(self, streams_max: Box<dyn Fn() -> usize + Send + Sync>) -> Self {
+    pub(super) fn with_streams_max(
+        self,
+        streams_max: Box<dyn Fn() -> usize + Send + Sync>,
+    ) -> Self {
         Self { streams_max, ..self }
     }
 }
@@ -255,7 +258,7 @@ impl Stream {
         let each = response_bytes_max + STREAM_BYTES;
         let more = each + request_bytes / ACKNOWLEDGED_BYTES;
         let others = self.0.streams.load(Ordering::Acquire).saturating_sub(1) + ENDED_MAX;
-        grant.more(more, more + others * each + CONTROL_BYTES);
+        grant.add(more, more + others * each + CONTROL_BYTES);
         let sent = self.0.sender.clone().try_send_request(request).await;
         sent.map_err(|error| match unsent_or_failed(error) {
             SendError::Failed(_) if grant.is_exceeded() => SendError::TooLong,
@@ -284,9 +287,9 @@ fn unsent_or_failed(mut error: TrySendError<Request<Body>>) -> SendError {
 
 /// The task of an HTTP/1.1 connection; it is aborted when this is dropped.
 #[derive(Debug)]
-struct Task(JoinHandle<()>);
+struct ConnectionTask(JoinHandle<()>);
 
-impl Drop for Task {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -294,9 +297,9 @@ impl Drop for Task {
 
 /// Empties the slot of an HTTP/2 connection when the task that polls it ends. `streams_max` keeps the
 /// slot alive; without this, requests would wait in it for ever.
-struct Ends<C>(Arc<Mutex<Option<C>>>);
+struct SlotGuard<C>(Arc<Mutex<Option<C>>>);
 
-impl<C> Drop for Ends<C> {
+impl<C> Drop for SlotGuard<C> {
     fn drop(&mut self) {
         *self.0.lock() = None;
     }
@@ -304,9 +307,9 @@ impl<C> Drop for Ends<C> {
 
 /// Runs the tasks of one HTTP/2 connection until it is dropped or closed.
 #[derive(Debug, Clone)]
-struct Tasks(watch::Receiver<()>);
+struct ConnectionTasks(watch::Receiver<()>);
 
-impl<F> Executor<F> for Tasks
+impl<F> Executor<F> for ConnectionTasks
 where
     F: Future<Output = ()> + Send + 'static,
 {

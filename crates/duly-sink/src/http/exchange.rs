@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     HttpSink,
-    connect::Fresh,
+    connect::NewConnection,
     connection::SendError,
     failure::Failure,
-    pool::{GATE_WITHIN, Lease},
-    request::{self, Form},
+    pool::{PooledConnection, SINGLE_FLIGHT_WAIT},
+    request::{self, TargetForm},
     target::{Scheme, Target},
     unsent::{FLUSHED_WITHIN, Unsent},
 };
@@ -37,9 +37,9 @@ use crate::Envelope;
 const UNSENT_MAX: usize = 3;
 
 /// The head of a reply, its connection, and the watch on the request's body.
-pub(super) struct Answer {
+pub(super) struct Reply {
     pub(super) response: Response<Incoming>,
-    pub(super) lease: Lease,
+    pub(super) pooled: PooledConnection,
     pub(super) unsent: Unsent,
 }
 
@@ -50,30 +50,30 @@ impl HttpSink {
         envelope: &Envelope,
         target: &Target<'_>,
         ends_at: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Reply, Failure> {
         for _ in 0..UNSENT_MAX {
-            let mut lease = self.connection(target, ends_at).await?;
-            let form = match lease {
-                Lease::Http1(_) => Form::Path,
-                Lease::Http2(_) => Form::Whole,
+            let mut pooled = self.connection(target, ends_at).await?;
+            let form = match pooled {
+                PooledConnection::Http1(_) => TargetForm::Path,
+                PooledConnection::Http2(_) => TargetForm::Whole,
             };
-            let (request, unsent) =
-                request::of(envelope, target, form, self.clock.now()).map_err(Failure::not_sent)?;
+            let (request, unsent) = request::build(envelope, target, form, self.clock.now())
+                .map_err(Failure::not_sent)?;
             let sent_at = Instant::now();
             let head_by = ends_at.min(sent_at + self.timeouts.header);
             let sending = async {
-                match &mut lease {
-                    Lease::Http1(connection) => {
+                match &mut pooled {
+                    PooledConnection::Http1(connection) => {
                         connection.send(request, self.bounds.response_bytes_max).await
                     }
-                    Lease::Http2(stream) => {
+                    PooledConnection::Http2(stream) => {
                         stream.send(request, self.bounds.response_bytes_max).await
                     }
                 }
             };
             let done = timeout_at(head_by, sending).await;
             let failed = match done {
-                Ok(Ok(response)) => return Ok(Answer { response, lease, unsent }),
+                Ok(Ok(response)) => return Ok(Reply { response, pooled, unsent }),
                 Ok(Err(SendError::Unsent)) => None,
                 Ok(Err(SendError::Failed(error))) => Some(Failure::lost(&error)),
                 Ok(Err(SendError::TooLong)) => Some(Failure::too_long()),
@@ -84,7 +84,7 @@ impl HttpSink {
                 }
             };
             // Other deliveries need not find out that the connection is dead.
-            self.pool.retire(target.origin(), lease, unsent);
+            self.pool.retire(target.origin(), pooled, unsent);
             if let Some(failure) = failed {
                 return Err(failure);
             }
@@ -94,7 +94,11 @@ impl HttpSink {
     }
 
     /// Returns a connection that is ready to send: a kept one, or a new one.
-    async fn connection(&self, target: &Target<'_>, ends_at: Instant) -> Result<Lease, Failure> {
+    async fn connection(
+        &self,
+        target: &Target<'_>,
+        ends_at: Instant,
+    ) -> Result<PooledConnection, Failure> {
         let started = Instant::now();
         let connect_by = ends_at.min(started + self.timeouts.connect);
         match timeout_at(connect_by, self.kept_or_new(target)).await {
@@ -108,52 +112,54 @@ impl HttpSink {
         }
     }
 
-    async fn kept_or_new(&self, target: &Target<'_>) -> Result<Lease, String> {
+    async fn kept_or_new(&self, target: &Target<'_>) -> Result<PooledConnection, String> {
         match self.kept(target).await {
-            Some(lease) => Ok(lease),
+            Some(pooled) => Ok(pooled),
             // Boxed, so that a delivery over a kept connection needs no memory for the future that
             // connects.
             None => Box::pin(self.new_or_shared(target)).await,
         }
     }
 
-    async fn new_or_shared(&self, target: &Target<'_>) -> Result<Lease, String> {
+    async fn new_or_shared(&self, target: &Target<'_>) -> Result<PooledConnection, String> {
         if target.scheme == Scheme::Plain {
             return self.new_connection(target).await;
         }
         // Of many deliveries to an unknown origin one connects, and the others wait for its result. They
         // wait only for a short time, because it may hang.
-        let place = self.pool.gate(target.origin());
-        let gate = place.gate();
-        let turn = if gate.is_one_each() {
+        let guard = self.pool.single_flight(target.origin());
+        let single_flight = guard.single_flight();
+        let connecting = if single_flight.is_one_each() {
             None
         } else {
-            tokio::time::timeout(GATE_WITHIN, gate.turn.lock()).await.ok()
+            tokio::time::timeout(SINGLE_FLIGHT_WAIT, single_flight.connecting.lock()).await.ok()
         };
-        if turn.is_some()
-            && let Some(lease) = self.kept(target).await
+        if connecting.is_some()
+            && let Some(pooled) = self.kept(target).await
         {
-            return Ok(lease);
+            return Ok(pooled);
         }
-        let turn = turn.filter(|_| !gate.is_one_each());
+        let connecting = connecting.filter(|_| !single_flight.is_one_each());
         let made = self.new_connection(target).await;
-        if let Ok(lease) = &made {
-            gate.learn(lease);
+        if let Ok(pooled) = &made {
+            single_flight.learn(pooled);
         }
-        drop(turn);
+        drop(connecting);
         made
     }
 
     /// Returns a kept connection that is still open.
-    async fn kept(&self, target: &Target<'_>) -> Option<Lease> {
+    async fn kept(&self, target: &Target<'_>) -> Option<PooledConnection> {
         loop {
-            let mut lease = self.pool.take(target.origin())?;
-            let ready = match &mut lease {
-                Lease::Http1(connection) => timeout(FLUSHED_WITHIN, connection.is_ready()).await,
-                Lease::Http2(_) => Ok(true),
+            let mut pooled = self.pool.take(target.origin())?;
+            let ready = match &mut pooled {
+                PooledConnection::Http1(connection) => {
+                    timeout(FLUSHED_WITHIN, connection.is_ready()).await
+                }
+                PooledConnection::Http2(_) => Ok(true),
             };
             match ready {
-                Ok(true) => return Some(lease),
+                Ok(true) => return Some(pooled),
                 Ok(false) => {}
                 // The receiver does not read the rest of the last request. Other kept connections may be
                 // in the same state, so the time is better spent on a new one.
@@ -162,10 +168,10 @@ impl HttpSink {
         }
     }
 
-    async fn new_connection(&self, target: &Target<'_>) -> Result<Lease, String> {
+    async fn new_connection(&self, target: &Target<'_>) -> Result<PooledConnection, String> {
         match self.connector.connect(target).await? {
-            Fresh::Http1(connection) => Ok(Lease::Http1(connection)),
-            Fresh::Http2(connection) => self
+            NewConnection::Http1(connection) => Ok(PooledConnection::Http1(connection)),
+            NewConnection::Http2(connection) => self
                 .pool
                 .share(target.origin(), connection)
                 .ok_or_else(|| "the receiver closed it at once".to_owned()),

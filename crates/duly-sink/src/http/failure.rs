@@ -8,7 +8,7 @@ use std::{error::Error, fmt::Display};
 
 use duly_core::timer::AttemptOutcome;
 
-use super::{answer, bounded::TooLong};
+use super::{bounded::TooLong, reply};
 use crate::Delivery;
 
 /// The reason why there is no reply.
@@ -92,7 +92,7 @@ pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(cause) = next {
-        let text = answer::printable(cause.to_string().as_bytes());
+        let text = reply::printable(cause.to_string().as_bytes());
         if parts.last().is_none_or(|last| !last.contains(&text)) {
             parts.push(text);
         }

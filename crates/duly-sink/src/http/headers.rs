@@ -29,7 +29,7 @@ const LOOP_VALUE: &str = "duly";
 ///
 /// # Errors
 /// A sentence for operators, without the invalid value.
-pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
+pub(super) fn build(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
     let mut map =
         HeaderMap::with_capacity(envelope.destination.headers.len() + envelope.headers.len() + 12);
     let timer_has = |name: &str| envelope.headers.get(name).is_some();

@@ -31,11 +31,11 @@ use super::{
 /// Shortest time between two sweeps.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
 /// Time for which a delivery waits for another one that connects, before it makes its own connection.
-pub(super) const GATE_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const SINGLE_FLIGHT_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection taken from the pool.
 #[derive(Debug)]
-pub(super) enum Lease {
+pub(super) enum PooledConnection {
     /// An HTTP/1.1 connection; this delivery is its only user.
     Http1(Http1),
     /// A stream of a shared HTTP/2 connection.
@@ -45,14 +45,14 @@ pub(super) enum Lease {
 /// The pool.
 #[derive(Debug)]
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     per_origin_max: usize,
     all_max: usize,
     idle_for: Duration,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     origins: HashMap<Box<str>, Origin>,
     /// Number of connections in all origins.
     kept: usize,
@@ -64,7 +64,7 @@ struct Origin {
     /// Idle connections; the front one was idle longest.
     idle: VecDeque<Idle>,
     shared: Vec<Arc<Http2>>,
-    gate: Arc<Gate>,
+    single_flight: Arc<SingleFlight>,
 }
 
 #[derive(Debug)]
@@ -77,42 +77,43 @@ struct Idle {
 /// Single flight for connecting: one delivery connects to a new origin while the others wait. The new
 /// connection may be one that all of them can share.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct SingleFlight {
     /// Locked while the first delivery connects.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) connecting: tokio::sync::Mutex<()>,
     one_each: AtomicBool,
 }
 
-impl Gate {
+impl SingleFlight {
     /// Returns `true` if each delivery needs its own connection, as far as known.
     pub(super) fn is_one_each(&self) -> bool {
         self.one_each.load(Ordering::Relaxed)
     }
 
     /// Records the protocol of the last connection.
-    pub(super) fn learn(&self, made: &Lease) {
-        self.one_each.store(matches!(made, Lease::Http1(_)), Ordering::Relaxed);
+    pub(super) fn learn(&self, made: &PooledConnection) {
+        self.one_each.store(matches!(made, PooledConnection::Http1(_)), Ordering::Relaxed);
     }
 }
 
-/// A reference to a gate; when the last one is dropped, an origin without connections is removed.
+/// A reference to the single flight of an origin; when the last one is dropped, an origin without
+/// connections is removed.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SingleFlightGuard<'a> {
     pool: &'a Pool,
     origin: &'a str,
-    gate: Arc<Gate>,
+    single_flight: Arc<SingleFlight>,
 }
 
-impl Place<'_> {
-    pub(super) fn gate(&self) -> &Gate {
-        &self.gate
+impl SingleFlightGuard<'_> {
+    pub(super) fn single_flight(&self) -> &SingleFlight {
+        &self.single_flight
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SingleFlightGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
-        drop(std::mem::take(&mut self.gate));
+        drop(std::mem::take(&mut self.single_flight));
         if state.origins.get(self.origin).is_some_and(Origin::is_unused) {
             state.origins.remove(self.origin);
         }
@@ -125,23 +126,23 @@ impl Pool {
     }
 
     /// Takes a connection to `origin`, the most recently used one first.
-    pub(super) fn take(&self, origin: &str) -> Option<Lease> {
+    pub(super) fn take(&self, origin: &str) -> Option<PooledConnection> {
         let now = Instant::now();
         let shared = {
             let mut state = self.state.lock();
-            let State { origins, kept, .. } = &mut *state;
+            let PoolState { origins, kept, .. } = &mut *state;
             let origin = origins.get_mut(origin)?;
             while let Some(idle) = origin.idle.pop_back() {
                 *kept -= 1;
                 if idle.until > now && !idle.connection.is_closed() {
-                    return Some(Lease::Http1(idle.connection));
+                    return Some(PooledConnection::Http1(idle.connection));
                 }
             }
             origin.shared.clone()
         };
         // Without the lock: the number of streams is read from the task that writes to the connection's
         // socket.
-        shared.iter().find_map(Http2::stream).map(Lease::Http2)
+        shared.iter().find_map(Http2::stream).map(PooledConnection::Http2)
     }
 
     /// Keeps an idle connection for the next delivery, no longer than `for_at_most`.
@@ -152,46 +153,51 @@ impl Pool {
             return;
         }
         let mut state = self.state.lock();
-        let State { origins, kept, .. } = &mut *state;
-        let place = place_of(origins, origin);
-        place.idle.push_back(Idle { connection, since, until });
+        let PoolState { origins, kept, .. } = &mut *state;
+        let entry = origin_entry(origins, origin);
+        entry.idle.push_back(Idle { connection, since, until });
         *kept += 1;
-        if place.idle.len() > self.per_origin_max {
-            place.idle.pop_front();
+        if entry.idle.len() > self.per_origin_max {
+            entry.idle.pop_front();
             *kept -= 1;
         }
-        self.settle(&mut state);
+        self.enforce_limits(&mut state);
     }
 
     /// Adds a new connection for all deliveries, and takes the first stream on it.
-    pub(super) fn share(self: &Arc<Self>, origin: &str, connection: Http2) -> Option<Lease> {
+    pub(super) fn share(
+        self: &Arc<Self>,
+        origin: &str,
+        connection: Http2,
+    ) -> Option<PooledConnection> {
         let connection = Arc::new(connection);
         let stream = connection.stream()?;
         let mut state = self.state.lock();
-        place_of(&mut state.origins, origin).shared.push(connection);
+        origin_entry(&mut state.origins, origin).shared.push(connection);
         state.kept += 1;
-        self.settle(&mut state);
-        Some(Lease::Http2(stream))
+        self.enforce_limits(&mut state);
+        Some(PooledConnection::Http2(stream))
     }
 
     /// Removes a connection, so that no delivery uses it again. Exchanges under way on it may end,
     /// unless too many unsent bytes are left on it.
-    pub(super) fn retire(&self, origin: &str, lease: Lease, unsent: Unsent) {
-        let Lease::Http2(stream) = lease else { return };
-        stream.connection().leave(unsent);
+    pub(super) fn retire(&self, origin: &str, pooled: PooledConnection, unsent: Unsent) {
+        let PooledConnection::Http2(stream) = pooled else { return };
+        stream.connection().add_unsent(unsent);
         let mut state = self.state.lock();
-        let State { origins, kept, .. } = &mut *state;
-        if let Some(place) = origins.get_mut(origin) {
-            let before = place.shared.len();
-            place.shared.retain(|shared| !Arc::ptr_eq(shared, stream.connection()));
-            *kept -= before - place.shared.len();
+        let PoolState { origins, kept, .. } = &mut *state;
+        if let Some(entry) = origins.get_mut(origin) {
+            let before = entry.shared.len();
+            entry.shared.retain(|shared| !Arc::ptr_eq(shared, stream.connection()));
+            *kept -= before - entry.shared.len();
         }
     }
 
-    /// Returns the gate for new connections to `origin`.
-    pub(super) fn gate<'a>(&'a self, origin: &'a str) -> Place<'a> {
-        let gate = Arc::clone(&place_of(&mut self.state.lock().origins, origin).gate);
-        Place { pool: self, origin, gate }
+    /// Returns the single flight for new connections to `origin`.
+    pub(super) fn single_flight<'a>(&'a self, origin: &'a str) -> SingleFlightGuard<'a> {
+        let single_flight =
+            Arc::clone(&origin_entry(&mut self.state.lock().origins, origin).single_flight);
+        SingleFlightGuard { pool: self, origin, single_flight }
     }
 
     /// Returns `true` if the lock is free.
@@ -213,7 +219,7 @@ impl Pool {
     }
 
     /// Closes the connections above the limit, and starts the sweep of old ones.
-    fn settle(self: &Arc<Self>, state: &mut State) {
+    fn enforce_limits(self: &Arc<Self>, state: &mut PoolState) {
         while state.kept > self.all_max && state.close_oldest() {}
         if !state.sweeping {
             state.sweeping = true;
@@ -229,8 +235,8 @@ impl Pool {
         state.origins.retain(|_, origin| {
             origin.idle.retain(|idle| idle.until > now && !idle.connection.is_closed());
             origin.shared.retain(|shared| {
-                let old = shared.idle_since().is_some_and(|since| since + self.idle_for <= now);
-                !old && !shared.is_closed()
+                let is_old = shared.idle_since().is_some_and(|since| since + self.idle_for <= now);
+                !is_old && !shared.is_closed()
             });
             kept += origin.idle.len() + origin.shared.len();
             !origin.is_unused()
@@ -241,7 +247,7 @@ impl Pool {
     }
 }
 
-fn place_of<'a>(origins: &'a mut HashMap<Box<str>, Origin>, origin: &str) -> &'a mut Origin {
+fn origin_entry<'a>(origins: &'a mut HashMap<Box<str>, Origin>, origin: &str) -> &'a mut Origin {
     // Two look-ups for a new origin only: the name of a known origin is not copied.
     if !origins.contains_key(origin) {
         origins.insert(origin.into(), Origin::default());
@@ -250,9 +256,11 @@ fn place_of<'a>(origins: &'a mut HashMap<Box<str>, Origin>, origin: &str) -> &'a
 }
 
 impl Origin {
-    /// Returns `true` if no connection is kept and no delivery is at the gate.
+    /// Returns `true` if no connection is kept and no delivery waits to connect.
     fn is_unused(&self) -> bool {
-        self.idle.is_empty() && self.shared.is_empty() && Arc::strong_count(&self.gate) == 1
+        self.idle.is_empty()
+            && self.shared.is_empty()
+            && Arc::strong_count(&self.single_flight) == 1
     }
 
     /// Returns the time since which its oldest connection is idle.
@@ -273,7 +281,7 @@ impl Origin {
     }
 }
 
-impl State {
+impl PoolState {
     /// Closes the connection that was idle longest, and removes an origin that has no other. Returns
     /// `false` if all are in use, or were just taken.
     fn close_oldest(&mut self) -> bool {

@@ -13,16 +13,16 @@ const EXCERPT_BYTES_MAX: usize = 1024;
 
 /// The result of reading a body.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReplyBody {
     /// The beginning of the body.
     pub(super) kept: Vec<u8>,
     /// `Whole` if the connection can be used again.
-    pub(super) ended: Ended,
+    pub(super) ended: BodyEnd,
 }
 
 /// The end of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum BodyEnd {
     /// The whole body was read.
     Whole,
     /// The body was too long, too slow, or ended early.
@@ -31,25 +31,25 @@ pub(super) enum Ended {
 
 /// Reads a body to its end if that comes within `bytes_max` and before `until`, and keeps its beginning.
 /// The status is known already, so no failure here is an error.
-pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -> Read {
+pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -> ReplyBody {
     let mut kept = Vec::new();
     let mut seen_bytes = 0;
     while !body.is_end_stream() {
         let frame = match tokio::time::timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => break,
-            Ok(Some(Err(_))) | Err(_) => return Read { kept, ended: Ended::Cut },
+            Ok(Some(Err(_))) | Err(_) => return ReplyBody { kept, ended: BodyEnd::Cut },
         };
         if let Some(chunk) = frame.data_ref() {
             seen_bytes += chunk.len();
-            let room = EXCERPT_BYTES_MAX.saturating_sub(kept.len());
-            kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            let left = EXCERPT_BYTES_MAX.saturating_sub(kept.len());
+            kept.extend_from_slice(&chunk[..chunk.len().min(left)]);
         }
         if seen_bytes > bytes_max {
-            return Read { kept, ended: Ended::Cut };
+            return ReplyBody { kept, ended: BodyEnd::Cut };
         }
     }
-    Read { kept, ended: Ended::Whole }
+    ReplyBody { kept, ended: BodyEnd::Whole }
 }
 
 /// Converts bytes to text. Invalid UTF-8 is replaced and control characters are escaped, so a reply can

@@ -16,7 +16,7 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("Duly/", env!("CARGO
 
 /// The form of the request's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TargetForm {
     /// HTTP/1.1: path and `Host`.
     Path,
     /// HTTP/2: the whole URL, from which the pseudo-headers are made.
@@ -27,22 +27,22 @@ pub(super) enum Form {
 ///
 /// # Errors
 /// A sentence for operators, without the invalid value.
-pub(super) fn of(
+pub(super) fn build(
     envelope: &Envelope,
     target: &Target<'_>,
-    form: Form,
+    form: TargetForm,
     now: Timestamp,
 ) -> Result<(Request<Body>, Unsent), String> {
-    let mut headers = headers::of(envelope, now)?;
+    let mut headers = headers::build(envelope, now)?;
     headers.entry(USER_AGENT).or_insert(AGENT);
     let text = match form {
-        Form::Path => {
+        TargetForm::Path => {
             let host = HeaderValue::from_str(target.authority())
                 .map_err(|_| "the URL's host cannot be sent".to_owned())?;
             headers.insert(HOST, host);
             target.path()
         }
-        Form::Whole => &target.url[..url::Position::AfterQuery],
+        TargetForm::Whole => &target.url[..url::Position::AfterQuery],
     };
     let uri = Uri::try_from(text).map_err(|error| format!("the URL cannot be sent: {error}"))?;
     let body = envelope.payload.as_ref().map_or_else(Bytes::new, |payload| payload.bytes.clone());

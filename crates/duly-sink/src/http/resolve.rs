@@ -40,7 +40,7 @@ const LOOKUPS_MAX: usize = 64;
 /// Most namespaces that have a first look-up at once.
 const FIRST_LOOKUPS_MAX: usize = 128;
 /// Most look-ups at once for one namespace.
-const LOOKUPS_PER_ASKER_MAX: usize = 8;
+const LOOKUPS_PER_OWNER_MAX: usize = 8;
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
@@ -52,9 +52,9 @@ pub trait Lookup: Send + Sync + 'static {
 
 /// The system's own resolver.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct System;
+pub struct SystemResolver;
 
-impl Lookup for System {
+impl Lookup for SystemResolver {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
@@ -63,8 +63,8 @@ impl Lookup for System {
     }
 }
 
-type Found = Result<Arc<[IpAddr]>, Arc<str>>;
-type Waiting = Shared<oneshot::Receiver<Found>>;
+type LookupResult = Result<Arc<[IpAddr]>, Arc<str>>;
+type PendingLookup = Shared<oneshot::Receiver<LookupResult>>;
 
 /// The party for which names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -76,70 +76,70 @@ pub(super) enum LookupOwner {
 }
 
 /// A resolver with an address policy.
-pub(super) struct Names {
+pub(super) struct Resolver {
     lookup: Arc<dyn Lookup>,
-    askers: Arc<Mutex<HashMap<LookupOwner, Asked>>>,
-    turns: OfAll,
+    owners: Arc<Mutex<HashMap<LookupOwner, OwnerLookups>>>,
+    limits: SharedLimits,
 }
 
 /// The limits of all namespaces together.
 #[derive(Debug, Clone)]
-struct OfAll {
+struct SharedLimits {
     first: Arc<Semaphore>,
     more: Arc<Semaphore>,
 }
 
-/// The limits of one asker.
+/// The limits of one owner.
 #[derive(Debug, Clone)]
-struct Own {
+struct OwnerLimits {
     all: Arc<Semaphore>,
     first: Arc<Semaphore>,
 }
 
-/// The look-ups of one asker.
-struct Asked {
-    turns: Own,
-    names: HashMap<String, Entry>,
+/// The look-ups of one owner.
+struct OwnerLookups {
+    limits: OwnerLimits,
+    names: HashMap<String, LookupEntry>,
 }
 
-impl Default for Asked {
+impl Default for OwnerLookups {
     fn default() -> Self {
-        let all = Arc::new(Semaphore::new(LOOKUPS_PER_ASKER_MAX));
+        let all = Arc::new(Semaphore::new(LOOKUPS_PER_OWNER_MAX));
         let first = Arc::new(Semaphore::new(1));
-        Self { turns: Own { all, first }, names: HashMap::new() }
+        Self { limits: OwnerLimits { all, first }, names: HashMap::new() }
     }
 }
 
-struct Entry {
-    waiting: Waiting,
-    stage: Stage,
+struct LookupEntry {
+    waiting: PendingLookup,
+    stage: LookupStage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum LookupStage {
     Queued,
     /// A thread may be blocked for it, which cannot be cancelled.
-    Begun,
+    Started,
 }
 
-impl Names {
+impl Resolver {
     pub(super) fn new(lookup: Arc<dyn Lookup>) -> Self {
         let first = Arc::new(Semaphore::new(FIRST_LOOKUPS_MAX));
         let more = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Self { lookup, askers: Arc::default(), turns: OfAll { first, more } }
+        Self { lookup, owners: Arc::default(), limits: SharedLimits { first, more } }
     }
 
     /// Returns the addresses of a name that may be reached, with `port`.
     pub(super) async fn allowed(
         &self,
-        asker: LookupOwner,
+        owner: LookupOwner,
         name: &str,
         port: u16,
         policy: &AddressPolicy,
     ) -> Result<Vec<SocketAddr>, String> {
         let mut refused = None;
         let mut allowed = Vec::new();
-        let found = self.all(asker, name).await.map_err(|reason| reason.to_string())?;
+        let found = self.all(owner, name).await.map_err(|reason| reason.to_string())?;
         for address in found.iter().map(|&ip| SocketAddr::new(ip, port)) {
             match policy.check_socket(address) {
                 Ok(()) => allowed.push(address),
@@ -157,62 +157,62 @@ impl Names {
     }
 
     /// Returns all addresses of a name.
-    pub(super) async fn all(&self, asker: LookupOwner, name: &str) -> Found {
-        let key = Key { askers: Arc::clone(&self.askers), asker, name: name.to_owned() };
+    pub(super) async fn all(&self, owner: LookupOwner, name: &str) -> LookupResult {
+        let key = LookupKey { owners: Arc::clone(&self.owners), owner, name: name.to_owned() };
         // Dropped last: it checks whether another delivery waits.
-        let waiter = Waiter(key);
-        let waiting = self.join(&waiter.0);
+        let waiter = LookupWaiter(key);
+        let waiting = self.join_or_start(&waiter.0);
         waiting.await.unwrap_or_else(|_| Err("the look-up of the name broke off".into()))
     }
 
     /// Joins the look-up under way, or starts a new one.
-    fn join(&self, key: &Key) -> Waiting {
-        let mut askers = self.askers.lock();
-        let asked = askers.entry(key.asker.clone()).or_default();
-        if let Some(entry) = asked.names.get(&key.name) {
+    fn join_or_start(&self, key: &LookupKey) -> PendingLookup {
+        let mut owners = self.owners.lock();
+        let lookups = owners.entry(key.owner.clone()).or_default();
+        if let Some(entry) = lookups.names.get(&key.name) {
             return entry.waiting.clone();
         }
-        let waiting = self.look_up(key.clone(), asked.turns.clone());
-        let entry = Entry { waiting: waiting.clone(), stage: Stage::Queued };
-        asked.names.insert(key.name.clone(), entry);
+        let waiting = self.look_up(key.clone(), lookups.limits.clone());
+        let entry = LookupEntry { waiting: waiting.clone(), stage: LookupStage::Queued };
+        lookups.names.insert(key.name.clone(), entry);
         waiting
     }
 
     /// Starts a look-up. Once started it continues even if no delivery waits any more. A thread of the
     /// system's resolver cannot be cancelled, and must count as long as it is blocked.
-    fn look_up(&self, key: Key, own: Own) -> Waiting {
+    fn look_up(&self, key: LookupKey, own: OwnerLimits) -> PendingLookup {
         let (mut found, waiting) = oneshot::channel();
         let lookup = Arc::clone(&self.lookup);
-        let of_all = (key.asker != LookupOwner::Operator).then(|| self.turns.clone());
+        let shared_limits = (key.owner != LookupOwner::Operator).then(|| self.limits.clone());
         tokio::spawn(async move {
-            let turn = tokio::select! {
-                turn = turn(own, of_all) => turn,
+            let permits = tokio::select! {
+                permits = acquire_permits(own, shared_limits) => permits,
                 () = found.closed() => return,
             };
             let name = key.name.clone();
-            let Some(_begun) = key.begin(&found) else { return };
-            let answer = match lookup.lookup(name).await {
+            let Some(_started) = key.start(&found) else { return };
+            let result = match lookup.lookup(name).await {
                 Ok(addresses) => Ok(addresses.into()),
                 Err(error) => Err(format!("the name cannot be looked up: {error}").into()),
             };
             // Release the permits first: the name leaves the list after that, and with the last name the
-            // asker's limits.
-            drop(turn);
+            // owner's limits.
+            drop(permits);
             // If no delivery waits any more, the next one looks the name up again.
-            found.send(answer).ok();
+            found.send(result).ok();
         });
         waiting.shared()
     }
 }
 
 /// The permits that a look-up holds.
-type Turn = [Option<OwnedSemaphorePermit>; 3];
+type Permits = [Option<OwnedSemaphorePermit>; 3];
 
-/// Acquires a permit of the asker, and then one of all askers. The latter counts as a first look-up if
-/// this is the asker's only look-up, or becomes it while it waits.
-async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
+/// Acquires a permit of the owner, and then one of all owners. The latter counts as a first look-up if
+/// this is the owner's only look-up, or becomes it while it waits.
+async fn acquire_permits(own: OwnerLimits, shared_limits: Option<SharedLimits>) -> Permits {
     let among_own = own.all.acquire_owned().await.ok();
-    let Some(OfAll { first, more }) = of_all else {
+    let Some(SharedLimits { first, more }) = shared_limits else {
         return [among_own, None, None];
     };
     let only = async {
@@ -222,63 +222,65 @@ async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
     let another = async { [None, more.acquire_owned().await.ok()] };
     let [only, among_all] = tokio::select! {
         biased;
-        turn = only => turn,
-        turn = another => turn,
+        permits = only => permits,
+        permits = another => permits,
     };
     [among_own, only, among_all]
 }
 
 /// One look-up in the lists.
 #[derive(Clone)]
-struct Key {
-    askers: Arc<Mutex<HashMap<LookupOwner, Asked>>>,
-    asker: LookupOwner,
+struct LookupKey {
+    owners: Arc<Mutex<HashMap<LookupOwner, OwnerLookups>>>,
+    owner: LookupOwner,
     name: String,
 }
 
-impl Key {
+impl LookupKey {
     /// Marks the look-up of `found` as started, if a delivery waits for it.
-    fn begin(self, found: &oneshot::Sender<Found>) -> Option<Begun> {
-        let mut askers = self.askers.lock();
+    fn start(self, found: &oneshot::Sender<LookupResult>) -> Option<StartedLookup> {
+        let mut owners = self.owners.lock();
         // An entry without waiting deliveries was removed; the list may have a newer one with the same
         // name.
-        let listed = askers.get_mut(&self.asker).and_then(|asked| asked.names.get_mut(&self.name));
+        let listed =
+            owners.get_mut(&self.owner).and_then(|lookups| lookups.names.get_mut(&self.name));
         let entry = listed.filter(|_| !found.is_closed())?;
-        entry.stage = Stage::Begun;
-        drop(askers);
-        Some(Begun(self))
+        entry.stage = LookupStage::Started;
+        drop(owners);
+        Some(StartedLookup(self))
     }
 
     /// Removes the name from the list if its entry matches.
-    fn remove_if(&self, right: impl FnOnce(&Entry) -> bool) {
-        let mut askers = self.askers.lock();
-        let Some(asked) = askers.get_mut(&self.asker) else { return };
-        if asked.names.get(&self.name).is_some_and(right) {
-            asked.names.remove(&self.name);
+    fn remove_if(&self, right: impl FnOnce(&LookupEntry) -> bool) {
+        let mut owners = self.owners.lock();
+        let Some(lookups) = owners.get_mut(&self.owner) else { return };
+        if lookups.names.get(&self.name).is_some_and(right) {
+            lookups.names.remove(&self.name);
         }
-        if asked.names.is_empty() {
-            askers.remove(&self.asker);
+        if lookups.names.is_empty() {
+            owners.remove(&self.owner);
         }
     }
 }
 
 /// Removes the name from the list when its look-up ends, for any reason.
-struct Begun(Key);
+struct StartedLookup(LookupKey);
 
-impl Drop for Begun {
+impl Drop for StartedLookup {
     fn drop(&mut self) {
         self.0.remove_if(|_| true);
     }
 }
 
 /// A waiting delivery. The last one to go removes a look-up that was not started.
-struct Waiter(Key);
+struct LookupWaiter(LookupKey);
 
-impl Drop for Waiter {
+impl Drop for LookupWaiter {
     fn drop(&mut self) {
         // The list itself holds one reference.
-        let unwanted =
-            |entry: &Entry| entry.stage == Stage::Queued && entry.waiting.strong_count() == Some(1);
+        let unwanted = |entry: &LookupEntry| {
+            entry.stage == LookupStage::Queued && entry.waiting.strong_count() == Some(1)
+        };
         self.0.remove_if(unwanted);
     }
 }

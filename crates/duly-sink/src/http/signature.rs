@@ -48,7 +48,7 @@ pub(super) fn signatures(
 /// The faults of a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Wrong {
+pub enum SignatureError {
     /// A header is missing.
     #[error("there is no {0} header; does the namespace have signing_secrets?")]
     Missing(&'static str),
@@ -105,36 +105,40 @@ pub fn verify(
     headers: &HeaderMap,
     body: &[u8],
     now: Timestamp,
-) -> Result<(), Wrong> {
+) -> Result<(), SignatureError> {
     let header = |name: &'static str, form| {
-        let value = headers.get(name).ok_or(Wrong::Missing(name))?;
-        value.to_str().map_err(|_| Wrong::Unreadable(name, form))
+        let value = headers.get(name).ok_or(SignatureError::Missing(name))?;
+        value.to_str().map_err(|_| SignatureError::Unreadable(name, form))
     };
     let signature = header(SIGNATURE, "signatures separated by spaces")?;
     let id = header(ID, "text")?;
     let timestamp = header(TIMESTAMP, "Unix seconds")?;
     let sent_s: u64 =
-        timestamp.parse().map_err(|_| Wrong::Unreadable(TIMESTAMP, "Unix seconds"))?;
+        timestamp.parse().map_err(|_| SignatureError::Unreadable(TIMESTAMP, "Unix seconds"))?;
     let now_s = now.unix_ms() / 1_000;
     if now_s.saturating_sub(sent_s) > TOLERANCE_S {
-        return Err(Wrong::TooOld { by_s: now_s - sent_s });
+        return Err(SignatureError::TooOld { by_s: now_s - sent_s });
     }
     if sent_s.saturating_sub(now_s) > TOLERANCE_S {
-        return Err(Wrong::TooNew { by_s: sent_s - now_s });
+        return Err(SignatureError::TooNew { by_s: sent_s - now_s });
     }
     let given: Vec<Vec<u8>> = signature
         .split_ascii_whitespace()
         .filter_map(|one| BASE64.decode(one.strip_prefix("v1,")?.as_bytes()).ok())
         .collect();
     if given.is_empty() {
-        return Err(Wrong::NoVersion1);
+        return Err(SignatureError::NoVersion1);
     }
     let signed = format!("{id}.{timestamp}.");
     let made = secrets.iter().filter_map(key).any(|key| {
         let expected = mac(&key, signed.as_bytes(), body);
         given.iter().any(|one| is_same(&expected, one))
     });
-    if made { Ok(()) } else { Err(Wrong::NotMade { found: given.len(), secrets: secrets.len() }) }
+    if made {
+        Ok(())
+    } else {
+        Err(SignatureError::NotMade { found: given.len(), secrets: secrets.len() })
+    }
 }
 
 fn key(secret: &SigningSecret) -> Option<Vec<u8>> {

@@ -23,8 +23,8 @@ const ALIVE_TRIES: u32 = 3;
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// Connects to the first address that accepts.
-pub(super) async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut rest = by_turns(addresses).into_iter();
+pub(super) async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut rest = interleave_families(addresses).into_iter();
     let mut trying = FuturesUnordered::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
     loop {
@@ -51,7 +51,7 @@ pub(super) async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> 
 }
 
 /// Returns the addresses with their families in alternation, beginning with that of the first.
-fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+fn interleave_families(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (same, other): (Vec<_>, Vec<_>) =
         addresses.iter().copied().partition(|address| address.is_ipv6() == first_is_v6);
@@ -86,9 +86,10 @@ mod tests {
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
-        let mixed = by_turns(&addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]));
+        let mixed =
+            interleave_families(&addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]));
         assert_eq!(mixed, addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
-        assert!(by_turns(&[]).is_empty());
+        assert!(interleave_families(&[]).is_empty());
     }
 
     #[tokio::test]
@@ -99,9 +100,9 @@ mod tests {
         };
         let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = open.local_addr().unwrap();
-        assert_eq!(first_of(&[closed, to]).await.unwrap().peer_addr().unwrap(), to);
-        let error = first_of(&[closed]).await.unwrap_err();
+        assert_eq!(connect_first(&[closed, to]).await.unwrap().peer_addr().unwrap(), to);
+        let error = connect_first(&[closed]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(first_of(&[]).await.is_err());
+        assert!(connect_first(&[]).await.is_err());
     }
 }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::conformance::{self, Arrival, Manner, Receiver, envelope};
+use crate::conformance::{self, Arrival, Behaviour, Receiver, envelope};
 
 mod attacks;
 mod guide;
@@ -105,8 +105,8 @@ impl Receiver for Planted {
     fn destination(&self) -> HttpDestination {
         self.web.destination()
     }
-    fn behave(&self, manner: Manner) {
-        self.web.behave(manner);
+    fn behave(&self, behaviour: Behaviour) {
+        self.web.behave(behaviour);
     }
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>> {
         self.web.arrivals()

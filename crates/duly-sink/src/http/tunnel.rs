@@ -33,21 +33,21 @@ pub(super) async fn open(
     let lost = |error: std::io::Error| format!("the proxy closed the connection: {error}");
     stream.write_all(request.as_bytes()).await.map_err(lost)?;
 
-    let mut answer = Vec::with_capacity(512);
+    let mut reply = Vec::with_capacity(512);
     let end = loop {
-        if stream.read_buf(&mut answer).await.map_err(lost)? == 0 {
+        if stream.read_buf(&mut reply).await.map_err(lost)? == 0 {
             return Err("the proxy closed the connection before it answered".to_owned());
         }
-        if let Some(at) = answer.windows(4).position(|window| window == b"\r\n\r\n") {
+        if let Some(at) = reply.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
         }
-        if answer.len() > RESPONSE_BYTES_MAX {
+        if reply.len() > RESPONSE_BYTES_MAX {
             return Err(format!("the proxy's answer is longer than {RESPONSE_BYTES_MAX} bytes"));
         }
     };
-    match status(&answer) {
+    match status(&reply) {
         // A receiver sends nothing before the request: bytes at this point come from the proxy.
-        Some(200..=299) if end < answer.len() => {
+        Some(200..=299) if end < reply.len() => {
             Err("the proxy sent bytes of its own after the head of its answer".to_owned())
         }
         Some(200..=299) => Ok(()),
@@ -67,8 +67,8 @@ pub(super) async fn open(
 }
 
 /// Parses the status of a reply's first line.
-fn status(answer: &[u8]) -> Option<u16> {
-    let line = answer.strip_prefix(b"HTTP/1.0 ").or_else(|| answer.strip_prefix(b"HTTP/1.1 "))?;
+fn status(reply: &[u8]) -> Option<u16> {
+    let line = reply.strip_prefix(b"HTTP/1.0 ").or_else(|| reply.strip_prefix(b"HTTP/1.1 "))?;
     let digits = std::str::from_utf8(line.get(..3)?).ok()?;
     let ends = line.get(3).is_some_and(|byte| matches!(byte, b' ' | b'\r'));
     digits.parse().ok().filter(|status| ends && (100..600).contains(status))

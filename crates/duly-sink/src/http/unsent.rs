@@ -29,12 +29,12 @@ pub(super) struct Unsent {
 }
 
 /// Bytes that signal when their last holder drops them.
-struct Held {
+struct WatchedBytes {
     bytes: Bytes,
     _held: oneshot::Sender<Infallible>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for WatchedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -45,16 +45,16 @@ impl Unsent {
     pub(super) fn watch(bytes: Bytes) -> (Bytes, Self) {
         let (holding, held) = oneshot::channel();
         let payload_bytes = bytes.len();
-        let bytes = Bytes::from_owner(Held { bytes, _held: holding });
+        let bytes = Bytes::from_owner(WatchedBytes { bytes, _held: holding });
         (bytes, Self { payload_bytes, held })
     }
 
     /// Waits until the client has dropped all bytes; returns `false` if it still holds some at `until`.
-    pub(super) async fn is_gone_by(&mut self, until: Instant) -> bool {
-        self.is_gone() || timeout_at(until, &mut self.held).await.is_ok()
+    pub(super) async fn is_sent_by(&mut self, until: Instant) -> bool {
+        self.is_sent() || timeout_at(until, &mut self.held).await.is_ok()
     }
 
-    pub(super) fn is_gone(&mut self) -> bool {
+    pub(super) fn is_sent(&mut self) -> bool {
         matches!(self.held.try_recv(), Err(TryRecvError::Closed))
     }
 

@@ -2,7 +2,7 @@ use duly_core::destination::HttpDestination;
 
 use super::*;
 
-fn check(address: &str, expected: Option<Kind>) {
+fn check(address: &str, expected: Option<AddressKind>) {
     let ip: IpAddr = address.parse().unwrap();
     let got = AddressPolicy::default().check(ip).err().map(|r| r.kind);
     assert_eq!(got, expected, "{address}");
@@ -10,7 +10,7 @@ fn check(address: &str, expected: Option<Kind>) {
 
 #[test]
 fn s5_only_public_addresses_pass() {
-    use Kind::*;
+    use AddressKind::*;
     for (address, kind) in [
         ("127.0.0.1", Loopback),
         ("127.255.255.254", Loopback),
@@ -156,7 +156,7 @@ fn s5_the_servers_own_address_is_always_refused() {
         "http://0.0.0.0:3859/",
         "http://[::1]/",
     ] {
-        assert_eq!(check(url).map_err(|refused| refused.kind), Err(Kind::Own), "{url}");
+        assert_eq!(check(url).map_err(|refused| refused.kind), Err(AddressKind::Own), "{url}");
     }
     for url in
         ["http://127.0.0.1/", "http://127.0.0.1:3860/", "http://[::1]:3859/", "http://a:3859/"]

@@ -63,7 +63,7 @@ duly-attempt: 3
 duly-due-at: 2030-01-31T12:00:00.250Z
 traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     );
-    assert_eq!(lines(&of(&envelope, now()).unwrap()).join("\n"), expected);
+    assert_eq!(lines(&build(&envelope, now()).unwrap()).join("\n"), expected);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn content_type_defaults_to_the_payload_form() {
         envelope.payload = form.map(|form| Payload { form, bytes: Bytes::new() });
         envelope.destination.headers = headers(destination);
         envelope.headers = headers(timer);
-        let map = of(&envelope, now()).unwrap();
+        let map = build(&envelope, now()).unwrap();
         let got = map.get(CONTENT_TYPE).map(|v| v.to_str().unwrap());
         assert_eq!(got, expected, "{form:?} {destination:?} {timer:?}");
         assert!(map.get_all(CONTENT_TYPE).iter().count() <= 1);
@@ -95,7 +95,7 @@ fn s3_dulys_headers_replace_others() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     envelope.headers = headers(&[("traceparent", "theirs")]);
     envelope.trace_parent = Some(trace.into());
-    let map = of(&envelope, now()).unwrap();
+    let map = build(&envelope, now()).unwrap();
     assert_eq!(map.get("traceparent").unwrap(), trace);
     assert_eq!(map.get_all("traceparent").iter().count(), 1);
 }
@@ -112,7 +112,7 @@ fn s3_no_caller_says_for_whom_a_delivery_is_sent() {
     };
     envelope.destination.headers = stored(&names[..2]);
     envelope.headers = stored(&names[2..]);
-    let map = of(&envelope, now()).unwrap();
+    let map = build(&envelope, now()).unwrap();
     let sent: Vec<_> = names.into_iter().filter(|name| map.contains_key(*name)).collect();
     assert_eq!(sent, ["x-own"]);
 }
@@ -126,11 +126,11 @@ fn a_line_break_can_start_no_header() {
     // The trace context was not checked before; it is checked here, and left out.
     let mut envelope = envelope();
     envelope.trace_parent = Some("00-1\r\nx-evil: 1".into());
-    let map = of(&envelope, now()).unwrap();
+    let map = build(&envelope, now()).unwrap();
     assert!(map.get("traceparent").is_none() && map.get("x-evil").is_none());
     // Ids of timers may have any printable characters; they are encoded.
     envelope.id = TimerId::new("a\u{2028}b").unwrap();
-    assert_eq!(of(&envelope, now()).unwrap()["ce-subject"], "a%E2%80%A8b");
+    assert_eq!(build(&envelope, now()).unwrap()["ce-subject"], "a%E2%80%A8b");
     let error = put(&mut HeaderMap::new(), "x-a", "secret\r\nx-evil: 1").unwrap_err();
     assert!(!error.contains("secret"), "{error}");
 }

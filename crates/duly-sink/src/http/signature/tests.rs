@@ -70,7 +70,7 @@ fn a_body_that_is_no_text_is_signed_and_verified() {
     let map = headers(&[OLD], seconds(now()), &body);
     assert_eq!(verify(&[secret(OLD)], &map, &body, now()), Ok(()));
     let changed = [&body[..255], b"x"].concat();
-    let wrong = Err(Wrong::NotMade { found: 1, secrets: 1 });
+    let wrong = Err(SignatureError::NotMade { found: 1, secrets: 1 });
     assert_eq!(verify(&[secret(OLD)], &map, &changed, now()), wrong);
 }
 
@@ -78,28 +78,34 @@ fn a_body_that_is_no_text_is_signed_and_verified() {
 fn verify_names_the_fault() {
     let (body, at_s) = (b"body", seconds(now()));
     let good = headers(&[OLD], at_s, body);
-    let check = |change: fn(&mut HeaderMap), expected: Wrong| {
+    let check = |change: fn(&mut HeaderMap), expected: SignatureError| {
         let mut map = good.clone();
         change(&mut map);
         assert_eq!(verify(&[secret(OLD)], &map, body, now()), Err(expected.clone()), "{expected}");
     };
-    check(|map| drop(map.remove(ID)), Wrong::Missing(ID));
-    check(|map| drop(map.remove(TIMESTAMP)), Wrong::Missing(TIMESTAMP));
-    check(|map| drop(map.remove(SIGNATURE)), Wrong::Missing(SIGNATURE));
-    let unreadable = Wrong::Unreadable(TIMESTAMP, "Unix seconds");
+    check(|map| drop(map.remove(ID)), SignatureError::Missing(ID));
+    check(|map| drop(map.remove(TIMESTAMP)), SignatureError::Missing(TIMESTAMP));
+    check(|map| drop(map.remove(SIGNATURE)), SignatureError::Missing(SIGNATURE));
+    let unreadable = SignatureError::Unreadable(TIMESTAMP, "Unix seconds");
     check(|map| drop(map.insert(TIMESTAMP, "soon".parse().unwrap())), unreadable);
-    check(|map| drop(map.insert(SIGNATURE, "v1a,AAAA".parse().unwrap())), Wrong::NoVersion1);
-    check(|map| drop(map.insert(SIGNATURE, "v1,?".parse().unwrap())), Wrong::NoVersion1);
-    let not_made = Wrong::NotMade { found: 1, secrets: 1 };
+    check(
+        |map| drop(map.insert(SIGNATURE, "v1a,AAAA".parse().unwrap())),
+        SignatureError::NoVersion1,
+    );
+    check(|map| drop(map.insert(SIGNATURE, "v1,?".parse().unwrap())), SignatureError::NoVersion1);
+    let not_made = SignatureError::NotMade { found: 1, secrets: 1 };
     check(|map| drop(map.insert(ID, "another".parse().unwrap())), not_made.clone());
     // A correct beginning is not enough.
     check(|map| drop(map.insert(SIGNATURE, "v1,".parse().unwrap())), not_made);
     let later = |ms: u64| Timestamp::from_unix_ms(at_s * 1_000 + ms).unwrap();
     assert_eq!(verify(&[secret(OLD)], &good, body, later(300_999)), Ok(()));
     let old = verify(&[secret(OLD)], &good, body, later(301_000)).unwrap_err();
-    assert_eq!(old, Wrong::TooOld { by_s: 301 });
+    assert_eq!(old, SignatureError::TooOld { by_s: 301 });
     let early = Timestamp::from_unix_ms((at_s - 301) * 1_000).unwrap();
-    assert_eq!(verify(&[secret(OLD)], &good, body, early), Err(Wrong::TooNew { by_s: 301 }));
+    assert_eq!(
+        verify(&[secret(OLD)], &good, body, early),
+        Err(SignatureError::TooNew { by_s: 301 })
+    );
     let other = verify(&[secret(NEW)], &good, body, now()).unwrap_err().to_string();
     assert!(other.contains("the secret given here") && !other.contains("AAAA"), "{other}");
 }

@@ -132,7 +132,7 @@ async fn a_closed_connection_is_replaced_within_the_attempt() {
         // Waits until the end of the connection has arrived here.
         let origin = format!("http://{}", raw.address);
         until("the connection is seen to be closed", || match sink.pool.take(&origin) {
-            Some(Lease::Http1(connection)) => {
+            Some(PooledConnection::Http1(connection)) => {
                 sink.pool.keep(&origin, connection, Duration::MAX);
                 false
             }

@@ -92,7 +92,7 @@ async fn http_2_streams_are_reserved_without_the_pool_lock() {
         seen.fetch_and(pool.upgrade().unwrap().is_free(), Ordering::Relaxed);
         10
     });
-    let connection = Http2::start(ours).await.unwrap().asked_by(streams_max);
+    let connection = Http2::start(ours).await.unwrap().with_streams_max(streams_max);
     assert!(sink.pool.share("https://receiver.example", connection).is_some());
     assert!(sink.pool.take("https://receiver.example").is_some());
     assert!(free.load(Ordering::Relaxed));
@@ -101,7 +101,7 @@ async fn http_2_streams_are_reserved_without_the_pool_lock() {
 #[tokio::test]
 async fn concurrent_streams_stay_within_the_receivers_limit() {
     let (ours, _theirs) = tokio::io::duplex(4096);
-    let connection = Arc::new(Http2::start(ours).await.unwrap().asked_by(Box::new(|| 3)));
+    let connection = Arc::new(Http2::start(ours).await.unwrap().with_streams_max(Box::new(|| 3)));
     let takers: Vec<_> = (0..4)
         .map(|_| {
             let connection = Arc::clone(&connection);

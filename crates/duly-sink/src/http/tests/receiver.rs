@@ -23,7 +23,7 @@ pub(super) struct Web {
 pub(super) const STREAMS_MAX: u32 = 4;
 
 struct WebState {
-    manner: Mutex<Manner>,
+    behaviour: Mutex<Behaviour>,
     arrivals: Mutex<VecDeque<Arrival>>,
     versions: Mutex<Vec<::http::Version>>,
     connections: AtomicUsize,
@@ -32,7 +32,7 @@ struct WebState {
 impl WebState {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            manner: Mutex::new(Manner::Confirm),
+            behaviour: Mutex::new(Behaviour::Confirm),
             arrivals: Mutex::default(),
             versions: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -107,11 +107,11 @@ async fn take(
     let arrival = Arrival { body: body.to_vec(), headers };
     state.arrivals.lock().unwrap().push_back(arrival);
     state.versions.lock().unwrap().push(version);
-    let manner = *state.manner.lock().unwrap();
-    match manner {
-        Manner::Confirm => (StatusCode::OK, "thank you"),
-        Manner::Refuse => (StatusCode::INTERNAL_SERVER_ERROR, "no"),
-        Manner::Hang => std::future::pending().await,
+    let behaviour = *state.behaviour.lock().unwrap();
+    match behaviour {
+        Behaviour::Confirm => (StatusCode::OK, "thank you"),
+        Behaviour::Refuse => (StatusCode::INTERNAL_SERVER_ERROR, "no"),
+        Behaviour::Hang => std::future::pending().await,
     }
 }
 
@@ -122,8 +122,8 @@ impl Receiver for Web {
     fn destination(&self) -> HttpDestination {
         self.to.clone()
     }
-    fn behave(&self, manner: Manner) {
-        *self.state.manner.lock().unwrap() = manner;
+    fn behave(&self, behaviour: Behaviour) {
+        *self.state.behaviour.lock().unwrap() = behaviour;
     }
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>> {
         Box::pin(async { self.state.arrivals.lock().unwrap().drain(..).collect() })

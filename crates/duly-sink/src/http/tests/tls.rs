@@ -135,7 +135,7 @@ async fn an_http_2_connection_is_shared_up_to_the_stream_limit() {
     assert_eq!(web.connections(), 1, "those that came first waited for the first connection");
     assert!(web.versions().iter().all(|version| *version == Version::HTTP_2));
     // Twice as many as one connection carries need a second one.
-    web.behave(Manner::Hang);
+    web.behave(Behaviour::Hang);
     let mut slow = web.destination();
     slow.timeout = Millis::from_ms(500);
     let hanging = (0..2 * STREAMS_MAX).map(|_| web.sink().deliver(envelope(slow.clone(), b"x")));
@@ -147,7 +147,7 @@ async fn an_http_2_connection_is_shared_up_to_the_stream_limit() {
     // A connection that timed out is not used again.
     let (before, kept) = (web.connections(), web.http_sink().pool.kept());
     assert_eq!(kept, 0);
-    web.behave(Manner::Confirm);
+    web.behave(Behaviour::Confirm);
     assert_eq!(deliver().await, Delivery::Confirmed);
     assert_eq!(web.connections(), before + 1);
 }

@@ -129,7 +129,7 @@ async fn queued_requests_return_unsent_when_http_2_closes() {
     let stream = connection.stream().unwrap();
     // Kept by the client, as if it were still to be sent.
     let (_kept, unsent) = Unsent::watch(vec![b'x'; 2 << 20].into());
-    connection.leave(unsent);
+    connection.add_unsent(unsent);
     let mut request = hyper::Request::new(Bytes::from_static(b"x").into());
     *request.uri_mut() = "http://receiver.example/".parse().unwrap();
     let sent = stream.send(request, 1024);
