@@ -75,8 +75,8 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
     if let Ok(answer) = tokio::time::timeout(shared.options.stall_after, answer).await {
         return answer;
     }
-    shared.watch.restarted("the look of the auditor", "got no answer of the store");
-    Err(Error::InDoubt { reason: "the store gave no answer".to_owned() })
+    shared.watch.restarted("an audit", "store call timed out; the audit is aborted");
+    Err(Error::InDoubt { reason: "the store did not reply in time".to_owned() })
 }
 
 /// The findings of one audit; at most [`SUSPECTS_MAX`] of each kind.
@@ -135,14 +135,14 @@ fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     Recorder::neglected(neglected.len(), neglected.len());
     if neglected.is_empty() {
         if !before.is_empty() {
-            tracing::info!("every lane that has something due is worked on again");
+            tracing::info!("all lanes with timers due make progress again");
         }
         return;
     }
     tracing::error!(
         count = neglected.len(),
         some = ?*shared.watch.neglected.lock(),
-        "lanes with timers due make no progress; the dispatcher reads them again"
+        "lanes with timers due make no progress; the dispatcher polls them again"
     );
     for (shard, lane) in neglected {
         match lane.key {

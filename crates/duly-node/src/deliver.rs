@@ -60,7 +60,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         (_, Receiver::Own) => firing.destination,
     };
     let Destination::Http(destination) = chosen else {
-        let reason = "this node has no way to deliver to the timer's destination";
+        let reason = "this node cannot deliver to the timer's destination";
         let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
         attempt.conclude(verdict(delivery));
         return;
@@ -99,13 +99,13 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         biased;
         delivery = shared.sink.deliver(envelope) => delivery,
         () = shared.phases.reached(Phase::CutOff) => {
-            attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver answered"));
+            attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver replied"));
             return;
         }
         () = tokio::time::sleep(time_limit) => {
-            shared.watch.restarted("a delivery", "did not end with its time-out");
+            shared.watch.restarted("a delivery", "did not end at its time-out");
             attempt.report(ReceiverHealth::Bad);
-            attempt.conclude(lease_lost(Wait::Policy, "the delivery did not end in its time"));
+            attempt.conclude(lease_lost(Wait::Policy, "the delivery did not end at its time-out"));
             return;
         }
     };
@@ -118,7 +118,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         let (namespace, outcome) = (&attempt.namespace, delivery.outcome().as_str());
         tracing::warn!(
             %namespace, %id, %delivery_id, attempt = number, outcome, reason, held_back,
-            "an attempt failed"
+            "attempt failed; the retry policy decides what follows"
         );
     }
     attempt.conclude(verdict(delivery));
@@ -203,6 +203,6 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         // It may fail again, so the next attempt waits as after any failure.
-        self.settle(lease_lost(Wait::Policy, "the delivery broke off without a verdict"));
+        self.settle(lease_lost(Wait::Policy, "the delivery was aborted without a verdict"));
     }
 }

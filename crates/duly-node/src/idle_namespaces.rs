@@ -35,7 +35,7 @@ async fn run_pass(shared: &Shared, waited: Arc<BTreeSet<NamespaceName>>) -> Resu
         for namespace in &page.removed {
             tracing::info!(
                 %namespace,
-                "namespace removed: it came into being at its first schedule and has been idle for a day"
+                "idle namespace removed: a schedule call had created it, and it has been idle for a day"
             );
         }
         from = page.next;

@@ -117,12 +117,12 @@ impl Node {
         }
         supervise::spawn("watchdog", &shared, Arc::default(), watchdog::run);
         supervise::spawn("auditor", &shared, Arc::default(), auditor::run);
-        supervise::spawn("census", &shared, Arc::default(), lane_metrics::run);
-        supervise::spawn("beats", &shared, Arc::default(), nodes::run);
-        supervise::spawn("progress", &shared, Arc::default(), nodes::progress::run);
-        supervise::spawn("allotments", &shared, Arc::default(), quota_loop::run);
+        supervise::spawn("lane metrics", &shared, Arc::default(), lane_metrics::run);
+        supervise::spawn("heartbeats", &shared, Arc::default(), nodes::run);
+        supervise::spawn("shard progress", &shared, Arc::default(), nodes::progress::run);
+        supervise::spawn("quota requests", &shared, Arc::default(), quota_loop::run);
         supervise::spawn("announcements", &shared, Arc::default(), nodes::listen);
-        supervise::spawn("idle", &shared, Arc::default(), idle_namespaces::run);
+        supervise::spawn("idle namespaces", &shared, Arc::default(), idle_namespaces::run);
         shared.notify_all_shards();
         Handle(shared)
     }
@@ -194,11 +194,14 @@ impl Handle {
     async fn abort_attempts(&self) {
         let shared = &self.0;
         let in_flight = shared.lanes.lock().in_flight();
-        tracing::warn!(in_flight, "attempts that did not end in time are given up");
+        tracing::warn!(in_flight, "drain time-out reached; aborting the attempts still under way");
         shared.phases.enter(Phase::CutOff);
         if tokio::time::timeout(SETTLE_WITHIN, self.until_idle()).await.is_err() {
             let unsettled = shared.unsettled();
-            tracing::error!(unsettled, "the store did not take the last verdicts");
+            tracing::error!(
+                unsettled,
+                "store did not accept the last verdicts in time; their firings may be delivered again"
+            );
         }
     }
 

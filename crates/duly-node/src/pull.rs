@@ -295,7 +295,8 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     let Some((id, serve)) = queued else {
         return Err(Error::Overloaded {
             reason: format!(
-                "{} lease calls wait already, as many as may; come again, or wait for less time",
+                "{} lease calls wait already, the maximum; repeat the call later, or with a \
+                 shorter wait",
                 shared.options.pull_waiters_max
             ),
             retry_after: FULL_RETRY_AFTER,
@@ -370,7 +371,10 @@ struct ServingGuard {
 impl Drop for ServingGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!(namespace = %self.namespace, "serving lease calls panicked");
+            tracing::error!(
+                namespace = %self.namespace,
+                "task that serves lease calls panicked; the waiting calls return no firings"
+            );
             let unanswered = self.shared.pull.waiters.lock().take_namespace(&self.namespace);
             drop(unanswered);
         }
@@ -431,16 +435,18 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
 /// Returns the error for a call for whose firings there is no memory.
 fn out_of_memory_error() -> Error {
     Error::Overloaded {
-        reason: "there is no room in memory for the firings of a lease: come again".to_owned(),
+        reason:
+            "too little request memory is free for the firings of a lease; repeat the call later"
+                .to_owned(),
         retry_after: FULL_RETRY_AFTER,
     }
 }
 
 /// Returns the error for the waiting calls of a namespace whose claim timed out.
 fn timed_out_error(shared: &Shared) -> Error {
-    shared.watch.restarted("serving lease calls", "got no answer of the store");
+    shared.watch.restarted("serving lease calls", "store call timed out; the waiting calls fail");
     Error::Unavailable {
-        reason: "the store gave no answer; repeat the call".to_owned(),
+        reason: "the store did not reply in time; repeat the call".to_owned(),
         retry_after: FULL_RETRY_AFTER,
     }
 }

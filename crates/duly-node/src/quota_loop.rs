@@ -81,7 +81,7 @@ async fn send_requests(
             let grant = match reply {
                 Ok(Ok(grant)) => grant.into_iter().map(Some).collect(),
                 Ok(Err(error)) => {
-                    shared.log_store_error("allot", &error);
+                    shared.log_store_error("quota request", &error);
                     vec![None; requests.len()]
                 }
                 Err(_elapsed) => vec![None; requests.len()],

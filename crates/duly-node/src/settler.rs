@@ -167,7 +167,7 @@ pub(crate) async fn run(
 /// Ends all leases of this node after a panic, because it is unknown which verdicts were accepted and a
 /// node's lease does not expire. The firings become due again; attempts under way settle without effect.
 async fn end_own_leases(shared: &Shared, shard: ShardId) {
-    shared.watch.restarted("settling", "panicked; the leases of this node are given back");
+    shared.watch.restarted("the settler", "panicked; all leases of this node are ended");
     if let Err(error) = shared.store.release_owner(shard, shared.nodes.member_id()).await {
         shared.log_store_error("release after a panic", &error);
     }
@@ -207,7 +207,7 @@ async fn settle(
             Err(error) if error.retry() == Retry::Never && !one_by_one => one_by_one = true,
             Err(error) if error.retry() == Retry::Never => {
                 // This firing cannot be settled; its lease ends with this node.
-                shared.log_store_error("settle (given up)", &error);
+                shared.log_store_error("settle (permanent error; verdict dropped)", &error);
                 left.remove(0);
             }
             Err(error) => {
@@ -249,8 +249,8 @@ impl SettleTimeout {
 /// Returns the error of a call that timed out. The call is repeated, because settling twice changes
 /// nothing.
 fn timed_out_error(shared: &Shared) -> Error {
-    shared.watch.restarted("settling", "got no answer of the store");
-    Error::InDoubt { reason: "the store gave no answer".to_owned() }
+    shared.watch.restarted("a settle call", "store call timed out; it is repeated");
+    Error::InDoubt { reason: "the store did not reply in time".to_owned() }
 }
 
 fn on_settled(shared: &Shared, entry: &UnsettledVerdict, outcome: SettleOutcome) {
@@ -263,6 +263,6 @@ fn on_settled(shared: &Shared, entry: &UnsettledVerdict, outcome: SettleOutcome)
         (Some(ended), Some(namespace)) => {
             shared.recorder.attempt(DeliveryMode::Push, namespace, ended)
         }
-        _ => tracing::debug!(outcome = outcome.as_str(), "a verdict changed nothing"),
+        _ => tracing::debug!(outcome = outcome.as_str(), "verdict not counted as an attempt"),
     }
 }

@@ -117,9 +117,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if let Some(iterations) = shared.waker.iterations()
             && waker.check(iterations) == CheckResult::Stalled
         {
-            shared.watch.restarted("the waker", "made no progress");
+            shared.watch.restarted("the waker thread", "made no progress");
             if let Err(error) = shared.waker.restart() {
-                tracing::error!(%error, "the waker cannot be begun again");
+                tracing::error!(
+                    %error,
+                    "waker thread cannot be restarted, will retry; timers may be a few seconds late"
+                );
             }
         }
         // A loop that hangs or may not claim requests no wake-up. So the watchdog requests one: the

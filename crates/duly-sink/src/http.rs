@@ -112,7 +112,7 @@ impl HttpSink {
         let timeout_at = started + envelope.destination.timeout.to_std();
         let ends_at = timeout_at.min(Instant::from_std(envelope.deadline));
         if ends_at <= started {
-            return Failure::not_sent("the time for this attempt was over before it began").into();
+            return Failure::not_sent("the time of the attempt had ended before it started").into();
         }
         let url = envelope.destination.url();
         let Some(target) = Target::of(url, &envelope.namespace) else {

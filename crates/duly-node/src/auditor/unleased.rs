@@ -46,7 +46,7 @@ impl Unleased {
         for namespace in found.iter().filter(|namespace| !before.contains(namespace)) {
             tracing::warn!(
                 %namespace,
-                "timers are due and no consumer leases them: is the name misspelled, or is a webhook missing?"
+                "timers are due and no consumer leases them; check the namespace name, or set a webhook"
             );
         }
     }

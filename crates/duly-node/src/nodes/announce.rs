@@ -163,20 +163,20 @@ mod tests {
         let mut announced = Announcements::default();
         assert!(announced.must_announce(&name));
         let interest = announced.interest(vec![name.clone()], Duration::ZERO);
-        assert!(announced.must_announce(&name), "nobody has heard of it yet");
+        assert!(announced.must_announce(&name), "no coordinator shard has acknowledged it yet");
         let at = Duration::from_secs(1);
         let list = Coordinators { version: 1, shards: vec![ShardId(0), ShardId(4), ShardId(9)] };
         let mut acknowledge =
             |shard| announced.on_acknowledged(ShardId(shard), &list, interest.clone(), at);
         assert!(!acknowledge(0) && !acknowledge(0), "one of three knows");
-        assert!(acknowledge(9), "it is news to a majority");
+        assert!(acknowledge(9), "a majority knows it now");
         assert!(!acknowledge(4) && !acknowledge(0));
         assert!(!announced.must_announce(&name));
         assert_eq!(announced.announced_since(&name), Some(at + KNOWN_WITHIN));
         announced.drop_announced();
         assert!(announced.must_announce(&name) && announced.announced_since(&name).is_none());
         let soon = announced.interest(Vec::new(), LINGER_FOR / 2);
-        assert!(soon.contains(&name), "whoever waited will wait again");
+        assert!(soon.contains(&name), "a call that waited will wait again");
         assert!(announced.interest(Vec::new(), LINGER_FOR).is_empty());
     }
 }

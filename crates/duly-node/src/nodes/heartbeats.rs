@@ -180,12 +180,16 @@ impl HeartbeatLoops<'_> {
     fn log_rejoin(&self, reason: Option<RejoinReason>) {
         let Some(reason) = reason else { return };
         let reason = match reason {
-            RejoinReason::Evicted => "a majority of the coordination shards missed its heartbeats",
-            RejoinReason::EvictedByMinority => "a coordination shard missed its heartbeats",
-            RejoinReason::Idle => {
-                "no majority of the coordination shards had a heartbeat of it for a minute"
+            RejoinReason::Evicted => {
+                "a majority of the coordinator shards evicted it (heartbeat timeout)"
             }
-            RejoinReason::NewList => "the list of coordination shards has changed",
+            RejoinReason::EvictedByMinority => {
+                "a minority of the coordinator shards evicted it (heartbeat timeout)"
+            }
+            RejoinReason::Idle => {
+                "no majority of the coordinator shards acknowledged its heartbeats for a minute"
+            }
+            RejoinReason::NewList => "the list of coordinator shards has changed",
         };
         tracing::warn!(why = reason, "node rejoins with a new member id");
         self.shared.nodes.announce_waits_again();
@@ -254,7 +258,7 @@ async fn release_leases(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
                     );
                 }
                 // The next query for the holders of leases finds them.
-                Err(error) => shared.log_store_error("release owner", &error),
+                Err(error) => shared.log_store_error("release leases of an evicted node", &error),
             }
             shared.notifier(shard).notify_due();
         })

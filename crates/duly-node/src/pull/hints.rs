@@ -134,7 +134,7 @@ mod tests {
         let name = NamespaceName::new("a").unwrap();
         let at = Duration::from_secs;
         let mut hints = Hints::default();
-        assert!(!hints.are_complete(&name, Some(at(1))), "nobody has looked");
+        assert!(!hints.are_complete(&name, Some(at(1))), "no poll yet");
         hints.record_empty_poll(&name, at(2));
         assert!(!hints.are_complete(&name, None) && !hints.are_complete(&name, Some(at(3))));
         assert!(hints.are_complete(&name, Some(at(1))));
@@ -173,7 +173,7 @@ mod tests {
         let mut weights = Vec::new();
         for _ in 0..8 {
             hints.add_more(&name, left);
-            // What is told besides takes nothing from it.
+            // Another hint for the shard does not lower the weight.
             hints.add(&name, left.shard);
             left = hints.take(&name, 1)[0];
             weights.push(left.weight);

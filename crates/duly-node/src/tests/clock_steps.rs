@@ -189,7 +189,7 @@ async fn t24_clock_steps_do_not_change_the_lease_time() {
         world.step(step_ms).await;
         // The 30 s are not over by the boot clock.
         world.advance(ms(29_000)).await;
-        assert_eq!(lease().await, None, "{step_ms}: nobody else gets it");
+        assert_eq!(lease().await, None, "{step_ms}: no other consumer gets it");
         world.advance(ms(1_000)).await;
         assert_eq!(settle(&world, &first).await, SettleOutcome::LeaseLost, "{step_ms}");
         // A failed firing waits by its policy, and not for the return of a wrong clock time. A step back

@@ -62,7 +62,7 @@ async fn any_one_coordinator_shard_may_be_lost() {
             nodes.fires(&format!("without-{}-{cut:?}", lost.0)).await;
             nodes.cut_all(lost, None);
             nodes.pass(12_000).await;
-            assert_eq!(nodes.member_ids(), before, "nobody was evicted: {lost:?}, {cut:?}");
+            assert_eq!(nodes.member_ids(), before, "no node was evicted: {lost:?}, {cut:?}");
         }
     }
 }
@@ -102,7 +102,7 @@ async fn t16_a_cut_between_one_node_and_one_master_stops_nothing() {
         assert_eq!((nodes.seen(), nodes.owner()), (vec![3; 3], owner), "{cut:?}");
         assert!(nodes.worlds.iter_mut().all(|world| world.try_call().is_none()));
         let view = nodes.worlds[owner].view("long").await;
-        assert_eq!((view.state, view.attempts()), (State::InFlight, 1), "nobody ended its lease");
+        assert_eq!((view.state, view.attempts()), (State::InFlight, 1), "no node ended its lease");
         call.answer(Delivery::Confirmed);
         nodes.fires("next").await;
         nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], None);
@@ -210,7 +210,7 @@ async fn a_new_coordinator_list_gives_new_member_ids() {
     assert!(nodes.member_ids().iter().zip(&before).all(|(now, before)| now != before));
     assert_eq!(nodes.worlds[0].view("long").await.attempts(), 1, "its lease is good for a while");
     nodes.pass(2_500).await;
-    assert_eq!(nodes.seen(), [3; 3], "the old runs are evicted");
+    assert_eq!(nodes.seen(), [3; 3], "the old member ids are evicted");
     let mut again: Vec<_> = nodes.worlds.iter_mut().filter_map(World::try_call).collect();
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].envelope.attempt, 2);

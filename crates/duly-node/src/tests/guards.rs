@@ -43,7 +43,7 @@ async fn t27_an_auditor_audits_again_after_a_fault() {
         // Ten seconds without a reply and two audits.
         tokio::time::sleep(Duration::from_secs(30)).await;
         let health = world.handle.health();
-        assert_eq!(health.restarts, 1, "somebody hears of it");
+        assert_eq!(health.restarts, 1, "the restart is counted");
         assert_eq!(health.neglected, [format!("{A} of namespace shop")]);
         world.lose(None);
         assert_eq!(world.call().await.envelope.id.as_str(), "lost");
@@ -105,7 +105,7 @@ async fn t27_the_watchdog_restarts_a_dead_waker() {
     world.schedule("u", ms(120_000), A).await;
     // Between two checks of the watchdog, which also notifies the loop.
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(world.waker.restarts(), 0, "one that turns is left alone");
+    assert_eq!(world.waker.restarts(), 0, "a thread that iterates is left alone");
     world.waker.set(WakerThread::Dead);
     world.advance(ms(60_000)).await;
     world.nothing_more().await;

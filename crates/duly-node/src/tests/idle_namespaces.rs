@@ -58,5 +58,5 @@ async fn the_idle_pass_reports_waiting_namespaces() {
     let (from, same) = received.recv().await.unwrap();
     assert_eq!((from.and_then(|from| from.after), same), (Some(name("first")), polled));
     let (from, waited) = received.recv().await.unwrap();
-    assert_eq!((from, waited), (None, BTreeSet::new()), "nobody waited in the second hour");
+    assert_eq!((from, waited), (None, BTreeSet::new()), "no call waited in the second hour");
 }

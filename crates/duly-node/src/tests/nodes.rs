@@ -185,11 +185,11 @@ async fn t16_what_was_claimed_before_a_pause_is_not_sent_after_it() {
     nodes.worlds[0].flaky.delay_claim(clock, ms(2_000));
     nodes.worlds[0].schedule("a", ms(0), A).await;
     nodes.worlds[0].quiet().await;
-    assert!(nodes.worlds[0].try_call().is_none(), "nobody may have heard it for 2 s");
+    assert!(nodes.worlds[0].try_call().is_none(), "its heartbeats may be missing for 2 s");
     nodes.pass(1_000).await;
     assert_eq!(nodes.worlds[0].flaky.released(), 1);
     let call = nodes.worlds[0].call().await;
-    assert_eq!(call.envelope.attempt, 1, "it was handed back uncounted");
+    assert_eq!(call.envelope.attempt, 1, "it was released and not counted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,7 +231,7 @@ async fn a_waiting_call_gets_firings_of_another_nodes_shard() {
     let leased = waits.await.unwrap();
     assert_eq!(leased.firings.len(), 1);
     leased.delivered();
-    assert!(other.flaky.polls() - polls <= 2, "told, not found by looking");
+    assert!(other.flaky.polls() - polls <= 2, "announced, not found by a poll");
 }
 
 #[tokio::test(start_paused = true)]

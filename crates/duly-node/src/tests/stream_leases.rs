@@ -141,7 +141,7 @@ async fn p10_memory_is_reserved_at_the_head_of_the_queue() {
     };
     let first = waiting(with_memory());
     world.quiet().await;
-    assert_eq!(memory.reserved.load(NOW), 0, "one that waits has nothing set aside");
+    assert_eq!(memory.reserved.load(NOW), 0, "a waiting call reserves nothing");
     let second = waiting(request(&world, 10, pull::MINUTE));
     world.quiet().await;
     memory.bytes.store(0, NOW);

@@ -53,7 +53,7 @@ async fn t25_the_watchdog_recovers_a_lost_wake_up() {
     world.advance_unnoticed(ms(60_000));
     let asked = tokio::time::Instant::now();
     world.call().await.answer(Delivery::Confirmed);
-    assert!(asked.elapsed() <= Duration::from_secs(5), "two looks: {:?}", asked.elapsed());
+    assert!(asked.elapsed() <= Duration::from_secs(5), "two checks: {:?}", asked.elapsed());
     assert_eq!(world.handle.health().restarts, 0);
 }
 
@@ -175,13 +175,13 @@ async fn the_auditor_finds_a_neglected_lane() {
     world.schedule("seen", ms(0), B).await;
     world.call().await.answer(Delivery::Confirmed);
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert!(world.handle.health().neglected.is_empty(), "one look may be in the middle of things");
+    assert!(world.handle.health().neglected.is_empty(), "one audit may see a lane in between");
     tokio::time::sleep(Duration::from_secs(10)).await;
     let neglected = world.handle.health().neglected;
     assert_eq!(neglected, [format!("{A} of namespace shop")]);
     world.lose(None);
     let call = world.call().await;
-    assert_eq!(call.envelope.id.as_str(), "lost", "it is looked at anew");
+    assert_eq!(call.envelope.id.as_str(), "lost", "the lane is planned again");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert!(world.handle.health().neglected.is_empty());
 }

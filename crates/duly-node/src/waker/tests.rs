@@ -37,7 +37,7 @@ async fn notifies_in_time(waker: Box<dyn Waker>, notifiers: &[Notifier]) {
     let target = wall() + Duration::from_millis(20);
     waker.wake_by(ShardId(1), target);
     notifiers[1].notified().await;
-    assert!(wall() >= target, "rung too early");
+    assert!(wall() >= target, "notified too early");
     assert!(notifiers[1].take_timed());
     assert!(!notifiers[0].take_timed(), "the other shard sleeps on");
     // A time in the past notifies at once.
@@ -73,7 +73,7 @@ async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
     waker.restart().unwrap();
     notifiers[0].notified().await;
     assert!(waker.iterations() > before);
-    assert!(notifiers.iter().all(Notifier::take_timed), "each was rung once");
+    assert!(notifiers.iter().all(Notifier::take_timed), "each was notified once");
     notifies_in_time(Box::new(waker), &notifiers).await;
 }
 

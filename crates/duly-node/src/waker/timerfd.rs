@@ -179,7 +179,7 @@ impl Inner {
             // Setting the timer reports a step of the clock too, and then the read does not.
             Err(rustix::io::Errno::CANCELED) => ClockChange::Stepped,
             Err(error) => {
-                tracing::error!(%error, "the wake-up timer cannot be set");
+                tracing::error!(%error, "wake-up timer cannot be set; timers may be a few seconds late");
                 ClockChange::Unchanged
             }
         }

@@ -115,7 +115,7 @@ impl fmt::Display for AddressKind {
             Self::Multicast => "multicast or broadcast",
             Self::Reserved => "reserved",
             Self::Embedded => "an IPv6 form of an IPv4 address that is not public",
-            Self::Own => "where this server itself listens",
+            Self::Own => "an address on which this server itself listens",
         })
     }
 }

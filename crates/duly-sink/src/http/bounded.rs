@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The error of a read after the last granted byte.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer is too long")]
+#[error("the response is too long")]
 pub(super) struct TooLong;
 
 /// The number of bytes that may still be read.

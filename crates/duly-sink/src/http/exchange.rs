@@ -108,7 +108,7 @@ impl HttpSink {
                 let reason = format!("none within {waited_ms} ms (webhook.connect_timeout)");
                 Err(Failure::not_connected(reason))
             }
-            Err(_elapsed) => Err(Failure::not_connected("the time of the attempt was over first")),
+            Err(_elapsed) => Err(Failure::not_connected("the time of the attempt ended first")),
         }
     }
 

@@ -32,7 +32,7 @@ impl Failure {
 
     /// Creates a time-out: the request was sent, at least in part, and no reply came in time.
     pub(super) fn timed_out(why: impl Display) -> Self {
-        Self { kind: AttemptOutcome::TimedOut, reason: format!("no answer {why}") }
+        Self { kind: AttemptOutcome::TimedOut, reason: format!("no response {why}") }
     }
 
     /// Creates a lost connection: the request was sent, at least in part, and no reply can come any
@@ -42,19 +42,19 @@ impl Failure {
             return Self::too_long();
         }
         let reason = if error.is_timeout() {
-            "the connection was lost: the receiver gave no sign of life".to_owned()
+            "the connection was lost: the receiver did not reply to keep-alive probes".to_owned()
         } else if error.is_parse() {
-            format!("the connection was closed: the answer is not HTTP: {}", causes(error))
+            format!("the connection was closed: the response is not HTTP: {}", causes(error))
         } else {
-            format!("the connection was lost before an answer: {}", causes(error))
+            format!("the connection was lost before a response: {}", causes(error))
         };
         Self { kind: AttemptOutcome::ConnectionLost, reason }
     }
 
     /// Creates the failure of a reply that is longer than the limit; the request was sent.
     pub(super) fn too_long() -> Self {
-        let reason = "the connection was closed: the answer's head is longer than may be read of \
-                      an answer (webhook.response_bytes_max)";
+        let reason = "the connection was closed: the response head exceeds \
+                      webhook.response_bytes_max";
         Self { kind: AttemptOutcome::ConnectionLost, reason: reason.to_owned() }
     }
 }

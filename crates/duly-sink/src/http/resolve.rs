@@ -162,7 +162,7 @@ impl Resolver {
         // Dropped last: it checks whether another delivery waits.
         let waiter = LookupWaiter(key);
         let waiting = self.join_or_start(&waiter.0);
-        waiting.await.unwrap_or_else(|_| Err("the look-up of the name broke off".into()))
+        waiting.await.unwrap_or_else(|_| Err("the look-up of the name was aborted".into()))
     }
 
     /// Joins the look-up under way, or starts a new one.

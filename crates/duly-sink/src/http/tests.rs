@@ -268,7 +268,7 @@ async fn p4_time_that_ends_before_there_is_a_connection_is_no_doubt() {
     to.timeout = Millis::from_ms(100);
     let delivery = sink.deliver(envelope(to.clone(), b"x")).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
-    assert!(reason(&delivery).contains("the time of the attempt was over"), "{delivery:?}");
+    assert!(reason(&delivery).contains("the time of the attempt ended"), "{delivery:?}");
     // The attempt's own deadline applies as well as the destination's time-out.
     to.timeout = Millis::from_secs(60);
     let mut sent = envelope(to, b"x");

@@ -40,7 +40,10 @@ impl Tls {
         roots.add_parsable_certificates(native.certs);
         if roots.is_empty() && files.ca.is_none() {
             let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(%reason, "no trusted certificates: https receivers will fail");
+            tracing::warn!(
+                %reason,
+                "no trusted certificates found: https:// deliveries will fail; set webhook.ca_file"
+            );
         }
         if let Some(path) = &files.ca {
             let wrong = unusable("file of authorities", "webhook.ca_file", path);
@@ -64,7 +67,7 @@ impl Tls {
                     wrong_key(format!("no private key can be read from it: {error}"))
                 })?;
                 builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                    wrong_key(format!("it does not fit the certificate: {error}"))
+                    wrong_key(format!("it does not match the certificate: {error}"))
                 })?
             }
         };
@@ -87,7 +90,7 @@ impl Tls {
             Host::Domain(name) => {
                 let name = name.strip_suffix('.').unwrap_or(name);
                 ServerName::try_from(name.to_owned())
-                    .map_err(|_| "no certificate can be made out to this host name".to_owned())?
+                    .map_err(|_| "no certificate can be valid for this host name".to_owned())?
             }
             Host::Ipv4(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
             Host::Ipv6(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
@@ -114,8 +117,8 @@ fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError, Error as Tls};
     let help = match failure::caused_by::<Tls>(error) {
         Some(Tls::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "; if the receiver has a certificate of an own authority, name that authority's file in \
-             webhook.ca_file"
+            "; if the receiver's certificate is of a private authority, set webhook.ca_file to \
+             that authority's certificate"
         }
         Some(Tls::InvalidMessage(_)) => "; does the receiver speak TLS on this port?",
         _ => "",

@@ -36,30 +36,30 @@ pub(super) async fn open(
     let mut reply = Vec::with_capacity(512);
     let end = loop {
         if stream.read_buf(&mut reply).await.map_err(lost)? == 0 {
-            return Err("the proxy closed the connection before it answered".to_owned());
+            return Err("the proxy closed the connection before it replied".to_owned());
         }
         if let Some(at) = reply.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
         }
         if reply.len() > RESPONSE_BYTES_MAX {
-            return Err(format!("the proxy's answer is longer than {RESPONSE_BYTES_MAX} bytes"));
+            return Err(format!("the proxy's response is longer than {RESPONSE_BYTES_MAX} bytes"));
         }
     };
     match status(&reply) {
         // A receiver sends nothing before the request: bytes at this point come from the proxy.
         Some(200..=299) if end < reply.len() => {
-            Err("the proxy sent bytes of its own after the head of its answer".to_owned())
+            Err("the proxy sent bytes of its own after the head of its response".to_owned())
         }
         Some(200..=299) => Ok(()),
-        Some(407) => Err("the proxy answered HTTP 407: it wants user name and password (file \
-                          webhook.proxy_credentials_file), or other ones"
+        Some(407) => Err("the proxy replied HTTP 407: set user name and password in the file \
+                          webhook.proxy_credentials_file, or correct them"
             .to_owned()),
         Some(status) => Err(format!(
-            "the proxy answered HTTP {status} to CONNECT: it must allow tunnels to the receiver's \
+            "the proxy replied HTTP {status} to CONNECT: it must allow tunnels to the receiver's \
              address and port"
         )),
         None => {
-            Err("the proxy's answer is not HTTP/1: webhook.proxy must name an HTTP proxy that \
+            Err("the proxy's response is not HTTP/1: webhook.proxy must name an HTTP proxy that \
                      tunnels by CONNECT"
                 .to_owned())
         }

@@ -176,7 +176,7 @@ fn a_cap_is_used_up_and_shared_evenly() {
     alone.request(0, true);
     alone.hear(0);
     alone.plan(0, limits(9, None), 50);
-    assert_eq!(alone.under_way, [9, 0, 0], "nobody else wants any");
+    assert_eq!(alone.under_way, [9, 0, 0], "no other node wants any");
 }
 
 #[test]

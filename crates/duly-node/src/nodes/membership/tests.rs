@@ -124,7 +124,7 @@ fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
             let left: Vec<_> =
                 member_ids.iter().copied().filter(|member_id| member_id != dead).collect();
             let after = view(me, &left);
-            assert!(before.iter().all(|shard| after.contains(shard)), "nobody loses a shard");
+            assert!(before.iter().all(|shard| after.contains(shard)), "no member loses a shard");
         }
     }
 }
@@ -268,11 +268,11 @@ fn a_node_evicted_by_a_majority_rejoins() {
     assert_eq!(node.member_id(), MemberId(9));
     assert!(
         !node.owns(FIRST) && node.watched.contains(&MemberId(7)),
-        "its old run may hold leases"
+        "its old member id may hold leases"
     );
     let (late, _) = of_three().heartbeat(SECOND, ms(200), "", NamespaceFilter::default());
     node.on_reply(late, ms(310), members_reply(&[(7, 1)], &[]));
-    assert_eq!(node.silent_for(ms(310)), None, "a reply to the old run says nothing");
+    assert_eq!(node.silent_for(ms(310)), None, "a reply to the old member id is ignored");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_node_unable_to_act_for_long_rejoins() {
     assert_eq!(
         node.rejoin_if_due(ms(200_000), MemberId(10)),
         None,
-        "a run that never acted is kept"
+        "a member id that never acted is kept"
     );
 }
 

@@ -111,7 +111,7 @@ async fn s4_a_faulty_proxy_sends_nothing_and_shows_no_secret() {
         ("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", After::Stall, "bytes of its own"),
         ("SSH-2.0-OpenSSH_9.9\r\n\r\n", After::Stall, "is not HTTP/1"),
         ("HTTP/1.1 200 OK\r\n", After::Repeat(b"x-a: b\r\n".repeat(100)), "longer than"),
-        ("", After::Close, "closed the connection before it answered"),
+        ("", After::Close, "closed the connection before it replied"),
     ];
     for (answer, after, expected) in cases {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
