@@ -189,8 +189,8 @@ impl Lanes {
             let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
             let used = self.plan_one(&mut plan, lane.clone(), waiting.wanted(), credit);
             // A lane that wants retries only, and gets none, must not block one with first attempts.
-            let goes_on = waiting.demand.first > 0 || !self.backlogs[at].wants_first();
-            if used == 0 && holds_none && goes_on {
+            let may_deny = waiting.demand.first > 0 || !self.backlogs[at].has_starved_first();
+            if used == 0 && holds_none && may_deny {
                 self.backlogs[at].deny(&lane);
             } else {
                 self.backlogs[at].charge(used);
@@ -366,7 +366,7 @@ impl Lanes {
             let backlog = &mut self.backlogs[at];
             if !claimed.more.contains(lane) {
                 backlog.remove(lane);
-            } else if !backlog.waits(lane) {
+            } else if !backlog.is_waiting(lane) {
                 result.poll_again = true;
             } else if left.sum() > 0 {
                 // The claim ended before its slots were used: the lane may use them again.

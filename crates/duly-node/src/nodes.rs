@@ -113,7 +113,7 @@ impl Nodes {
         let nodes = nodes.lock();
         if !nodes.may_act(now) {
             ShardRole::Inactive
-        } else if nodes.owns(shard) {
+        } else if nodes.is_owner_of(shard) {
             ShardRole::Owner
         } else {
             ShardRole::OtherOwner

@@ -167,7 +167,7 @@ pub(crate) async fn run(
 /// Ends all leases of this node after a panic, because it is unknown which verdicts were accepted and a
 /// node's lease does not expire. The firings become due again; attempts under way settle without effect.
 async fn end_own_leases(shared: &Shared, shard: ShardId) {
-    shared.watch.restarted("the settler", "panicked; all leases of this node are ended");
+    shared.watch.restarted("the settler", "panicked; this node's leases in the shard are ended");
     if let Err(error) = shared.store.release_owner(shard, shared.nodes.member_id()).await {
         shared.log_store_error("release after a panic", &error);
     }

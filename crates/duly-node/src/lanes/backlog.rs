@@ -188,12 +188,12 @@ impl Backlog {
     }
 
     /// Returns `true` if a lane waits for a worker to start a first attempt.
-    pub(super) const fn wants_first(&self) -> bool {
+    pub(super) const fn has_starved_first(&self) -> bool {
         self.starved_of_first > 0
     }
 
     /// Returns `true` if a lane waits.
-    pub(super) fn waits(&self, lane: &Lane) -> bool {
+    pub(super) fn is_waiting(&self, lane: &Lane) -> bool {
         self.waiting.contains_key(lane)
     }
 

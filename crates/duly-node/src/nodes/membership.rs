@@ -335,7 +335,7 @@ impl Membership {
         names
     }
 
-    pub(crate) fn owns(&self, shard: ShardId) -> bool {
+    pub(crate) fn is_owner_of(&self, shard: ShardId) -> bool {
         self.owned.get(usize::from(shard.0)).copied().unwrap_or(false)
     }
 

@@ -70,10 +70,10 @@ fn presence(node: &mut Membership, at: Duration) -> MembershipStage {
 #[test]
 fn a_node_does_not_act_before_it_is_a_member() {
     let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(7));
-    assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.owns(ShardId(s))));
+    assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.is_owner_of(ShardId(s))));
     assert_eq!(presence(&mut node, ms(0)), MembershipStage::Joining);
     let mut node = alone(7, ms(10));
-    assert!(node.may_act(ms(10)) && (0..SHARDS).all(|s| node.owns(ShardId(s))));
+    assert!(node.may_act(ms(10)) && (0..SHARDS).all(|s| node.is_owner_of(ShardId(s))));
     assert_eq!(presence(&mut node, ms(10)), MembershipStage::Here);
 }
 
@@ -112,7 +112,7 @@ fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
         let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(me));
         let members: Vec<_> = alive.iter().map(|member_id| (*member_id, 1)).collect();
         exchange(&mut node, FIRST, ms(0), members_reply(&members, &[]));
-        (0..SHARDS).filter(|shard| node.owns(ShardId(*shard))).collect::<Vec<_>>()
+        (0..SHARDS).filter(|shard| node.is_owner_of(ShardId(*shard))).collect::<Vec<_>>()
     };
     let mut all: Vec<u16> = member_ids.iter().flat_map(|me| view(*me, &member_ids)).collect();
     all.sort_unstable();
@@ -136,7 +136,7 @@ fn a_node_without_a_majority_owns_no_shard() {
     joining.presence = MembershipStage::Joining;
     let members = vec![member(7, 2), joining];
     exchange(&mut node, FIRST, ms(250), HeartbeatReply::Members { members, evicted: Vec::new() });
-    assert!((0..SHARDS).all(|shard| node.owns(ShardId(shard))));
+    assert!((0..SHARDS).all(|shard| node.is_owner_of(ShardId(shard))));
     assert_eq!(node.others().count(), 1, "it is a member all the same");
 }
 
@@ -160,7 +160,7 @@ fn t15_stalled_member_is_named_dead_with_its_heartbeat_number() {
     assert_eq!((heartbeat.member_id, heartbeat.dead), (MemberId(7), vec![(MemberId(8), Some(40))]));
     let changes = exchange(&mut node, FIRST, ms(2_250), members_reply(&[(7, 10)], &[8]));
     assert_eq!(changes.gone, [MemberId(8)]);
-    assert!(!changes.gained.is_empty() && (0..SHARDS).all(|s| node.owns(ShardId(s))));
+    assert!(!changes.gained.is_empty() && (0..SHARDS).all(|s| node.is_owner_of(ShardId(s))));
     let changes = exchange(&mut node, FIRST, ms(2_500), members_reply(&[(7, 11)], &[8]));
     assert_eq!(changes, MembershipChanges::default(), "once");
 }
@@ -267,7 +267,7 @@ fn a_node_evicted_by_a_majority_rejoins() {
     assert_eq!(node.rejoin_if_due(ms(300), MemberId(9)), Some(RejoinReason::Evicted));
     assert_eq!(node.member_id(), MemberId(9));
     assert!(
-        !node.owns(FIRST) && node.watched.contains(&MemberId(7)),
+        !node.is_owner_of(FIRST) && node.watched.contains(&MemberId(7)),
         "its old member id may hold leases"
     );
     let (late, _) = of_three().heartbeat(SECOND, ms(200), "", NamespaceFilter::default());
@@ -335,14 +335,14 @@ fn a_leaving_node_owns_nothing_and_sends_heartbeats() {
     let mut node = alone(7, ms(0));
     exchange(&mut node, FIRST, ms(250), members_reply(&[(7, 2), (8, 1)], &[]));
     node.leave();
-    assert!((0..SHARDS).all(|s| !node.owns(ShardId(s))));
+    assert!((0..SHARDS).all(|s| !node.is_owner_of(ShardId(s))));
     assert_eq!(presence(&mut node, ms(250)), MembershipStage::Leaving);
     let mut other = alone(8, ms(0));
     let mut leaving = member(7, 3);
     leaving.presence = MembershipStage::Leaving;
     let members = vec![leaving, member(8, 2)];
     exchange(&mut other, FIRST, ms(500), HeartbeatReply::Members { members, evicted: Vec::new() });
-    assert!((0..SHARDS).all(|s| other.owns(ShardId(s))));
+    assert!((0..SHARDS).all(|s| other.is_owner_of(ShardId(s))));
     let changes = exchange(&mut other, FIRST, ms(750), members_reply(&[(8, 3)], &[7]));
     assert_eq!(changes.gone, [MemberId(7)], "its leases were good until now");
 }
