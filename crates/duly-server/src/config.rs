@@ -105,7 +105,7 @@ pub struct Config {
 
 /// A value in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effective {
+pub struct EffectiveValue {
     /// The value: lists and numbers as such, sizes in bytes, everything else as its text, without
     /// secrets. A file may have it in this form.
     pub value: Value,
@@ -130,7 +130,7 @@ pub fn load_with_files(source: &Source) -> Result<Config, Errors> {
     load_and(source, files::check)
 }
 
-fn load_and(source: &Source, look: fn(&Config, &mut Layers)) -> Result<Config, Errors> {
+fn load_and(source: &Source, check_files: fn(&Config, &mut Layers)) -> Result<Config, Errors> {
     let mut layers = Layers::default();
     if let Some(path) = &source.file {
         file::read(path, &mut layers);
@@ -143,22 +143,22 @@ fn load_and(source: &Source, look: fn(&Config, &mut Layers)) -> Result<Config, E
             None => layers.errors.push(Error::UnknownKey {
                 key: flag.key.to_owned(),
                 origin,
-                near: None,
+                similar: None,
                 known: "a flag sets a key of the configuration".to_owned(),
             }),
         }
     }
     let mut config = layers.config();
     cross::check(&mut config, &mut layers);
-    look(&config, &mut layers);
+    check_files(&config, &mut layers);
     layers.finish().map(|()| config)
 }
 
 impl Config {
     /// Returns every key with its effective value and the origin of that.
-    pub fn effective(&self) -> impl Iterator<Item = (&'static Key, Effective)> {
+    pub fn effective(&self) -> impl Iterator<Item = (&'static Key, EffectiveValue)> {
         let values = keys::effective(self);
-        values.map(|(key, value)| (key, Effective { value, origin: self.origin(&key.name) }))
+        values.map(|(key, value)| (key, EffectiveValue { value, origin: self.origin(&key.name) }))
     }
 
     /// Returns the origin of a key's value; [`key!`] spells the name.
@@ -172,7 +172,7 @@ impl Config {
         let embedded = self.effective().filter(|(key, effective)| {
             key.store == Some(StoreKind::Embedded) && effective.origin != Origin::Default
         });
-        let sentences = embedded.map(|(Key { name, .. }, Effective { origin, .. })| {
+        let sentences = embedded.map(|(Key { name, .. }, EffectiveValue { origin, .. })| {
             format!("{name} ({origin}) is not used: timers are kept where store.url says")
         });
         if self.store.url.is_some() { sentences.collect() } else { Vec::new() }
@@ -183,7 +183,7 @@ impl Config {
     pub fn show(&self) -> String {
         let mut out = String::new();
         let mut section = "";
-        for (key, Effective { value, origin }) in self.effective() {
+        for (key, EffectiveValue { value, origin }) in self.effective() {
             if key.section != section {
                 let gap = if section.is_empty() { "" } else { "\n" };
                 section = &key.section;

@@ -1,9 +1,9 @@
 //! The gRPC interface: a file for each service, with one layer in front of all services.
 //!
 //! ```text
-//!   request ──► front ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
-//!                │          inbound (size, memory)                                 │
-//!   response ◄───┴── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
+//!   request ──► router_switch ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
+//!                    │              inbound (size, memory)                                 │
+//!   response ◄───────┴────── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
 //! ```
 //!
 //! It shares the port and the rules of HTTP: the same guard, limits, memory budget and drain. Messages
@@ -19,15 +19,15 @@ mod inbound;
 mod many;
 mod methods;
 mod namespaces;
-mod opening;
 mod outbound;
 mod pull;
+mod startup;
 mod status;
 mod timers;
 
 #[cfg(test)]
 pub(crate) use consume::CONSUMERS_MAX;
-pub(crate) use opening::router as opening_router;
+pub(crate) use startup::router as startup_router;
 
 use axum::{Router, middleware};
 use duly_api::v1::{

@@ -1,16 +1,15 @@
 //! The HTTP interface: a file for each resource, with one layer in front of all handlers.
 //!
 //! ```text
-//!   request ──► front ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
-//!                                                                          │
-//!   response ◄── JSON, or a Problem for every error ────────────────────────┘
+//!   request ──► router_switch ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
+//!                                                                                  │
+//!   response ◄── JSON, or a Problem for every error ────────────────────────────────┘
 //! ```
 //!
 //! Handlers read a body of [`duly_api`], check it, call the store or the node, and write the response.
 //! They hold no state of timers and decide nothing about them. Start reading at [`router`], then the
 //! module `timers`.
 
-mod answer;
 mod app;
 mod apply;
 mod backup;
@@ -21,22 +20,20 @@ mod bulk;
 mod cluster;
 mod cors;
 pub(crate) mod cursor;
-mod dead;
-mod described;
+mod dead_letters;
 mod edge;
 mod export;
-mod front;
 mod guard;
 pub(crate) mod health;
 mod import;
 pub(crate) mod items;
 pub(crate) mod lease;
+pub(crate) mod lease_reservation;
 mod lines;
 mod metrics;
 pub(crate) mod namespaces;
 pub(crate) mod notice;
 mod openapi;
-mod opening;
 mod overdue;
 mod path;
 pub(crate) mod problem;
@@ -44,28 +41,31 @@ mod query;
 pub(crate) mod reading;
 mod receivers;
 mod repair;
-pub(crate) mod room;
+mod response;
+mod route_description;
+mod router_switch;
 pub(crate) mod settle;
-mod taken;
+mod startup;
 pub(crate) mod text;
 pub(crate) mod timers;
 pub(crate) mod trace;
 mod unread;
+mod write_progress;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::{BackupLimits, Backups};
-pub(crate) use edge::{ChangesNothing, Made};
-pub(crate) use front::{ConnectionKind, RouterSwitch, Routers};
+pub(crate) use edge::{CallKind, ChangesNothing};
 pub use guard::Guard;
 pub use openapi::openapi_json;
-pub(crate) use opening::{
-    Awaited, Opening, admin_router as opening_admin_router, router as opening_router,
-};
 pub use problem::PROBLEM_JSON;
+pub(crate) use router_switch::{ConnectionKind, RouterSwitch, Routers};
+pub(crate) use startup::{
+    StartupProgress, StartupState, admin_router as startup_admin_router, router as startup_router,
+};
 
 pub use crate::problem::Problem;
-pub(crate) use crate::problem::refused;
-pub(crate) use taken::Taken;
+pub(crate) use crate::problem::refusal_texts;
+pub(crate) use write_progress::WriteProgress;
 
 use axum::{Router, middleware, routing};
 use duly_core::Code;
@@ -110,8 +110,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bulk::cancel_by_filter))
         .routes(routes!(lease::lease))
         .routes(routes!(settle::settle))
-        .routes(routes!(dead::redrive))
-        .routes(routes!(dead::purge))
+        .routes(routes!(dead_letters::redrive))
+        .routes(routes!(dead_letters::purge))
         .routes(routes!(overdue::dead_letter_overdue))
         .routes(routes!(export::export_timers))
         .routes(routes!(import::import_timers))

@@ -21,13 +21,13 @@ pub mod config;
 mod grpc;
 pub mod http;
 mod messages;
-mod near;
 mod problem;
 mod serve;
+mod similar_name;
 mod start;
 pub mod telemetry;
 #[cfg(test)]
-mod world;
+mod test_server;
 
 pub use config::Config;
 pub use http::openapi_json;

@@ -18,7 +18,7 @@ use duly_store_embedded::backup::BackupReport;
 
 use crate::problem::{
     Problem,
-    refused::{Asked, Sent},
+    refusal_texts::{OperationKind, SentOperation},
 };
 
 /// Returns a namespace as a response shows it.
@@ -90,7 +90,7 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
 ///
 /// # Errors
 /// The refusal; `path` is the operation's place in the request, in front of the field at fault.
-pub(crate) fn timer(sent: Sent, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
+pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
     let (view, mark) = match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
             (view, Mark::None)
@@ -111,18 +111,18 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
             Ok(CancelResponse::new(*attempts, *maybe_delivered, *already))
         }
-        other => Err(refused(Asked::Cancel, other, path)),
+        other => Err(refused(OperationKind::Cancel, other, path)),
     }
 }
 
 /// Returns the result of one operation of a batch. `path` returns its place in the body, for a refusal.
 pub(crate) fn result(
-    sent: Sent,
+    sent: SentOperation,
     outcome: &Outcome,
-    path: impl FnOnce(Asked) -> String,
+    path: impl FnOnce(OperationKind) -> String,
 ) -> OperationResult {
-    let path = &path_for(sent.asked, outcome, path);
-    let result = if sent.asked == Asked::Cancel {
+    let path = &path_for(sent.kind, outcome, path);
+    let result = if sent.kind == OperationKind::Cancel {
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
     } else {
@@ -138,12 +138,19 @@ pub(crate) fn refusal(problem: Problem) -> OperationResult {
 }
 
 /// Returns the place of an item in the body where it is refused: most items are not, and need no text.
-fn path_for(asked: Asked, outcome: &Outcome, path: impl FnOnce(Asked) -> String) -> String {
-    if matches!(outcome, Outcome::Refused(_)) { path(asked) } else { String::new() }
+fn path_for(
+    kind: OperationKind,
+    outcome: &Outcome,
+    path: impl FnOnce(OperationKind) -> String,
+) -> String {
+    if matches!(outcome, Outcome::Refused(_)) { path(kind) } else { String::new() }
 }
 
 /// Returns the result of one timer of an import. `path` is as for [`result`].
-pub(crate) fn imported(outcome: &Outcome, path: impl FnOnce(Asked) -> String) -> ImportResult {
+pub(crate) fn imported(
+    outcome: &Outcome,
+    path: impl FnOnce(OperationKind) -> String,
+) -> ImportResult {
     match outcome {
         Outcome::Created(_) => ImportResult { imported: Some(true), ..ImportResult::default() },
         Outcome::Existing(view) => ImportResult {
@@ -152,8 +159,8 @@ pub(crate) fn imported(outcome: &Outcome, path: impl FnOnce(Asked) -> String) ->
             ..ImportResult::default()
         },
         other => {
-            let path = path_for(Asked::Import, other, path);
-            not_imported(refused(Asked::Import, other, &path))
+            let path = path_for(OperationKind::Import, other, path);
+            not_imported(refused(OperationKind::Import, other, &path))
         }
     }
 }
@@ -164,19 +171,22 @@ pub(crate) fn not_imported(problem: Problem) -> ImportResult {
 }
 
 /// Returns the problem of an operation that was not carried out.
-pub(crate) fn refused(sent: impl Into<Sent>, outcome: &Outcome, path: &str) -> Problem {
+pub(crate) fn refused(sent: impl Into<SentOperation>, outcome: &Outcome, path: &str) -> Problem {
     match outcome {
         Outcome::Refused(refusal) => Problem::refused(refusal.clone(), sent, path),
         Outcome::Failed(failure) => failure.clone().into(),
         other => {
             // Only the kind is logged: a whole outcome holds payload and headers.
-            tracing::error!(kind = kind(other), "the store returned another kind of outcome");
+            tracing::error!(
+                kind = outcome_name(other),
+                "the store returned another kind of outcome"
+            );
             Problem::fault("an outcome of another kind")
         }
     }
 }
 
-const fn kind(outcome: &Outcome) -> &'static str {
+const fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Created(_) => "created",
         Outcome::Existing(_) => "existing",

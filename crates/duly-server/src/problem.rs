@@ -3,7 +3,7 @@
 //! Every error, including those of the framework, ends as a [`Problem`]: an `application/problem+json`
 //! body with a stable code (RFC 9457).
 
-pub(crate) mod refused;
+pub(crate) mod refusal_texts;
 
 use std::any::Any;
 

@@ -3,8 +3,8 @@
 //! When all connections are in use, [`Reserve`] still serves health, readiness and metrics. So a busy
 //! server is not taken for a dead one.
 
-mod patient;
 mod reserve;
+mod timeout_stream;
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use tokio::{
 };
 
 use self::{
-    patient::{Patience, TimeoutStream},
     reserve::Reserve,
+    timeout_stream::{ConnectionTimeouts, TimeoutStream},
 };
 use crate::{
-    http::{ConnectionKind, RouterSwitch, Taken},
+    http::{ConnectionKind, RouterSwitch, WriteProgress},
     telemetry::Metrics,
 };
 
@@ -68,19 +68,19 @@ enum Stop {
 impl Serving {
     /// Starts to accept connections. Those of `admin` serve health, readiness and metrics.
     pub(crate) fn start(
-        (listener, front): (TcpListener, RouterSwitch),
+        (listener, switch): (TcpListener, RouterSwitch),
         admin: Option<(TcpListener, RouterSwitch)>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
         let (stop, stopped) = watch::channel(Stop::NotYet);
         let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
-        if let Some((listener, front)) = admin {
+        if let Some((listener, switch)) = admin {
             let settings = Settings { connections_max: 0, ..settings };
-            let accepting = accept(listener, front, settings, None);
+            let accepting = accept(listener, switch, settings, None);
             others.push(tokio::spawn(accepting).abort_handle());
         }
-        let accepting = tokio::spawn(accept(listener, front, settings, Some(stopped)));
+        let accepting = tokio::spawn(accept(listener, switch, settings, Some(stopped)));
         Self { stop, accepting, others }
     }
 
@@ -115,7 +115,7 @@ async fn keep_up(metrics: Metrics) {
 
 async fn accept(
     listener: TcpListener,
-    front: RouterSwitch,
+    switch: RouterSwitch,
     settings: Settings,
     stopped: Option<watch::Receiver<Stop>>,
 ) {
@@ -127,10 +127,11 @@ async fn accept(
     };
     let mut stopped = pin!(stopped);
     let builder = Arc::new(builder(&settings));
-    let places = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
+    let slots = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let mut reserve = Reserve::new(&settings);
-    let (leave, leaves) = watch::channel(Stop::NotYet);
-    let patience = Patience { idle: settings.header_timeout, write: settings.write_timeout };
+    let (stop_connections, connection_stop) = watch::channel(Stop::NotYet);
+    let timeouts =
+        ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -146,17 +147,23 @@ async fn accept(
                 continue;
             }
         };
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
-                connect(stream, (place, patience), &builder, front.clone(), leaves.clone());
+        match Arc::clone(&slots).try_acquire_owned() {
+            Ok(slot) => {
+                connect(
+                    stream,
+                    (slot, timeouts),
+                    &builder,
+                    switch.clone(),
+                    connection_stop.clone(),
+                );
             }
-            Err(_) => reserve.connect(stream, &front),
+            Err(_) => reserve.connect(stream, &switch),
         }
     }
-    drop((listener, leaves));
-    leave.send_replace(Stop::Now);
+    drop((listener, connection_stop));
+    stop_connections.send_replace(Stop::Now);
     // Each connection holds a receiver while it is open.
-    if timeout(settings.drain_timeout, leave.closed()).await.is_err() {
+    if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
         tracing::warn!("some requests had no answer in time and were cut off");
     }
 }
@@ -179,23 +186,23 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
 
 fn connect(
     stream: TcpStream,
-    (place, patience): (OwnedSemaphorePermit, Patience),
+    (slot, timeouts): (OwnedSemaphorePermit, ConnectionTimeouts),
     builder: &Arc<auto::Builder<TokioExecutor>>,
-    front: RouterSwitch,
-    mut leaves: watch::Receiver<Stop>,
+    switch: RouterSwitch,
+    mut connection_stop: watch::Receiver<Stop>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
     let builder = Arc::clone(builder);
-    let taken = Taken::new(patience.write);
+    let progress = WriteProgress::new(timeouts.write);
     tokio::spawn(async move {
-        let stream = TimeoutStream::new(stream, patience);
-        let front = front.connected(taken.clone(), ConnectionKind::Main);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), front));
-        let mut given_up = pin!(taken.given_up());
-        let mut from = Instant::now();
+        let stream = TimeoutStream::new(stream, timeouts);
+        let switch = switch.for_connection(progress.clone(), ConnectionKind::Main);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
+        let mut write_timeout = pin!(progress.wait_for_write_timeout());
+        let mut idle_from = Instant::now();
         let mut stop = Stop::NotYet;
         loop {
             tokio::select! {
@@ -206,21 +213,21 @@ fn connect(
                     }
                     break;
                 }
-                () = given_up.as_mut() => {
+                () = write_timeout.as_mut() => {
                     tracing::debug!("a caller did not take its answers");
                     break;
                 }
-                _ = leaves.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
+                _ = connection_stop.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
                 // During a stop, a connection that stays open without a call is closed.
-                () = taken.rested(patience.idle, from) => if stop == Stop::Now {
+                () = progress.wait_for_idle_timeout(timeouts.idle, idle_from) => if stop == Stop::Now {
                     tracing::debug!("a connection without a call stayed");
                     break;
                 },
             }
-            (stop, from) = (Stop::Now, Instant::now());
+            (stop, idle_from) = (Stop::Now, Instant::now());
             connection.as_mut().graceful_shutdown();
         }
-        drop((place, leaves));
+        drop((slot, connection_stop));
     });
 }
 

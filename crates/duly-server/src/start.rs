@@ -33,20 +33,20 @@ use tokio::{net::TcpListener, sync::watch, time::sleep};
 
 pub use error::StartError;
 
-use self::open::{Opened, Opener};
+use self::open::{OpenedStore, Opener};
 use crate::{
     config::{Config, key},
     grpc,
     http::{
-        App, Awaited, ImplicitNamespaces, Opening, Parts, RouterSwitch, Routers, admin_router,
-        opening_admin_router, opening_router, router,
+        App, ImplicitNamespaces, Parts, RouterSwitch, Routers, StartupProgress, StartupState,
+        admin_router, router, startup_admin_router, startup_router,
     },
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
 
 /// Time that callers have to read their responses when the store has ended.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_RESPONSES_WAIT: Duration = Duration::from_secs(1);
 
 /// Namespaces that are counted for the report in one call.
 const NAMESPACES_PAGE: usize = 1_000;
@@ -80,7 +80,7 @@ pub struct Running {
     serving: Serving,
     app: App,
     node: duly_node::Handle,
-    store: Opened,
+    store: OpenedStore,
     report: StartReport,
 }
 
@@ -93,7 +93,7 @@ pub struct Running {
 /// Returns one clear reason; everything that was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let listener = bind(&config, LISTEN, config.server.listen.0).await?;
-    start_on(listener, config, Box::new(open::directory)).await
+    start_on(listener, config, Box::new(open::open_directory)).await
 }
 
 /// The key of the main listen address.
@@ -130,48 +130,50 @@ async fn start_on(
     };
     let admin_listen = admin.as_ref().map(|admin| address_of(&config, admin)).transpose()?;
     let metrics = Metrics::install();
-    let (waiting, waits_for) =
-        watch::channel(Awaited { sentence: open::beginning(&config), progress: None });
-    let opening = Opening {
+    let (progress_sender, progress) = watch::channel(StartupProgress {
+        sentence: open::initial_progress(&config),
+        progress: None,
+    });
+    let startup = StartupState {
         guard: options::guard(&config, listen.ip()),
-        waits_for,
+        progress,
         metrics: metrics.clone(),
     };
-    let front = RouterSwitch::new(Routers {
-        http: opening_router(opening.clone()),
-        grpc: grpc::opening_router(opening.clone()),
+    let switch = RouterSwitch::new(Routers {
+        http: startup_router(startup.clone()),
+        grpc: grpc::startup_router(startup.clone()),
     });
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
     let probes = |http: Router| Routers { grpc: http.clone(), http };
-    let admin_front = RouterSwitch::new(probes(opening_admin_router(opening)));
+    let admin_switch = RouterSwitch::new(probes(startup_admin_router(startup)));
     let settings = Settings {
         connections_max: config.server.connections_max.as_usize(),
         header_timeout: config.server.header_timeout.to_std(),
         write_timeout: config.server.request_timeout.to_std(),
         drain_timeout: config.drain.timeout.to_std(),
     };
-    let admin = admin.map(|admin| (admin, admin_front.clone()));
-    let serving = Serving::start((listener, front.clone()), admin, settings, metrics.clone());
-    let serving = Listening(Some(serving));
-    let listens = (listen, admin_listen);
-    let parted = open_and_run(&config, listens, waiting, opener, metrics).await?;
-    let Parted { app, node, store, report } = parted;
+    let admin = admin.map(|admin| (admin, admin_switch.clone()));
+    let serving = Serving::start((listener, switch.clone()), admin, settings, metrics.clone());
+    let serving = StartupListener(Some(serving));
+    let addresses = (listen, admin_listen);
+    let parts = open_and_run(&config, addresses, progress_sender, opener, metrics).await?;
+    let StartedParts { app, node, store, report } = parts;
     let report = StartReport { admin_listen, ..report };
-    admin_front.open(probes(admin_router(app.clone())));
-    front.open(Routers { http: router(app.clone()), grpc: grpc::router(app.clone()) });
+    admin_switch.open(probes(admin_router(app.clone())));
+    switch.open(Routers { http: router(app.clone()), grpc: grpc::router(app.clone()) });
     Ok(Running { serving: serving.started(), app, node, store, report })
 }
 
 /// The listener that responds before the store is open. A drop before that closes the port.
-struct Listening(Option<Serving>);
+struct StartupListener(Option<Serving>);
 
-impl Listening {
+impl StartupListener {
     fn started(mut self) -> Serving {
         self.0.take().expect("it is taken once")
     }
 }
 
-impl Drop for Listening {
+impl Drop for StartupListener {
     fn drop(&mut self) {
         if let Some(serving) = self.0.take() {
             serving.abandon();
@@ -180,39 +182,40 @@ impl Drop for Listening {
 }
 
 /// The parts behind the connections.
-struct Parted {
+struct StartedParts {
     app: App,
     node: duly_node::Handle,
-    store: Opened,
+    store: OpenedStore,
     report: StartReport,
 }
 
 async fn open_and_run(
     config: &Config,
     (listen, admin_listen): (SocketAddr, Option<SocketAddr>),
-    waiting: watch::Sender<Awaited>,
+    progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
-) -> Result<Parted, StartError> {
+) -> Result<StartedParts, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = options::sink_options(config, listen, admin_listen)?;
     let addresses = options.addresses.clone();
     let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();
-    let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
+    let store = open::open(config, Arc::clone(&clock), progress_sender, opener).await?;
     let open_time = began.elapsed();
-    let port = store.port();
-    let report = match report(&*port, listen, open_time).await {
-        Ok(report) => StartReport { data: store.place(), tail: store.tail(), ..report },
+    let store_port = store.as_store();
+    let report = match report(&*store_port, listen, open_time).await {
+        Ok(report) => StartReport { data: store.location(), tail: store.tail(), ..report },
         Err(error) => {
             store.close().await?;
             return Err(error.into());
         }
     };
     let node_options = options::node_options(config, listen);
-    let node = Node::start(Arc::clone(&port), Arc::new(sink), Arc::clone(&clock), node_options);
+    let node =
+        Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
-        store: port,
+        store: store_port,
         node: node.clone(),
         clock,
         implicit_namespaces: match config.defaults.implicit_namespaces {
@@ -225,7 +228,7 @@ async fn open_and_run(
         backups: store.backups(config),
         metrics,
     });
-    Ok(Parted { app, node, store, report })
+    Ok(StartedParts { app, node, store, report })
 }
 
 impl Running {
@@ -269,7 +272,7 @@ impl Running {
         let drained = async { tokio::join!(serving.stop(), node.drain()) };
         let cut_off = async {
             store.ended().await;
-            sleep(LAST_ANSWERS).await;
+            sleep(LAST_RESPONSES_WAIT).await;
         };
         tokio::select! {
             _ = drained => {}

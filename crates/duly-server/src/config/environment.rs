@@ -11,7 +11,7 @@ use super::{
     keys::{KEYS, Key, renamed, shown},
     layers::Layers,
 };
-use crate::near::nearest;
+use crate::similar_name::most_similar;
 
 const PREFIX: &str = "DULY_";
 /// The mark between section and key.
@@ -25,17 +25,17 @@ pub(super) fn read(variables: &[(String, String)], layers: &mut Layers) {
     for (name, value) in variables {
         let origin = Origin::Variable(name.clone());
         match meaning(name) {
-            Meaning::Foreign => {}
-            Meaning::Key(key) if value.contains(char::REPLACEMENT_CHARACTER) => {
+            VariableMeaning::Foreign => {}
+            VariableMeaning::Key(key) if value.contains(char::REPLACEMENT_CHARACTER) => {
                 // The bytes are not UTF-8. A replaced character in a path would name another path.
                 let seen = shown(&value.as_str().into());
                 layers.refuse(&key.name, origin, seen, "text in UTF-8".to_owned());
             }
-            Meaning::Key(key) => layers.set(key, Ok(value.as_str().into()), origin),
-            Meaning::Unknown(near) => layers.errors.push(Error::UnknownKey {
+            VariableMeaning::Key(key) => layers.set(key, Ok(value.as_str().into()), origin),
+            VariableMeaning::Unknown(similar) => layers.errors.push(Error::UnknownKey {
                 key: name.clone(),
                 origin,
-                near,
+                similar,
                 known: "`duly config example` names every variable".to_owned(),
             }),
         }
@@ -43,29 +43,29 @@ pub(super) fn read(variables: &[(String, String)], layers: &mut Layers) {
 }
 
 /// The meaning of the name of a variable.
-enum Meaning {
+enum VariableMeaning {
     Foreign,
     Key(&'static Key),
     Unknown(Option<String>),
 }
 
-fn meaning(name: &str) -> Meaning {
+fn meaning(name: &str) -> VariableMeaning {
     let upper = name.to_uppercase();
     if !upper.starts_with(PREFIX) {
-        return Meaning::Foreign;
+        return VariableMeaning::Foreign;
     }
     if let Some(key) = KEYS.iter().find(|key| key.variable() == name) {
-        return Meaning::Key(key);
+        return VariableMeaning::Key(key);
     }
     let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
     if upper.contains(MARK) {
         let key = name[PREFIX.len()..].replace(MARK, ".").to_lowercase();
-        let near = renamed(&key)
-            .map(Key::variable)
-            .or_else(|| nearest(name, variables.iter().map(String::as_str)).map(str::to_owned));
-        Meaning::Unknown(near)
+        let similar = renamed(&key).map(Key::variable).or_else(|| {
+            most_similar(name, variables.iter().map(String::as_str)).map(str::to_owned)
+        });
+        VariableMeaning::Unknown(similar)
     } else {
-        let slip = variables.into_iter().find(|known| known.replace(MARK, "_") == upper);
-        slip.map_or(Meaning::Foreign, |slip| Meaning::Unknown(Some(slip)))
+        let meant = variables.into_iter().find(|known| known.replace(MARK, "_") == upper);
+        meant.map_or(VariableMeaning::Foreign, |meant| VariableMeaning::Unknown(Some(meant)))
     }
 }

@@ -28,14 +28,14 @@ pub enum Error {
         reason: String,
     },
     /// A section that does not exist.
-    #[error("{origin}: there is no section [{name}]{}", meant(near.as_deref(), known))]
+    #[error("{origin}: there is no section [{name}]{}", meant(similar.as_deref(), known))]
     UnknownSection {
         /// The name of the section.
         name: String,
         /// The place of the section.
         origin: Origin,
         /// The section with the most similar name.
-        near: Option<String>,
+        similar: Option<String>,
         /// The sections that exist.
         known: String,
     },
@@ -50,14 +50,14 @@ pub enum Error {
         seen: String,
     },
     /// A key that does not exist.
-    #[error("{origin}: there is no key {key}{}", meant(near.as_deref(), known))]
+    #[error("{origin}: there is no key {key}{}", meant(similar.as_deref(), known))]
     UnknownKey {
         /// The key.
         key: String,
         /// The place of the key.
         origin: Origin,
         /// The key with the most similar name.
-        near: Option<String>,
+        similar: Option<String>,
         /// The keys that exist there, or a way to list them.
         known: String,
     },
@@ -75,8 +75,8 @@ pub enum Error {
     },
 }
 
-fn meant(near: Option<&str>, known: &str) -> String {
-    near.map_or_else(|| format!("; {known}"), |near| format!(": did you mean {near}?"))
+fn meant(similar: Option<&str>, known: &str) -> String {
+    similar.map_or_else(|| format!("; {known}"), |similar| format!(": did you mean {similar}?"))
 }
 
 /// All errors of a configuration; at least one.

@@ -13,7 +13,7 @@ use super::{
     keys::{KEYS, Key, find, renamed, sections},
     layers::Layers,
 };
-use crate::near::nearest;
+use crate::similar_name::most_similar;
 
 /// Sets the values of the file, from its first line on.
 pub(super) fn read(path: &Path, layers: &mut Layers) {
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path, layers: &mut Layers) {
             return;
         }
     };
-    let lines = Lines { path, text: &text };
+    let lines = LineIndex { path, text: &text };
     let (table, malformed) = DeTable::parse_recoverable(&text);
     if !malformed.is_empty() {
         layers.errors.extend(lines.malformed(&malformed));
@@ -46,19 +46,19 @@ pub(super) fn read(path: &Path, layers: &mut Layers) {
     found.sort_by_key(|(at, _)| *at);
     for (_, found) in found {
         match found {
-            Ok((key, written, origin)) => layers.set(key, written, origin),
+            Ok((key, file_value, origin)) => layers.set(key, file_value, origin),
             Err(error) => layers.errors.push(error),
         }
     }
 }
 
 /// Lines of the file by offset.
-struct Lines<'a> {
+struct LineIndex<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
-impl Lines<'_> {
+impl LineIndex<'_> {
     fn at(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
@@ -100,19 +100,19 @@ fn section<'a>(name: &str, value: DeValue<'a>, origin: Origin) -> Result<DeTable
     match value {
         DeValue::Table(entries) if is_known => Ok(entries),
         DeValue::Table(_) => {
-            let near = nearest(&name, sections().into_iter()).map(in_brackets);
+            let similar = most_similar(&name, sections().into_iter()).map(in_brackets);
             let known = format!("the sections are {}", all_sections());
-            Err(Error::UnknownSection { name, origin, near, known })
+            Err(Error::UnknownSection { name, origin, similar, known })
         }
         other if is_known => {
             let seen = with_article(other.type_str());
             Err(Error::NotASection { name, origin, seen })
         }
         _ => {
-            let near = in_any_section(&name)
+            let similar = in_any_section(&name)
                 .map(|key| format!("{}, below {}", key.name, in_brackets(&key.section)));
             let known = format!("every key stands below its section: {}", all_sections());
-            Err(Error::UnknownKey { key: name, origin, near, known })
+            Err(Error::UnknownKey { key: name, origin, similar, known })
         }
     }
 }
@@ -126,25 +126,25 @@ fn entry(
 ) -> Result<(&'static Key, Result<Value, String>, Origin), Error> {
     let key = format!("{section}.{name}");
     if let Some(key) = find(&key) {
-        return Ok((key, written(value), origin));
+        return Ok((key, file_value(value), origin));
     }
-    let here = || KEYS.iter().filter(|key| key.section == section);
-    let near = renamed(&key)
+    let in_section = || KEYS.iter().filter(|key| key.section == section);
+    let similar = renamed(&key)
         .map(|key| key.name.clone())
         .or_else(|| {
-            let near = nearest(name, here().map(|key| key.field.as_str()))?;
-            Some(format!("{section}.{near}"))
+            let similar = most_similar(name, in_section().map(|key| key.field.as_str()))?;
+            Some(format!("{section}.{similar}"))
         })
         .or_else(|| in_any_section(name).map(|key| key.name.clone()));
-    let names: Vec<&str> = here().map(|key| key.name.as_str()).collect();
+    let names: Vec<&str> = in_section().map(|key| key.name.as_str()).collect();
     let known = format!("[{section}] has {}", names.join(", "));
-    Err(Error::UnknownKey { key, origin, near, known })
+    Err(Error::UnknownKey { key, origin, similar, known })
 }
 
 /// Returns the key with this name, or nearly this name, of any section.
 fn in_any_section(name: &str) -> Option<&'static Key> {
-    let near = nearest(name, KEYS.iter().map(|key| key.field.as_str()))?;
-    KEYS.iter().find(|key| key.field == near)
+    let similar = most_similar(name, KEYS.iter().map(|key| key.field.as_str()))?;
+    KEYS.iter().find(|key| key.field == similar)
 }
 
 fn in_brackets(section: &str) -> String {
@@ -164,7 +164,7 @@ fn with_article(kind: &str) -> String {
 ///
 /// # Errors
 /// A description of a value that no key can have.
-fn written(value: &DeValue<'_>) -> Result<Value, String> {
+fn file_value(value: &DeValue<'_>) -> Result<Value, String> {
     match value {
         DeValue::String(text) => Ok(text.as_ref().into()),
         DeValue::Boolean(flag) => Ok((*flag).into()),

@@ -34,13 +34,14 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
             refuse(key, &path, &reason, "a file in PEM that can be used");
         }
     }
-    let mut read = |key, path: Option<&Path>, look: fn(&Path) -> Result<(), String>, allowed| {
-        if let Some(path) = path
-            && let Err(reason) = look(path)
-        {
-            refuse(key, path, &reason, allowed);
-        }
-    };
+    let mut read =
+        |key, path: Option<&Path>, check_file: fn(&Path) -> Result<(), String>, allowed| {
+            if let Some(path) = path
+                && let Err(reason) = check_file(path)
+            {
+                refuse(key, path, &reason, allowed);
+            }
+        };
     read(
         key!(webhook.proxy_credentials_file),
         webhook.proxy_credentials_file.as_deref(),

@@ -73,7 +73,7 @@ pub struct Key {
     /// Its default.
     pub default: Value,
     pub(super) store: Option<StoreKind>,
-    form: Form,
+    form: ValueForm,
     /// The word for "no value".
     absent: String,
     is_secret: bool,
@@ -81,7 +81,7 @@ pub struct Key {
 
 /// The form of a value, apart from a missing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ValueForm {
     Integer,
     Boolean,
     List,
@@ -95,21 +95,21 @@ impl Key {
         let text = |name: &str| schema[name].as_str().map(str::to_owned);
         let words = words(schema);
         let form = match &schema["type"] {
-            Value::String(name) if name == "integer" => Form::Integer,
-            Value::String(name) if name == "boolean" => Form::Boolean,
-            Value::String(name) if name == "array" => Form::List,
-            _ if !words.is_empty() => Form::Word,
-            _ if schema["format"] == "bytes" => Form::Bytes,
-            _ => Form::Text,
+            Value::String(name) if name == "integer" => ValueForm::Integer,
+            Value::String(name) if name == "boolean" => ValueForm::Boolean,
+            Value::String(name) if name == "array" => ValueForm::List,
+            _ if !words.is_empty() => ValueForm::Word,
+            _ if schema["format"] == "bytes" => ValueForm::Bytes,
+            _ => ValueForm::Text,
         };
         let unit = text("unit");
         let values = match (form, &unit) {
-            (Form::Integer, Some(unit)) => {
+            (ValueForm::Integer, Some(unit)) => {
                 format!("an integer from {} to {} ({unit})", schema["minimum"], schema["maximum"])
             }
-            (Form::Boolean, _) => "true or false".to_owned(),
-            (Form::Word, _) => format!("one of {}", words.join(", ")),
-            (Form::List, _) => format!(
+            (ValueForm::Boolean, _) => "true or false".to_owned(),
+            (ValueForm::Word, _) => format!("one of {}", words.join(", ")),
+            (ValueForm::List, _) => format!(
                 "a list of {} (in the environment and on the command line separated by commas)",
                 schema["items"]["allowed"].as_str().expect("items of lists are texts")
             ),
@@ -165,19 +165,19 @@ impl Key {
             texts.into_iter().filter(|text| !text.is_empty()).collect()
         };
         match (self.form, written) {
-            (Form::Text, Value::String(text)) if *text == self.absent => Value::Null,
-            (Form::Bytes, Value::String(text)) if text.trim() == self.absent => Value::Null,
-            (Form::Boolean, Value::String(text)) => {
+            (ValueForm::Text, Value::String(text)) if *text == self.absent => Value::Null,
+            (ValueForm::Bytes, Value::String(text)) if text.trim() == self.absent => Value::Null,
+            (ValueForm::Boolean, Value::String(text)) => {
                 text.trim().parse::<bool>().map_or_else(|_| written.clone(), Value::from)
             }
-            (Form::Word, Value::String(text)) => text.trim().into(),
-            (Form::List, Value::String(text)) => {
+            (ValueForm::Word, Value::String(text)) => text.trim().into(),
+            (ValueForm::List, Value::String(text)) => {
                 non_empty(text.split(',').map(str::trim).collect())
             }
-            (Form::List, Value::Array(items)) => {
+            (ValueForm::List, Value::Array(items)) => {
                 non_empty(items.iter().filter_map(Value::as_str).collect())
             }
-            (Form::List, Value::Number(port)) if port.is_u64() => json!([port.to_string()]),
+            (ValueForm::List, Value::Number(port)) if port.is_u64() => json!([port.to_string()]),
             _ => written.clone(),
         }
     }
@@ -185,7 +185,7 @@ impl Key {
     /// Returns a value as the file has it.
     pub(super) fn toml(&self, value: &Value) -> String {
         let value = match (self.form, value) {
-            (Form::Bytes, Value::Number(bytes)) => {
+            (ValueForm::Bytes, Value::Number(bytes)) => {
                 bytes.as_u64().map(bytes_text).expect("bytes are unsigned").into()
             }
             _ => value.clone(),

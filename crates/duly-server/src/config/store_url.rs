@@ -8,7 +8,7 @@ use std::fmt;
 use duly_core::invalid::shorten;
 use duly_store_redis::check_url;
 
-use super::texts::Text;
+use super::texts::TextValue;
 
 /// The text in place of a secret.
 const HIDDEN: &str = "***";
@@ -49,7 +49,7 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-impl Text for StoreUrl {
+impl TextValue for StoreUrl {
     const IS_SECRET: bool = true;
 
     fn allowed() -> String {

@@ -22,8 +22,8 @@ use super::store_url::StoreUrl;
 use crate::telemetry::logging;
 
 /// A value that is written as text; `Display` is the form that is read again.
-pub(super) trait Text: Sized + fmt::Display {
-    /// `true`: a refused text may hold a password, and is shown by [`Text::shown`] only.
+pub(super) trait TextValue: Sized + fmt::Display {
+    /// `true`: a refused text may hold a password, and is shown by [`TextValue::shown`] only.
     const IS_SECRET: bool = false;
 
     /// Returns the allowed values, as the end of "the key must be …" or of "a list of …".
@@ -38,7 +38,7 @@ pub(super) trait Text: Sized + fmt::Display {
     }
 }
 
-/// Implements serde and the schema by [`Text`].
+/// Implements serde and the schema by [`TextValue`].
 macro_rules! written_as_text {
     ($name:ident) => {
         impl Serialize for $name {
@@ -79,7 +79,7 @@ macro_rules! text {
             pub $value
         );
 
-        impl Text for $name {
+        impl TextValue for $name {
             fn allowed() -> String {
                 $allowed.into()
             }
@@ -269,7 +269,7 @@ impl fmt::Display for ProxyUrl {
     }
 }
 
-impl Text for ProxyUrl {
+impl TextValue for ProxyUrl {
     const IS_SECRET: bool = true;
 
     fn allowed() -> String {

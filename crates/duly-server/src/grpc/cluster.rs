@@ -3,7 +3,7 @@
 use duly_api::v1::{self, cluster_server::Cluster};
 use tonic::{Request, Response, Status};
 
-use super::outbound::read;
+use super::outbound::read_response;
 use crate::http::App;
 
 /// The service.
@@ -26,6 +26,6 @@ impl Cluster for Service {
         _: Request<v1::GetClusterRequest>,
     ) -> Result<Response<v1::ClusterInfo>, Status> {
         self.app.recount().await;
-        Ok(read(&self.app, self.app.cluster())?)
+        Ok(read_response(&self.app, self.app.cluster())?)
     }
 }

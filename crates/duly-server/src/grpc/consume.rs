@@ -9,7 +9,7 @@
 //! 1. A firing is claimed only if its consumer has a credit for it and a slot for the response is free.
 //!    A consumer that stops reading holds two messages, and no further claim is made for it.
 //! 2. While the request memory is full, no claim is made for any consumer: its firings would exceed the
-//!    budget ([`crate::http::room`]). A waiting consumer uses no memory.
+//!    budget ([`crate::http::lease_reservation`]). A waiting consumer uses no memory.
 //! 3. Nothing is read from a consumer whose responses have no free slot.
 //! 4. A stream owns its claims. At its end, for any reason, unsettled claims are released at once
 //!    ([`duly_node::StreamLeases`]). An unwritten claim does not count as an attempt; a written one
@@ -36,30 +36,30 @@ use tokio::sync::{Semaphore, mpsc};
 use tonic::{Request, Response, Status, Streaming};
 
 use self::{requests::Requests, session::Session};
-use crate::http::{App, Problem, budget::Share};
+use crate::http::{App, Problem, budget::Reservation};
 
 /// Streams of consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 10_000;
 /// Responses that wait for the connection: one with firings, one with results.
-const PLACES: usize = 2;
+const SLOTS: usize = 2;
 
-type Answer = Result<v1::ConsumeResponse, Status>;
+type ConsumeResult = Result<v1::ConsumeResponse, Status>;
 
 /// A response that waits for the connection.
 #[derive(Debug)]
-struct Waiting {
-    answer: Answer,
+struct QueuedResponse {
+    result: ConsumeResult,
     /// Memory of the response until the connection polls it.
-    share: Share,
+    reservation: Reservation,
     /// The hand-over of a response with firings.
-    way: Option<PendingReply>,
+    pending_reply: Option<PendingReply>,
 }
 
 /// Responses with firings that were polled and are not written yet; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked(Arc<Mutex<Vec<PendingReply>>>);
+pub(super) struct PolledResponses(Arc<Mutex<Vec<PendingReply>>>);
 
-impl Asked {
+impl PolledResponses {
     /// Takes the responses over; the caller reports when they are written.
     pub(super) fn take(&self) -> Vec<PendingReply> {
         std::mem::take(&mut *self.0.lock())
@@ -70,28 +70,28 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Consumers {
     app: App,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 /// The responses to one consumer.
 #[derive(Debug)]
-pub(super) struct Answers {
-    answered: mpsc::Receiver<Waiting>,
-    asked: Asked,
+pub(super) struct ConsumeResponses {
+    receiver: mpsc::Receiver<QueuedResponse>,
+    polled_responses: PolledResponses,
 }
 
 impl Consumers {
     /// Creates it without consumers.
     pub(super) fn new(app: App) -> Self {
-        Self { app, places: Arc::new(Semaphore::new(CONSUMERS_MAX)) }
+        Self { app, slots: Arc::new(Semaphore::new(CONSUMERS_MAX)) }
     }
 
     /// Begins a stream.
     pub(super) fn begin(
         &self,
         requests: Request<Streaming<v1::ConsumeRequest>>,
-    ) -> Result<Response<Answers>, Problem> {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+    ) -> Result<Response<ConsumeResponses>, Problem> {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let detail = format!(
                 "{CONSUMERS_MAX} consumers are connected already, as many as may: come again, or \
                  consume on fewer streams"
@@ -100,37 +100,40 @@ impl Consumers {
                 .with_retry(Retry::After(Millis::from_secs(1))));
         };
         let requests = Requests::new(requests);
-        let (answers, answered) = mpsc::channel(PLACES);
+        let (sender, receiver) = mpsc::channel(SLOTS);
         let app = self.app.clone();
-        let share = app.budget().share();
+        let reservation = app.budget().empty_reservation();
         tokio::spawn(async move {
-            let gone = answers.clone();
+            let error_sender = sender.clone();
             tokio::select! {
                 // Claims are released when the session is dropped.
-                () = gone.closed() => {}
-                ended = Session::run(app, requests, answers) => if let Err(status) = ended {
-                    gone.send(Waiting { answer: Err(status), share, way: None }).await.ok();
+                () = error_sender.closed() => {}
+                ended = Session::run(app, requests, sender) => if let Err(status) = ended {
+                    error_sender.send(QueuedResponse { result: Err(status), reservation, pending_reply: None }).await.ok();
                 },
             }
-            drop(place);
+            drop(slot);
         });
-        let asked = Asked::default();
-        let mut response = Response::new(Answers { answered, asked: asked.clone() });
-        response.extensions_mut().insert(asked);
+        let polled_responses = PolledResponses::default();
+        let mut response = Response::new(ConsumeResponses {
+            receiver,
+            polled_responses: polled_responses.clone(),
+        });
+        response.extensions_mut().insert(polled_responses);
         Ok(response)
     }
 }
 
-impl Stream for Answers {
-    type Item = Answer;
+impl Stream for ConsumeResponses {
+    type Item = ConsumeResult;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.answered.poll_recv(context).map(|waiting| {
+        self.receiver.poll_recv(context).map(|waiting| {
             // The poller writes the response at once, and counts its bytes.
-            let Waiting { answer, share, way } = waiting?;
-            drop(share);
-            self.asked.0.lock().extend(way);
-            Some(answer)
+            let QueuedResponse { result, reservation, pending_reply } = waiting?;
+            drop(reservation);
+            self.polled_responses.0.lock().extend(pending_reply);
+            Some(result)
         })
     }
 }

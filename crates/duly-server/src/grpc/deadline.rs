@@ -9,7 +9,7 @@ use http::HeaderMap;
 const ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
 /// Returns the caller's time limit, if it has one.
-pub(super) fn given(headers: &HeaderMap) -> Result<Option<Duration>, Invalid> {
+pub(super) fn caller_limit(headers: &HeaderMap) -> Result<Option<Duration>, Invalid> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
     let text = value.to_str().unwrap_or("unreadable");
     parse(text).map(Some).ok_or_else(|| Invalid::new("grpc-timeout", text, ALLOWED))

@@ -18,12 +18,12 @@ use tonic::Status;
 
 use super::{
     deadline, inbound, methods, outbound,
-    status::{of_library, too_late},
+    status::{deadline_exceeded, from_library},
 };
 use crate::{
     http::{
-        App, ChangesNothing, Made, Problem, Taken, body::check_content_encoding, budget::Budget,
-        notice::noticed,
+        App, CallKind, ChangesNothing, Problem, WriteProgress, body::check_content_encoding,
+        budget::Budget, notice::with_notice,
     },
     telemetry::UNMATCHED,
 };
@@ -31,38 +31,39 @@ use crate::{
 /// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let method = methods::known(request.uri().path());
-    let taken = request.extensions().get::<Taken>().cloned();
-    let under_way = taken.as_ref().map(Taken::begin);
+    let method = methods::find(request.uri().path());
+    let progress = request.extensions().get::<WriteProgress>().cloned();
+    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked = app
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
         .and_then(|method| {
-            method.made.check_room(&app)?;
-            Ok((method, deadline::given(request.headers())?))
+            method.kind.check_capacity(&app)?;
+            Ok((method, deadline::caller_limit(request.headers())?))
         });
     let response = match checked {
-        Ok((method, given)) => {
-            let ours = method.limit(&app);
-            let budget = match method.made {
-                Made::Reading | Made::Change => app.budget(),
-                Made::Probe => app.probes(),
-                Made::Health => app.health(),
+        Ok((method, caller)) => {
+            let server = method.limit(&app);
+            let budget = match method.kind {
+                CallKind::Reading | CallKind::Change => app.budget(),
+                CallKind::Probe => app.probes(),
+                CallKind::Health => app.health(),
             };
             let mut request = inbound::bounded(&app, method, budget, request);
-            let changes_nothing = ChangesNothing::by(method.made);
+            let changes_nothing = ChangesNothing::of(method.kind);
             request.extensions_mut().insert(changes_nothing.clone());
-            guarded(budget, Limits { ours, given }, &changes_nothing, request, next).await
+            guarded(budget, CallTimeLimits { server, caller }, &changes_nothing, request, next)
+                .await
         }
         Err(problem) => refuse(problem),
     };
     let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
     let route = method.map_or(UNMATCHED, |method| method.path.as_str());
-    app.routes().record(route, counted_as(status), started.elapsed());
-    match taken.zip(under_way) {
-        Some((taken, call)) => taken.watch(response, call),
+    app.routes().record(route, http_status(status), started.elapsed());
+    match progress.zip(call_guard) {
+        Some((progress, call)) => progress.watch(response, call),
         None => response,
     }
 }
@@ -83,57 +84,58 @@ pub(super) fn refuse(problem: impl Into<Status>) -> Response {
 
 /// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct CallTimeLimits {
     /// The server's limit; none for a stream.
-    ours: Option<Duration>,
+    server: Option<Duration>,
     /// The caller's limit.
-    given: Option<Duration>,
+    caller: Option<Duration>,
 }
 
 async fn guarded(
     budget: &Budget,
-    limits: Limits,
+    limits: CallTimeLimits,
     changes_nothing: &ChangesNothing,
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let answered = AssertUnwindSafe(noticed(next.run(request))).catch_unwind();
-    let least = limits.ours.into_iter().chain(limits.given).min();
+    let handled = AssertUnwindSafe(with_notice(next.run(request))).catch_unwind();
+    let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
-        Some(least) => match timeout(least, answered).await {
-            Ok(answered) => answered,
+        Some(least) => match timeout(least, handled).await {
+            Ok(handled) => handled,
             Err(_elapsed) => {
-                let limit = limits.ours.filter(|ours| *ours == least);
-                return refuse(too_late(limit, changes_nothing));
+                let limit = limits.server.filter(|server| *server == least);
+                return refuse(deadline_exceeded(limit, changes_nothing));
             }
         },
-        None => answered.await,
+        None => handled.await,
     };
     match response {
         Ok(response) => {
             // A stream has its response at once; the caller's limit ends it later.
-            let until = limits.given.filter(|_| limits.ours.is_none()).map(|given| began + given);
-            outbound::bounded(budget, ours(response), until)
+            let deadline =
+                limits.caller.filter(|_| limits.server.is_none()).map(|caller| began + caller);
+            outbound::bounded(budget, with_duly_status(response), deadline)
         }
         Err(panic) => refuse(Problem::panicked(&*panic)),
     }
 }
 
 /// Returns the response, with a status of the library replaced by one of Duly's.
-fn ours(mut response: Response) -> Response {
+fn with_duly_status(mut response: Response) -> Response {
     let Some(status) = response.extensions_mut().remove::<Status>() else { return response };
-    let said: Response<Body> = of_library(status).into_http();
-    let (said, body) = said.into_parts();
+    let converted: Response<Body> = from_library(status).into_http();
+    let (converted, body) = converted.into_parts();
     let mut response = response.map(|_| body);
     // Other headers of the library stay, such as the encodings that it supports.
-    response.headers_mut().extend(said.headers);
-    response.extensions_mut().extend(said.extensions);
+    response.headers_mut().extend(converted.headers);
+    response.extensions_mut().extend(converted.extensions);
     response
 }
 
 /// Returns the HTTP status that stands for a code in the metrics, which are those of HTTP.
-const fn counted_as(code: tonic::Code) -> StatusCode {
+const fn http_status(code: tonic::Code) -> StatusCode {
     use tonic::Code;
     match code {
         Code::Ok => StatusCode::OK,

@@ -16,7 +16,7 @@ use super::status::stopping;
 use crate::http::{App, Problem, health::reasons};
 
 /// Poll interval of a watched service.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The known services; an empty name is the server.
 const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v1.Cluster"];
 
@@ -45,7 +45,7 @@ fn now(app: &App) -> ServingStatus {
     }
 }
 
-const fn answer(status: ServingStatus) -> HealthCheckResponse {
+const fn response_with(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status as i32 }
 }
 
@@ -57,7 +57,7 @@ impl Health for Service {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let service = &request.get_ref().service;
         match self.of(service) {
-            Some(status) => Ok(Response::new(answer(status))),
+            Some(status) => Ok(Response::new(response_with(status))),
             None => {
                 let known = SERVICES[1..].join(", ");
                 let detail = format!("there is no such service: ask for {known}, or for none");
@@ -74,32 +74,32 @@ impl Health for Service {
     ) -> Result<Response<Self::WatchStream>, Status> {
         // As the protocol requires: an unknown service may become known.
         let is_known = self.of(&request.get_ref().service).is_some();
-        let state = Watch { app: self.app.clone(), is_known, told: None };
+        let state = HealthWatch { app: self.app.clone(), is_known, last_sent: None };
         Ok(Response::new(Box::pin(stream::unfold(Some(state), next))))
     }
 }
 
-struct Watch {
+struct HealthWatch {
     app: App,
     is_known: bool,
-    told: Option<ServingStatus>,
+    last_sent: Option<ServingStatus>,
 }
 
 /// Waits for a status that differs from the last sent one.
 async fn next(
-    watch: Option<Watch>,
-) -> Option<(Result<HealthCheckResponse, Status>, Option<Watch>)> {
+    watch: Option<HealthWatch>,
+) -> Option<(Result<HealthCheckResponse, Status>, Option<HealthWatch>)> {
     let mut watch = watch?;
     loop {
         let status = if watch.is_known { now(&watch.app) } else { ServingStatus::ServiceUnknown };
-        if watch.told != Some(status) {
-            watch.told = Some(status);
-            return Some((Ok(answer(status)), Some(watch)));
+        if watch.last_sent != Some(status) {
+            watch.last_sent = Some(status);
+            return Some((Ok(response_with(status)), Some(watch)));
         }
         let app = watch.app.clone();
         tokio::select! {
             () = app.stopping() => return Some((Err(stopping()), None)),
-            () = sleep(LOOK_EVERY) => {}
+            () = sleep(POLL_INTERVAL) => {}
         }
     }
 }

@@ -29,11 +29,11 @@ use tonic::Status;
 
 use super::{
     message_bytes_max,
-    methods::{Known, Takes},
+    methods::{MethodInfo, TimeLimit},
 };
 use crate::http::{
-    App, Made, Problem,
-    budget::{Budget, Share},
+    App, CallKind, Problem,
+    budget::{Budget, Reservation},
 };
 
 /// Bytes in front of each message: a flag and its length.
@@ -41,31 +41,36 @@ const HEAD_BYTES: usize = 5;
 /// Most bytes of a message to a probe: a name, with space to spare.
 const PROBE_BYTES_MAX: usize = 4 * 1024;
 /// Bytes that the library may keep for the next message without being counted.
-const KEPT_BYTES_MAX: usize = 16 * 1024;
+const UNCOUNTED_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Bounds the messages of a call to `method`, which count against `budget`.
-pub(super) fn bounded(app: &App, method: &Known, budget: &Budget, request: Request) -> Request {
+pub(super) fn bounded(
+    app: &App,
+    method: &MethodInfo,
+    budget: &Budget,
+    request: Request,
+) -> Request {
     // A reflection stream that never ends would delay a stop.
     let ends_at_stop = request.uri().path().starts_with("/grpc.reflection.");
     let stopping = ends_at_stop.then(|| {
         let app = app.clone();
         async move { app.stopping().await }.boxed()
     });
-    let bounds = match method.made {
-        Made::Probe | Made::Health => {
-            Bounds { bytes_max: PROBE_BYTES_MAX, instead: "ask for one name at a time" }
+    let bounds = match method.kind {
+        CallKind::Probe | CallKind::Health => {
+            MessageBounds { bytes_max: PROBE_BYTES_MAX, remedy: "ask for one name at a time" }
         }
-        Made::Reading | Made::Change => Bounds {
+        CallKind::Reading | CallKind::Change => MessageBounds {
             bytes_max: message_bytes_max(app),
-            instead: "split the request, or raise server.body_bytes_max, up to 32 MiB",
+            remedy: "split the request, or raise server.body_bytes_max, up to 32 MiB",
         },
     };
-    let messages = Messages::new(budget.share(), bounds);
-    let patience = app.limits().request_timeout;
-    let is_stream = method.takes == Takes::Stream;
-    let whole_by = is_stream.then(|| Box::pin(sleep(patience)));
+    let messages = MessageCounter::new(budget.empty_reservation(), bounds);
+    let request_timeout = app.limits().request_timeout;
+    let is_stream = method.time_limit == TimeLimit::Stream;
+    let deadline = is_stream.then(|| Box::pin(sleep(request_timeout)));
     let (mut head, inner) = request.into_parts();
-    let inbound = Inbound { inner, messages, stopping, patience, whole_by };
+    let inbound = Inbound { inner, messages, stopping, request_timeout, deadline };
     if !is_stream {
         return Request::from_parts(head, Body::new(inbound));
     }
@@ -86,17 +91,19 @@ impl std::fmt::Debug for Incoming {
 
 impl Incoming {
     /// Returns `true` if the library holds a large buffer that is empty after this number of messages.
-    pub(super) fn is_kept_for_nothing(&self, messages: u64) -> bool {
+    pub(super) fn holds_empty_buffer(&self, messages: u64) -> bool {
         let inbound = self.0.lock();
-        let Messages { begun, largest, .. } = inbound.messages;
-        largest > KEPT_BYTES_MAX && inbound.messages.is_between() && begun == messages
+        let MessageCounter { begun, largest, .. } = inbound.messages;
+        largest > UNCOUNTED_BUFFER_BYTES_MAX
+            && inbound.messages.is_between_messages()
+            && begun == messages
     }
 
     /// Notes that the library has released its buffer.
-    pub(super) fn forget(&self) {
+    pub(super) fn note_buffer_release(&self) {
         let messages = &mut self.0.lock().messages;
         messages.largest = 0;
-        messages.let_go();
+        messages.release();
     }
 
     /// Returns the most bytes of a message.
@@ -107,96 +114,105 @@ impl Incoming {
 
 struct Inbound {
     inner: Body,
-    messages: Messages,
+    messages: MessageCounter,
     stopping: Option<BoxFuture<'static, ()>>,
-    patience: Duration,
+    request_timeout: Duration,
     /// Deadline of the incomplete message.
-    whole_by: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 /// The bounds of a message.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+struct MessageBounds {
     bytes_max: usize,
     /// The remedy for a larger message.
-    instead: &'static str,
+    remedy: &'static str,
 }
 
 /// The position of the received bytes in the messages of a request.
-struct Messages {
-    share: Share,
-    bounds: Bounds,
+struct MessageCounter {
+    reservation: Reservation,
+    bounds: MessageBounds,
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     /// Bytes of the message that have arrived, and that are missing.
-    here: usize,
-    to_come: usize,
+    arrived: usize,
+    missing: usize,
     /// Messages that have begun.
     begun: u64,
     /// Bytes of the largest message so far.
     largest: usize,
 }
 
-impl Messages {
-    fn new(share: Share, bounds: Bounds) -> Self {
+impl MessageCounter {
+    fn new(reservation: Reservation, bounds: MessageBounds) -> Self {
         let head = [0; HEAD_BYTES];
-        Self { share, bounds, head, head_bytes: 0, here: 0, to_come: 0, begun: 0, largest: 0 }
+        Self {
+            reservation,
+            bounds,
+            head,
+            head_bytes: 0,
+            arrived: 0,
+            missing: 0,
+            begun: 0,
+            largest: 0,
+        }
     }
 
     /// Returns `true` if no message is incomplete.
-    const fn is_between(&self) -> bool {
-        self.to_come == 0 && self.head_bytes == 0
+    const fn is_between_messages(&self) -> bool {
+        self.missing == 0 && self.head_bytes == 0
     }
 
     /// Releases the memory of the last message, but not that of a kept buffer.
-    fn let_go(&mut self) {
-        self.here = 0;
-        let kept = if self.largest > KEPT_BYTES_MAX { self.largest } else { 0 };
-        self.share.shrink_to(kept);
+    fn release(&mut self) {
+        self.arrived = 0;
+        let kept = if self.largest > UNCOUNTED_BUFFER_BYTES_MAX { self.largest } else { 0 };
+        self.reservation.shrink_to(kept);
     }
 
     /// Counts the bytes of a part.
-    fn follow(&mut self, mut part: &[u8]) -> Result<(), Problem> {
+    fn count(&mut self, mut part: &[u8]) -> Result<(), Problem> {
         while !part.is_empty() {
-            if self.to_come == 0 {
-                part = self.follow_head(part)?;
+            if self.missing == 0 {
+                part = self.count_head(part)?;
                 continue;
             }
-            let count = part.len().min(self.to_come);
-            self.here += count;
-            self.to_come -= count;
-            self.largest = self.largest.max(self.here);
-            self.share.grow_to(self.here)?;
-            part = &part[count..];
+            let bytes = part.len().min(self.missing);
+            self.arrived += bytes;
+            self.missing -= bytes;
+            self.largest = self.largest.max(self.arrived);
+            self.reservation.grow_to(self.arrived)?;
+            part = &part[bytes..];
         }
         Ok(())
     }
 
-    fn follow_head<'p>(&mut self, part: &'p [u8]) -> Result<&'p [u8], Problem> {
+    fn count_head<'p>(&mut self, part: &'p [u8]) -> Result<&'p [u8], Problem> {
         if self.head_bytes == 0 {
             self.begun += 1;
-            self.let_go();
+            self.release();
         }
-        let count = part.len().min(HEAD_BYTES - self.head_bytes);
-        let (of_head, rest) = part.split_at(count);
-        self.head[self.head_bytes..self.head_bytes + count].copy_from_slice(of_head);
-        self.head_bytes += count;
+        let bytes = part.len().min(HEAD_BYTES - self.head_bytes);
+        let (of_head, rest) = part.split_at(bytes);
+        self.head[self.head_bytes..self.head_bytes + bytes].copy_from_slice(of_head);
+        self.head_bytes += bytes;
         if self.head_bytes == HEAD_BYTES {
             self.head_bytes = 0;
             let [_, length @ ..] = self.head;
-            self.to_come = u32::from_be_bytes(length) as usize;
-            if self.to_come > self.bounds.bytes_max {
-                return Err(too_large(self.to_come, self.bounds));
+            self.missing = u32::from_be_bytes(length) as usize;
+            if self.missing > self.bounds.bytes_max {
+                return Err(too_large(self.missing, self.bounds));
             }
         }
         Ok(rest)
     }
 }
 
-fn too_large(bytes: usize, bounds: Bounds) -> Problem {
-    let Bounds { bytes_max, instead } = bounds;
+fn too_large(bytes: usize, bounds: MessageBounds) -> Problem {
+    let MessageBounds { bytes_max, remedy } = bounds;
     let allowed = format!("at most {bytes_max} bytes");
-    let detail = format!("a message must be {allowed}; this one has {bytes}: {instead}");
+    let detail = format!("a message must be {allowed}; this one has {bytes}: {remedy}");
     Problem::new(Code::RequestTooLarge, detail).at(
         "message",
         Some(format!("{bytes} bytes")),
@@ -204,24 +220,24 @@ fn too_large(bytes: usize, bounds: Bounds) -> Problem {
     )
 }
 
-fn too_slow(patience: Duration) -> Problem {
+fn too_slow(request_timeout: Duration) -> Problem {
     let detail = format!(
         "the message did not come whole within {} s (server.request_timeout): begin the call anew, \
          and send each message at once",
-        patience.as_secs()
+        request_timeout.as_secs()
     );
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
 impl Inbound {
     /// Counts a part, and sets the deadline of the message that it ends in.
-    fn follow(&mut self, part: &[u8]) -> Result<(), Problem> {
+    fn count(&mut self, part: &[u8]) -> Result<(), Problem> {
         let before = self.messages.begun;
-        self.messages.follow(part)?;
-        if self.messages.is_between() {
-            self.whole_by = None;
+        self.messages.count(part)?;
+        if self.messages.is_between_messages() {
+            self.deadline = None;
         } else if self.messages.begun != before && (before > 0 || self.messages.begun > 1) {
-            self.whole_by = Some(Box::pin(sleep(self.patience)));
+            self.deadline = Some(Box::pin(sleep(self.request_timeout)));
         }
         Ok(())
     }
@@ -239,17 +255,17 @@ impl hyper::body::Body for Inbound {
         if this.stopping.as_mut().is_some_and(|it| it.poll_unpin(context).is_ready()) {
             return Poll::Ready(None);
         }
-        if this.messages.is_between() {
-            this.messages.let_go();
+        if this.messages.is_between_messages() {
+            this.messages.release();
         }
         let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
             // Bytes that are already here count as in time: the reader may have been delayed.
-            ready!(this.whole_by.as_mut().map_or(Poll::Pending, |it| it.poll_unpin(context)));
-            this.whole_by = None;
-            return Poll::Ready(Some(Err(Status::from(too_slow(this.patience)).into())));
+            ready!(this.deadline.as_mut().map_or(Poll::Pending, |it| it.poll_unpin(context)));
+            this.deadline = None;
+            return Poll::Ready(Some(Err(Status::from(too_slow(this.request_timeout)).into())));
         };
         Poll::Ready(match frame {
-            Some(Ok(frame)) => match frame.data_ref().map(|part| this.follow(part)) {
+            Some(Ok(frame)) => match frame.data_ref().map(|part| this.count(part)) {
                 Some(Err(problem)) => Some(Err(Status::from(problem).into())),
                 _ => Some(Ok(frame)),
             },

@@ -3,7 +3,7 @@
 use duly_api::{filter::Mode, v1};
 use tonic::{Request, Response};
 
-use super::{namespace, outbound::made};
+use super::{namespace, outbound::change_response};
 use crate::http::{App, ChangesNothing, Problem};
 
 /// Cancels timers that match a filter.
@@ -16,9 +16,9 @@ pub(super) async fn cancel(
     let namespace = namespace(&request.namespace)?;
     let call = request.check()?;
     if let Some(changes_nothing) = changes_nothing.filter(|_| call.mode == Mode::DryRun) {
-        changes_nothing.say();
+        changes_nothing.set();
     }
-    Ok(made(app, app.cancel_many(namespace, call).await?).await)
+    Ok(change_response(app, app.cancel_many(namespace, call).await?).await)
 }
 
 /// Redrives dead letters.
@@ -28,7 +28,7 @@ pub(super) async fn redrive(
 ) -> Result<Response<v1::RedriveResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
     let (selection, spacing) = request.check()?;
-    Ok(made(app, app.redrive(namespace, selection, spacing).await?).await)
+    Ok(change_response(app, app.redrive(namespace, selection, spacing).await?).await)
 }
 
 /// Purges dead letters.
@@ -38,7 +38,7 @@ pub(super) async fn purge(
 ) -> Result<Response<v1::PurgeResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
     let selection = request.check()?;
-    Ok(made(app, app.purge(namespace, selection).await?).await)
+    Ok(change_response(app, app.purge(namespace, selection).await?).await)
 }
 
 /// Dead-letters overdue timers.
@@ -47,5 +47,5 @@ pub(super) async fn dead_letter_overdue(
     request: v1::DeadLetterOverdueRequest,
 ) -> Result<Response<v1::DeadLetterOverdueResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
-    Ok(made(app, app.dead_letter_overdue(namespace, request).await?).await)
+    Ok(change_response(app, app.dead_letter_overdue(namespace, request).await?).await)
 }

@@ -6,22 +6,22 @@ use duly_api::{lease::LEASE_WAIT_MAX, v1::FILE_DESCRIPTOR_SET};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
-use crate::http::{App, Made};
+use crate::http::{App, CallKind};
 
 /// A method of a service.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct MethodInfo {
     /// Path, which is the name in metrics.
     pub(super) path: String,
     /// The kind of call.
-    pub(super) made: Made,
+    pub(super) kind: CallKind,
     /// The kind of time limit.
-    pub(super) takes: Takes,
+    pub(super) time_limit: TimeLimit,
 }
 
 /// Time limit of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum TimeLimit {
     /// The time limit of a request.
     Usual,
     /// The time limit of a request and the wait of a lease.
@@ -31,24 +31,24 @@ pub(super) enum Takes {
 }
 
 /// Returns the method at a path, if there is one.
-pub(super) fn known(path: &str) -> Option<&'static Known> {
-    static KNOWN: LazyLock<HashMap<String, Known>> = LazyLock::new(all);
-    KNOWN.get(path)
+pub(super) fn find(path: &str) -> Option<&'static MethodInfo> {
+    static METHODS: LazyLock<HashMap<String, MethodInfo>> = LazyLock::new(all);
+    METHODS.get(path)
 }
 
-impl Known {
+impl MethodInfo {
     /// Returns the time limit of the response; `None` for a stream.
     pub(super) fn limit(&self, app: &App) -> Option<Duration> {
         let limit = app.limits().request_timeout;
-        match self.takes {
-            Takes::Usual => Some(limit),
-            Takes::Lease => Some(limit.saturating_add(LEASE_WAIT_MAX.to_std())),
-            Takes::Stream => None,
+        match self.time_limit {
+            TimeLimit::Usual => Some(limit),
+            TimeLimit::Lease => Some(limit.saturating_add(LEASE_WAIT_MAX.to_std())),
+            TimeLimit::Stream => None,
         }
     }
 }
 
-fn all() -> HashMap<String, Known> {
+fn all() -> HashMap<String, MethodInfo> {
     let mut all = HashMap::new();
     for encoded in [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET] {
         let set = FileDescriptorSet::decode(encoded).expect("the committed descriptors are whole");
@@ -57,28 +57,28 @@ fn all() -> HashMap<String, Known> {
                 for method in &service.method {
                     let streams = method.server_streaming() || method.client_streaming();
                     let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                    let takes = match path.as_str() {
-                        _ if streams => Takes::Stream,
-                        "/duly.v1.Timers/Lease" | "/duly.v1.Timers/Settle" => Takes::Lease,
-                        _ => Takes::Usual,
+                    let time_limit = match path.as_str() {
+                        _ if streams => TimeLimit::Stream,
+                        "/duly.v1.Timers/Lease" | "/duly.v1.Timers/Settle" => TimeLimit::Lease,
+                        _ => TimeLimit::Usual,
                     };
-                    let made = made(&path);
-                    all.insert(path.clone(), Known { path, made, takes });
+                    let kind = call_kind(&path);
+                    all.insert(path.clone(), MethodInfo { path, kind, time_limit });
                 }
             }
         }
     }
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        let known = Known { path, made: Made::Probe, takes: Takes::Stream };
-        all.insert(known.path.clone(), known);
+        let method = MethodInfo { path, kind: CallKind::Probe, time_limit: TimeLimit::Stream };
+        all.insert(method.path.clone(), method);
     }
     all
 }
 
 /// Returns the kind of call. Every method that is not known to read is a change, like every HTTP method
 /// except GET.
-fn made(path: &str) -> Made {
+fn call_kind(path: &str) -> CallKind {
     match path {
         "/duly.v1.Timers/Get"
         | "/duly.v1.Timers/List"
@@ -86,10 +86,10 @@ fn made(path: &str) -> Made {
         | "/duly.v1.Namespaces/List"
         | "/duly.v1.Namespaces/Stats"
         | "/duly.v1.Namespaces/Forecast"
-        | "/duly.v1.Cluster/Get" => Made::Reading,
-        _ if path.starts_with("/duly.v1.") => Made::Change,
-        _ if path.starts_with("/grpc.health.v1.") => Made::Health,
-        _ => Made::Probe,
+        | "/duly.v1.Cluster/Get" => CallKind::Reading,
+        _ if path.starts_with("/duly.v1.") => CallKind::Change,
+        _ if path.starts_with("/grpc.health.v1.") => CallKind::Health,
+        _ => CallKind::Probe,
     }
 }
 
@@ -99,34 +99,34 @@ mod tests {
 
     #[test]
     fn unknown_methods_count_as_changes() {
-        for (path, made) in [
-            ("/duly.v1.Timers/Get", Made::Reading),
-            ("/duly.v1.Namespaces/Forecast", Made::Reading),
-            ("/duly.v1.Cluster/Get", Made::Reading),
-            ("/duly.v1.Timers/Schedule", Made::Change),
-            ("/duly.v1.Timers/Lease", Made::Change),
-            ("/duly.v1.Timers/Consume", Made::Change),
-            ("/grpc.health.v1.Health/Check", Made::Health),
-            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Made::Probe),
+        for (path, kind) in [
+            ("/duly.v1.Timers/Get", CallKind::Reading),
+            ("/duly.v1.Namespaces/Forecast", CallKind::Reading),
+            ("/duly.v1.Cluster/Get", CallKind::Reading),
+            ("/duly.v1.Timers/Schedule", CallKind::Change),
+            ("/duly.v1.Timers/Lease", CallKind::Change),
+            ("/duly.v1.Timers/Consume", CallKind::Change),
+            ("/grpc.health.v1.Health/Check", CallKind::Health),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CallKind::Probe),
         ] {
-            assert_eq!(known(path).map(|known| known.made), Some(made), "{path}");
+            assert_eq!(find(path).map(|method| method.kind), Some(kind), "{path}");
         }
     }
 
     #[test]
     fn streams_have_no_limit_and_a_lease_may_wait() {
-        for (path, takes) in [
-            ("/duly.v1.Timers/Schedule", Takes::Usual),
-            ("/duly.v1.Timers/Lease", Takes::Lease),
-            ("/duly.v1.Timers/Settle", Takes::Lease),
-            ("/duly.v1.Timers/Consume", Takes::Stream),
-            ("/duly.v1.Cluster/Get", Takes::Usual),
-            ("/grpc.health.v1.Health/Check", Takes::Usual),
-            ("/grpc.health.v1.Health/Watch", Takes::Stream),
-            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Stream),
+        for (path, time_limit) in [
+            ("/duly.v1.Timers/Schedule", TimeLimit::Usual),
+            ("/duly.v1.Timers/Lease", TimeLimit::Lease),
+            ("/duly.v1.Timers/Settle", TimeLimit::Lease),
+            ("/duly.v1.Timers/Consume", TimeLimit::Stream),
+            ("/duly.v1.Cluster/Get", TimeLimit::Usual),
+            ("/grpc.health.v1.Health/Check", TimeLimit::Usual),
+            ("/grpc.health.v1.Health/Watch", TimeLimit::Stream),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", TimeLimit::Stream),
         ] {
-            assert_eq!(known(path).map(|known| known.takes), Some(takes), "{path}");
+            assert_eq!(find(path).map(|method| method.time_limit), Some(time_limit), "{path}");
         }
-        assert!(known("/duly.v1.Timers/Nothing").is_none());
+        assert!(find("/duly.v1.Timers/Nothing").is_none());
     }
 }

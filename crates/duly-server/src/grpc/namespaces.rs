@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     namespace,
-    outbound::{made, read, read_within},
+    outbound::{change_response, read_response, read_response_within},
 };
 use crate::{
     http::{App, Problem, namespaces::forecast},
@@ -54,7 +54,7 @@ impl Namespaces for Service {
         let put = self.app.put_namespace(name, settings, &[]).await;
         let (namespace, created) = put.map_err(in_settings)?;
         let namespace = Some(messages::namespace(&namespace));
-        Ok(made(&self.app, v1::PutNamespaceResponse { namespace, created }).await)
+        Ok(change_response(&self.app, v1::PutNamespaceResponse { namespace, created }).await)
     }
 
     async fn patch(
@@ -70,7 +70,7 @@ impl Namespaces for Service {
         }
         let patched = self.app.patch_namespace(name, change, &request.reset).await;
         let namespace = patched.map_err(in_settings)?;
-        Ok(made(&self.app, messages::namespace(&namespace)).await)
+        Ok(change_response(&self.app, messages::namespace(&namespace)).await)
     }
 
     async fn get(
@@ -78,7 +78,7 @@ impl Namespaces for Service {
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let namespace = self.app.namespace(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read(&self.app, messages::namespace(&namespace))?)
+        Ok(read_response(&self.app, messages::namespace(&namespace))?)
     }
 
     async fn list(
@@ -87,19 +87,19 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         let request = request.into_inner();
         let limit = request.limit;
-        let mut share = self.app.budget().share();
+        let mut reservation = self.app.budget().empty_reservation();
         let (mut namespaces, mut bytes) = (Vec::new(), 0);
         let show = |namespace: &Namespace| {
             let shown = messages::namespace(namespace);
             let with = bytes + shown.encoded_len() + size_of_val(&shown);
             // The message, and its text in a buffer that doubles.
-            share.grow_to(3 * with)?;
+            reservation.grow_to(3 * with)?;
             bytes = with;
             namespaces.push(shown);
             Ok(())
         };
         let cursor = self.app.namespaces(limit, request.cursor.as_deref(), show).await?;
-        Ok(read_within(share, v1::ListNamespacesResponse { namespaces, cursor })?)
+        Ok(read_response_within(reservation, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
     async fn delete(
@@ -109,7 +109,7 @@ impl Namespaces for Service {
         let request = request.into_inner();
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
         self.app.delete_namespace(namespace(&request.namespace)?, mode).await?;
-        Ok(made(&self.app, v1::DeleteNamespaceResponse {}).await)
+        Ok(change_response(&self.app, v1::DeleteNamespaceResponse {}).await)
     }
 
     async fn pause(
@@ -117,7 +117,7 @@ impl Namespaces for Service {
         request: Request<v1::PauseRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let namespace = self.set(&request.get_ref().namespace, Activity::Paused).await?;
-        Ok(made(&self.app, namespace).await)
+        Ok(change_response(&self.app, namespace).await)
     }
 
     async fn resume(
@@ -127,7 +127,7 @@ impl Namespaces for Service {
         let request = request.into_inner();
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(made(&self.app, self.set(&request.namespace, activity).await?).await)
+        Ok(change_response(&self.app, self.set(&request.namespace, activity).await?).await)
     }
 
     async fn repair(
@@ -137,7 +137,7 @@ impl Namespaces for Service {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
         let repaired = self.app.repair_namespace(name, request.keep.as_deref()).await?;
-        Ok(made(&self.app, messages::repaired(&repaired)).await)
+        Ok(change_response(&self.app, messages::repaired(&repaired)).await)
     }
 
     async fn stats(
@@ -145,8 +145,8 @@ impl Namespaces for Service {
         request: Request<v1::StatsRequest>,
     ) -> Result<Response<v1::NamespaceStats>, Status> {
         let namespace = namespace(&request.get_ref().namespace)?;
-        let (stats, share) = self.app.namespace_stats(namespace).await?;
-        Ok(read_within(share, stats)?)
+        let (stats, reservation) = self.app.namespace_stats(namespace).await?;
+        Ok(read_response_within(reservation, stats)?)
     }
 
     async fn forecast(
@@ -155,9 +155,9 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::NamespaceForecast>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let asked = forecast::request(name, request.bucket.as_ref(), request.count);
-        let asked = asked.map_err(Problem::from)?;
-        let (forecast, share) = self.app.namespace_forecast(asked).await?;
-        Ok(read_within(share, forecast)?)
+        let forecast_request = forecast::request(name, request.bucket.as_ref(), request.count);
+        let forecast_request = forecast_request.map_err(Problem::from)?;
+        let (forecast, reservation) = self.app.namespace_forecast(forecast_request).await?;
+        Ok(read_response_within(reservation, forecast)?)
     }
 }

@@ -21,12 +21,12 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{consume::Asked, status::too_late};
+use super::{consume::PolledResponses, status::deadline_exceeded};
 use crate::http::{
-    App, ChangesNothing, Made, Problem,
-    budget::{self, Budget, Share},
-    cursor::{Cursor, Filter},
-    reading::Read,
+    App, CallKind, ChangesNothing, Problem,
+    budget::{self, Budget, Reservation},
+    cursor::{Cursor, FilterHash},
+    reading::ReadResult,
     timers::list::shown,
 };
 
@@ -37,36 +37,39 @@ const PART_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 struct ResponseGuards {
     /// The reservation, taken when the message has been encoded and only its text is left.
-    share: Arc<Mutex<Option<Share>>>,
+    reservation: Arc<Mutex<Option<Reservation>>>,
     leased: Arc<Mutex<Option<Leased>>>,
 }
 
 /// Returns a response that can still be refused for lack of memory.
-pub(super) fn read<T: Message>(app: &App, message: T) -> Result<tonic::Response<T>, Problem> {
-    read_within(app.budget().share(), message)
+pub(super) fn read_response<T: Message>(
+    app: &App,
+    message: T,
+) -> Result<tonic::Response<T>, Problem> {
+    read_response_within(app.budget().empty_reservation(), message)
 }
 
-/// Returns such a response, with its memory from `share`, which grows as needed. Message and text exist
-/// at once, and the text's buffer doubles as it grows.
-pub(super) fn read_within<T: Message>(
-    mut share: Share,
+/// Returns such a response, with its memory from `reservation`, which grows as needed. Message and text
+/// exist at once, and the text's buffer doubles as it grows.
+pub(super) fn read_response_within<T: Message>(
+    mut reservation: Reservation,
     message: T,
 ) -> Result<tonic::Response<T>, Problem> {
     let bytes = message.encoded_len();
-    share.grow_to(3 * bytes)?;
-    Ok(carrying(message, share, None))
+    reservation.grow_to(3 * bytes)?;
+    Ok(with_guards(message, reservation, None))
 }
 
 /// Returns the response with a page of as many timers as fit, at least one. The first reservation is
 /// that of the timers.
 pub(super) fn page(
-    Read { value: page, mut share, rest }: Read<Page>,
-    filter: Filter,
+    ReadResult { value: page, mut reservation, rest }: ReadResult<Page>,
+    filter: FilterHash,
     is_searched: bool,
     view: View,
 ) -> Result<tonic::Response<ListResponse>, Problem> {
-    share.join(rest);
-    let (own, mut next) = (share.bytes(), page.next);
+    reservation.join(rest);
+    let (own, mut next) = (reservation.bytes(), page.next);
     let mut places: Vec<_> = page.timers.iter().map(Position::of).collect();
     let timers = page.timers.iter().map(|timer| shown(timer, view)).collect();
     let examined = is_searched.then_some(page.examined);
@@ -76,8 +79,8 @@ pub(super) fn page(
         response.up_to = up_to;
         response.cursor = next.map(|next| Cursor::new(next, filter).to_string());
         let bytes = response.encoded_len();
-        match share.grow_to(own.max(3 * bytes)) {
-            Ok(()) => return Ok(carrying(response, share, None)),
+        match reservation.grow_to(own.max(3 * bytes)) {
+            Ok(()) => return Ok(with_guards(response, reservation, None)),
             Err(problem) if response.timers.len() <= 1 => return Err(problem),
             Err(_) => {
                 let half = response.timers.len() / 2;
@@ -89,73 +92,88 @@ pub(super) fn page(
     }
 }
 
-/// Returns a response that counts against `share`. `leased` is released, and does not count as an
+/// Returns a response that counts against `reservation`. `leased` is released, and does not count as an
 /// attempt, unless the response is handed over to its end.
-pub(super) fn handing_out<T>(message: T, share: Share, leased: Leased) -> tonic::Response<T> {
-    carrying(message, share, Some(leased))
+pub(super) fn lease_response<T>(
+    message: T,
+    reservation: Reservation,
+    leased: Leased,
+) -> tonic::Response<T> {
+    with_guards(message, reservation, Some(leased))
 }
 
 /// Returns a response to a change that was made. It is counted even without capacity.
-pub(super) async fn made<T: Message>(app: &App, message: T) -> tonic::Response<T> {
-    made_within(app.budget().share(), message).await
+pub(super) async fn change_response<T: Message>(app: &App, message: T) -> tonic::Response<T> {
+    change_response_within(app.budget().empty_reservation(), message).await
 }
 
-/// Returns such a response, with its memory from `share`, which grows as needed.
-pub(super) async fn made_within<T: Message>(mut share: Share, message: T) -> tonic::Response<T> {
+/// Returns such a response, with its memory from `reservation`, which grows as needed.
+pub(super) async fn change_response_within<T: Message>(
+    mut reservation: Reservation,
+    message: T,
+) -> tonic::Response<T> {
     // The bytes in use, the message, and its text.
-    let bytes = share.bytes() + message.encoded_len();
-    share.grow_anyway_to(bytes).await;
-    carrying(message, share, None)
+    let bytes = reservation.bytes() + message.encoded_len();
+    reservation.grow_past_budget_to(bytes).await;
+    with_guards(message, reservation, None)
 }
 
-fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Response<T> {
+fn with_guards<T>(
+    message: T,
+    reservation: Reservation,
+    leased: Option<Leased>,
+) -> tonic::Response<T> {
     let mut response = tonic::Response::new(message);
     let leased = Arc::new(Mutex::new(leased));
     response
         .extensions_mut()
-        .insert(ResponseGuards { share: Arc::new(Mutex::new(Some(share))), leased });
+        .insert(ResponseGuards { reservation: Arc::new(Mutex::new(Some(reservation))), leased });
     response
 }
 
 /// Bounds a response, which counts against `budget` unless it has a reservation; a stream ends at
-/// `until`.
-pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
-    let carried = response.extensions_mut().remove::<ResponseGuards>();
-    let asked = response.extensions_mut().remove::<Asked>();
+/// `deadline`.
+pub(super) fn bounded(
+    budget: &Budget,
+    mut response: Response,
+    deadline: Option<Instant>,
+) -> Response {
+    let guards = response.extensions_mut().remove::<ResponseGuards>();
+    let polled_responses = response.extensions_mut().remove::<PolledResponses>();
     let budget = budget.clone();
-    let until = until.map(|until| Box::pin(sleep_until(until)));
+    let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
     response.map(|inner| {
         Body::new(Outbound {
             inner,
             budget,
-            carried,
-            asked,
-            until,
+            guards,
+            polled_responses,
+            deadline,
             rest: Bytes::new(),
             in_rest: Vec::new(),
-            ended: Ended::No,
+            ended: StreamEnd::Open,
         })
     })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    No,
-    /// The caller's time limit is over, and the trailers say so.
-    TooLate,
+enum StreamEnd {
+    Open,
+    /// The caller's time limit is over; the trailers have the status.
+    DeadlineExceeded,
 }
 
 struct Outbound {
     inner: Body,
     budget: Budget,
-    carried: Option<ResponseGuards>,
-    asked: Option<Asked>,
-    until: Option<Pin<Box<Sleep>>>,
+    guards: Option<ResponseGuards>,
+    polled_responses: Option<PolledResponses>,
+    deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes that are made and not handed over.
     rest: Bytes,
     /// Responses of a stream that end in `rest`.
     in_rest: Vec<PendingReply>,
-    ended: Ended,
+    ended: StreamEnd,
 }
 
 impl Outbound {
@@ -167,8 +185,8 @@ impl Outbound {
         }
         self.in_rest.drain(..).for_each(PendingReply::written);
         // A single message has one frame, so its claims are handed over with its last part.
-        if let Some(carried) = &self.carried
-            && let Some(leased) = carried.leased.lock().take()
+        if let Some(guards) = &self.guards
+            && let Some(leased) = guards.leased.lock().take()
         {
             leased.delivered();
         }
@@ -176,11 +194,11 @@ impl Outbound {
     }
 
     /// Counts made bytes.
-    fn counted(&self, made: Bytes) -> Bytes {
-        let carried = self.carried.as_ref().and_then(|carried| carried.share.lock().take());
-        let mut share = carried.unwrap_or_else(|| self.budget.take_anyway(made.len()));
-        share.shrink_to(2 * made.len());
-        budget::held(made, share)
+    fn count(&self, made: Bytes) -> Bytes {
+        let guards = self.guards.as_ref().and_then(|guards| guards.reservation.lock().take());
+        let mut reservation = guards.unwrap_or_else(|| self.budget.reserve_unchecked(made.len()));
+        reservation.shrink_to(2 * made.len());
+        budget::count_bytes(made, reservation)
     }
 }
 
@@ -196,16 +214,18 @@ impl hyper::body::Body for Outbound {
         if !this.rest.is_empty() {
             return Poll::Ready(Some(Ok(this.part())));
         }
-        if this.ended == Ended::TooLate {
+        if this.ended == StreamEnd::DeadlineExceeded {
             return Poll::Ready(None);
         }
-        if this.until.as_mut().is_some_and(|until| until.poll_unpin(context).is_ready()) {
-            this.ended = Ended::TooLate;
+        if this.deadline.as_mut().is_some_and(|deadline| deadline.poll_unpin(context).is_ready()) {
+            this.ended = StreamEnd::DeadlineExceeded;
             // The producer of the stream is dropped with it.
             this.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             return Poll::Ready(
-                match too_late(None, &ChangesNothing::by(Made::Change)).add_header(&mut trailers) {
+                match deadline_exceeded(None, &ChangesNothing::of(CallKind::Change))
+                    .add_header(&mut trailers)
+                {
                     Ok(()) => Some(Ok(Frame::trailers(trailers))),
                     Err(_) => None,
                 },
@@ -216,9 +236,13 @@ impl hyper::body::Body for Outbound {
             Some(frame?.map(|frame| match frame.into_data() {
                 Ok(made) if made.is_empty() => Frame::data(made),
                 Ok(made) => {
-                    this.rest = this.counted(made);
+                    this.rest = this.count(made);
                     // All polled responses are part of these bytes: the library holds none back.
-                    this.in_rest = this.asked.as_ref().map(Asked::take).unwrap_or_default();
+                    this.in_rest = this
+                        .polled_responses
+                        .as_ref()
+                        .map(PolledResponses::take)
+                        .unwrap_or_default();
                     this.part()
                 }
                 Err(trailers) => trailers,
@@ -227,7 +251,8 @@ impl hyper::body::Body for Outbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && (self.ended == Ended::TooLate || self.inner.is_end_stream())
+        self.rest.is_empty()
+            && (self.ended == StreamEnd::DeadlineExceeded || self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

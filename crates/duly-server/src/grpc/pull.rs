@@ -7,13 +7,13 @@ use tonic::Response;
 
 use super::{
     namespace,
-    outbound::{handing_out, made},
+    outbound::{change_response, lease_response},
 };
 use crate::http::{
     App, Problem,
-    body::aside,
+    body::run_blocking,
     lease::Claims,
-    settle::{self, SETTLEMENT_BYTES, set_aside},
+    settle::{self, SETTLEMENT_BYTES, reserve_settlements},
 };
 
 /// Leases firings to a consumer.
@@ -25,8 +25,8 @@ pub(super) async fn lease(
     let claims = Claims::take(app, namespace, request.check()?).await?;
     let message = claims.shown();
     // If this is refused, the claims are released and do not count as attempts.
-    let share = claims.room.for_answer(app.budget(), message.encoded_len())?;
-    Ok(handing_out(message, share, claims.leased))
+    let reservation = claims.memory.for_response(app.budget(), message.encoded_len())?;
+    Ok(lease_response(message, reservation, claims.leased))
 }
 
 /// Settles leased firings, and leases the next ones.
@@ -38,26 +38,28 @@ pub(super) async fn settle(
     let lease = request.lease.map(|lease| within_settle(lease).map_err(|it| it.within("lease")));
     let lease = lease.transpose()?;
     let count = request.settlements.len();
-    let share = set_aside(app.budget(), count)?;
+    let reservation = reserve_settlements(app.budget(), count)?;
     let within = namespace.clone();
-    let asked =
-        aside(count * SETTLEMENT_BYTES, move || Ok(settlements(&within, request.settlements)))
-            .await?;
-    let results = app.settle_many(asked).await?.into_iter().map(settle::result).collect();
+    let checked = run_blocking(count * SETTLEMENT_BYTES, move || {
+        Ok(check_settlements(&within, request.settlements))
+    })
+    .await?;
+    let results = app.settle_many(checked).await?.into_iter().map(settle::result).collect();
     let mut message = v1::SettleResponse { results, leased: None };
     if let Some(call) = lease {
         // The settlements count whether or not firings can be leased.
         if let Ok(claims) = Claims::take(app, namespace, call).await {
             message.leased = Some(claims.shown());
-            if let Ok(share) = claims.room.for_answer(app.budget(), message.encoded_len()) {
-                return Ok(handing_out(message, share, claims.leased));
+            if let Ok(reservation) = claims.memory.for_response(app.budget(), message.encoded_len())
+            {
+                return Ok(lease_response(message, reservation, claims.leased));
             }
         }
         message.leased = Some(v1::LeaseResponse::default());
     }
-    let answer = made(app, message).await;
-    drop(share);
-    Ok(answer)
+    let response = change_response(app, message).await;
+    drop(reservation);
+    Ok(response)
 }
 
 /// Returns the checked lease of a settle call, which must name no namespace: it is that of the
@@ -71,12 +73,14 @@ fn within_settle(lease: v1::LeaseRequest) -> Result<LeaseCall, Invalid> {
 }
 
 /// Returns the settlements of one message, checked.
-pub(super) fn settlements(
+pub(super) fn check_settlements(
     namespace: &NamespaceName,
     settlements: Vec<v1::Settlement>,
-) -> Vec<settle::Asked> {
+) -> Vec<settle::CheckedSettlement> {
     let settlements = settlements.into_iter().enumerate();
-    settlements.map(|(i, settlement)| settle::checked(namespace, i, Ok(settlement))).collect()
+    settlements
+        .map(|(i, settlement)| settle::check_settlement(namespace, i, Ok(settlement)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use duly_core::{Code, Millis, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::http::{ChangesNothing, Made, Problem};
+use crate::http::{CallKind, ChangesNothing, Problem};
 
 /// The domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "duly";
@@ -21,25 +21,25 @@ impl From<Problem> for Status {
         let code = problem.code();
         let problem = *problem.into_body();
         let mut details = ErrorDetails::new();
-        let mut more = HashMap::from([("code".to_owned(), code.as_str().to_owned())]);
-        let mut tell = |name: &str, value: Option<String>| {
+        let mut metadata = HashMap::from([("code".to_owned(), code.as_str().to_owned())]);
+        let mut add = |name: &str, value: Option<String>| {
             if let Some(value) = value {
-                more.insert(name.to_owned(), value);
+                metadata.insert(name.to_owned(), value);
             }
         };
-        tell("field", problem.field.clone());
-        tell("seen", problem.seen);
-        tell("allowed", problem.allowed.clone());
+        add("field", problem.field.clone());
+        add("seen", problem.seen);
+        add("allowed", problem.allowed.clone());
         let state =
             State::try_from(problem.state).ok().filter(|state| *state != State::Unspecified);
-        tell("state", state.map(|state| state.as_str().to_owned()));
-        tell("outcome", problem.outcome);
-        tell("leased_until", problem.leased_until.map(|until| until.to_string()));
-        tell("attempts", problem.attempts.map(|count| count.to_string()));
-        tell("maybe_delivered", problem.maybe_delivered.map(|it| it.to_string()));
-        tell("expected_revision", problem.expected_revision.map(|it| it.to_string()));
-        tell("actual_revision", problem.actual_revision.map(|it| it.to_string()));
-        details.set_error_info(code.as_str().to_ascii_uppercase(), DOMAIN, more);
+        add("state", state.map(|state| state.as_str().to_owned()));
+        add("outcome", problem.outcome);
+        add("leased_until", problem.leased_until.map(|until| until.to_string()));
+        add("attempts", problem.attempts.map(|count| count.to_string()));
+        add("maybe_delivered", problem.maybe_delivered.map(|it| it.to_string()));
+        add("expected_revision", problem.expected_revision.map(|it| it.to_string()));
+        add("actual_revision", problem.actual_revision.map(|it| it.to_string()));
+        details.set_error_info(code.as_str().to_ascii_uppercase(), DOMAIN, metadata);
         let status = tonic::Code::from_i32(code.grpc_status());
         if let Some(field) = problem.field.filter(|_| status == tonic::Code::InvalidArgument) {
             let allowed = problem.allowed.unwrap_or_default();
@@ -53,35 +53,40 @@ impl From<Problem> for Status {
 }
 
 /// Returns a status of the library as one of Duly's.
-pub(super) fn of_library(status: Status) -> Status {
+pub(super) fn from_library(status: Status) -> Status {
     if !status.details().is_empty() {
         return status;
     }
-    let said = status.message();
+    let message = status.message();
     match status.code() {
         // An invalid or missing message.
         tonic::Code::Internal => {
             let detail =
-                format!("the message cannot be read ({said}): send one as the .proto says");
+                format!("the message cannot be read ({message}): send one as the .proto says");
             Problem::new(Code::InvalidArgument, detail)
                 .at("message", None, "an encoded message of the method's type")
                 .into()
         }
         tonic::Code::OutOfRange => {
-            Problem::new(Code::RequestTooLarge, format!("{said}: split the request")).into()
+            Problem::new(Code::RequestTooLarge, format!("{message}: split the request")).into()
         }
-        // The protocol requires this code, so it stays; `said` names a remedy.
-        tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, said).into(),
-        tonic::Code::DeadlineExceeded => too_late(None, &ChangesNothing::by(Made::Change)),
+        // The protocol requires this code, so it stays; `message` names a remedy.
+        tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, message).into(),
+        tonic::Code::DeadlineExceeded => {
+            deadline_exceeded(None, &ChangesNothing::of(CallKind::Change))
+        }
         _ => {
-            let detail = format!("the call broke off ({said}): repeat it");
+            let detail = format!("the call broke off ({message}): repeat it");
             Problem::new(Code::Aborted, detail).with_retry(Retry::Now).into()
         }
     }
 }
 
 /// Returns the status of a call over its time limit: the server's `limit`, or without it the caller's.
-pub(super) fn too_late(limit: Option<Duration>, changes_nothing: &ChangesNothing) -> Status {
+pub(super) fn deadline_exceeded(
+    limit: Option<Duration>,
+    changes_nothing: &ChangesNothing,
+) -> Status {
     let within = limit.map_or_else(
         || "within the caller's grpc-timeout".to_owned(),
         |limit| format!("within {} s", limit.as_secs()),

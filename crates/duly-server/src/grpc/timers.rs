@@ -18,21 +18,21 @@ use prost::Message;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{
-    consume::{Answers, Consumers},
+    consume::{ConsumeResponses, Consumers},
     many, namespace,
-    outbound::{made, made_within, page, read_within},
+    outbound::{change_response, change_response_within, page, read_response_within},
     pull, required,
 };
 use crate::{
     http::{
         App, Problem,
         batch::{OPERATION_BYTES, too_many},
-        body::aside,
-        budget::Share,
-        items::{command, sort},
-        reading::Read,
-        refused::Asked,
-        timers::list::{go_on, page_limit},
+        body::run_blocking,
+        budget::Reservation,
+        items::{command, sort_items},
+        reading::ReadResult,
+        refusal_texts::OperationKind,
+        timers::list::{apply_cursor, page_limit},
         trace,
     },
     messages,
@@ -52,20 +52,20 @@ impl Service {
     }
 
     /// Carries out a single operation.
-    async fn alone(
+    async fn apply_single(
         &self,
         name: &str,
         operation: v1::Operation,
         metadata: &MetadataMap,
-    ) -> Result<(Asked, Outcome, Share), Problem> {
+    ) -> Result<(OperationKind, Outcome, Reservation), Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
-        let mut share = app.budget().take(operation.encoded_len())?;
+        let mut reservation = app.budget().reserve(operation.encoded_len())?;
         let trace_parent = trace::parent(metadata.as_ref());
         let (source, trace_parent) = (Source::Protobuf, trace_parent.as_deref());
         let (command, sent) =
             command(app, &namespace, operation, source, Answer::Whole, trace_parent)?;
-        let outcome = app.apply_within(command, &mut share).await?;
-        Ok((sent.asked, outcome, share))
+        let outcome = app.apply_within(command, &mut reservation).await?;
+        Ok((sent.kind, outcome, reservation))
     }
 
     async fn timer(
@@ -74,49 +74,50 @@ impl Service {
         operation: v1::Operation,
         metadata: &MetadataMap,
     ) -> Result<Response<v1::Timer>, Status> {
-        let (asked, outcome, share) = self.alone(name, operation, metadata).await?;
-        let timer = messages::timer(asked.into(), &outcome, asked.name())?;
-        Ok(made_within(share, timer).await)
+        let (kind, outcome, reservation) = self.apply_single(name, operation, metadata).await?;
+        let timer = messages::timer(kind.into(), &outcome, kind.name())?;
+        Ok(change_response_within(reservation, timer).await)
     }
 
-    async fn run(&self, request: v1::BatchRequest, trace_parent: Option<String>) -> Ran {
+    async fn run(&self, request: v1::BatchRequest, trace_parent: Option<String>) -> BatchResult {
         let namespace = namespace(&request.namespace)?;
         let count = request.operations.len();
         if count > OPERATIONS_MAX {
             return Err(too_many("operations", count, OPERATIONS_MAX));
         }
-        let share = self.app.budget().take(count * OPERATION_BYTES + request.encoded_len())?;
+        let reservation =
+            self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
         let (app, within) = (self.app.clone(), namespace.clone());
-        let (places, commands) = aside(count * OPERATION_BYTES, move || {
+        let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
             let trace_parent = trace_parent.as_deref();
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
                 command(&app, &within, operation, Source::Protobuf, Answer::Brief, trace_parent)
                     .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
-            Ok(sort(read))
+            Ok(sort_items(read))
         })
         .await?;
         let outcomes = self.app.apply_many(&namespace, commands).await?;
-        let response = aside(count * OPERATION_BYTES, move || {
+        let response = run_blocking(count * OPERATION_BYTES, move || {
             let mut outcomes = outcomes.into_iter();
-            let results = places.into_iter().enumerate().map(|(i, place)| match place {
+            let results = slots.into_iter().enumerate().map(|(i, slot)| match slot {
                 Err(problem) => messages::refusal(problem),
                 Ok(sent) => match outcomes.next() {
-                    Some(outcome) => messages::result(sent, &outcome, |asked| asked.path_at(i)),
+                    Some(outcome) => messages::result(sent, &outcome, |kind| kind.path_at(i)),
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
             });
             Ok(v1::BatchResponse { results: results.collect() })
         })
         .await?;
-        let answer = made(&self.app, response).await;
+        let response = change_response(&self.app, response).await;
         // Until here the reservation stood for the bytes that are now counted exactly.
-        drop(share);
-        Ok(answer)
+        drop(reservation);
+        Ok(response)
     }
 }
 
-type Ran = Result<Response<v1::BatchResponse>, Problem>;
+type BatchResult = Result<Response<v1::BatchResponse>, Problem>;
 
 /// Returns the list of a request, from its beginning.
 fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
@@ -152,9 +153,10 @@ impl Timers for Service {
         let request = request.into_inner();
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let namespace = namespace(&request.namespace)?;
-        let Read { value, mut share, rest } = self.app.read_timer(namespace, id).await?;
-        share.join(rest);
-        Ok(read_within(share, v1::Timer::new(&value, Mark::None))?)
+        let ReadResult { value, mut reservation, rest } =
+            self.app.read_timer(namespace, id).await?;
+        reservation.join(rest);
+        Ok(read_response_within(reservation, v1::Timer::new(&value, Mark::None))?)
     }
 
     async fn reschedule(
@@ -174,9 +176,10 @@ impl Timers for Service {
         let (metadata, _, request) = request.into_parts();
         let cancel = Some(required("cancel", request.cancel)?);
         let operation = v1::Operation { cancel, ..v1::Operation::default() };
-        let (asked, outcome, share) = self.alone(&request.namespace, operation, &metadata).await?;
-        let cancelled = messages::cancelled(&outcome, asked.name())?;
-        Ok(made_within(share, cancelled).await)
+        let (kind, outcome, reservation) =
+            self.apply_single(&request.namespace, operation, &metadata).await?;
+        let cancelled = messages::cancelled(&outcome, kind.name())?;
+        Ok(change_response_within(reservation, cancelled).await)
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> Result<Response<v1::Timer>, Status> {
@@ -194,11 +197,12 @@ impl Timers for Service {
         let cursor = request.cursor.clone();
         let view = View::known("view", request.view).map_err(Problem::from)?;
         let mut request = list(&request)?;
-        let filter = go_on(&mut request, cursor.as_deref()).map_err(Problem::from)?;
+        let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
         let read = self.app.read_page(request).await?;
-        let bytes = read.share.bytes();
-        Ok(aside(bytes, move || page(read, filter, is_searched, view.unwrap_or_default())).await?)
+        let bytes = read.reservation.bytes();
+        Ok(run_blocking(bytes, move || page(read, filter, is_searched, view.unwrap_or_default()))
+            .await?)
     }
 
     async fn batch(
@@ -223,12 +227,12 @@ impl Timers for Service {
         Ok(pull::settle(&self.app, request.into_inner()).await?)
     }
 
-    type ConsumeStream = Answers;
+    type ConsumeStream = ConsumeResponses;
 
     async fn consume(
         &self,
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
-    ) -> Result<Response<Answers>, Status> {
+    ) -> Result<Response<ConsumeResponses>, Status> {
         Ok(self.consumers.begin(request)?)
     }
 

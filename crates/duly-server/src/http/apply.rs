@@ -9,7 +9,7 @@ use duly_store::{
 };
 
 use super::{App, ImplicitNamespaces, Problem, notice};
-use crate::{near::nearest, telemetry::operations};
+use crate::{similar_name::most_similar, telemetry::operations};
 
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
@@ -45,7 +45,7 @@ impl App {
             Some(found) => {
                 let age = self.now().saturating_since(found.created_at);
                 if age >= IDLE_AFTER && found.created_at == found.updated_at {
-                    return Ok(self.apply_or_make(namespace, commands).await?);
+                    return Ok(self.apply_or_create(namespace, commands).await?);
                 }
             }
             // The namespace is created before anything is carried out: a repeated command would lose its
@@ -68,7 +68,7 @@ impl App {
     ///
     /// An idle namespace may be removed at any moment. The commands of a shard that carried one out are
     /// not repeated: they would lose their order.
-    async fn apply_or_make(
+    async fn apply_or_create(
         &self,
         namespace: &NamespaceName,
         commands: Vec<Command>,
@@ -85,14 +85,14 @@ impl App {
             .filter(|(_, outcome)| !is_gone(outcome))
             .map(|(shard, _)| *shard)
             .collect();
-        let (places, again): (Vec<_>, Vec<_>) = again
+        let (positions, again): (Vec<_>, Vec<_>) = again
             .into_iter()
             .enumerate()
-            .filter(|(place, _)| !done.contains(&shards[*place]))
+            .filter(|(position, _)| !done.contains(&shards[*position]))
             .unzip();
-        if !places.is_empty() && self.create_implicitly(namespace.clone()).await.is_ok() {
-            for (place, outcome) in places.into_iter().zip(self.apply(again).await?) {
-                outcomes[place] = outcome;
+        if !positions.is_empty() && self.create_implicitly(namespace.clone()).await.is_ok() {
+            for (position, outcome) in positions.into_iter().zip(self.apply(again).await?) {
+                outcomes[position] = outcome;
             }
         }
         Ok(outcomes)
@@ -123,7 +123,7 @@ impl App {
             tracing::info!(namespace = %name, similar, "namespace made at its first schedule");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
-            notice::say(format!(
+            notice::set_notice(format!(
                 "there was no namespace {:?}: this call made it{similar}",
                 name.as_str()
             ));
@@ -140,6 +140,6 @@ impl App {
         let others = self.store().list_namespaces(after, SIMILAR_MAX).await.ok()?;
         let others = others.iter().map(|other| other.name.as_str());
         let others = others.filter(|other| *other != name.as_str() && other.starts_with(first));
-        nearest(name.as_str(), others).map(str::to_owned)
+        most_similar(name.as_str(), others).map(str::to_owned)
     }
 }

@@ -22,7 +22,7 @@ use duly_store_embedded::{
 };
 use tokio::task;
 
-use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
+use super::{App, Problem, body::JsonBody, problem::Refusals, response};
 use crate::messages;
 use duly_api::cluster::{Backup, BackupMade};
 
@@ -142,7 +142,7 @@ pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Res
     let backups = app.backups().clone();
     let made = task::spawn_blocking(move || backups.make(&*make, &path));
     match made.await {
-        Ok(made) => answer::ok(&messages::backup(made?)),
+        Ok(made) => response::ok(&messages::backup(made?)),
         Err(_) => Err(Problem::fault("a backup panicked")),
     }
 }

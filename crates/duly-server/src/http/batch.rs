@@ -12,16 +12,16 @@ use duly_store::Outcome;
 use http::StatusCode;
 
 use super::{
-    App, Problem, answer,
+    App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
-    budget::{self, Share},
-    items::{ItemResult, Items, Sorted, sort},
+    budget::{self, Reservation},
+    items::{ItemResult, Items, SortedItems, sort_items},
     lines,
     path::InNamespace,
     problem::Refusals,
     query::Query,
-    refused::Sent,
-    trace,
+    refusal_texts::SentOperation,
+    response, trace,
 };
 use duly_api::{
     BatchResponse,
@@ -79,7 +79,7 @@ pub(super) async fn respond(
     let query = Query::read(request.uri(), &["results"])?;
     let results = Results::parse(query.get("results"))?;
     if kind == NDJSON {
-        return lines::answer(app, namespace, request, items, results.unwrap_or(Results::All))
+        return lines::respond(app, namespace, request, items, results.unwrap_or(Results::All))
             .await;
     }
     if results.is_some() {
@@ -94,15 +94,16 @@ pub(super) async fn respond(
     let reader = (app.clone(), namespace.clone());
     let prepare =
         move |text: &[u8]| prepare(&reader.0, &reader.1, items, text, trace_parent.as_deref());
-    let (((places, commands), share), held) = body.read_held(prepare).await?;
-    let count = places.len();
+    let (((slots, commands), reservation), held) = body.read_held(prepare).await?;
+    let count = slots.len();
     let outcomes = app.apply_many(&namespace, commands).await?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
-    let written = move || write(results_of(items, places, outcomes));
-    let text = body::aside(count * OPERATION_BYTES, written).await?;
+    let written = move || write(results_of(items, slots, outcomes));
+    let text = body::run_blocking(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
-    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
+    Ok(budget::count_change(response::with_body(StatusCode::OK, text.into()), reservation, bytes)
+        .await)
 }
 
 /// Reads a batch, and reserves memory for the response.
@@ -112,29 +113,29 @@ fn prepare(
     items: Items,
     text: &[u8],
     trace_parent: Option<&str>,
-) -> Result<(Sorted, Share), Problem> {
+) -> Result<(SortedItems, Reservation), Problem> {
     let texts = items.of(text)?;
     let count = texts.len();
     if count > OPERATIONS_MAX {
         return Err(too_many(items.field(), count, OPERATIONS_MAX));
     }
-    let share = app.budget().take(count * OPERATION_BYTES)?;
+    let reservation = app.budget().reserve(count * OPERATION_BYTES)?;
     let read = texts.iter().enumerate().map(|(i, text)| {
         let read = items.command(app, namespace, text.get().as_bytes(), trace_parent);
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
-    Ok((sort(read), share))
+    Ok((sort_items(read), reservation))
 }
 
 fn results_of(
     items: Items,
-    places: Vec<Result<Sent, Problem>>,
+    slots: Vec<Result<SentOperation, Problem>>,
     outcomes: Vec<Outcome>,
 ) -> impl Iterator<Item = ItemResult> {
     let mut outcomes = outcomes.into_iter();
-    places.into_iter().enumerate().map(move |(i, place)| match place {
+    slots.into_iter().enumerate().map(move |(i, slot)| match slot {
         Err(problem) => items.refusal(problem),
-        Ok(sent) => items.result(sent, outcomes.next().as_ref(), |asked| asked.path_at(i)),
+        Ok(sent) => items.result(sent, outcomes.next().as_ref(), |kind| kind.path_at(i)),
     })
 }
 
@@ -145,7 +146,7 @@ fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> 
         if i > 0 {
             text.push(b',');
         }
-        answer::append(&mut text, &result)?;
+        response::append_json(&mut text, &result)?;
     }
     text.extend_from_slice(b"]}\n");
     Ok(text)

@@ -22,7 +22,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use super::{App, Problem, budget::Share};
+use super::{App, Problem, budget::Reservation};
 use duly_api::json;
 
 /// Bodies from this size on are read on a blocking thread.
@@ -39,7 +39,7 @@ pub(crate) struct JsonBody {
     /// callers.
     text: Bytes,
     /// The reserved memory of the body.
-    share: Share,
+    reservation: Reservation,
 }
 
 impl JsonBody {
@@ -58,15 +58,15 @@ impl JsonBody {
     pub(super) async fn read_held<T: Send + 'static>(
         mut self,
         read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<(T, Share), Problem> {
+    ) -> Result<(T, Reservation), Problem> {
         let bytes = self.text.len();
-        self.share.grow_to(bytes.saturating_mul(copies(&self.text)))?;
-        aside(bytes, move || {
-            let made = read(&self.text)?;
-            let Self { text, mut share } = self;
+        self.reservation.grow_to(bytes.saturating_mul(copies(&self.text)))?;
+        run_blocking(bytes, move || {
+            let value = read(&self.text)?;
+            let Self { text, mut reservation } = self;
             drop(text);
-            share.shrink_to(bytes);
-            Ok((made, share))
+            reservation.shrink_to(bytes);
+            Ok((value, reservation))
         })
         .await
     }
@@ -78,10 +78,10 @@ impl JsonBody {
         read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let bytes = self.text.len();
-        aside(bytes, move || {
-            let made = read(&self.text);
-            drop(self.share);
-            made
+        run_blocking(bytes, move || {
+            let value = read(&self.text);
+            drop(self.reservation);
+            value
         })
         .await
     }
@@ -94,7 +94,7 @@ pub(super) fn copies(text: &[u8]) -> usize {
 }
 
 /// Runs work on this number of bytes: here, or on another thread where it would delay other requests.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -102,13 +102,13 @@ pub(crate) async fn aside<T: Send + 'static>(
         return work();
     }
     // One permit for each core: more would only take turns, and hold their memory meanwhile.
-    static PLACES: OnceLock<Semaphore> = OnceLock::new();
-    let places = PLACES.get_or_init(|| {
+    static SLOTS: OnceLock<Semaphore> = OnceLock::new();
+    let slots = SLOTS.get_or_init(|| {
         Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get))
     });
-    let _place = places.acquire().await.expect("it is never closed");
+    let _slot = slots.acquire().await.expect("it is never closed");
     match tokio::task::spawn_blocking(work).await {
-        Ok(made) => made,
+        Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(stopping()),
@@ -183,19 +183,19 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large(bytes_max, "server.body_bytes_max"));
     }
-    let together = app.budget().largest();
+    let together = app.budget().largest_body();
     if declared.is_some_and(|bytes| bytes > together as u64) {
         return Err(too_large(together, "server.request_memory_max"));
     }
     let expected = declared.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
-    let mut share = app.budget().share();
+    let mut reservation = app.budget().empty_reservation();
     let mut body = Limited::new(body, bytes_max);
-    let mut text = Text::default();
+    let mut text = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => {
                 let part = frame.into_data().unwrap_or_default();
-                share.grow_to(text.room_with(part.len(), expected))?;
+                reservation.grow_to(text.capacity_with(part.len(), expected))?;
                 text.push(part, expected);
             }
             Err(error) if error.is::<LengthLimitError>() => {
@@ -209,25 +209,25 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
             }
         }
     }
-    Ok(JsonBody { text: text.finish(), share })
+    Ok(JsonBody { text: text.finish(), reservation })
 }
 
 /// A body as it arrives. Most bodies have one part, which is not copied.
 #[derive(Debug, Default)]
-struct Text {
+struct BodyBuffer {
     first: Bytes,
     whole: Option<BytesMut>,
 }
 
-impl Text {
+impl BodyBuffer {
     fn push(&mut self, part: Bytes, expected: usize) {
         if self.whole.is_none() && self.first.is_empty() {
             self.first = part;
             return;
         }
-        let room = self.room_with(part.len(), expected);
-        if self.whole.as_ref().is_none_or(|whole| whole.capacity() < room) {
-            let mut larger = BytesMut::with_capacity(room);
+        let capacity = self.capacity_with(part.len(), expected);
+        if self.whole.as_ref().is_none_or(|whole| whole.capacity() < capacity) {
+            let mut larger = BytesMut::with_capacity(capacity);
             larger.extend_from_slice(self.whole.as_deref().unwrap_or(&self.first));
             self.first = Bytes::new();
             self.whole = Some(larger);
@@ -238,7 +238,7 @@ impl Text {
     }
 
     /// Returns the bytes of memory that are used with `more` further bytes.
-    fn room_with(&self, more: usize, expected: usize) -> usize {
+    fn capacity_with(&self, more: usize, expected: usize) -> usize {
         match &self.whole {
             Some(whole) => grown(whole.capacity(), whole.len() + more, expected),
             None => self.first.len() + more,
@@ -252,8 +252,8 @@ impl Text {
 
 /// Returns the capacity for `bytes`. It doubles, so that not every part is copied, up to the announced
 /// length. A sender may announce more than it ever sends.
-pub(super) fn grown(room: usize, bytes: usize, expected: usize) -> usize {
-    if bytes <= room { room } else { bytes.max(room.saturating_mul(2).min(expected)) }
+pub(super) fn grown(capacity: usize, bytes: usize, expected: usize) -> usize {
+    if bytes <= capacity { capacity } else { bytes.max(capacity.saturating_mul(2).min(expected)) }
 }
 
 fn too_large(bytes_max: usize, key: &str) -> Problem {
@@ -354,13 +354,13 @@ mod tests {
     fn p10_memory_follows_arrived_bytes_not_announced_ones() {
         const PART: Bytes = Bytes::from_static(&[b'x'; 1_000]);
         const ANNOUNCED: usize = 70_500;
-        let mut text = Text::default();
+        let mut text = BodyBuffer::default();
         for parts in 1..=70 {
-            let room = text.room_with(PART.len(), ANNOUNCED);
+            let capacity = text.capacity_with(PART.len(), ANNOUNCED);
             text.push(PART, ANNOUNCED);
-            let taken = text.whole.as_ref().map_or(text.first.len(), BytesMut::capacity);
-            assert!(taken <= room, "{taken} bytes are taken, {room} were counted");
-            assert!(taken <= (2_000 * parts).min(ANNOUNCED), "{taken} bytes for {parts} parts");
+            let used = text.whole.as_ref().map_or(text.first.len(), BytesMut::capacity);
+            assert!(used <= capacity, "{used} bytes are taken, {capacity} were counted");
+            assert!(used <= (2_000 * parts).min(ANNOUNCED), "{used} bytes for {parts} parts");
         }
         assert_eq!(text.finish().len(), 70_000);
     }

@@ -1,6 +1,6 @@
 //! The memory budget of requests and responses, over all connections (P10).
 //!
-//! 1. A [`Share`] is a reservation. A drop releases it.
+//! 1. A [`Reservation`] is released when it is dropped.
 //! 2. The last quarter is kept for small bodies and the last sixteenth for tiny ones. So a few large,
 //!    slow bodies and unread lists leave capacity for all other calls.
 //! 3. A call that reads reserves its memory before it reads ([`super::reading`]).
@@ -23,7 +23,7 @@ use duly_core::{Code, Millis, error_code::Retry};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Problem, room::OversizeSemaphore};
+use super::{Problem, lease_reservation::OversizeSemaphore};
 
 /// Bodies up to this size may use all but the last sixteenth of the budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -46,7 +46,7 @@ struct Inner {
 
 /// Bytes that are reserved until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct Reservation {
     budget: Budget,
     bytes: usize,
     /// Held while the reservation exceeds the budget.
@@ -67,32 +67,32 @@ impl Budget {
     }
 
     /// Returns an empty reservation.
-    pub(crate) fn share(&self) -> Share {
-        Share { budget: self.clone(), bytes: 0, overdraft: None }
+    pub(crate) fn empty_reservation(&self) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0, overdraft: None }
     }
 
     /// Reserves bytes, if there is capacity.
-    pub(crate) fn take(&self, bytes: usize) -> Result<Share, Problem> {
-        let mut share = self.share();
-        share.grow_to(bytes)?;
-        Ok(share)
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
+        let mut reservation = self.empty_reservation();
+        reservation.grow_to(bytes)?;
+        Ok(reservation)
     }
 
     /// Reserves bytes for memory that is in use already and cannot be refused.
-    pub(crate) fn take_anyway(&self, bytes: usize) -> Share {
+    pub(crate) fn reserve_unchecked(&self, bytes: usize) -> Reservation {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        let mut share = self.share();
-        share.bytes = bytes;
-        share
+        let mut reservation = self.empty_reservation();
+        reservation.bytes = bytes;
+        reservation
     }
 
     /// Returns the largest body that fits into an unused budget.
-    pub(crate) fn largest(&self) -> usize {
-        self.room_for(usize::MAX)
+    pub(crate) fn largest_body(&self) -> usize {
+        self.capacity_for(usize::MAX)
     }
 
     /// Returns the bytes of the budget that may be in use once a reservation of this size is part of it.
-    fn room_for(&self, bytes: usize) -> usize {
+    fn capacity_for(&self, bytes: usize) -> usize {
         let all = self.0.bytes_max;
         if bytes <= TINY_BYTES_MAX {
             all
@@ -104,17 +104,17 @@ impl Budget {
     }
 }
 
-impl Share {
+impl Reservation {
     /// Grows to at least this size, if there is capacity; otherwise nothing changes.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        let room = self.budget.room_for(bytes);
-        let fits = |used: usize| used.checked_add(more).filter(|sum| *sum <= room);
+        let capacity = self.budget.capacity_for(bytes);
+        let fits = |used: usize| used.checked_add(more).filter(|sum| *sum <= capacity);
         let used = &self.budget.0.used;
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| no_room())?;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| over_budget())?;
         self.bytes += more;
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Share {
 
     /// Grows to at least this size, for the response to a change that was made. If needed it exceeds the
     /// budget, once no other response does.
-    pub(crate) async fn grow_anyway_to(&mut self, bytes: usize) {
+    pub(crate) async fn grow_past_budget_to(&mut self, bytes: usize) {
         if self.grow_to(bytes).is_ok() {
             return;
         }
@@ -163,7 +163,7 @@ impl Share {
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        let mut part = self.budget.share();
+        let mut part = self.budget.empty_reservation();
         part.bytes = bytes;
         part
     }
@@ -176,14 +176,14 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
 }
 
 /// Returns the problem of a full budget.
-pub(crate) fn no_room() -> Problem {
+pub(crate) fn over_budget() -> Problem {
     Problem::new(
         Code::ResourceExhausted,
         "too many bytes of requests and answers at once: send smaller or fewer requests at a time, \
@@ -193,15 +193,15 @@ pub(crate) fn no_room() -> Problem {
 }
 
 /// A response whose bytes hold their reservation until the connection has released the last of them.
-struct Counted {
+struct CountedBody {
     inner: Body,
-    share: Arc<Share>,
+    reservation: Arc<Reservation>,
 }
 
-impl Counted {
-    /// Counts `inner` against `share`.
-    fn new(inner: Body, share: Share) -> Self {
-        Self { inner, share: Arc::new(share) }
+impl CountedBody {
+    /// Counts `inner` against `reservation`.
+    fn new(inner: Body, reservation: Reservation) -> Self {
+        Self { inner, reservation: Arc::new(reservation) }
     }
 }
 
@@ -209,38 +209,45 @@ impl Counted {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsCounted;
 
-/// Counts a response against `share`.
-pub(crate) fn count(response: Response, share: Share) -> Response {
-    let mut response = response.map(|body| Body::new(Counted::new(body, share)));
+/// Counts a response against `reservation`.
+pub(crate) fn count(response: Response, reservation: Reservation) -> Response {
+    let mut response = response.map(|body| Body::new(CountedBody::new(body, reservation)));
     response.extensions_mut().insert(IsCounted);
     response
 }
 
 /// Counts the response to a change that was made against its reservation. If that is too small it
 /// exceeds the budget, because the response cannot be refused any more.
-pub(crate) async fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
-    share.grow_anyway_to(bytes).await;
-    count(response, share)
+pub(crate) async fn count_change(
+    response: Response,
+    mut reservation: Reservation,
+    bytes: usize,
+) -> Response {
+    reservation.grow_past_budget_to(bytes).await;
+    count(response, reservation)
 }
 
-/// Returns bytes that count against `share` while any part of them is held.
-pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, share: Share) -> Bytes {
-    Bytes::from_owner(Held { bytes, _share: share })
+/// Returns bytes that count against `reservation` while any part of them is held.
+pub(crate) fn count_bytes(
+    bytes: impl AsRef<[u8]> + Send + 'static,
+    reservation: Reservation,
+) -> Bytes {
+    Bytes::from_owner(CountedBytes { bytes, _reservation: reservation })
 }
 
 /// Bytes with their reservation.
-struct Held<B, S> {
+struct CountedBytes<B, S> {
     bytes: B,
-    _share: S,
+    _reservation: S,
 }
 
-impl<B: AsRef<[u8]>, S> AsRef<[u8]> for Held<B, S> {
+impl<B: AsRef<[u8]>, S> AsRef<[u8]> for CountedBytes<B, S> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-impl hyper::body::Body for Counted {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -250,8 +257,10 @@ impl hyper::body::Body for Counted {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
-        let share = &this.share;
-        let hold = |bytes| Bytes::from_owner(Held { bytes, _share: Arc::clone(share) });
+        let reservation = &this.reservation;
+        let hold = |bytes| {
+            Bytes::from_owner(CountedBytes { bytes, _reservation: Arc::clone(reservation) })
+        };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
     }
 
@@ -279,17 +288,17 @@ mod tests {
     #[test]
     fn p10_large_bodies_leave_a_quarter_to_small_ones() {
         let budget = Budget::new(4 * MIB);
-        let large = budget.take(3 * MIB).unwrap();
-        let refused = budget.take(SMALL_BYTES_MAX + 1).unwrap_err();
+        let large = budget.reserve(3 * MIB).unwrap();
+        let refused = budget.reserve(SMALL_BYTES_MAX + 1).unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert_eq!(refused.into_body().retry_after_ms, Some(1_000));
-        let small: Vec<_> = (0..12).map(|_| budget.take(SMALL_BYTES_MAX).unwrap()).collect();
-        assert!(budget.take(TINY_BYTES_MAX + 1).is_err(), "a sixteenth is kept for tiny ones");
-        let tiny: Vec<_> = (0..64).map(|_| budget.take(TINY_BYTES_MAX).unwrap()).collect();
+        let small: Vec<_> = (0..12).map(|_| budget.reserve(SMALL_BYTES_MAX).unwrap()).collect();
+        assert!(budget.reserve(TINY_BYTES_MAX + 1).is_err(), "a sixteenth is kept for tiny ones");
+        let tiny: Vec<_> = (0..64).map(|_| budget.reserve(TINY_BYTES_MAX).unwrap()).collect();
         assert_eq!(used(&budget), 4 * MIB);
-        assert!(budget.take(1).is_err());
+        assert!(budget.reserve(1).is_err());
         drop(large);
-        assert!(budget.take(1).is_ok());
+        assert!(budget.reserve(1).is_ok());
         drop((small, tiny));
         assert_eq!(used(&budget), 0);
     }
@@ -297,13 +306,13 @@ mod tests {
     #[tokio::test]
     async fn p10_one_response_at_a_time_exceeds_the_budget() {
         let budget = Budget::new(4 * MIB);
-        let full = budget.take_anyway(4 * MIB);
-        let mut first = budget.share();
-        first.grow_anyway_to(MIB).await;
+        let full = budget.reserve_unchecked(4 * MIB);
+        let mut first = budget.empty_reservation();
+        first.grow_past_budget_to(MIB).await;
         assert_eq!(used(&budget), 5 * MIB);
-        let mut second = budget.share();
+        let mut second = budget.empty_reservation();
         {
-            let mut waits = std::pin::pin!(second.grow_anyway_to(MIB));
+            let mut waits = std::pin::pin!(second.grow_past_budget_to(MIB));
             assert!(futures::poll!(waits.as_mut()).is_pending());
             drop((first, full));
             waits.await;
@@ -316,11 +325,11 @@ mod tests {
     #[test]
     fn p10_reservations_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * MIB);
-        let others = budget.take_anyway(2 * MIB);
-        let mut share = budget.share();
-        assert_eq!(share.grow_up_to(4 * MIB, 1_000).unwrap(), MIB);
-        let half = share.split(MIB / 2);
-        drop(share);
+        let others = budget.reserve_unchecked(2 * MIB);
+        let mut reservation = budget.empty_reservation();
+        assert_eq!(reservation.grow_up_to(4 * MIB, 1_000).unwrap(), MIB);
+        let half = reservation.split(MIB / 2);
+        drop(reservation);
         assert_eq!(used(&budget), 2 * MIB + MIB / 2);
         drop((half, others));
         assert_eq!(used(&budget), 0);
@@ -329,21 +338,21 @@ mod tests {
     #[test]
     fn p10_a_refused_reservation_changes_nothing() {
         let budget = Budget::new(4 * MIB);
-        let mut share = budget.take(MIB).unwrap();
-        assert!(share.grow_to(4 * MIB).is_err());
+        let mut reservation = budget.reserve(MIB).unwrap();
+        assert!(reservation.grow_to(4 * MIB).is_err());
         assert_eq!(used(&budget), MIB);
-        let made = budget.take_anyway(8 * MIB);
-        assert!(budget.take(1).is_err(), "an answer that had to be counted stops new requests");
+        let made = budget.reserve_unchecked(8 * MIB);
+        assert!(budget.reserve(1).is_err(), "an answer that had to be counted stops new requests");
         drop(made);
-        share.grow_to(2 * MIB).unwrap();
-        share.shrink_to(10);
+        reservation.grow_to(2 * MIB).unwrap();
+        reservation.shrink_to(10);
         assert_eq!(used(&budget), 10);
     }
 
     #[tokio::test]
     async fn p10_responses_count_until_their_last_byte_is_released() {
         let budget = Budget::new(MIB);
-        let mut body = Counted::new(Body::from(vec![7; 1_000]), budget.take(1_000).unwrap());
+        let mut body = CountedBody::new(Body::from(vec![7; 1_000]), budget.reserve(1_000).unwrap());
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(body);
         let rest = frame.slice(999..);

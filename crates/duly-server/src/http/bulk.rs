@@ -16,8 +16,8 @@ use duly_store::{
 use tokio::time::Instant;
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::InNamespace,
-    problem::Refusals, reading::Read, refused::Asked,
+    App, Problem, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::InNamespace,
+    problem::Refusals, reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
     CancelManyRequest, CancelManyResponse, Time,
@@ -50,9 +50,9 @@ pub(crate) async fn cancel_by_filter(
 ) -> Result<Response, Problem> {
     let call = body.parse::<CancelManyRequest>().await?.check()?;
     if call.mode == Mode::DryRun {
-        changes_nothing.say();
+        changes_nothing.set();
     }
-    answer::ok(&app.cancel_many(namespace, call).await?)
+    response::ok(&app.cancel_many(namespace, call).await?)
 }
 
 impl App {
@@ -63,7 +63,7 @@ impl App {
         call: BulkCancel,
     ) -> Result<CancelManyResponse, Problem> {
         let BulkCancel { filter, limit, cursor, mode } = call;
-        let mut request = which(namespace, filter);
+        let mut request = list_request(namespace, filter);
         let filter = Cursor::filter_of(&request);
         if let Some(text) = cursor {
             request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
@@ -79,25 +79,25 @@ impl App {
         // A response with a cursor is better than a timeout.
         let until = Instant::now() + self.limits().request_timeout / 2;
         for _ in 0..PAGES_MAX {
-            let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
-            request.limit = room.min(PAGE_MAX);
+            let remaining = limit - usize::try_from(out.cancelled).unwrap_or(limit);
+            request.limit = remaining.min(PAGE_MAX);
             let read = self.read_page(request.clone()).await;
-            let Read { value: page, share: _share, rest: _rest } =
+            let ReadResult { value: page, reservation: _reservation, rest: _rest } =
                 read.map_err(|problem| match mode {
                     Mode::DryRun => problem,
                     Mode::Cancel => problem.after_doing(out.cancelled, "cancelled"),
                 })?;
             out.examined = out.examined.map(|examined| examined + page.examined);
-            let (free, taken): (Vec<_>, Vec<_>) =
+            let (free, in_flight): (Vec<_>, Vec<_>) =
                 page.timers.iter().partition(|view| view.attempt_under_way.is_none());
-            out.skipped += taken.len() as u64;
+            out.skipped += in_flight.len() as u64;
             match mode {
                 Mode::DryRun => count(&free, &mut out),
                 Mode::Cancel => cancel(self, &request, &free, &mut out).await?,
             }
             request.after = page.next;
-            let has_room = out.cancelled < limit as u64;
-            if request.after.is_none() || !has_room || Instant::now() >= until {
+            let has_capacity = out.cancelled < limit as u64;
+            if request.after.is_none() || !has_capacity || Instant::now() >= until {
                 break;
             }
         }
@@ -109,7 +109,7 @@ impl App {
 }
 
 /// Returns the list of the pending timers that a filter selects.
-fn which(namespace: NamespaceName, filter: CheckedFilter) -> ListRequest {
+fn list_request(namespace: NamespaceName, filter: CheckedFilter) -> ListRequest {
     let state = filter.state.map_or(ListState::Pending, ListState::Only);
     let mut request = ListRequest::new(namespace, state);
     request.tag = filter.tag;
@@ -167,7 +167,7 @@ async fn cancel(
                 out.skipped += 1;
             }
             Outcome::Refused(refusal) => {
-                failed = Some(Problem::refused(refusal, Asked::Cancel, ""));
+                failed = Some(Problem::refused(refusal, OperationKind::Cancel, ""));
             }
             Outcome::Failed(error) => failed = Some(error.into()),
             _ => failed = Some(Problem::fault("an outcome of another kind")),

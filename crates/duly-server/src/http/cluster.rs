@@ -6,9 +6,10 @@ use duly_node::MemberView;
 use duly_store::deployment::MembershipStage;
 
 use super::{
-    App, Problem, answer,
+    App, Problem,
     health::{reasons, warnings},
     problem::Refusals,
+    response,
 };
 use crate::messages::ms;
 use duly_api::{ClusterInfo, Node};
@@ -22,7 +23,7 @@ use duly_api::{ClusterInfo, Node};
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem> {
     app.recount().await;
-    answer::ok(&app.cluster())
+    response::ok(&app.cluster())
 }
 
 impl App {

@@ -15,7 +15,7 @@ use http::{
     },
 };
 
-use super::{Guard, described::Described};
+use super::{Guard, route_description::RouteDescription};
 
 /// Headers of a request that the server reads.
 const READ: HeaderValue = HeaderValue::from_static("accept, content-type, traceparent");
@@ -56,22 +56,22 @@ impl Cors {
         method: &Method,
         headers: &HeaderMap,
     ) -> Option<Response> {
-        let asks = *method == Method::OPTIONS
+        let is_preflight = *method == Method::OPTIONS
             && matches!(self, Self::Allowed(_))
             && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        let methods = HeaderValue::from_str(&Described::route(route)?.methods).ok();
-        let methods = methods.filter(|_| asks)?;
-        let said = [
+        let methods = HeaderValue::from_str(&RouteDescription::route(route)?.methods).ok();
+        let methods = methods.filter(|_| is_preflight)?;
+        let preflight_headers = [
             (ACCESS_CONTROL_ALLOW_METHODS, methods),
             (ACCESS_CONTROL_ALLOW_HEADERS, READ),
             (ACCESS_CONTROL_MAX_AGE, REMEMBERED),
         ];
-        Some((StatusCode::NO_CONTENT, said).into_response())
+        Some((StatusCode::NO_CONTENT, preflight_headers).into_response())
     }
 
     /// Adds the headers to a response.
-    pub(super) fn write_to(self, answer: &mut Response) {
-        let headers = answer.headers_mut();
+    pub(super) fn write_to(self, response: &mut Response) {
+        let headers = response.headers_mut();
         match self {
             Self::Unused => return,
             Self::Varies => {}

@@ -18,12 +18,12 @@ const FIXED_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 4;
 
 /// Hash of a list's filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Filter(u64);
+pub(crate) struct FilterHash(u64);
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    filter: Filter,
+    filter: FilterHash,
     /// Items handled before, where the caller counts them.
     pub(crate) count: u64,
     /// The place.
@@ -32,7 +32,7 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Creates a cursor after `position`.
-    pub(crate) const fn new(position: Position, filter: Filter) -> Self {
+    pub(crate) const fn new(position: Position, filter: FilterHash) -> Self {
         Self { filter, count: 0, position }
     }
 
@@ -43,7 +43,7 @@ impl Cursor {
     }
 
     /// Returns the hash of a request's filters; limit and position are not part of it.
-    pub(crate) fn filter_of(request: &ListRequest) -> Filter {
+    pub(crate) fn filter_of(request: &ListRequest) -> FilterHash {
         let mut hasher = Xxh3Default::new();
         let mut feed = |part: Option<&[u8]>| {
             let length = part.map_or(u64::MAX, |part| part.len() as u64);
@@ -61,11 +61,11 @@ impl Cursor {
         feed(ms(request.due_to).as_ref().map(<[u8; 8]>::as_slice));
         feed(request.id_prefix.as_ref().map(String::as_bytes));
         feed(request.tag.as_ref().map(String::as_bytes));
-        Filter(hasher.digest())
+        FilterHash(hasher.digest())
     }
 
     /// Reads a cursor of a list with these filters.
-    pub(crate) fn parse(field: &str, text: &str, filter: Filter) -> Result<Self, Invalid> {
+    pub(crate) fn parse(field: &str, text: &str, filter: FilterHash) -> Result<Self, Invalid> {
         let cursor = URL_SAFE_NO_PAD
             .decode(text)
             .ok()
@@ -88,7 +88,7 @@ impl Cursor {
             Some(u64::from_be_bytes(eight))
         };
         Some(Self {
-            filter: Filter(number(1)?),
+            filter: FilterHash(number(1)?),
             count: number(9)?,
             position: Position {
                 due_at: Timestamp::from_unix_ms(number(17)?)?,

@@ -22,16 +22,17 @@ use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    App, Problem, Taken, backup,
+    App, Problem, WriteProgress, backup,
     body::check_content_encoding,
     budget::{self, IsCounted},
     bulk,
     cors::Cors,
-    described::Described,
-    front::ConnectionKind,
     health, lease, notice,
     query::Query,
-    repair, settle, unread,
+    repair,
+    route_description::RouteDescription,
+    router_switch::ConnectionKind,
+    settle, unread,
 };
 use duly_api::lease::LEASE_WAIT_MAX;
 
@@ -51,47 +52,47 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| check_query(route, request.method(), request.uri()));
     let cors = Cors::of(app.guard(), request.headers());
-    let asked = cors.preflight(route, request.method(), request.headers());
-    let taken = request.extensions().get::<Taken>().cloned();
-    let under_way = taken.as_ref().map(Taken::begin);
-    let made = match request.extensions().get::<ConnectionKind>() {
+    let preflight = cors.preflight(route, request.method(), request.headers());
+    let progress = request.extensions().get::<WriteProgress>().cloned();
+    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
+    let kind = match request.extensions().get::<ConnectionKind>() {
         // The reserve and the admin listener serve one response at a time on each of a few connections.
-        Some(ConnectionKind::Reserve | ConnectionKind::Admin) => Made::Health,
-        Some(ConnectionKind::Main) | None => Made::by(route, request.method()),
+        Some(ConnectionKind::Reserve | ConnectionKind::Admin) => CallKind::Health,
+        Some(ConnectionKind::Main) | None => CallKind::of(route, request.method()),
     };
-    let checked = checked.and_then(|()| made.check_room(&app));
+    let checked = checked.and_then(|()| kind.check_capacity(&app));
     let (mut request, unread) = unread::watch(request);
-    let changes_nothing = ChangesNothing::by(made);
+    let changes_nothing = ChangesNothing::of(kind);
     if route == bulk::PATH {
         request.extensions_mut().insert(changes_nothing.clone());
     }
-    let response = match (checked, asked) {
+    let response = match (checked, preflight) {
         (Ok(()), None) => {
-            let limit = time_for(&app, route);
+            let limit = time_limit(&app, route);
             guarded(limit, route, &changes_nothing, request, next).await
         }
-        (Ok(()), Some(answer)) => {
+        (Ok(()), Some(response)) => {
             drop(request);
-            answer
+            response
         }
         (Err(problem), _) => {
             drop(request);
             problem.into_response()
         }
     };
-    let mut response = counted(&app, response, made).await;
+    let mut response = counted(&app, response, kind).await;
     cors.write_to(&mut response);
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
-    match taken.zip(under_way) {
-        Some((taken, call)) => taken.watch(response, call),
+    match progress.zip(call_guard) {
+        Some((progress, call)) => progress.watch(response, call),
         None => response,
     }
 }
 
 /// The kind of call that a response belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum CallKind {
     /// A call that changed nothing and can still be refused.
     Reading,
     /// A change: once made, it cannot be refused any more.
@@ -102,8 +103,8 @@ pub(crate) enum Made {
     Health,
 }
 
-impl Made {
-    fn by(route: &str, method: &Method) -> Self {
+impl CallKind {
+    fn of(route: &str, method: &Method) -> Self {
         if [health::HEALTHZ, health::READYZ].contains(&route) {
             Self::Health
         } else if !route.starts_with("/v1/") {
@@ -119,9 +120,9 @@ impl Made {
     ///
     /// A small call may have a large response, which would exceed the budget. So unread responses exceed
     /// it only by the changes that were under way when it became full.
-    pub(crate) fn check_room(self, app: &App) -> Result<(), Problem> {
+    pub(crate) fn check_capacity(self, app: &App) -> Result<(), Problem> {
         match self {
-            Self::Change => app.budget().take(1).map(drop),
+            Self::Change => app.budget().reserve(1).map(drop),
             Self::Reading | Self::Probe | Self::Health => Ok(()),
         }
     }
@@ -134,12 +135,12 @@ pub(crate) struct ChangesNothing(Arc<AtomicBool>);
 
 impl ChangesNothing {
     /// Returns the value that is known before the call is read.
-    pub(crate) fn by(made: Made) -> Self {
-        Self(Arc::new(AtomicBool::new(made != Made::Change)))
+    pub(crate) fn of(kind: CallKind) -> Self {
+        Self(Arc::new(AtomicBool::new(kind != CallKind::Change)))
     }
 
     /// Notes that the call changes nothing.
-    pub(crate) fn say(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
@@ -154,25 +155,25 @@ impl ChangesNothing {
 }
 
 /// Counts the bytes of a response until they are written. A stream counts its own bytes.
-async fn counted(app: &App, response: Response, made: Made) -> Response {
+async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
     let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
     else {
         return response;
     };
-    if made == Made::Health || response.extensions().get::<IsCounted>().is_some() {
+    if kind == CallKind::Health || response.extensions().get::<IsCounted>().is_some() {
         return response;
     }
-    let share = match made {
-        Made::Reading => app.budget().take(bytes),
-        Made::Change => {
-            let mut share = app.budget().share();
-            share.grow_anyway_to(bytes).await;
-            Ok(share)
+    let reservation = match kind {
+        CallKind::Reading => app.budget().reserve(bytes),
+        CallKind::Change => {
+            let mut reservation = app.budget().empty_reservation();
+            reservation.grow_past_budget_to(bytes).await;
+            Ok(reservation)
         }
-        Made::Probe | Made::Health => app.probes().take(bytes),
+        CallKind::Probe | CallKind::Health => app.probes().reserve(bytes),
     };
-    match share {
-        Ok(share) => budget::count(response, share),
+    match reservation {
+        Ok(reservation) => budget::count(response, reservation),
         Err(problem) => problem.into_response(),
     }
 }
@@ -185,18 +186,18 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let answered = AssertUnwindSafe(notice::noticed(next.run(request))).catch_unwind();
-    match timeout(limit, answered).await {
+    let handled = AssertUnwindSafe(notice::with_notice(next.run(request))).catch_unwind();
+    match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
         }
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => Problem::panicked(&*panic).into_response(),
-        Err(_) => too_late(limit, changes_nothing).into_response(),
+        Err(_) => deadline_exceeded(limit, changes_nothing).into_response(),
     }
 }
 
-fn time_for(app: &App, route: &str) -> Duration {
+fn time_limit(app: &App, route: &str) -> Duration {
     let limit = app.limits().request_timeout;
     match route {
         lease::PATH | settle::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
@@ -205,32 +206,33 @@ fn time_for(app: &App, route: &str) -> Duration {
     }
 }
 
-fn too_late(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
+fn deadline_exceeded(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
     let detail = format!("no answer within {} s; {}", limit.as_secs(), changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
 /// Returns the problem of a wrong method: the framework responds 405 without a body.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
-    let allowed = Described::route(route).map_or("", |it| it.methods.as_str());
+    let allowed = RouteDescription::route(route).map_or("", |it| it.methods.as_str());
     let detail = format!("this path knows {allowed}; got {method}");
     let problem = Problem::new(Code::MethodNotAllowed, detail).at(
         "method",
         Some(method.to_string()),
         allowed,
     );
-    let mut answer = problem.into_response();
+    let mut response = problem.into_response();
     if let Ok(allow) = HeaderValue::from_str(allowed) {
-        answer.headers_mut().insert(ALLOW, allow);
+        response.headers_mut().insert(ALLOW, allow);
     }
-    answer
+    response
 }
 
 /// Refuses parameters that nothing would read, such as a condition on a call that has none.
 ///
 /// The service's own paths are not checked: probes and scrapers may add any parameter.
 fn check_query(route: &str, method: &Method, uri: &Uri) -> Result<(), Problem> {
-    let is_plain = || Described::route(route).is_some_and(|it| it.takes_no_parameter(method));
+    let is_plain =
+        || RouteDescription::route(route).is_some_and(|it| it.takes_no_parameter(method));
     if uri.query().is_some() && route.starts_with("/v1/") && is_plain() {
         Query::read(uri, &[])?;
     }
@@ -247,7 +249,11 @@ mod tests {
 
     use super::*;
 
-    async fn answer(limit: Duration, path: &str, made: Made) -> (StatusCode, serde_json::Value) {
+    async fn respond(
+        limit: Duration,
+        path: &str,
+        kind: CallKind,
+    ) -> (StatusCode, serde_json::Value) {
         fn panics() -> Ready<()> {
             panic!("a planted fault")
         }
@@ -255,7 +261,7 @@ mod tests {
             .route("/panics", routing::get(panics))
             .route("/hangs", routing::get(pending::<()>))
             .layer(middleware::from_fn(move |request, next| async move {
-                guarded(limit, "/", &ChangesNothing::by(made), request, next).await
+                guarded(limit, "/", &ChangesNothing::of(kind), request, next).await
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
@@ -266,17 +272,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_problem_without_its_text() {
-        let (status, problem) = answer(Duration::from_secs(60), "/panics", Made::Change).await;
+        let (status, problem) = respond(Duration::from_secs(60), "/panics", CallKind::Change).await;
         assert_eq!((status.as_u16(), &problem["code"]), (500, &"internal".into()));
         assert!(!problem.to_string().contains("planted"), "{problem}");
     }
 
     #[tokio::test]
     async fn timeouts_are_problems() {
-        for (made, is_in_doubt) in
-            [(Made::Change, true), (Made::Reading, false), (Made::Probe, false)]
+        for (kind, is_in_doubt) in
+            [(CallKind::Change, true), (CallKind::Reading, false), (CallKind::Probe, false)]
         {
-            let (status, problem) = answer(Duration::from_millis(1), "/hangs", made).await;
+            let (status, problem) = respond(Duration::from_millis(1), "/hangs", kind).await;
             assert_eq!(status, 504);
             assert_eq!(problem["code"], "deadline_exceeded");
             assert_eq!(problem["retry_after_ms"], 0);

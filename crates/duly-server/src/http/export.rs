@@ -7,14 +7,14 @@ use http::{StatusCode, Uri};
 
 use super::{
     App, Problem,
-    body::aside,
+    body::run_blocking,
     cursor::Cursor,
     path::InNamespace,
     problem::Refusals,
     query::Query,
-    reading::Read,
-    text::Text,
-    timers::list::{cut, end_page},
+    reading::ReadResult,
+    text::ResponseText,
+    timers::list::{end_page, truncate_page},
 };
 use crate::messages;
 use duly_api::{
@@ -66,9 +66,9 @@ pub(crate) async fn export_timers(
             None => return Err(Problem::no_namespace(name.as_str())),
         },
     };
-    let Read { value: mut page, share, rest } = app.read_page(request).await?;
-    let text = aside(share.bytes(), move || {
-        let mut text = Text::new(rest);
+    let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
+    let text = run_blocking(reservation.bytes(), move || {
+        let mut text = ResponseText::new(rest);
         text.raw("{")?;
         if let Some(namespace) = &namespace {
             text.raw(r#""namespace":"#)?;
@@ -78,11 +78,11 @@ pub(crate) async fn export_timers(
         text.raw(r#""timers":["#)?;
         // Tombstones have no transport form; the exported states have none.
         let shown = text.items(page.timers.iter().filter_map(MovedTimer::new))?;
-        cut(&mut page, shown);
+        truncate_page(&mut page, shown);
         end_page(&mut text, &page, filter)?;
         text.raw("}")?;
-        drop((page, share));
+        drop((page, reservation));
         Ok(text)
     });
-    Ok(text.await?.answer(StatusCode::OK))
+    Ok(text.await?.into_response(StatusCode::OK))
 }

@@ -8,14 +8,14 @@ use duly_core::Millis;
 use duly_store::Health;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
-use super::{App, Problem, answer};
+use super::{App, Problem, response};
 use duly_api::cluster::{Readiness, Recovery};
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Wait before the next question to a service that is not ready.
-const ASK_AGAIN: Millis = Millis::from_secs(1);
+const READINESS_RETRY: Millis = Millis::from_secs(1);
 
 /// Paths of health and readiness.
 pub(super) const HEALTHZ: &str = "/healthz";
@@ -41,7 +41,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem>
 /// Responds that the process is alive, before the store is open.
 pub(super) async fn alive() -> Result<Response, Problem> {
     let status = "alive";
-    answer::ok(&Readiness { status, ..Readiness::default() })
+    response::ok(&Readiness { status, ..Readiness::default() })
 }
 
 /// Readiness: 200 if the service can work, otherwise 503 with the reasons.
@@ -59,7 +59,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
         let (status, warnings) = ("ready", warnings(&app, health.warnings));
-        return answer::ok(&Readiness { status, warnings, ..Readiness::default() });
+        return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
     not_ready("not_ready", reasons, None)
 }
@@ -69,11 +69,11 @@ pub(super) fn not_ready(
     status: &'static str,
     reasons: Vec<String>,
     progress: Option<Recovery>,
-) -> answer::Answer {
-    let retry_after_ms = Some(ASK_AGAIN.ms());
+) -> response::HandlerResult {
+    let retry_after_ms = Some(READINESS_RETRY.ms());
     let out = Readiness { status, reasons, progress, retry_after_ms, ..Readiness::default() };
-    let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
-    let seconds = HeaderValue::from(ASK_AGAIN.ms().div_ceil(1_000));
+    let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
+    let seconds = HeaderValue::from(READINESS_RETRY.ms().div_ceil(1_000));
     response.headers_mut().insert(RETRY_AFTER, seconds);
     Ok(response)
 }

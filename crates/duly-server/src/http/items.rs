@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{
     App,
-    refused::{Asked, Sent},
+    refusal_texts::{OperationKind, SentOperation},
 };
 use crate::{http::Problem, messages};
 
@@ -53,7 +53,7 @@ impl Items {
         namespace: &NamespaceName,
         text: &[u8],
         trace_parent: Option<&str>,
-    ) -> Result<(Command, Sent), Invalid> {
+    ) -> Result<(Command, SentOperation), Invalid> {
         if self == Self::Operations {
             let message = json::parse(text)?;
             return command(app, namespace, message, Source::Json, Answer::Brief, trace_parent);
@@ -62,15 +62,15 @@ impl Items {
         let operation = Operation::Import { timer };
         app.check_operation(&operation)?;
         let namespace = namespace.clone();
-        Ok((Command { namespace, operation, answer: Answer::Brief }, Asked::Import.into()))
+        Ok((Command { namespace, operation, answer: Answer::Brief }, OperationKind::Import.into()))
     }
 
     /// Returns the result of one item; what `path` returns stands in front of a field at fault.
     pub(super) fn result(
         self,
-        sent: Sent,
+        sent: SentOperation,
         outcome: Option<&Outcome>,
-        path: impl FnOnce(Asked) -> String,
+        path: impl FnOnce(OperationKind) -> String,
     ) -> ItemResult {
         let Some(outcome) = outcome else {
             return self.refusal(Problem::fault("an operation has no outcome"));
@@ -98,30 +98,32 @@ pub(crate) fn command(
     source: Source,
     answer: Answer,
     trace_parent: Option<&str>,
-) -> Result<(Command, Sent), Invalid> {
+) -> Result<(Command, SentOperation), Invalid> {
     let when = message.when_text().map(Box::from);
     let mut operation = message.check(source, || app.make_id())?;
     app.check_operation(&operation)?;
     if let Operation::Schedule { schedule, .. } = &mut operation {
         schedule.spec.trace_parent = trace_parent.map(str::to_owned);
     }
-    let sent = Sent { asked: Asked::by(&operation), when };
+    let sent = SentOperation { kind: OperationKind::of(&operation), when };
     Ok((Command { namespace: namespace.clone(), operation, answer }, sent))
 }
 
 /// For each item the sent operation or its refusal, and the commands of the accepted items.
-pub(crate) type Sorted = (Vec<Result<Sent, Problem>>, Vec<Command>);
+pub(crate) type SortedItems = (Vec<Result<SentOperation, Problem>>, Vec<Command>);
 
 /// Separates refused items from commands.
-pub(crate) fn sort(read: impl Iterator<Item = Result<(Command, Sent), Problem>>) -> Sorted {
+pub(crate) fn sort_items(
+    read: impl Iterator<Item = Result<(Command, SentOperation), Problem>>,
+) -> SortedItems {
     let mut commands = Vec::with_capacity(read.size_hint().0);
-    let places = read.map(|item| {
+    let slots = read.map(|item| {
         item.map(|(command, sent)| {
             commands.push(command);
             sent
         })
     });
-    (places.collect(), commands)
+    (slots.collect(), commands)
 }
 
 /// Result of one item.

@@ -18,17 +18,18 @@ use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use super::{
-    App, Problem, answer,
-    body::{JsonBody, aside},
-    budget::{self, IsCounted, Share},
+    App, Problem,
+    body::{JsonBody, run_blocking},
+    budget::{self, IsCounted, Reservation},
+    lease_reservation::LeaseReservation,
     path::InNamespace,
     problem::Refusals,
-    room::LeaseReservation,
-    text::Text,
+    response,
+    text::ResponseText,
 };
 use crate::messages;
 use duly_api::{
-    LeaseRequest as Asked, LeaseResponse, SettleResponse, SettleResult, lease::LeaseCall,
+    LeaseRequest as LeaseMessage, LeaseResponse, SettleResponse, SettleResult, lease::LeaseCall,
 };
 
 /// The route. Its time limit includes the wait of the call.
@@ -43,7 +44,7 @@ pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
     path = "/v1/namespaces/{namespace}/lease",
     tag = "pull",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = Asked, content_type = "application/json"),
+    request_body(content = LeaseMessage, content_type = "application/json"),
     responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse), Refusals)
 )]
 pub(crate) async fn lease(
@@ -51,7 +52,7 @@ pub(crate) async fn lease(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = body.parse::<Asked>().await?.check()?;
+    let call = body.parse::<LeaseMessage>().await?.check()?;
     let claims = Claims::take(&app, namespace, call).await?;
     claims.respond(&app, |leased| leased).await
 }
@@ -65,7 +66,7 @@ pub(super) async fn settled_and_leased(
     namespace: NamespaceName,
     results: Vec<SettleResult>,
     call: LeaseCall,
-    share: Share,
+    reservation: Reservation,
 ) -> Result<Response, Problem> {
     let leased = match Claims::take(&app, namespace, call).await {
         Ok(claims) => {
@@ -80,16 +81,16 @@ pub(super) async fn settled_and_leased(
     };
     tracing::debug!(code = leased.code().as_str(), "settled and leased nothing");
     let nothing = SettleResponse { results, leased: Some(LeaseResponse::default()) };
-    let text = answer::to_bytes(&nothing)?;
+    let text = response::to_bytes(&nothing)?;
     let (bytes, body) = (text.len(), text.into());
-    Ok(budget::count_made(answer::with_body(StatusCode::OK, body), share, bytes).await)
+    Ok(budget::count_change(response::with_body(StatusCode::OK, body), reservation, bytes).await)
 }
 
 /// Firings that were claimed for a consumer. Claims that are not handed over are released and do not
 /// count as attempts.
 pub(crate) struct Claims {
     pub(crate) leased: Leased,
-    pub(crate) room: Arc<LeaseReservation>,
+    pub(crate) memory: Arc<LeaseReservation>,
 }
 
 impl Claims {
@@ -99,16 +100,16 @@ impl Claims {
         namespace: NamespaceName,
         call: LeaseCall,
     ) -> Result<Self, Problem> {
-        let room = Arc::new(LeaseReservation::new(app.budget()));
+        let memory = Arc::new(LeaseReservation::new(app.budget()));
         let request = LeaseRequest {
             namespace,
             max: call.max,
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
-            memory: Some(Arc::<LeaseReservation>::clone(&room)),
+            memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
-        Ok(Self { leased: app.node().lease(request).await?, room })
+        Ok(Self { leased: app.node().lease(request).await?, memory })
     }
 
     /// Returns the firings in the form of a response.
@@ -124,20 +125,21 @@ impl Claims {
         app: &App,
         body: impl FnOnce(LeaseResponse) -> T + Send + 'static,
     ) -> Result<Response, Problem> {
-        let mut share = self.room.for_firings(app.budget(), &self.leased.firings)?;
-        let own = share.split(share.bytes() / 2);
+        let mut reservation = self.memory.for_firings(app.budget(), &self.leased.firings)?;
+        let own = reservation.split(reservation.bytes() / 2);
         let bytes = self.leased.firings.iter().map(Firing::bytes).sum::<u64>();
-        let (text, leased) = aside(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
-            let mut text = Text::new(share);
-            text.value(&body(self.shown()))?;
-            let mut leased = self.leased;
-            leased.firings = Vec::new();
-            drop(own);
-            Ok((text, leased))
-        })
-        .await?;
+        let (text, leased) =
+            run_blocking(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
+                let mut text = ResponseText::new(reservation);
+                text.value(&body(self.shown()))?;
+                let mut leased = self.leased;
+                leased.firings = Vec::new();
+                drop(own);
+                Ok((text, leased))
+            })
+            .await?;
         let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
-        let mut response = answer::with_body(StatusCode::OK, Body::new(body));
+        let mut response = response::with_body(StatusCode::OK, Body::new(body));
         response.extensions_mut().insert(IsCounted);
         Ok(response)
     }

@@ -27,14 +27,14 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::splitter::{Line, Splitter};
+use self::splitter::{InputLine, Splitter};
 use super::{
     App, Problem,
     batch::BATCH_BYTES_MAX,
-    body::{NDJSON, aside},
-    budget::{self, Share},
-    items::{Items, sort},
-    refused::Sent,
+    body::{NDJSON, run_blocking},
+    budget::{self, Reservation},
+    items::{Items, sort_items},
+    refusal_texts::SentOperation,
     trace,
 };
 use duly_api::batch::{LastLine, Line as LineResult, Results};
@@ -47,7 +47,7 @@ const STEP_BYTES: usize = 512 * 1024;
 const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Responds to a stream of lines.
-pub(super) async fn answer(
+pub(super) async fn respond(
     app: App,
     namespace: NamespaceName,
     request: Request,
@@ -55,14 +55,14 @@ pub(super) async fn answer(
     results: Results,
 ) -> Result<Response, Problem> {
     let line_bytes_max = app.limits().body_bytes_max.min(BATCH_BYTES_MAX);
-    let mut lines = Lines {
+    let mut lines = LineStream {
         trace_parent: trace::parent(request.headers()),
-        share: app.budget().share(),
+        reservation: app.budget().empty_reservation(),
         splitter: Splitter::new(line_bytes_max),
-        whole_by: None,
+        deadline: None,
         body: request.into_body(),
-        progress: Progress::Reading,
-        counts: Counts::default(),
+        progress: StreamProgress::Reading,
+        counts: LineCounts::default(),
         items,
         results,
         namespace,
@@ -102,24 +102,24 @@ pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
 }
 
 /// A running stream.
-struct Lines {
+struct LineStream {
     app: App,
     namespace: NamespaceName,
     trace_parent: Option<String>,
     body: Body,
     splitter: Splitter,
     /// The number of the line before the incomplete one, and the deadline of the incomplete one.
-    whole_by: Option<(u64, Instant)>,
+    deadline: Option<(u64, Instant)>,
     /// The reservation of the bytes that were read and not handled yet.
-    share: Share,
-    progress: Progress,
+    reservation: Reservation,
+    progress: StreamProgress,
     items: Items,
     results: Results,
-    counts: Counts,
+    counts: LineCounts,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum StreamProgress {
     /// More lines may come.
     Reading,
     /// The request has ended; its remaining lines are handled.
@@ -131,85 +131,87 @@ enum Progress {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct LineCounts {
     accepted: u64,
     refused: u64,
 }
 
-impl Lines {
+impl LineStream {
     /// Returns the next part of the response, not empty; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if matches!(self.progress, Progress::Reading | Progress::Ended) {
-                let ended = matches!(self.progress, Progress::Ended);
+            if matches!(self.progress, StreamProgress::Reading | StreamProgress::Ended) {
+                let ended = matches!(self.progress, StreamProgress::Ended);
                 let step = self.splitter.take(STEP_LINES_MAX, ended);
                 if !step.is_empty() {
                     match self.carry_out(step).await {
                         Ok(text) if text.is_empty() => {}
                         Ok(text) => return Some(self.held(text)),
-                        Err(problem) => self.progress = Progress::Stopped(problem),
+                        Err(problem) => self.progress = StreamProgress::Stopped(problem),
                     }
                     continue;
                 }
             }
-            match std::mem::replace(&mut self.progress, Progress::Over) {
-                Progress::Reading => {
-                    self.progress = Progress::Reading;
+            match std::mem::replace(&mut self.progress, StreamProgress::Over) {
+                StreamProgress::Reading => {
+                    self.progress = StreamProgress::Reading;
                     self.read().await;
                 }
-                Progress::Ended if self.results == Results::All => return None,
-                Progress::Ended => return Some(self.last(&self.summary())),
-                Progress::Stopped(problem) => {
+                StreamProgress::Ended if self.results == Results::All => return None,
+                StreamProgress::Ended => return Some(self.last(&self.summary())),
+                StreamProgress::Stopped(problem) => {
                     let after_line = self.splitter.line();
                     let error = problem.into_body();
                     return Some(self.last(&LastLine::Stopped { after_line, error }));
                 }
-                Progress::Over => return None,
+                StreamProgress::Over => return None,
             }
         }
     }
 
     /// Reads the available parts, and waits if there is none.
     async fn read(&mut self) {
-        self.splitter.let_go();
-        self.share.shrink_to(self.splitter.room_with(0));
+        self.splitter.release();
+        self.reservation.shrink_to(self.splitter.capacity_with(0));
         if self.app.is_stopping() {
             // Checked first: a fast sender has the next part ready each time.
-            self.progress = Progress::Stopped(stopping_now());
+            self.progress = StreamProgress::Stopped(stopping_now());
             return;
         }
-        let patience = self.app.limits().request_timeout;
-        let until = self.until(patience);
+        let request_timeout = self.app.limits().request_timeout;
+        let until = self.until(request_timeout);
         if Instant::now() >= until {
             // Checked first: a part may be ready each time, even a small one.
-            self.progress = Progress::Stopped(too_slow(patience));
+            self.progress = StreamProgress::Stopped(too_slow(request_timeout));
             return;
         }
         let frame = tokio::select! {
             biased;
-            frame = timeout_at(until, self.body.frame()) => frame.map_err(|_| too_slow(patience)),
+            frame = timeout_at(until, self.body.frame()) => frame.map_err(|_| too_slow(request_timeout)),
             () = self.app.stopping() => Err(stopping_now()),
         };
         let mut arrived = match frame {
             Ok(frame) => frame,
             Err(problem) => {
-                self.progress = Progress::Stopped(problem);
+                self.progress = StreamProgress::Stopped(problem);
                 return;
             }
         };
         loop {
             match arrived {
-                None => self.progress = Progress::Ended,
-                Some(Err(error)) => self.progress = Progress::Stopped(broken(&error)),
+                None => self.progress = StreamProgress::Ended,
+                Some(Err(error)) => self.progress = StreamProgress::Stopped(broken(&error)),
                 Some(Ok(frame)) => {
                     let part = frame.into_data().unwrap_or_default();
-                    match self.share.grow_to(self.splitter.room_with(part.len())) {
+                    match self.reservation.grow_to(self.splitter.capacity_with(part.len())) {
                         Ok(()) => self.splitter.push(&part),
-                        Err(problem) => self.progress = Progress::Stopped(problem),
+                        Err(problem) => self.progress = StreamProgress::Stopped(problem),
                     }
                 }
             }
-            if !matches!(self.progress, Progress::Reading) || self.splitter.held() >= STEP_BYTES {
+            if !matches!(self.progress, StreamProgress::Reading)
+                || self.splitter.held() >= STEP_BYTES
+            {
                 return;
             }
             match self.body.frame().now_or_never() {
@@ -223,51 +225,51 @@ impl Lines {
     ///
     /// The deadline of an incomplete line does not move when a part of it arrives: a slow line would
     /// otherwise hold its memory for ever.
-    fn until(&mut self, patience: Duration) -> Instant {
+    fn until(&mut self, request_timeout: Duration) -> Instant {
         let line = self.splitter.line();
-        let fresh = Instant::now() + patience;
-        let until = match self.whole_by {
+        let fresh = Instant::now() + request_timeout;
+        let until = match self.deadline {
             _ if !self.splitter.is_within_line() => None,
             Some((since, until)) if since == line => Some(until),
             _ => Some(fresh),
         };
-        self.whole_by = until.map(|until| (line, until));
+        self.deadline = until.map(|until| (line, until));
         until.unwrap_or(fresh)
     }
 
     /// Carries out a step and returns the lines of its response.
-    async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Result<Vec<u8>, Problem> {
+    async fn carry_out(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
-        let made = self.app.budget().take(2 * bytes)?;
+        let values = self.app.budget().reserve(2 * bytes)?;
         let items = self.items;
         let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
-        let prepared = aside(bytes, move || {
+        let prepared = run_blocking(bytes, move || {
             let (app, namespace, trace_parent) = &reader;
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
             let read = lines
                 .iter()
                 .map(|line| read_line(app, namespace, items, line, trace_parent.as_deref()));
-            Ok((numbers, sort(read)))
+            Ok((numbers, sort_items(read)))
         });
-        let (numbers, (places, commands)) = prepared.await?;
+        let (numbers, (slots, commands)) = prepared.await?;
         let (outcomes, refused_whole) = match self.app.apply_many(&self.namespace, commands).await {
             Ok(outcomes) => (outcomes, None),
             Err(problem) => (Vec::new(), Some(problem)),
         };
-        drop(made);
+        drop(values);
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
-        for (line, place) in numbers.into_iter().zip(places) {
-            let result = match (place, &refused_whole) {
+        for (line, slot) in numbers.into_iter().zip(slots) {
+            let result = match (slot, &refused_whole) {
                 (Err(problem), _) => self.items.refusal(problem),
                 (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
                 (Ok(sent), None) => {
-                    self.items.result(sent, outcomes.next(), |asked| asked.name().to_owned())
+                    self.items.result(sent, outcomes.next(), |kind| kind.name().to_owned())
                 }
             };
             let refused = result.is_refused();
-            let Counts { accepted, refused: others } = &mut self.counts;
+            let LineCounts { accepted, refused: others } = &mut self.counts;
             *(if refused { others } else { accepted }) += 1;
             if refused || self.results == Results::All {
                 write_line(&mut text, &LineResult { line, result });
@@ -282,7 +284,7 @@ impl Lines {
     }
 
     fn summary(&self) -> LastLine {
-        let Counts { accepted, refused } = self.counts;
+        let LineCounts { accepted, refused } = self.counts;
         LastLine::Summary { lines: accepted + refused, accepted, refused }
     }
 
@@ -293,8 +295,8 @@ impl Lines {
     }
 
     fn held(&self, text: Vec<u8>) -> Bytes {
-        let share = self.app.budget().take_anyway(text.len());
-        budget::held(text, share)
+        let reservation = self.app.budget().reserve_unchecked(text.len());
+        budget::count_bytes(text, reservation)
     }
 }
 
@@ -302,12 +304,12 @@ fn read_line(
     app: &App,
     namespace: &NamespaceName,
     items: Items,
-    line: &Line,
+    line: &InputLine,
     trace_parent: Option<&str>,
-) -> Result<(Command, Sent), Problem> {
+) -> Result<(Command, SentOperation), Problem> {
     let text = match line {
-        Line::Text(text) => text,
-        Line::TooLong { bytes_max } => {
+        InputLine::Text(text) => text,
+        InputLine::TooLong { bytes_max } => {
             let allowed = format!("at most {bytes_max} bytes");
             let detail = format!("a line must be {allowed}: send a smaller payload");
             return Err(Problem::new(Code::RequestTooLarge, detail).at("line", None, &allowed));
@@ -318,11 +320,11 @@ fn read_line(
     })
 }
 
-fn too_slow(patience: Duration) -> Problem {
+fn too_slow(request_timeout: Duration) -> Problem {
     let detail = format!(
         "the next line did not come whole within {} s (server.request_timeout): send what is behind \
          this line again",
-        patience.as_secs()
+        request_timeout.as_secs()
     );
     Problem::new(Code::DeadlineExceeded, detail).with_retry(duly_core::error_code::Retry::Now)
 }

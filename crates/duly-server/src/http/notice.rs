@@ -9,23 +9,23 @@ use http::{HeaderName, HeaderValue};
 pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
 tokio::task_local! {
-    static SAID: Cell<Option<String>>;
+    static NOTICE_TEXT: Cell<Option<String>>;
 }
 
 /// Sets the notice of the response to the current request; outside of a request nothing happens.
-pub(super) fn say(text: String) {
-    SAID.try_with(|said| said.set(Some(text))).ok();
+pub(super) fn set_notice(text: String) {
+    NOTICE_TEXT.try_with(|notice| notice.set(Some(text))).ok();
 }
 
 /// Runs a handler, and adds its notice to the response.
-pub(crate) async fn noticed(answer: impl Future<Output = Response>) -> Response {
-    let answer = async {
-        let mut response = answer.await;
-        let said = SAID.with(Cell::take).and_then(|text| HeaderValue::try_from(text).ok());
-        if let Some(said) = said {
-            response.headers_mut().insert(NOTICE, said);
+pub(crate) async fn with_notice(handler: impl Future<Output = Response>) -> Response {
+    let handler = async {
+        let mut response = handler.await;
+        let notice = NOTICE_TEXT.with(Cell::take).and_then(|text| HeaderValue::try_from(text).ok());
+        if let Some(notice) = notice {
+            response.headers_mut().insert(NOTICE, notice);
         }
         response
     };
-    SAID.scope(Cell::default(), answer).await
+    NOTICE_TEXT.scope(Cell::default(), handler).await
 }

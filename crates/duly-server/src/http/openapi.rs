@@ -15,7 +15,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
-use super::answer;
+use super::response;
 
 const SCHEMAS: &str = "#/components/schemas/";
 
@@ -179,5 +179,5 @@ fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
 pub(crate) async fn openapi() -> Response {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(openapi_json);
-    answer::with_body(StatusCode::OK, Body::from(text.as_str()))
+    response::with_body(StatusCode::OK, Body::from(text.as_str()))
 }

@@ -13,8 +13,8 @@ use duly_store::{
 };
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
-    reading::Read, refused::Asked,
+    App, Problem, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
     DeadLetterOverdueRequest, DeadLetterOverdueResponse, dead_letters::DEAD_LETTERS_MAX,
@@ -37,7 +37,7 @@ pub(crate) async fn dead_letter_overdue(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    answer::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)
+    response::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)
 }
 
 impl App {
@@ -51,7 +51,7 @@ impl App {
             return Err(Problem::no_namespace(namespace.as_str()));
         }
         let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
-        let due_by = moment(due_by, self.now())?;
+        let due_by = check_due_by(due_by, self.now())?;
         let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
         // The list has timers that are due before this time.
         request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
@@ -61,15 +61,15 @@ impl App {
         }
         let mut dead_lettered = 0;
         for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
-            let Read { value: page, share: _share, rest: _rest } =
+            let ReadResult { value: page, reservation: _reservation, rest: _rest } =
                 self.read_page(request.clone()).await?;
-            let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
-            let commands = waiting.map(|view| Command {
+            let unleased = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
+            let commands = unleased.map(|view| Command {
                 namespace: namespace.clone(),
                 operation: Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by },
                 answer: Answer::Brief,
             });
-            give_up(self, &namespace, commands.collect(), &mut dead_lettered).await?;
+            dead_letter(self, &namespace, commands.collect(), &mut dead_lettered).await?;
             request.after = page.next;
             if request.after.is_none() {
                 break;
@@ -80,16 +80,16 @@ impl App {
     }
 }
 
-fn moment(asked: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {
-    match asked {
+fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {
+    match requested {
         Some(due_by) if due_by > now => {
             Err(Invalid::new("due_by", due_by, format!("not in the future; it is {now}")))
         }
-        asked => Ok(asked.unwrap_or(now)),
+        requested => Ok(requested.unwrap_or(now)),
     }
 }
 
-async fn give_up(
+async fn dead_letter(
     app: &App,
     namespace: &NamespaceName,
     commands: Vec<Command>,
@@ -105,7 +105,7 @@ async fn give_up(
             // Claimed, cancelled, rescheduled or dead-lettered since it was listed.
             Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
             Outcome::Refused(refusal) => {
-                failed = Some(Problem::refused(refusal, Asked::DeadLetter, ""));
+                failed = Some(Problem::refused(refusal, OperationKind::DeadLetter, ""));
             }
             Outcome::Failed(error) => failed = Some(error.into()),
             _ => {}

@@ -18,7 +18,7 @@ use utoipa::{
     },
 };
 
-use super::answer;
+use super::response;
 use crate::problem::Problem;
 
 /// Media type of every error.
@@ -28,7 +28,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code().http_status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = answer::to_bytes(self.body()).unwrap_or_default();
+        let body = response::to_bytes(self.body()).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();

@@ -18,60 +18,60 @@ use duly_store::{
 
 use super::{
     App, Problem,
-    budget::{Budget, SMALL_BYTES_MAX, Share, TINY_BYTES_MAX, no_room},
+    budget::{Budget, Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
 };
 
 /// Most attempts of one read: a timer may grow after the store has returned its size.
-const TRIES: usize = 4;
+const ATTEMPTS_MAX: usize = 4;
 /// Least memory of a page of one shard.
 const SHARD_BYTES_MIN: usize = 16 * 1024;
 
 /// A result of a read, with its memory.
 #[derive(Debug)]
-pub(crate) struct Read<T> {
+pub(crate) struct ReadResult<T> {
     /// The result.
     pub(crate) value: T,
     /// The reservation of the result.
-    pub(crate) share: Share,
+    pub(crate) reservation: Reservation,
     /// The rest of the reservation, for the text of the result.
-    pub(crate) rest: Share,
+    pub(crate) rest: Reservation,
 }
 
 /// Returns half of a reservation, in which a store may read.
-fn half(share: &Share) -> u64 {
-    (share.bytes() / 2) as u64
+fn half(reservation: &Reservation) -> u64 {
+    (reservation.bytes() / 2) as u64
 }
 
 /// Grows a reservation to twice the bytes of a timer: for the timer and for its text.
-pub(crate) fn grow_for(share: &mut Share, bytes: u64) -> Result<(), Problem> {
-    share.grow_to(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2))
+pub(crate) fn grow_for_timer(reservation: &mut Reservation, bytes: u64) -> Result<(), Problem> {
+    reservation.grow_to(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2))
 }
 
 /// Reserves memory for one timer, enough for most. For a larger timer the store returns its size.
-pub(crate) fn for_one(budget: &Budget) -> Result<Share, Problem> {
-    let mut share = budget.share();
-    share.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
-    Ok(share)
+pub(crate) fn reserve_one_timer(budget: &Budget) -> Result<Reservation, Problem> {
+    let mut reservation = budget.empty_reservation();
+    reservation.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
+    Ok(reservation)
 }
 
 impl App {
-    /// Carries out one command whose request uses `share`.
+    /// Carries out one command whose request uses `reservation`.
     ///
     /// The reservation grows by the timer that the response shows, and by as much for its text. Without
     /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
         command: Command,
-        share: &mut Share,
+        reservation: &mut Reservation,
     ) -> Result<Outcome, Problem> {
-        let own = share.bytes();
-        let all = share.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
+        let own = reservation.bytes();
+        let all = reservation.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
         let bytes_max = ((all - own) / 2) as u64;
         let mut command = Command { answer: Answer::Within(bytes_max), ..command };
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS_MAX {
             match self.apply_one(command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
-                    grow_for(share, own as u64 + bytes)?;
+                    grow_for_timer(reservation, own as u64 + bytes)?;
                     command.answer = Answer::Within(bytes);
                 }
                 Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
@@ -80,7 +80,7 @@ impl App {
                 outcome => return Ok(outcome),
             }
         }
-        Err(no_room())
+        Err(over_budget())
     }
 
     /// Reads one timer, its tombstone, or its latest dead letter.
@@ -88,43 +88,46 @@ impl App {
         &self,
         namespace: NamespaceName,
         id: TimerId,
-    ) -> Result<Read<TimerView>, Problem> {
+    ) -> Result<ReadResult<TimerView>, Problem> {
         let shard = self.sharded().shard_of(&namespace, id.as_str());
-        let mut share = for_one(self.budget())?;
-        for _ in 0..TRIES {
+        let mut reservation = reserve_one_timer(self.budget())?;
+        for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
-            match self.store().get(shard, name, id.clone(), half(&share)).await {
+            match self.store().get(shard, name, id.clone(), half(&reservation)).await {
                 Ok(Some(value)) => {
                     let bytes = usize::try_from(value.memory_bytes()).unwrap_or(usize::MAX);
-                    let rest = share.split(share.bytes().saturating_sub(bytes));
-                    return Ok(Read { value, share, rest });
+                    let rest = reservation.split(reservation.bytes().saturating_sub(bytes));
+                    return Ok(ReadResult { value, reservation, rest });
                 }
                 Ok(None) if self.store().get_namespace(namespace.clone()).await?.is_none() => {
                     return Err(Problem::no_namespace(namespace.as_str()));
                 }
                 Ok(None) => return Err(Problem::no_timer(id.as_str(), namespace.as_str())),
-                Err(Error::TooLarge { bytes }) => grow_for(&mut share, bytes)?,
+                Err(Error::TooLarge { bytes }) => grow_for_timer(&mut reservation, bytes)?,
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(no_room())
+        Err(over_budget())
     }
 
     /// Reads a page of the list over all shards.
-    pub(crate) async fn read_page(&self, request: ListRequest) -> Result<Read<Page>, Problem> {
-        let mut share = self.budget().share();
+    pub(crate) async fn read_page(
+        &self,
+        request: ListRequest,
+    ) -> Result<ReadResult<Page>, Problem> {
+        let mut reservation = self.budget().empty_reservation();
         let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * self.sharded().shards().len());
         let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
-        share.grow_up_to(most, least)?;
-        let request = ListRequest { bytes_max: half(&share), ..request };
+        reservation.grow_up_to(most, least)?;
+        let request = ListRequest { bytes_max: half(&reservation), ..request };
         let grow = |bytes| {
-            let others = half(&share);
-            grow_for(&mut share, others + bytes)
+            let others = half(&reservation);
+            grow_for_timer(&mut reservation, others + bytes)
         };
         let value = self.sharded().list::<Problem>(&request, grow).await?;
         let bytes: u64 = value.timers.iter().map(TimerView::memory_bytes).sum();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let rest = share.split(share.bytes().saturating_sub(bytes));
-        Ok(Read { value, share, rest })
+        let rest = reservation.split(reservation.bytes().saturating_sub(bytes));
+        Ok(ReadResult { value, reservation, rest })
     }
 }

@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 use duly_core::{Code, shard::ShardId};
 use duly_store::Repaired;
 
-use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
+use super::{App, Problem, body::JsonBody, problem::Refusals, response};
 use crate::messages;
 use duly_api::cluster::{Repair, Repaired as RepairedShards};
 
@@ -38,5 +38,5 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Res
         }
         shards.push(messages::repaired_shard(shard, repaired));
     }
-    answer::ok(&RepairedShards { shards })
+    response::ok(&RepairedShards { shards })
 }

@@ -6,16 +6,17 @@ use duly_store::{Error, SettleOutcome, Settlement, Token};
 use http::StatusCode;
 
 use super::{
-    App, Problem, answer,
+    App, Problem,
     batch::too_many,
     body::JsonBody,
-    budget::{self, Budget, Share},
+    budget::{self, Budget, Reservation},
     lease,
     path::InNamespace,
     problem::Refusals,
+    response,
 };
 use duly_api::{
-    SettleResponse, SettleResult, Settlement as Asking, json,
+    SettleResponse, SettleResult, Settlement as SettlementMessage, json,
     lease::LeaseCall,
     settle::{SETTLEMENTS_MAX, Settle},
 };
@@ -45,15 +46,17 @@ pub(crate) async fn settle(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (budget, within) = (app.budget().clone(), namespace.clone());
-    let Read { asked, lease, share } = body.read(move |text| read(&within, &budget, text)).await?;
-    let results = app.settle_many(asked).await?.into_iter().map(result).collect();
+    let SettleBody { checked, lease, reservation } =
+        body.read(move |text| read(&within, &budget, text)).await?;
+    let results = app.settle_many(checked).await?.into_iter().map(result).collect();
     match lease {
         None => {
-            let text = answer::to_bytes(&SettleResponse { results, leased: None })?;
+            let text = response::to_bytes(&SettleResponse { results, leased: None })?;
             let (bytes, body) = (text.len(), text.into());
-            Ok(budget::count_made(answer::with_body(StatusCode::OK, body), share, bytes).await)
+            Ok(budget::count_change(response::with_body(StatusCode::OK, body), reservation, bytes)
+                .await)
         }
-        Some(call) => lease::settled_and_leased(app, namespace, results, call, share).await,
+        Some(call) => lease::settled_and_leased(app, namespace, results, call, reservation).await,
     }
 }
 
@@ -66,20 +69,20 @@ pub(crate) fn result(result: Result<SettleOutcome, Problem>) -> SettleResult {
 }
 
 /// A settlement of a caller: `None` for an invalid token, or the reason of its refusal.
-pub(crate) type Asked = Result<Option<Settlement>, Invalid>;
+pub(crate) type CheckedSettlement = Result<Option<Settlement>, Invalid>;
 
 impl App {
     /// Settles leases. Returns one result for each settlement, in their order. A shard that fails
     /// refuses only its own settlements, unless all shards fail.
     pub(crate) async fn settle_many(
         &self,
-        asked: Vec<Asked>,
+        checked: Vec<CheckedSettlement>,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
-        let mut settlements = Vec::with_capacity(asked.len());
-        let places: Vec<_> = asked
+        let mut settlements = Vec::with_capacity(checked.len());
+        let slots: Vec<_> = checked
             .into_iter()
-            .map(|asked| {
-                asked.map(|settlement| {
+            .map(|checked| {
+                checked.map(|settlement| {
                     let is_sent = settlement.is_some();
                     settlements.extend(settlement);
                     is_sent
@@ -87,7 +90,7 @@ impl App {
             })
             .collect();
         let mut outcomes = self.node().settle(settlements).await?.into_iter();
-        let results = places.into_iter().map(|place| match place? {
+        let results = slots.into_iter().map(|slot| match slot? {
             false => Ok(SettleOutcome::InvalidToken),
             true => match outcomes.next() {
                 Some(Ok(SettleOutcome::InDoubt)) | None => Err(in_doubt()),
@@ -99,45 +102,45 @@ impl App {
 }
 
 /// A parsed body.
-struct Read {
-    asked: Vec<Asked>,
+struct SettleBody {
+    checked: Vec<CheckedSettlement>,
     lease: Option<LeaseCall>,
-    share: Share,
+    reservation: Reservation,
 }
 
-fn read(namespace: &NamespaceName, budget: &Budget, text: &[u8]) -> Result<Read, Problem> {
+fn read(namespace: &NamespaceName, budget: &Budget, text: &[u8]) -> Result<SettleBody, Problem> {
     let request: Settle = json::parse_body(text)?;
     let lease = request.lease.map(|lease| lease.check().map_err(|it| it.within("lease")));
-    let share = set_aside(budget, request.settlements.len())?;
-    let asked = request.settlements.iter().enumerate().map(|(i, text)| {
-        let settlement = json::parse::<Asking>(text.get().as_bytes());
-        checked(namespace, i, settlement)
+    let reservation = reserve_settlements(budget, request.settlements.len())?;
+    let checked = request.settlements.iter().enumerate().map(|(i, text)| {
+        let settlement = json::parse::<SettlementMessage>(text.get().as_bytes());
+        check_settlement(namespace, i, settlement)
     });
-    Ok(Read { asked: asked.collect(), lease: lease.transpose()?, share })
+    Ok(SettleBody { checked: checked.collect(), lease: lease.transpose()?, reservation })
 }
 
 /// Returns a checked settlement, or `None` for an invalid token. An error names the field with its place
 /// in the list.
-pub(crate) fn checked(
+pub(crate) fn check_settlement(
     namespace: &NamespaceName,
-    place: usize,
-    asking: Result<Asking, Invalid>,
-) -> Asked {
-    let settlement = asking.and_then(|mut asking| {
-        let token = std::mem::take(&mut asking.token);
-        let verdict = asking.verdict()?;
+    index: usize,
+    message: Result<SettlementMessage, Invalid>,
+) -> CheckedSettlement {
+    let settlement = message.and_then(|mut message| {
+        let token = std::mem::take(&mut message.token);
+        let verdict = message.verdict()?;
         let namespace = Some(namespace.clone());
         Ok(Token::parse(&token).map(|token| Settlement { token, namespace, verdict }))
     });
-    settlement.map_err(|invalid| invalid.within(&format!("settlements[{place}]")))
+    settlement.map_err(|invalid| invalid.within(&format!("settlements[{index}]")))
 }
 
 /// Reserves the memory of `count` settlements and their results, unless the number is over the limit.
-pub(crate) fn set_aside(budget: &Budget, count: usize) -> Result<Share, Problem> {
+pub(crate) fn reserve_settlements(budget: &Budget, count: usize) -> Result<Reservation, Problem> {
     if count > SETTLEMENTS_MAX {
         return Err(too_many("settlements", count, SETTLEMENTS_MAX));
     }
-    budget.take(count * SETTLEMENT_BYTES)
+    budget.reserve(count * SETTLEMENT_BYTES)
 }
 
 /// Returns the problem of a settlement whose outcome is not known.

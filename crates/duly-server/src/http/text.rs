@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{
     Problem,
-    budget::{self, IsCounted, Share},
+    budget::{self, IsCounted, Reservation},
 };
 
 /// Bytes of the first part of a text.
@@ -30,46 +30,46 @@ const PART_BYTES_MAX: usize = 64 * 1024;
 
 /// The text of a response in parts: see the module.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct ResponseText {
     /// At least the capacity of all parts.
-    share: Share,
+    reservation: Reservation,
     parts: Vec<Vec<u8>>,
     /// Bytes of memory of all parts.
-    taken: usize,
-    breaks: Breaks,
+    allocated: usize,
+    breaks: LineBreaks,
 }
 
 /// An offset in a text.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct TextMark {
     parts: usize,
     last_bytes: usize,
 }
 
 /// The handling of line breaks in the text of JSON payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Breaks {
+enum LineBreaks {
     Kept,
     /// For a line: line breaks have no meaning between the tokens of JSON and cannot be inside them.
-    LeftOut,
+    Removed,
 }
 
-impl Text {
-    /// Creates a text whose memory is that of `share`, which grows with it.
-    pub(crate) const fn new(share: Share) -> Self {
-        Self { share, parts: Vec::new(), taken: 0, breaks: Breaks::Kept }
+impl ResponseText {
+    /// Creates a text whose memory is that of `reservation`, which grows with it.
+    pub(crate) const fn new(reservation: Reservation) -> Self {
+        Self { reservation, parts: Vec::new(), allocated: 0, breaks: LineBreaks::Kept }
     }
 
     /// Writes JSON text.
     pub(crate) fn raw(&mut self, text: &str) -> Result<(), Problem> {
-        io::Write::write_all(self, text.as_bytes()).map_err(|_| budget::no_room())
+        io::Write::write_all(self, text.as_bytes()).map_err(|_| budget::over_budget())
     }
 
     /// Writes a value as JSON.
     pub(crate) fn value(&mut self, value: &impl Serialize) -> Result<(), Problem> {
         serde_json::to_writer(&mut *self, value).map_err(|error| {
             if error.is_io() {
-                return budget::no_room();
+                return budget::over_budget();
             }
             tracing::error!(%error, "an answer could not be written");
             Problem::fault("the answer could not be written")
@@ -79,12 +79,12 @@ impl Text {
     /// Writes a value as one line.
     pub(crate) fn line(&mut self, line: &impl Serialize) -> Result<(), Problem> {
         let mark = self.mark();
-        self.breaks = Breaks::LeftOut;
+        self.breaks = LineBreaks::Removed;
         let written = self.value(line);
-        self.breaks = Breaks::Kept;
+        self.breaks = LineBreaks::Kept;
         let written = written.and_then(|()| self.raw("\n"));
         if written.is_err() {
-            self.back_to(mark);
+            self.truncate_to(mark);
         }
         written
     }
@@ -114,19 +114,19 @@ impl Text {
         let comma = if is_first { Ok(()) } else { self.raw(",") };
         let written = comma.and_then(|()| self.value(item));
         if written.is_err() {
-            self.back_to(mark);
+            self.truncate_to(mark);
         }
         written
     }
 
     /// Drops the text and returns its reservation.
-    pub(crate) fn into_share(self) -> Share {
-        self.share
+    pub(crate) fn into_reservation(self) -> Reservation {
+        self.reservation
     }
 
     /// Returns the bytes of memory that the JSON of a value takes as a text.
     pub(crate) fn bytes_of(value: &impl Serialize) -> usize {
-        let mut count = Count(0);
+        let mut count = ByteCounter(0);
         // Counting does not fail, and Duly's own values are always valid JSON.
         serde_json::to_writer(&mut count, value).ok();
         count.0 + PART_BYTES_MAX
@@ -141,34 +141,34 @@ impl Text {
     /// Returns the parts, each with its reservation.
     pub(crate) fn into_parts(mut self) -> VecDeque<Bytes> {
         let parts = std::mem::take(&mut self.parts);
-        let held = |part: Vec<u8>| {
-            let share = self.share.split(part.capacity());
-            budget::held(part, share)
+        let counted = |part: Vec<u8>| {
+            let reservation = self.reservation.split(part.capacity());
+            budget::count_bytes(part, reservation)
         };
-        parts.into_iter().map(held).collect()
+        parts.into_iter().map(counted).collect()
     }
 
     /// Returns a response with this text as its JSON.
-    pub(crate) fn answer(self, status: StatusCode) -> Response {
+    pub(crate) fn into_response(self, status: StatusCode) -> Response {
         let parts = self.into_line();
         let left = parts.iter().map(|part| part.len() as u64).sum();
-        let mut response = Response::new(Body::new(Parts { parts, left }));
+        let mut response = Response::new(Body::new(TextBody { parts, left }));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.extensions_mut().insert(IsCounted);
         response
     }
 
-    fn mark(&self) -> Mark {
-        Mark { parts: self.parts.len(), last_bytes: self.parts.last().map_or(0, Vec::len) }
+    fn mark(&self) -> TextMark {
+        TextMark { parts: self.parts.len(), last_bytes: self.parts.last().map_or(0, Vec::len) }
     }
 
-    fn back_to(&mut self, mark: Mark) {
+    fn truncate_to(&mut self, mark: TextMark) {
         self.parts.truncate(mark.parts);
         if let Some(last) = self.parts.last_mut() {
             last.truncate(mark.last_bytes);
         }
-        self.taken = self.parts.iter().map(Vec::capacity).sum();
+        self.allocated = self.parts.iter().map(Vec::capacity).sum();
     }
 
     #[inline]
@@ -187,32 +187,32 @@ impl Text {
     fn push_over(&mut self, mut text: &[u8]) -> io::Result<()> {
         loop {
             if let Some(last) = self.parts.last_mut() {
-                let room = last.capacity() - last.len();
-                let (now, later) = text.split_at(room.min(text.len()));
+                let free = last.capacity() - last.len();
+                let (now, later) = text.split_at(free.min(text.len()));
                 last.extend_from_slice(now);
                 text = later;
             }
             if text.is_empty() {
                 return Ok(());
             }
-            let bytes = self.taken.clamp(PART_BYTES_MIN, PART_BYTES_MAX);
+            let bytes = self.allocated.clamp(PART_BYTES_MIN, PART_BYTES_MAX);
             let full = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-            self.share.grow_to(self.taken + bytes).map_err(full)?;
+            self.reservation.grow_to(self.allocated + bytes).map_err(full)?;
             let part = Vec::with_capacity(bytes);
-            self.taken += part.capacity();
+            self.allocated += part.capacity();
             self.parts.push(part);
         }
     }
 }
 
-impl io::Write for Text {
+impl io::Write for ResponseText {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         io::Write::write_all(self, text).map(|()| text.len())
     }
 
     fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
         let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
-        if self.breaks == Breaks::Kept || !text.iter().any(is_break) {
+        if self.breaks == LineBreaks::Kept || !text.iter().any(is_break) {
             return self.push(text);
         }
         text.split(is_break).try_for_each(|piece| self.push(piece))
@@ -224,9 +224,9 @@ impl io::Write for Text {
 }
 
 /// Counts the bytes of a text.
-struct Count(usize);
+struct ByteCounter(usize);
 
-impl io::Write for Count {
+impl io::Write for ByteCounter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.0 += text.len();
         Ok(text.len())
@@ -238,12 +238,12 @@ impl io::Write for Count {
 }
 
 /// The body of a response in parts.
-struct Parts {
+struct TextBody {
     parts: VecDeque<Bytes>,
     left: u64,
 }
 
-impl hyper::body::Body for Parts {
+impl hyper::body::Body for TextBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -12,19 +12,19 @@ use duly_store::Outcome;
 
 use http::StatusCode;
 
-use super::{Problem, answer, budget::Share, refused::Sent};
+use super::{Problem, budget::Reservation, refusal_texts::SentOperation, response};
 use crate::messages;
 use duly_api::timer::Mark;
 
 /// Responds to a call that changed a timer.
 async fn changed(
     outcome: Outcome,
-    sent: impl Into<Sent>,
-    share: Share,
+    sent: impl Into<SentOperation>,
+    reservation: Reservation,
 ) -> Result<Response, Problem> {
     match outcome {
         Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            answer::changed(share, StatusCode::OK, &view, Mark::None).await
+            response::changed_timer(reservation, StatusCode::OK, &view, Mark::None).await
         }
         other => Err(messages::refused(sent, &other, "")),
     }

@@ -34,10 +34,10 @@ const DROPPED_BYTES_MAX: u64 = 64 * 1024;
 const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The rest of the body of one request when its response is made.
-pub(super) struct Unread(Option<Arc<Mutex<Left>>>);
+pub(super) struct Unread(Option<Arc<Mutex<UnreadRest>>>);
 
 #[derive(Default)]
-enum Left {
+enum UnreadRest {
     /// The body is being read, or was read to its end.
     #[default]
     Nothing,
@@ -52,23 +52,28 @@ pub(super) fn watch(request: Request) -> (Request, Unread) {
     if request.version() >= Version::HTTP_2 || request.body().is_end_stream() {
         return (request, Unread(None));
     }
-    let left = Arc::new(Mutex::new(Left::Nothing));
-    let unread = Unread(Some(Arc::clone(&left)));
-    let waits = request.headers().contains_key(EXPECT);
-    (request.map(|inner| Body::new(Watched { inner, ended: false, waits, left })), unread)
+    let rest = Arc::new(Mutex::new(UnreadRest::Nothing));
+    let unread = Unread(Some(Arc::clone(&rest)));
+    let awaits_continue = request.headers().contains_key(EXPECT);
+    (
+        request.map(|inner| {
+            Body::new(WatchedRequest { inner, has_ended: false, awaits_continue, rest })
+        }),
+        unread,
+    )
 }
 
 impl Unread {
     /// Reads a short rest of the body, or adds the header to the response.
-    pub(super) async fn settle(self, answer: &mut Response) {
-        let left = self.0.map(|left| std::mem::take(&mut *left.lock())).unwrap_or_default();
-        let is_read = match left {
-            Left::Nothing => true,
-            Left::Rest(rest) => is_dropped(rest).await,
-            Left::Unsent => false,
+    pub(super) async fn settle(self, response: &mut Response) {
+        let rest = self.0.map(|rest| std::mem::take(&mut *rest.lock())).unwrap_or_default();
+        let is_read = match rest {
+            UnreadRest::Nothing => true,
+            UnreadRest::Rest(body) => is_dropped(body).await,
+            UnreadRest::Unsent => false,
         };
         if !is_read {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
 }
@@ -90,24 +95,25 @@ async fn is_dropped(mut body: Body) -> bool {
 }
 
 /// A body that keeps its unread rest.
-struct Watched {
+struct WatchedRequest {
     inner: Body,
-    ended: bool,
+    has_ended: bool,
     /// `true`: its sender waits for `100 Continue`.
-    waits: bool,
-    left: Arc<Mutex<Left>>,
+    awaits_continue: bool,
+    rest: Arc<Mutex<UnreadRest>>,
 }
 
-impl Drop for Watched {
+impl Drop for WatchedRequest {
     fn drop(&mut self) {
         if !self.is_end_stream() {
-            let rest = std::mem::take(&mut self.inner);
-            *self.left.lock() = if self.waits { Left::Unsent } else { Left::Rest(rest) };
+            let body = std::mem::take(&mut self.inner);
+            *self.rest.lock() =
+                if self.awaits_continue { UnreadRest::Unsent } else { UnreadRest::Rest(body) };
         }
     }
 }
 
-impl HttpBody for Watched {
+impl HttpBody for WatchedRequest {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -116,12 +122,12 @@ impl HttpBody for Watched {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
-        self.ended |= frame.is_none();
+        self.has_ended |= frame.is_none();
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.inner.is_end_stream()
+        self.has_ended || self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -134,9 +140,9 @@ mod tests {
     use super::*;
 
     async fn closes(unread: Unread) -> bool {
-        let mut answer = Response::new(Body::empty());
-        unread.settle(&mut answer).await;
-        answer.headers().get(CONNECTION).is_some_and(|value| value == "close")
+        let mut response = Response::new(Body::empty());
+        unread.settle(&mut response).await;
+        response.headers().get(CONNECTION).is_some_and(|value| value == "close")
     }
 
     fn in_parts() -> Body {
@@ -150,43 +156,43 @@ mod tests {
     #[tokio::test]
     async fn early_responses_close_the_connection() {
         for body in [in_parts(), of_length(DROPPED_BYTES_MAX + 1)] {
-            let (asked, unread) = watch(Request::new(body));
-            drop(asked);
+            let (request, unread) = watch(Request::new(body));
+            drop(request);
             assert!(closes(unread).await);
         }
-        let (mut asked, unread) = watch(Request::new(in_parts()));
-        asked.body_mut().frame().await.expect("a part").expect("read");
-        drop(asked);
+        let (mut request, unread) = watch(Request::new(in_parts()));
+        request.body_mut().frame().await.expect("a part").expect("read");
+        drop(request);
         assert!(closes(unread).await, "one part of two was read");
 
-        let waits = Request::builder().header(EXPECT, "100-continue").body(of_length(1));
-        let (asked, unread) = watch(waits.expect("a request"));
-        drop(asked);
+        let waiting = Request::builder().header(EXPECT, "100-continue").body(of_length(1));
+        let (request, unread) = watch(waiting.expect("a request"));
+        drop(request);
         assert!(closes(unread).await, "its body would be asked for only to be dropped");
     }
 
     #[tokio::test]
     async fn responses_after_the_request_keep_the_connection() {
-        let (asked, unread) = watch(Request::new(in_parts()));
-        asked.into_body().collect().await.expect("read");
+        let (request, unread) = watch(Request::new(in_parts()));
+        request.into_body().collect().await.expect("read");
         assert!(!closes(unread).await);
 
-        let (asked, unread) = watch(Request::new(Body::empty()));
-        drop(asked);
+        let (request, unread) = watch(Request::new(Body::empty()));
+        drop(request);
         assert!(!closes(unread).await, "there was nothing to read");
 
-        let (asked, unread) = watch(Request::new(of_length(DROPPED_BYTES_MAX)));
-        drop(asked);
+        let (request, unread) = watch(Request::new(of_length(DROPPED_BYTES_MAX)));
+        drop(request);
         assert!(!closes(unread).await, "it is short");
 
-        let (asked, unread) = watch(Request::new(in_parts()));
+        let (request, unread) = watch(Request::new(in_parts()));
         assert!(!closes(unread).await, "it is still being read");
-        drop(asked);
+        drop(request);
 
-        let mut asked = Request::new(in_parts());
-        *asked.version_mut() = Version::HTTP_2;
-        let (asked, unread) = watch(asked);
-        drop(asked);
+        let mut request = Request::new(in_parts());
+        *request.version_mut() = Version::HTTP_2;
+        let (request, unread) = watch(request);
+        drop(request);
         assert!(!closes(unread).await, "HTTP/2 has no such header");
     }
 
@@ -210,8 +216,8 @@ mod tests {
             }
         }
 
-        let (asked, unread) = watch(Request::new(Body::new(Silent)));
-        drop(asked);
+        let (request, unread) = watch(Request::new(Body::new(Silent)));
+        drop(request);
         assert!(closes(unread).await);
     }
 }

@@ -12,21 +12,21 @@ use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 
 use super::{
     HEAD_BYTES_MAX, Settings,
-    patient::{Patience, TimeoutStream},
+    timeout_stream::{ConnectionTimeouts, TimeoutStream},
 };
-use crate::http::{ConnectionKind, RouterSwitch, Taken};
+use crate::http::{ConnectionKind, RouterSwitch, WriteProgress};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
 /// Longest time of one connection.
-const LASTS_MAX: Duration = Duration::from_secs(10);
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The additional connections of a listener.
 #[derive(Debug)]
 pub(super) struct Reserve {
-    door: ConnectionKind,
+    kind: ConnectionKind,
     builder: http1::Builder,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
     /// Running connections, oldest first.
     connections: VecDeque<AbortHandle>,
 }
@@ -37,35 +37,37 @@ impl Reserve {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            .header_read_timeout(settings.header_timeout.min(LASTS_MAX))
+            .header_read_timeout(settings.header_timeout.min(CONNECTION_TIME_MAX))
             .max_buf_size(HEAD_BYTES_MAX as usize);
-        let lasts = |time: Duration| time.min(LASTS_MAX);
-        let patience =
-            Patience { idle: lasts(settings.header_timeout), write: lasts(settings.write_timeout) };
-        let door = if settings.connections_max == 0 {
+        let bounded = |time: Duration| time.min(CONNECTION_TIME_MAX);
+        let timeouts = ConnectionTimeouts {
+            idle: bounded(settings.header_timeout),
+            write: bounded(settings.write_timeout),
+        };
+        let kind = if settings.connections_max == 0 {
             ConnectionKind::Admin
         } else {
             ConnectionKind::Reserve
         };
-        Self { door, builder, patience, connections: VecDeque::new() }
+        Self { kind, builder, timeouts, connections: VecDeque::new() }
     }
 
     /// Serves a connection; closes the oldest if there are too many.
-    pub(super) fn connect(&mut self, stream: TcpStream, front: &RouterSwitch) {
+    pub(super) fn connect(&mut self, stream: TcpStream, switch: &RouterSwitch) {
         self.connections.retain(|connection| !connection.is_finished());
         if self.connections.len() >= CONNECTIONS_MAX
             && let Some(oldest) = self.connections.pop_front()
         {
             oldest.abort();
         }
-        let (builder, patience) = (self.builder.clone(), self.patience);
-        let front = front.clone().connected(Taken::new(patience.write), self.door);
+        let (builder, timeouts) = (self.builder.clone(), self.timeouts);
+        let switch = switch.clone().for_connection(WriteProgress::new(timeouts.write), self.kind);
         let serving = async move {
             stream.set_nodelay(true).ok();
-            let stream = TimeoutStream::new(stream, patience);
-            let connection = builder.serve_connection(TokioIo::new(stream), front);
+            let stream = TimeoutStream::new(stream, timeouts);
+            let connection = builder.serve_connection(TokioIo::new(stream), switch);
             // A connection that lasts longer is cut off; the next probe opens its own.
-            timeout(LASTS_MAX, connection).await.ok();
+            timeout(CONNECTION_TIME_MAX, connection).await.ok();
         };
         self.connections.push_back(tokio::spawn(serving).abort_handle());
     }

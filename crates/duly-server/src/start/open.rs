@@ -14,17 +14,17 @@ use duly_store_redis::RedisStore;
 use tokio::{sync::watch, task};
 
 #[cfg(test)]
-pub(super) use self::embedded::BEGINNING;
-pub(super) use self::embedded::{Opener, directory};
+pub(super) use self::embedded::OPENING_TEXT;
+pub(super) use self::embedded::{Opener, open_directory};
 use super::{StartError, options};
 use crate::{
     config::{Config, StoreUrl},
-    http::{Awaited, Backups},
+    http::{Backups, StartupProgress},
 };
 
 /// An open store.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenedStore {
     /// The embedded store: a directory of this machine that only this process uses.
     Embedded(Arc<EmbeddedStore>),
     /// The store on servers that several nodes share.
@@ -32,35 +32,35 @@ pub(super) enum Opened {
 }
 
 /// Returns the progress text before anything was read.
-pub(super) fn beginning(config: &Config) -> String {
+pub(super) fn initial_progress(config: &Config) -> String {
     match &config.store.url {
-        None => embedded::BEGINNING.to_owned(),
+        None => embedded::OPENING_TEXT.to_owned(),
         Some(url) => format!("the server connects to {url}"),
     }
 }
 
 /// Opens the store of this configuration, an embedded one with `opener`. Sends the progress to
-/// `waits_for`.
+/// `progress`.
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
-    waits_for: watch::Sender<Awaited>,
+    progress: watch::Sender<StartupProgress>,
     opener: Opener,
-) -> Result<Opened, StartError> {
+) -> Result<OpenedStore, StartError> {
     let Some(url) = &config.store.url else {
-        let store = embedded::open(config, clock, waits_for, opener).await?;
-        return Ok(Opened::Embedded(store));
+        let store = embedded::open(config, clock, progress, opener).await?;
+        return Ok(OpenedStore::Embedded(store));
     };
     for sentence in config.unused() {
         tracing::warn!("{sentence}");
     }
-    let store = remote::open(config, url, waits_for).await?;
-    Ok(Opened::Shared(store, url.clone()))
+    let store = remote::open(config, url, progress).await?;
+    Ok(OpenedStore::Shared(store, url.clone()))
 }
 
-impl Opened {
+impl OpenedStore {
     /// Returns the store as every part except the start and the stop uses it.
-    pub(super) fn port(&self) -> Arc<dyn Store> {
+    pub(super) fn as_store(&self) -> Arc<dyn Store> {
         match self {
             Self::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
             Self::Shared(store, _) => Arc::clone(store) as Arc<dyn Store>,
@@ -68,7 +68,7 @@ impl Opened {
     }
 
     /// Returns the location of the data.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         match self {
             Self::Embedded(store) => store.health().location,
             Self::Shared(store, url) => match store.shards() {

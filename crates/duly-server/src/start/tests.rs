@@ -17,18 +17,18 @@ use tokio::{
 };
 use tonic_types::StatusExt;
 
-use super::{open::BEGINNING, *};
+use super::{open::OPENING_TEXT, *};
 use crate::config::{Flag, Source, load};
 
 /// A data directory, a free port, and a server on both whose store opens on command.
 struct Bench {
     directory: tempfile::TempDir,
     address: SocketAddr,
-    tell: mpsc::Sender<Tell>,
+    commands: mpsc::Sender<OpenerCommand>,
     starting: JoinHandle<Result<Running, StartError>>,
 }
 
-enum Tell {
+enum OpenerCommand {
     Progress(OpenProgress),
     Open,
     /// Opens the store on another disk.
@@ -54,21 +54,25 @@ impl Bench {
             flags: vec![flag("--data", "store.data", data)],
         })
         .unwrap();
-        let (tell, told) = mpsc::channel();
+        let (commands, received) = mpsc::channel();
         let opener: Opener = Box::new(move |path, options, clock, progress| {
             loop {
-                match told.recv().unwrap() {
-                    Tell::Progress(how_far) => progress(how_far),
-                    Tell::Open => return open::directory(path, options, clock, progress),
-                    Tell::OpenOn(disk) => {
+                match received.recv().unwrap() {
+                    OpenerCommand::Progress(open_progress) => progress(open_progress),
+                    OpenerCommand::Open => {
+                        return open::open_directory(path, options, clock, progress);
+                    }
+                    OpenerCommand::OpenOn(disk) => {
                         return EmbeddedStore::open(Arc::new(disk), options, clock, progress);
                     }
-                    Tell::Fail => return Err(OpenError::Unwritable("a planted fault".into())),
+                    OpenerCommand::Fail => {
+                        return Err(OpenError::Unwritable("a planted fault".into()));
+                    }
                 }
             }
         });
         let starting = tokio::spawn(start_on(listener, config, opener));
-        Self { directory, address, tell, starting }
+        Self { directory, address, commands, starting }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -122,13 +126,13 @@ async fn startup_serves_health_and_tells_calls_to_retry() {
     let (head, ready) = bench.call("GET", "/readyz").await;
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
     assert!(head.contains("retry-after: 1"), "{head}");
-    let reasons = [BEGINNING];
+    let reasons = [OPENING_TEXT];
     let expected = json!({ "status": "recovering", "reasons": reasons, "retry_after_ms": 1_000 });
     assert_eq!(ready, expected);
     let what = OpenProgress::JOURNAL;
     let (bytes_done, bytes_total) = (3 << 20, 10 << 20);
     let progress = OpenProgress { what, bytes_done, bytes_total };
-    bench.tell.send(Tell::Progress(progress)).unwrap();
+    bench.commands.send(OpenerCommand::Progress(progress)).unwrap();
     loop {
         let (_, ready) = bench.call("GET", "/readyz").await;
         assert_eq!(ready["status"], "recovering");
@@ -139,7 +143,7 @@ async fn startup_serves_health_and_tells_calls_to_retry() {
             assert_eq!(ready["progress"], expected);
             break;
         }
-        assert_eq!(reason, BEGINNING);
+        assert_eq!(reason, OPENING_TEXT);
     }
 
     // The same connection still works once the store is open.
@@ -163,7 +167,7 @@ async fn startup_serves_health_and_tells_calls_to_retry() {
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     assert!(!bench.directory.path().join("data").exists());
 
-    bench.tell.send(Tell::Open).unwrap();
+    bench.commands.send(OpenerCommand::Open).unwrap();
     let running = bench.starting.await.unwrap().unwrap();
     let (head, timer) = call(&mut kept, bench.address, "POST", TIMERS).await;
     assert!(head.starts_with("HTTP/1.1 201"), "{head}");
@@ -182,7 +186,7 @@ async fn startup_tells_grpc_calls_to_retry() {
     let details = refused.get_error_details();
     assert_eq!(details.error_info().unwrap().reason, "UNAVAILABLE");
     assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
-    bench.tell.send(Tell::Open).unwrap();
+    bench.commands.send(OpenerCommand::Open).unwrap();
     let running = bench.starting.await.unwrap().unwrap();
     // The same connection still works.
     assert!(cluster.get(GetClusterRequest {}).await.unwrap().into_inner().ready);
@@ -193,7 +197,7 @@ async fn startup_tells_grpc_calls_to_retry() {
 #[tokio::test]
 async fn a_store_that_does_not_open_frees_the_port() {
     let bench = Bench::start().await;
-    bench.tell.send(Tell::Fail).unwrap();
+    bench.commands.send(OpenerCommand::Fail).unwrap();
     let error = bench.starting.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("a planted fault") && error.contains("--data"), "{error}");
     is_freed(bench.address).await;
@@ -201,7 +205,7 @@ async fn a_store_that_does_not_open_frees_the_port() {
 
 #[tokio::test]
 async fn a_cancelled_startup_frees_the_port() {
-    let Bench { address, tell, starting, .. } = Bench::start().await;
+    let Bench { address, commands, starting, .. } = Bench::start().await;
     let (head, _) =
         call(&mut TcpStream::connect(address).await.unwrap(), address, "GET", "/healthz").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -209,14 +213,14 @@ async fn a_cancelled_startup_frees_the_port() {
     starting.abort();
     assert!(starting.await.unwrap_err().is_cancelled());
     is_freed(address).await;
-    tell.send(Tell::Fail).unwrap();
+    commands.send(OpenerCommand::Fail).unwrap();
 }
 
 #[tokio::test]
 async fn a_server_with_an_ended_store_is_not_alive_and_stops() {
     let bench = Bench::start().await;
     let disk = SimDisk::new(1);
-    bench.tell.send(Tell::OpenOn(disk.clone())).unwrap();
+    bench.commands.send(OpenerCommand::OpenOn(disk.clone())).unwrap();
     let address = bench.address;
     let running = bench.starting.await.unwrap().unwrap();
     let ask = async |method, path| {

@@ -8,11 +8,11 @@ use metrics::{Counter, counter};
 
 /// An index into [`OPERATIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind(usize);
+pub struct OperationIndex(usize);
 
 /// Returns the kind of an operation.
-pub const fn kind(operation: &Operation) -> Kind {
-    Kind(match operation {
+pub const fn kind(operation: &Operation) -> OperationIndex {
+    OperationIndex(match operation {
         Operation::Schedule { .. } => 0,
         Operation::Reschedule { .. } => 1,
         Operation::Cancel { .. } | Operation::CancelSeen { .. } => 2,
@@ -25,7 +25,7 @@ pub const fn kind(operation: &Operation) -> Kind {
 }
 
 /// Counts an operation. The recorder must be installed before the first call.
-pub fn record(kind: Kind, outcome: &Outcome) {
+pub fn record(kind: OperationIndex, outcome: &Outcome) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {
         let pairs = OPERATIONS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));

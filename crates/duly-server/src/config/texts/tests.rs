@@ -1,7 +1,7 @@
 use super::*;
 
 #[track_caller]
-fn check<T: Text>(text: &str, expected: Option<&str>) {
+fn check<T: TextValue>(text: &str, expected: Option<&str>) {
     let read = T::parse(text).map(|value| value.to_string());
     assert_eq!(read.as_deref(), expected, "{text:?}");
 }

@@ -8,7 +8,7 @@ use duly_api::v1::ConsumeRequest;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstDecoder;
 
-use crate::grpc::{inbound::Incoming, status::of_library};
+use crate::grpc::{inbound::Incoming, status::from_library};
 
 /// The requests of one stream.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ impl Requests {
     /// Cancellation safe: no received request is lost.
     pub(super) async fn next(&mut self) -> Result<Option<ConsumeRequest>, Status> {
         if let Some(incoming) = &self.incoming
-            && incoming.is_kept_for_nothing(self.count)
+            && incoming.holds_empty_buffer(self.count)
         {
             let (body, bytes_max) = (incoming.clone(), incoming.bytes_max());
             let decoder = ProstDecoder::default();
             self.reader = Streaming::new_request(decoder, body, None, Some(bytes_max));
-            incoming.forget();
+            incoming.note_buffer_release();
         }
-        let next = self.reader.message().await.map_err(of_library)?;
+        let next = self.reader.message().await.map_err(from_library)?;
         self.count += u64::from(next.is_some());
         Ok(next)
     }

@@ -21,14 +21,14 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::{Waiting, requests::Requests};
+use super::{QueuedResponse, requests::Requests};
 use crate::{
-    grpc::{namespace, pull::settlements, required},
+    grpc::{namespace, pull::check_settlements, required},
     http::{
         App, Problem,
-        body::aside,
-        room::LeaseReservation,
-        settle::{self, SETTLEMENT_BYTES, set_aside},
+        body::run_blocking,
+        lease_reservation::LeaseReservation,
+        settle::{self, SETTLEMENT_BYTES, reserve_settlements},
     },
     messages,
 };
@@ -51,13 +51,13 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// A running lease, with the slot for its response.
-type Leasing = Pin<Box<dyn Future<Output = Result<LeaseResult, Error>> + Send>>;
+type LeaseFuture = Pin<Box<dyn Future<Output = Result<LeaseResult, Error>> + Send>>;
 
 /// The result of a lease.
 struct LeaseResult {
-    place: OwnedPermit<Waiting>,
+    slot: OwnedPermit<QueuedResponse>,
     leased: Leased,
-    room: Arc<LeaseReservation>,
+    memory: Arc<LeaseReservation>,
     began: Instant,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Session {
     app: App,
     namespace: NamespaceName,
     lease: Option<Millis>,
-    answers: Sender<Waiting>,
+    responses: Sender<QueuedResponse>,
     credits: usize,
     held: StreamLeases,
     /// Earliest time of the next lease.
@@ -80,8 +80,8 @@ pub(super) struct Session {
 /// The next step of a stream: it continues or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextStep {
-    On,
-    ToItsEnd,
+    Continue,
+    End,
 }
 
 impl Session {
@@ -89,17 +89,17 @@ impl Session {
     pub(super) async fn run(
         app: App,
         mut requests: Requests,
-        answers: Sender<Waiting>,
+        responses: Sender<QueuedResponse>,
     ) -> Result<(), Status> {
         // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
         let open = required("open", first.open.take())?;
-        let mut session = Self::open(app.clone(), open, answers)?;
+        let mut session = Self::open(app.clone(), open, responses)?;
         session.take(first).await?;
-        let mut leasing: OptionFuture<Leasing> = None.into();
+        let mut leasing: OptionFuture<LeaseFuture> = None.into();
         let mut is_leasing = false;
         loop {
-            if !is_leasing && session.may_lease() {
+            if !is_leasing && session.can_lease() {
                 leasing = Some(session.lease()).into();
                 is_leasing = true;
             }
@@ -111,8 +111,8 @@ impl Session {
                     (leasing, is_leasing) = (None.into(), false);
                     session.stop();
                 }
-                () = at(ends_at), if ends_at.is_some() => return Ok(()),
-                () = at(lease_ends_at), if lease_ends_at.is_some() => {
+                () = wait_until(ends_at), if ends_at.is_some() => return Ok(()),
+                () = wait_until(lease_ends_at), if lease_ends_at.is_some() => {
                     session.held.forget_ended(Instant::now());
                 }
                 request = requests.next() => match request? {
@@ -122,24 +122,28 @@ impl Session {
                 Some(leased) = &mut leasing, if is_leasing => {
                     (leasing, is_leasing) = (None.into(), false);
                     match leased {
-                        Ok(got) => session.hand_out(got),
-                        Err(error) => session.put_off(error)?,
+                        Ok(result) => session.send_firings(result),
+                        Err(error) => session.back_off(error)?,
                     }
                 }
             }
-            if session.goes() == NextStep::ToItsEnd {
+            if session.next_step() == NextStep::End {
                 return Ok(());
             }
         }
     }
 
-    fn open(app: App, open: v1::ConsumeOpen, answers: Sender<Waiting>) -> Result<Self, Problem> {
+    fn open(
+        app: App,
+        open: v1::ConsumeOpen,
+        responses: Sender<QueuedResponse>,
+    ) -> Result<Self, Problem> {
         let lease = open.lease;
         let lease = lease.map(|it| it.check_within("open.lease", LEASE_MIN, LEASE_MAX));
         Ok(Self {
             namespace: namespace(&open.namespace)?,
             lease: lease.transpose()?,
-            answers,
+            responses,
             credits: 0,
             held: StreamLeases::default(),
             not_before: Instant::now(),
@@ -168,34 +172,39 @@ impl Session {
         Ok(())
     }
 
-    async fn settle(&mut self, given: Vec<v1::Settlement>) -> Result<(), Problem> {
-        let share = set_aside(self.app.budget(), given.len())?;
-        let (namespace, bytes) = (self.namespace.clone(), given.len() * SETTLEMENT_BYTES);
-        let asked = aside(bytes, move || Ok(settlements(&namespace, given))).await?;
-        let tokens: Vec<_> = asked
+    async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
+        let reservation = reserve_settlements(self.app.budget(), settlements.len())?;
+        let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
+        let checked =
+            run_blocking(bytes, move || Ok(check_settlements(&namespace, settlements))).await?;
+        let tokens: Vec<_> = checked
             .iter()
-            .map(|asked| {
-                asked.as_ref().ok()?.as_ref().map(|it| (it.token.clone(), extended(&it.verdict)))
+            .map(|checked| {
+                checked
+                    .as_ref()
+                    .ok()?
+                    .as_ref()
+                    .map(|it| (it.token.clone(), extension_of(&it.verdict)))
             })
             .collect();
-        let count = asked.len();
-        let results = match self.app.settle_many(asked).await {
+        let count = checked.len();
+        let results = match self.app.settle_many(checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
             settled => settled?,
         };
         for (token, result) in tokens.iter().zip(&results) {
-            if let (Some((token, extended)), Ok(outcome)) = (token, result) {
-                self.settled(token, *extended, *outcome);
+            if let (Some((token, extension)), Ok(outcome)) = (token, result) {
+                self.apply_outcome(token, *extension, *outcome);
             }
         }
         let results = results.into_iter().map(settle::result).collect();
-        self.say(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
-        drop(share);
+        self.send(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
+        drop(reservation);
         Ok(())
     }
 
-    fn settled(&mut self, token: &Token, extended: Option<Millis>, outcome: SettleOutcome) {
-        match (extended, outcome) {
+    fn apply_outcome(&mut self, token: &Token, extension: Option<Millis>, outcome: SettleOutcome) {
+        match (extension, outcome) {
             (_, SettleOutcome::InDoubt | SettleOutcome::InvalidToken) => {}
             (Some(lease), SettleOutcome::Ok | SettleOutcome::AlreadySettled) => {
                 self.held.extend(token, lease);
@@ -205,42 +214,43 @@ impl Session {
     }
 
     /// Sends a message when a slot is free; if the consumer has disconnected, nothing happens.
-    async fn say(&self, kind: Kind) {
-        self.answers.send(waiting(&self.app, kind)).await.ok();
+    async fn send(&self, kind: Kind) {
+        self.responses.send(queued(&self.app, kind)).await.ok();
     }
 
     /// Returns the number of firings that the consumer accepts now.
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.credits.min(HELD_MAX.saturating_sub(self.held.len())).min(FIRINGS_MAX)
     }
 
-    fn may_lease(&self) -> bool {
-        self.stops_at.is_none() && self.room() > 0
+    fn can_lease(&self) -> bool {
+        self.stops_at.is_none() && self.capacity() > 0
     }
 
     /// Waits for a slot, then for firings. Their memory is reserved as they are claimed.
-    fn lease(&self) -> Leasing {
-        let (app, answers, not_before) = (self.app.clone(), self.answers.clone(), self.not_before);
-        let room = Arc::new(LeaseReservation::new(app.budget()));
+    fn lease(&self) -> LeaseFuture {
+        let (app, responses, not_before) =
+            (self.app.clone(), self.responses.clone(), self.not_before);
+        let memory = Arc::new(LeaseReservation::new(app.budget()));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
-            max: self.room(),
+            max: self.capacity(),
             bytes_max: FIRINGS_BYTES_MAX,
             lease: self.lease,
             wait: LEASE_WAIT_MAX.to_std(),
-            memory: Some(Arc::<LeaseReservation>::clone(&room)),
+            memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
         Box::pin(async move {
             sleep_until(not_before).await;
             // Without a slot the consumer has disconnected, and the session ends.
-            let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
+            let Ok(slot) = responses.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
             let leased = app.node().lease(request).await?;
-            Ok(LeaseResult { place, leased, room, began })
+            Ok(LeaseResult { slot, leased, memory, began })
         })
     }
 
-    fn hand_out(&mut self, LeaseResult { place, mut leased, room, began }: LeaseResult) {
+    fn send_firings(&mut self, LeaseResult { slot, mut leased, memory, began }: LeaseResult) {
         self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
             // After a lease that has waited its whole time, the next one begins at once.
@@ -252,20 +262,20 @@ impl Session {
         }
         let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
-        let answer = v1::ConsumeResponse { kind };
-        let Ok(share) = room.for_answer(self.app.budget(), answer.encoded_len()) else {
+        let response = v1::ConsumeResponse { kind };
+        let Ok(reservation) = memory.for_response(self.app.budget(), response.encoded_len()) else {
             // The claims are released for later, and do not count as attempts.
             self.not_before = Instant::now() + FULL_WAIT;
             return;
         };
         self.credits = self.credits.saturating_sub(leased.firings.len());
-        let way = self.held.take(&mut leased, self.app.now());
-        place.send(Waiting { answer: Ok(answer), share, way });
+        let pending_reply = self.held.take(&mut leased, self.app.now());
+        slot.send(QueuedResponse { result: Ok(response), reservation, pending_reply });
     }
 
     /// Handles a failed lease. The next one comes after the wait that the store asks for, and not before
     /// a growing pause. A permanent error ends the stream.
-    fn put_off(&mut self, error: Error) -> Result<(), Problem> {
+    fn back_off(&mut self, error: Error) -> Result<(), Problem> {
         let wait = match error.retry() {
             Retry::Never => return Err(error.into()),
             Retry::Now => Duration::ZERO,
@@ -279,29 +289,29 @@ impl Session {
     /// Begins the stop: no more firings are sent.
     fn stop(&mut self) {
         self.stops_at = Some(Instant::now() + DRAIN_MAX);
-        let said = waiting(&self.app, Kind::Stopping(v1::Stopping {}));
+        let stopping = queued(&self.app, Kind::Stopping(v1::Stopping {}));
         // The stop does not wait for a consumer that does not read.
-        self.answers.try_send(said).ok();
+        self.responses.try_send(stopping).ok();
     }
 
-    fn goes(&self) -> NextStep {
+    fn next_step(&self) -> NextStep {
         if self.stops_at.is_some() && self.held.is_empty() {
-            NextStep::ToItsEnd
+            NextStep::End
         } else {
-            NextStep::On
+            NextStep::Continue
         }
     }
 }
 
 /// Returns a counted response. It is counted without a check, because its change has been made.
-fn waiting(app: &App, kind: Kind) -> Waiting {
-    let answer = v1::ConsumeResponse { kind: Some(kind) };
-    let share = app.budget().take_anyway(answer.encoded_len());
-    Waiting { answer: Ok(answer), share, way: None }
+fn queued(app: &App, kind: Kind) -> QueuedResponse {
+    let response = v1::ConsumeResponse { kind: Some(kind) };
+    let reservation = app.budget().reserve_unchecked(response.encoded_len());
+    QueuedResponse { result: Ok(response), reservation, pending_reply: None }
 }
 
 /// Waits until a time, or for ever without one.
-async fn at(moment: Option<Instant>) {
+async fn wait_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
@@ -309,7 +319,7 @@ async fn at(moment: Option<Instant>) {
 }
 
 /// Returns the extension of a lease by a verdict; any other verdict ends the lease.
-const fn extended(verdict: &SettleVerdict) -> Option<Millis> {
+const fn extension_of(verdict: &SettleVerdict) -> Option<Millis> {
     match verdict {
         SettleVerdict::Extend { lease } => Some(*lease),
         _ => None,

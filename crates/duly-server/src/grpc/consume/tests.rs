@@ -10,64 +10,64 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tower::ServiceExt;
 
-use crate::world::{BODIES_BYTES, Consumer, LEFT_ALONE, World};
+use crate::test_server::{Consumer, REQUEST_MEMORY, RETRY_AFTER, TestServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn p10_full_memory_stops_claims_of_waiting_consumers() {
-    let world = World::start().await;
-    let mut consumer = Consumer::open(&world, 10, 30).await;
-    while world.app.node().health().waiters == 0 {
+    let server = TestServer::start().await;
+    let mut consumer = Consumer::open(&server, 10, 30).await;
+    while server.app.node().health().waiters == 0 {
         tokio::task::yield_now().await;
     }
-    let full = world.app.budget().take_anyway(BODIES_BYTES);
-    world.due(3).await;
+    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY);
+    server.due(3).await;
     sleep(SECOND * 10).await;
-    assert_eq!(world.granted(), 0);
+    assert_eq!(server.granted(), 0);
     drop(full);
     assert_eq!(consumer.firings().await.len(), 3);
-    assert_eq!(world.granted(), 3);
+    assert_eq!(server.granted(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn p10_idle_consumers_use_no_request_memory() {
-    let world = World::start().await;
-    let mut consumer = Consumer::open(&world, 10, 30).await;
+    let server = TestServer::start().await;
+    let mut consumer = Consumer::open(&server, 10, 30).await;
     // One large message, of which neither the content nor the buffer is kept.
     let settlement = v1::Settlement {
         token: "x".repeat(60),
         ack: Some(v1::Ack {}),
         ..v1::Settlement::default()
     };
-    consumer.say(0, vec![settlement; 10_000]).await;
-    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
+    consumer.send(0, vec![settlement; 10_000]).await;
+    assert!(matches!(consumer.receive().await, Some(Ok(Kind::Settled(_)))));
     sleep(SECOND).await;
-    assert!(world.uses_nothing(), "it is idle");
-    world.due(1).await;
+    assert!(server.uses_no_memory(), "it is idle");
+    server.due(1).await;
     assert_eq!(consumer.firings().await.len(), 1, "and goes on");
     sleep(SECOND).await;
-    assert!(world.uses_nothing(), "what it holds is with the consumer");
+    assert!(server.uses_no_memory(), "what it holds is with the consumer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_brief_store_outage_ends_no_stream() {
-    let world = World::start().await;
-    world.due(2).await;
-    let mut consumer = Consumer::open(&world, 1, 30).await;
+    let server = TestServer::start().await;
+    server.due(2).await;
+    let mut consumer = Consumer::open(&server, 1, 30).await;
     let first = consumer.firings().await;
-    world.claims.failing.store(3, Ordering::Relaxed);
+    server.claims.failing.store(3, Ordering::Relaxed);
     let began = Instant::now();
-    consumer.say(1, Vec::new()).await;
+    consumer.send(1, Vec::new()).await;
     assert_eq!(consumer.firings().await.len(), 1);
-    assert!(began.elapsed() >= LEFT_ALONE * 3, "it is asked again when it said, not before");
+    assert!(began.elapsed() >= RETRY_AFTER * 3, "it is asked again when it said, not before");
     // The stream still holds its claims, and a verdict that failed can be sent again.
-    world.claims.settles_failing.store(1, Ordering::Relaxed);
+    server.claims.settles_failing.store(1, Ordering::Relaxed);
     let (token, ack) = (first[0].token.clone(), Some(v1::Ack {}));
     let settlement = v1::Settlement { token, ack, ..v1::Settlement::default() };
     let mut settle = async || {
-        consumer.say(0, vec![settlement.clone()]).await;
-        match consumer.hear().await {
+        consumer.send(0, vec![settlement.clone()]).await;
+        match consumer.receive().await {
             Some(Ok(Kind::Settled(mut settled))) => settled.results.remove(0),
             other => panic!("{other:?}"),
         }
@@ -82,39 +82,39 @@ async fn a_brief_store_outage_ends_no_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn permanent_errors_end_a_stream() {
-    let world = World::start().await;
-    let mut consumer = Consumer::open(&world, 1, 30).await;
-    while world.app.node().health().waiters == 0 {
+    let server = TestServer::start().await;
+    let mut consumer = Consumer::open(&server, 1, 30).await;
+    while server.app.node().health().waiters == 0 {
         tokio::task::yield_now().await;
     }
     let name = NamespaceName::new("a").unwrap();
     let mode = duly_store::namespaces::DeleteMode::Force;
-    world.app.store().delete_namespace(name, mode).await.unwrap();
-    let ended = consumer.hear().await.unwrap().unwrap_err();
+    server.app.store().delete_namespace(name, mode).await.unwrap();
+    let ended = consumer.receive().await.unwrap().unwrap_err();
     assert_eq!(ended.code(), Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_extended_lease_frees_its_slot_on_a_busy_stream() {
-    let world = World::start().await;
-    world.due(1).await;
-    let mut consumer = Consumer::open(&world, 1, 1).await;
+    let server = TestServer::start().await;
+    server.due(1).await;
+    let mut consumer = Consumer::open(&server, 1, 1).await;
     let firing = consumer.firings().await.remove(0);
     let extend = Some(v1::ExtendVerdict { lease: Some((SECOND * 3).into()) });
     let settlement = v1::Settlement { token: firing.token, extend, ..v1::Settlement::default() };
-    consumer.say(0, vec![settlement]).await;
-    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
+    consumer.send(0, vec![settlement]).await;
+    assert!(matches!(consumer.receive().await, Some(Ok(Kind::Settled(_)))));
     // The stream of a stopping server ends when nothing is held any more.
     let began = Instant::now();
-    world.app.stop();
-    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Stopping(_)))));
-    let busy = consumer.say.clone();
+    server.app.stop();
+    assert!(matches!(consumer.receive().await, Some(Ok(Kind::Stopping(_)))));
+    let busy = consumer.send.clone();
     let saying = tokio::spawn(async move {
         while busy.send(v1::ConsumeRequest::default()).await.is_ok() {
             sleep(SECOND / 10).await;
         }
     });
-    assert!(consumer.hear().await.is_none());
+    assert!(consumer.receive().await.is_none());
     let seconds = began.elapsed().as_secs_f64();
     assert!((2.9..3.5).contains(&seconds), "{seconds} s");
     saying.abort();
@@ -122,23 +122,23 @@ async fn an_ended_extended_lease_frees_its_slot_on_a_busy_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn sent_firings_count_as_attempts_with_unknown_outcome() {
-    let world = World::start().await;
-    world.due(1).await;
-    let mut consumer = Consumer::open(&world, 1, 30).await;
+    let server = TestServer::start().await;
+    server.due(1).await;
+    let mut consumer = Consumer::open(&server, 1, 30).await;
     assert_eq!(consumer.firings().await[0].attempt, 1);
     drop(consumer);
-    let mut next = Consumer::open(&world, 1, 30).await;
+    let mut next = Consumer::open(&server, 1, 30).await;
     let began = Instant::now();
     assert_eq!(next.firings().await[0].attempt, 2);
     assert!(began.elapsed() < SECOND, "at once");
     let (name, id) = (NamespaceName::new("a").unwrap(), TimerId::new("t0").unwrap());
-    let view = world.app.store().get(ShardId(0), name, id, u64::MAX).await.unwrap().unwrap();
+    let view = server.app.store().get(ShardId(0), name, id, u64::MAX).await.unwrap().unwrap();
     assert!(view.maybe_delivered());
 }
 
 #[tokio::test(start_paused = true)]
 async fn p10_a_watch_whose_request_never_ends_is_ended() {
-    let world = World::start().await;
+    let server = TestServer::start().await;
     for path in ["/grpc.health.v1.Health/Watch", "/duly.v1.Timers/Consume"] {
         let begun = stream::iter([Ok::<_, Infallible>(&b"\0\0"[..])]).chain(stream::pending());
         let request = http::Request::post(format!("http://localhost{path}"))
@@ -147,7 +147,7 @@ async fn p10_a_watch_whose_request_never_ends_is_ended() {
             .unwrap();
         let began = Instant::now();
         let answer = async {
-            let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
+            let response = crate::grpc::router(server.app.clone()).oneshot(request).await.unwrap();
             let head = response.headers().clone();
             (head, http_body_util::BodyExt::collect(response.into_body()).await.unwrap())
         };

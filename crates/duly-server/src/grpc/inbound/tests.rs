@@ -14,13 +14,13 @@ fn message(bytes: usize) -> Vec<u8> {
     message
 }
 
-fn up_to(bytes_max: usize) -> Bounds {
-    Bounds { bytes_max, instead: "send less" }
+fn up_to(bytes_max: usize) -> MessageBounds {
+    MessageBounds { bytes_max, remedy: "send less" }
 }
 
 /// Returns a stream of these parts with a pause between them.
 fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
-    let patience = Duration::from_millis(30_500);
+    let request_timeout = Duration::from_millis(30_500);
     let parts = stream::unfold(parts.into_iter(), move |mut parts| async move {
         if !apart.is_zero() {
             sleep(apart).await;
@@ -30,10 +30,10 @@ fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
     });
     Inbound {
         inner: Body::from_stream(parts),
-        messages: Messages::new(budget.share(), up_to(MIB)),
+        messages: MessageCounter::new(budget.empty_reservation(), up_to(MIB)),
         stopping: None,
-        patience,
-        whole_by: Some(Box::pin(sleep(patience))),
+        request_timeout,
+        deadline: Some(Box::pin(sleep(request_timeout))),
     }
 }
 
@@ -52,33 +52,33 @@ async fn read(mut inbound: Inbound) -> (usize, Option<Status>) {
 #[test]
 fn p10_a_message_counts_from_its_first_byte_to_the_next_message() {
     let budget = Budget::new(MIB);
-    let mut messages = Messages::new(budget.share(), up_to(MIB));
+    let mut messages = MessageCounter::new(budget.empty_reservation(), up_to(MIB));
     let text = [message(10_000), message(0), message(10)].concat();
     for part in text[..10_004].chunks(999) {
-        messages.follow(part).unwrap();
+        messages.count(part).unwrap();
     }
-    let rest = budget.take_anyway(MIB - 9_999);
-    assert!(budget.take(1).is_err());
+    let rest = budget.reserve_unchecked(MIB - 9_999);
+    assert!(budget.reserve(1).is_err());
     drop(rest);
     for part in text[10_004..].chunks(999) {
-        messages.follow(part).unwrap();
+        messages.count(part).unwrap();
     }
-    let other = budget.take(MIB * 3 / 4 - 10).expect("the first one is given back");
-    let refused = messages.follow(&message(700_000)).unwrap_err();
+    let other = budget.reserve(MIB * 3 / 4 - 10).expect("the first one is given back");
+    let refused = messages.count(&message(700_000)).unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     drop((messages, other));
-    assert!(budget.take(MIB * 3 / 4).is_ok());
+    assert!(budget.reserve(MIB * 3 / 4).is_ok());
 }
 
 #[tokio::test]
 async fn p10_a_stream_between_two_messages_costs_nothing() {
     let budget = Budget::new(MIB);
-    let rest = budget.take_anyway(MIB - 4_000);
+    let rest = budget.reserve_unchecked(MIB - 4_000);
     let mut inbound = streaming(&budget, vec![message(4_000)], Duration::ZERO);
     inbound.frame().await.unwrap().unwrap();
-    assert!(budget.take(1).is_err(), "it is being dealt with");
+    assert!(budget.reserve(1).is_err(), "it is being dealt with");
     assert!(inbound.frame().await.is_none());
-    assert!(budget.take(4_000).is_ok(), "more was asked for");
+    assert!(budget.reserve(4_000).is_ok(), "more was asked for");
     drop((rest, inbound));
 }
 
@@ -87,15 +87,15 @@ async fn p10_a_large_buffer_counts_until_the_library_lets_go_of_it() {
     let budget = Budget::new(MIB);
     let inbound = streaming(&budget, vec![message(700_000)], Duration::ZERO);
     let mut incoming = Incoming(Arc::new(Mutex::new(inbound)));
-    assert!(!incoming.is_kept_for_nothing(0));
+    assert!(!incoming.holds_empty_buffer(0));
     incoming.frame().await.unwrap().unwrap();
-    assert!(!incoming.is_kept_for_nothing(0), "the message is in it");
+    assert!(!incoming.holds_empty_buffer(0), "the message is in it");
     assert!(incoming.frame().await.is_none());
-    assert!(incoming.is_kept_for_nothing(1));
-    assert!(budget.take(MIB / 2).is_err());
-    incoming.forget();
-    assert!(!incoming.is_kept_for_nothing(1));
-    assert!(budget.take(MIB / 2).is_ok());
+    assert!(incoming.holds_empty_buffer(1));
+    assert!(budget.reserve(MIB / 2).is_err());
+    incoming.note_buffer_release();
+    assert!(!incoming.holds_empty_buffer(1));
+    assert!(budget.reserve(MIB / 2).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,11 +140,11 @@ async fn p10_incomplete_messages_have_the_time_limit_of_a_body() {
 
 #[test]
 fn p10_oversized_messages_are_refused_by_their_head() {
-    let mut messages = Messages::new(Budget::new(1 << 20).share(), up_to(1_000));
-    messages.follow(&message(1_000)).unwrap();
+    let mut messages = MessageCounter::new(Budget::new(1 << 20).empty_reservation(), up_to(1_000));
+    messages.count(&message(1_000)).unwrap();
     let head = message(1_001);
-    messages.follow(&head[..4]).unwrap();
-    let refused = messages.follow(&head[4..5]).unwrap_err();
+    messages.count(&head[..4]).unwrap();
+    let refused = messages.count(&head[4..5]).unwrap_err();
     assert_eq!(refused.code(), Code::RequestTooLarge);
     assert!(refused.into_body().detail.ends_with("this one has 1001: send less"));
 }

@@ -11,15 +11,15 @@ use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
 use tower::ServiceExt;
 
-use crate::world::{BODIES_BYTES, World};
+use crate::test_server::{REQUEST_MEMORY, TestServer};
 
 fn next(max: u32) -> LeaseRequest {
     LeaseRequest { max: Some(max), ..LeaseRequest::default() }
 }
 
-async fn lease(world: &World, max: u32) -> Result<Response<LeaseResponse>, Status> {
+async fn lease(server: &TestServer, max: u32) -> Result<Response<LeaseResponse>, Status> {
     let origin = "http://localhost".parse().unwrap();
-    let mut client = TimersClient::with_origin(world.direct(), origin);
+    let mut client = TimersClient::with_origin(server.direct(), origin);
     client.lease(LeaseRequest { namespace: "a".into(), ..next(max) }).await
 }
 
@@ -27,9 +27,12 @@ fn settling(settlements: Vec<v1::Settlement>, lease: Option<LeaseRequest>) -> v1
     v1::SettleRequest { namespace: "a".into(), settlements, lease }
 }
 
-async fn settle(world: &World, request: v1::SettleRequest) -> Result<v1::SettleResponse, Status> {
+async fn settle(
+    server: &TestServer,
+    request: v1::SettleRequest,
+) -> Result<v1::SettleResponse, Status> {
     let origin = "http://localhost".parse().unwrap();
-    let mut client = TimersClient::with_origin(world.direct(), origin);
+    let mut client = TimersClient::with_origin(server.direct(), origin);
     Ok(client.settle(request).await?.into_inner())
 }
 
@@ -43,46 +46,46 @@ fn settled(outcome: v1::SettleOutcome) -> v1::SettleResult {
 
 #[tokio::test(start_paused = true)]
 async fn p10_calls_refused_for_lack_of_memory_claim_nothing() {
-    let world = World::start().await;
-    world.due(3).await;
+    let server = TestServer::start().await;
+    server.due(3).await;
     // The rest of the budget is enough for the call.
-    let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
-    let refused = lease(&world, 10).await.unwrap_err();
+    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
+    let refused = lease(&server, 10).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.get_error_details().retry_info().unwrap().retry_delay.is_some());
-    assert_eq!(world.granted(), 0);
+    assert_eq!(server.granted(), 0);
     drop(full);
-    let leased = lease(&world, 10).await.unwrap();
-    assert_eq!((leased.into_inner().firings.len(), world.granted()), (3, 3));
-    assert!(world.uses_nothing(), "the answer is with its caller");
+    let leased = lease(&server, 10).await.unwrap();
+    assert_eq!((leased.into_inner().firings.len(), server.granted()), (3, 3));
+    assert!(server.uses_no_memory(), "the answer is with its caller");
 }
 
 #[tokio::test(start_paused = true)]
 async fn p10_settlements_count_without_memory_for_firings() {
-    let world = World::start().await;
-    world.due(3).await;
-    let firing = lease(&world, 1).await.unwrap().into_inner().firings.remove(0);
-    assert_eq!(world.granted(), 1);
-    let full = world.app.budget().take_anyway(BODIES_BYTES - 10_000);
+    let server = TestServer::start().await;
+    server.due(3).await;
+    let firing = lease(&server, 1).await.unwrap().into_inner().firings.remove(0);
+    assert_eq!(server.granted(), 1);
+    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
     let request = settling(vec![ack(&firing.token)], Some(next(10)));
-    let response = settle(&world, request.clone()).await.unwrap();
+    let response = settle(&server, request.clone()).await.unwrap();
     assert_eq!(response.results, [settled(v1::SettleOutcome::Ok)]);
     assert_eq!(response.leased, Some(LeaseResponse::default()));
-    assert_eq!(world.granted(), 1);
+    assert_eq!(server.granted(), 1);
     drop(full);
-    let response = settle(&world, request).await.unwrap();
+    let response = settle(&server, request).await.unwrap();
     assert_eq!(response.results, [settled(v1::SettleOutcome::AlreadySettled)]);
-    assert_eq!((response.leased.unwrap().firings.len(), world.granted()), (2, 3));
-    assert!(world.uses_nothing(), "the answer is with its caller");
+    assert_eq!((response.leased.unwrap().firings.len(), server.granted()), (2, 3));
+    assert!(server.uses_no_memory(), "the answer is with its caller");
 }
 
 #[tokio::test(start_paused = true)]
 async fn p10_results_are_counted_whether_or_not_firings_follow() {
-    let world = World::start().await;
-    world.due(1).await;
+    let server = TestServer::start().await;
+    server.due(1).await;
     // None has a verdict, so each is refused with its own text.
     let settlements = vec![v1::Settlement::default(); 2_000];
-    let bytes = settle(&world, settling(settlements.clone(), None)).await.unwrap().encoded_len();
+    let bytes = settle(&server, settling(settlements.clone(), None)).await.unwrap().encoded_len();
     assert!(bytes > 200_000, "{bytes}");
     for lease in [None, Some(next(1))] {
         let message = settling(settlements.clone(), lease.clone()).encode_to_vec();
@@ -94,10 +97,10 @@ async fn p10_results_are_counted_whether_or_not_firings_follow() {
             .header("content-type", "application/grpc")
             .body(Body::from(body.freeze()))
             .unwrap();
-        let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
+        let response = crate::grpc::router(server.app.clone()).oneshot(request).await.unwrap();
         assert!(Status::from_header_map(response.headers()).is_none(), "{response:?}");
-        let rest = world.app.budget().take_anyway(BODIES_BYTES - bytes);
-        let is_counted = world.app.budget().take(1).is_err();
+        let rest = server.app.budget().reserve_unchecked(REQUEST_MEMORY - bytes);
+        let is_counted = server.app.budget().reserve(1).is_err();
         assert!(is_counted, "{lease:?}: the answer is not with its caller yet");
         drop((rest, response));
     }
@@ -105,11 +108,11 @@ async fn p10_results_are_counted_whether_or_not_firings_follow() {
 
 #[tokio::test(start_paused = true)]
 async fn a_settle_call_waits_for_firings_as_a_lease_does() {
-    let world = World::start().await;
+    let server = TestServer::start().await;
     let minute = Duration::from_secs(60);
     let waiting = LeaseRequest { wait: Some(minute.into()), ..next(1) };
     let began = Instant::now();
-    let response = settle(&world, settling(vec![ack("none")], Some(waiting))).await;
+    let response = settle(&server, settling(vec![ack("none")], Some(waiting))).await;
     assert_eq!(began.elapsed().as_secs(), 60, "{response:?}");
     let response = response.expect("its time limit leaves room for the wait");
     assert_eq!(response.results, [settled(v1::SettleOutcome::InvalidToken)]);

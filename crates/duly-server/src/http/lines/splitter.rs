@@ -15,7 +15,7 @@ const AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// One line of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum InputLine {
     /// The text, without the line break.
     Text(Bytes),
     /// A line longer than the limit.
@@ -25,7 +25,7 @@ pub(super) enum Line {
     },
 }
 
-impl Line {
+impl InputLine {
     /// Returns the bytes of its text.
     pub(super) fn len(&self) -> usize {
         match self {
@@ -58,7 +58,7 @@ impl Splitter {
 
     /// Releases the memory that the rest shares with lines that were taken. Call it when those lines are
     /// handled, before the next push.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         if std::mem::take(&mut self.is_cut) {
             // At most one copy for each line: the rest holds no complete line.
             self.held = BytesMut::from(&self.held[..]);
@@ -74,10 +74,10 @@ impl Splitter {
         } else {
             part
         };
-        self.let_go();
-        let room = self.room_with(part.len());
-        if room > self.held.capacity() {
-            let mut larger = BytesMut::with_capacity(room);
+        self.release();
+        let capacity = self.capacity_with(part.len());
+        if capacity > self.held.capacity() {
+            let mut larger = BytesMut::with_capacity(capacity);
             larger.extend_from_slice(&self.held);
             self.held = larger;
         }
@@ -90,7 +90,7 @@ impl Splitter {
     }
 
     /// Returns the bytes of memory that are used with `more` further bytes.
-    pub(super) fn room_with(&self, more: usize) -> usize {
+    pub(super) fn capacity_with(&self, more: usize) -> usize {
         let ahead_max = self.line_bytes_max.max(AHEAD_BYTES_MAX);
         grown(self.held.capacity(), self.held.len() + more, ahead_max)
     }
@@ -106,7 +106,7 @@ impl Splitter {
     }
 
     /// Takes at most `lines_max` complete lines; at the end of the stream also an incomplete one.
-    pub(super) fn take(&mut self, lines_max: usize, at_end: bool) -> Vec<(u64, Line)> {
+    pub(super) fn take(&mut self, lines_max: usize, at_end: bool) -> Vec<(u64, InputLine)> {
         let mut lines = Vec::new();
         while lines.len() < lines_max {
             let end = self.held[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -114,7 +114,7 @@ impl Splitter {
                 self.searched = self.held.len();
                 if self.searched > self.line_bytes_max {
                     self.dropping = true;
-                    self.forget();
+                    self.discard();
                 }
                 if at_end && (self.dropping || !self.held.is_empty()) {
                     let rest = self.held.split().freeze();
@@ -132,17 +132,17 @@ impl Splitter {
         lines
     }
 
-    fn end_line(&mut self, text: Bytes, lines: &mut Vec<(u64, Line)>) {
+    fn end_line(&mut self, text: Bytes, lines: &mut Vec<(u64, InputLine)>) {
         self.line += 1;
         let too_long = std::mem::take(&mut self.dropping) || text.len() > self.line_bytes_max;
         if too_long {
-            lines.push((self.line, Line::TooLong { bytes_max: self.line_bytes_max }));
+            lines.push((self.line, InputLine::TooLong { bytes_max: self.line_bytes_max }));
         } else if !text.trim_ascii().is_empty() {
-            lines.push((self.line, Line::Text(text)));
+            lines.push((self.line, InputLine::Text(text)));
         }
     }
 
-    fn forget(&mut self) {
+    fn discard(&mut self) {
         // A new buffer: clearing would keep the memory.
         self.held = BytesMut::new();
         self.is_cut = false;
@@ -154,11 +154,11 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    fn text(text: &'static str) -> Line {
-        Line::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> InputLine {
+        InputLine::Text(Bytes::from_static(text.as_bytes()))
     }
 
-    fn all(parts: &[&str], lines_max: usize) -> Vec<(u64, Line)> {
+    fn all(parts: &[&str], lines_max: usize) -> Vec<(u64, InputLine)> {
         let mut splitter = Splitter::new(8);
         let mut lines = Vec::new();
         for part in parts {
@@ -196,17 +196,17 @@ mod tests {
     fn p10_handled_lines_release_their_memory() {
         const MIB: usize = 1024 * 1024;
         let mut splitter = Splitter::new(4 * MIB);
-        for (rest, room_max) in [("", 0), ("bc", 64), ("", 0)] {
+        for (rest, capacity_max) in [("", 0), ("bc", 64), ("", 0)] {
             for part in ["a".repeat(3 * MIB).as_bytes(), b"aaa", b"\n", rest.as_bytes()] {
-                let room = splitter.room_with(part.len());
+                let capacity = splitter.capacity_with(part.len());
                 splitter.push(part);
-                assert!(splitter.held.capacity() <= room, "more is taken than was counted");
+                assert!(splitter.held.capacity() <= capacity, "more is taken than was counted");
             }
             assert_eq!(splitter.take(100, false).len(), 1);
-            splitter.let_go();
+            splitter.release();
             assert_eq!(splitter.held(), rest.len());
-            let room = splitter.room_with(0);
-            assert!(room <= room_max, "{room} bytes are kept for {rest:?}");
+            let capacity = splitter.capacity_with(0);
+            assert!(capacity <= capacity_max, "{capacity} bytes are kept for {rest:?}");
             // Nothing more to reclaim: released memory does not come back.
             splitter.push(b"d\n");
             assert!(splitter.held.capacity() <= 64, "{}", splitter.held.capacity());
@@ -219,13 +219,13 @@ mod tests {
         let mut splitter = Splitter::new(4 * 1024 * 1024);
         for _ in 0..4 * 64 {
             splitter.push(&[b'a'; 16 * 1024]);
-            assert!(splitter.room_with(0) <= 4 * 1024 * 1024, "{}", splitter.room_with(0));
+            assert!(splitter.capacity_with(0) <= 4 * 1024 * 1024, "{}", splitter.capacity_with(0));
         }
     }
 
     #[test]
     fn long_lines_do_not_affect_other_lines() {
-        let too_long = Line::TooLong { bytes_max: 8 };
+        let too_long = InputLine::TooLong { bytes_max: 8 };
         let expected = [(1, text("a")), (2, too_long.clone()), (3, text("12345678"))];
         for parts in [
             &["a\n123456789\n12345678"][..],

@@ -6,10 +6,11 @@ use duly_store::namespaces::Activity;
 
 use crate::{
     http::{
-        App, Problem, answer,
+        App, Problem,
         body::{MaybeBody, NoBody},
         path::InNamespace,
         problem::Refusals,
+        response,
     },
     messages,
 };
@@ -28,7 +29,7 @@ pub(crate) async fn pause_namespace(
     _body: NoBody,
 ) -> Result<Response, Problem> {
     let namespace = app.store().set_activity(name, Activity::Paused).await?;
-    answer::ok(&messages::namespace(&namespace))
+    response::ok(&messages::namespace(&namespace))
 }
 
 /// Let a namespace fire again, at once or at a time.
@@ -47,12 +48,12 @@ pub(crate) async fn resume_namespace(
     InNamespace(name): InNamespace,
     MaybeBody(body): MaybeBody,
 ) -> Result<Response, Problem> {
-    let asked: Option<ResumeRequest> = match body {
+    let request: Option<ResumeRequest> = match body {
         Some(body) => Some(body.parse().await?),
         None => None,
     };
-    let at = asked.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
+    let at = request.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
     let activity = at.map_or(Activity::Running, Activity::ResumeAt);
     let namespace = app.store().set_activity(name, activity).await?;
-    answer::ok(&messages::namespace(&namespace))
+    response::ok(&messages::namespace(&namespace))
 }

@@ -15,7 +15,8 @@ use http::{StatusCode, Uri};
 
 use crate::{
     http::{
-        App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals, query::Query,
+        App, Problem, budget::Reservation, path::InNamespace, problem::Refusals, query::Query,
+        response,
     },
     messages,
 };
@@ -50,8 +51,8 @@ pub(crate) async fn namespace_forecast(
     let query = Query::read(&uri, &["bucket", "count"])?;
     let bucket = query.get("bucket").map(Duration::of_query);
     let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
-    let (forecast, share) = app.namespace_forecast(request).await?;
-    answer::within(share, StatusCode::OK, &forecast)
+    let (forecast, reservation) = app.namespace_forecast(request).await?;
+    response::json_within(reservation, StatusCode::OK, &forecast)
 }
 
 impl App {
@@ -59,12 +60,13 @@ impl App {
     pub(crate) async fn namespace_forecast(
         &self,
         request: ForecastRequest,
-    ) -> Result<(NamespaceForecast, Share), Problem> {
+    ) -> Result<(NamespaceForecast, Reservation), Problem> {
         let counts = request.count * self.sharded().shards().len() * size_of::<u64>();
-        let share = self.budget().take(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
+        let reservation =
+            self.budget().reserve(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
         let forecast = self.sharded().forecast(&request).await?;
         let forecast = forecast.ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
-        Ok((messages::forecast(forecast), share))
+        Ok((messages::forecast(forecast), reservation))
     }
 }
 

@@ -8,8 +8,8 @@ use http::{StatusCode, Uri};
 
 use crate::{
     http::{
-        App, Problem, answer, path::InNamespace, problem::Refusals, query::Query, text::Text,
-        timers::list::page_limit,
+        App, Problem, path::InNamespace, problem::Refusals, query::Query, response,
+        text::ResponseText, timers::list::page_limit,
     },
     messages,
 };
@@ -29,7 +29,7 @@ pub(crate) async fn get_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    answer::ok(&messages::namespace(&app.namespace(name).await?))
+    response::ok(&messages::namespace(&app.namespace(name).await?))
 }
 
 /// Namespaces in order of their names.
@@ -46,7 +46,7 @@ pub(crate) async fn get_namespace(
 pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    let mut text = Text::new(app.budget().share());
+    let mut text = ResponseText::new(app.budget().empty_reservation());
     text.raw(r#"{"namespaces":["#)?;
     let next = app
         .namespaces(limit, cursor, |namespace| text.item(&messages::namespace(namespace)))
@@ -57,7 +57,7 @@ pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<
         text.value(&next)?;
     }
     text.raw("}")?;
-    Ok(text.answer(StatusCode::OK))
+    Ok(text.into_response(StatusCode::OK))
 }
 
 impl App {

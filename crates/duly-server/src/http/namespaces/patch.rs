@@ -7,7 +7,7 @@ use duly_store::namespaces::{Namespace, Put, Secrets};
 
 use super::put::reset;
 use crate::{
-    http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
+    http::{App, Problem, body::JsonBody, path::InNamespace, problem::Refusals, response},
     messages,
 };
 
@@ -33,7 +33,7 @@ pub(crate) async fn patch_namespace(
         return Err(Invalid::new("body", "{}", "an object with a field to change").into());
     }
     let namespace = app.patch_namespace(name, settings, &reset(&names)).await?;
-    answer::ok(&messages::namespace(&namespace))
+    response::ok(&messages::namespace(&namespace))
 }
 
 impl App {

@@ -7,7 +7,7 @@ use duly_store::namespaces::{Namespace, Put, Secrets};
 use http::StatusCode;
 
 use crate::{
-    http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
+    http::{App, Problem, body::JsonBody, path::InNamespace, problem::Refusals, response},
     messages,
 };
 
@@ -34,7 +34,7 @@ pub(crate) async fn put_namespace(
     let Nulls { value: settings, names } = body.parse().await?;
     let (namespace, is_new) = app.put_namespace(name, settings, &reset(&names)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    answer::json(status, &messages::namespace(&namespace))
+    response::json(status, &messages::namespace(&namespace))
 }
 
 /// Returns the settings whose names a JSON body gave as `null`.

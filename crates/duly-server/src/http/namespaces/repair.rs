@@ -8,7 +8,7 @@ use http::Uri;
 
 use crate::{
     http::{
-        App, Problem, answer, body::NoBody, path::InNamespace, problem::Refusals, query::Query,
+        App, Problem, body::NoBody, path::InNamespace, problem::Refusals, query::Query, response,
     },
     messages,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn repair_namespace(
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["keep"])?;
     let repaired = app.repair_namespace(name, query.get("keep")).await?;
-    answer::ok(&messages::repaired(&repaired))
+    response::ok(&messages::repaired(&repaired))
 }
 
 impl App {

@@ -6,7 +6,7 @@ use duly_core::NamespaceName;
 use http::StatusCode;
 
 use crate::{
-    http::{App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals},
+    http::{App, Problem, budget::Reservation, path::InNamespace, problem::Refusals, response},
     messages,
 };
 
@@ -25,8 +25,8 @@ pub(crate) async fn namespace_stats(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    let (stats, share) = app.namespace_stats(name).await?;
-    answer::within(share, StatusCode::OK, &stats)
+    let (stats, reservation) = app.namespace_stats(name).await?;
+    response::json_within(reservation, StatusCode::OK, &stats)
 }
 
 impl App {
@@ -35,9 +35,9 @@ impl App {
     pub(crate) async fn namespace_stats(
         &self,
         name: NamespaceName,
-    ) -> Result<(NamespaceStats, Share), Problem> {
+    ) -> Result<(NamespaceStats, Reservation), Problem> {
         let shards = self.sharded().shards().len();
-        let mut share = self.budget().take(shards * STATS_BYTES)?;
+        let mut reservation = self.budget().reserve(shards * STATS_BYTES)?;
         let namespace = self.namespace(name.clone()).await?;
         let stats = self.sharded().stats(&name).await?;
         let stats = stats.ok_or_else(|| Problem::no_namespace(name.as_str()))?;
@@ -45,7 +45,7 @@ impl App {
         let settings = &namespace.settings;
         let fallback = settings.fallback.as_ref().map(|_| self.node().fallback(&name));
         let stats = messages::stats(stats, &loads, fallback, &settings.limits);
-        share.shrink_to(STATS_BYTES);
-        Ok((stats, share))
+        reservation.shrink_to(STATS_BYTES);
+        Ok((stats, reservation))
     }
 }

@@ -4,15 +4,15 @@ use super::{super::budget::Budget, *};
 
 const MIB: usize = 1024 * 1024;
 
-async fn whole(text: Text) -> String {
-    let body = text.answer(StatusCode::OK).into_body().collect().await.unwrap();
+async fn whole(text: ResponseText) -> String {
+    let body = text.into_response(StatusCode::OK).into_body().collect().await.unwrap();
     String::from_utf8(body.to_bytes().to_vec()).unwrap()
 }
 
 #[tokio::test]
 async fn p10_pages_end_before_an_item_that_does_not_fit() {
     let budget = Budget::new(MIB);
-    let mut text = Text::new(budget.share());
+    let mut text = ResponseText::new(budget.empty_reservation());
     text.raw("[").unwrap();
     let item = "x".repeat(100_000);
     let count = text.items(std::iter::repeat_n(&item, 20)).unwrap();
@@ -20,19 +20,19 @@ async fn p10_pages_end_before_an_item_that_does_not_fit() {
     text.raw("]").unwrap();
     let text = whole(text).await;
     assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), vec![item; count]);
-    let all = budget.take(MIB * 3 / 4);
+    let all = budget.reserve(MIB * 3 / 4);
     assert!(all.is_ok(), "what was written is given back");
 }
 
 #[test]
 fn p10_a_single_item_over_the_budget_is_refused() {
-    let mut text = Text::new(Budget::new(MIB).share());
+    let mut text = ResponseText::new(Budget::new(MIB).empty_reservation());
     assert!(text.items([&"x".repeat(MIB)].into_iter()).is_err());
 }
 
 #[test]
 fn lines_have_no_breaks_inside() {
-    let mut text = Text::new(Budget::new(MIB).share());
+    let mut text = ResponseText::new(Budget::new(MIB).empty_reservation());
     let raw: &serde_json::value::RawValue = serde_json::from_str("{\r\n \"a\": 1\n}").unwrap();
     text.line(&raw).unwrap();
     text.line(&"b").unwrap();

@@ -6,7 +6,7 @@ use duly_store::{Answer, Command, Operation};
 use http::Uri;
 
 use crate::{
-    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    http::{App, Problem, path::OfTimer, problem::Refusals, query::Query, response},
     messages,
 };
 
@@ -38,5 +38,5 @@ pub(crate) async fn cancel_timer(
             answer: Answer::Brief,
         })
         .await?;
-    answer::ok(&messages::cancelled(&outcome, "")?)
+    response::ok(&messages::cancelled(&outcome, "")?)
 }

@@ -4,7 +4,9 @@ use axum::{extract::State, response::Response};
 use duly_api::Timer;
 use duly_store::{Answer, Command, Operation};
 
-use crate::http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked};
+use crate::http::{
+    App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refusal_texts::OperationKind,
+};
 
 /// Make a timer or its next attempt due now.
 #[utoipa::path(
@@ -30,7 +32,7 @@ pub(crate) async fn fire_timer(
         operation: Operation::Fire { id: timer.id },
         answer: Answer::Whole,
     };
-    let mut share = app.budget().share();
-    let outcome = app.apply_within(command, &mut share).await?;
-    super::changed(outcome, Asked::Fire, share).await
+    let mut reservation = app.budget().empty_reservation();
+    let outcome = app.apply_within(command, &mut reservation).await?;
+    super::changed(outcome, OperationKind::Fire, reservation).await
 }

@@ -5,7 +5,8 @@ use duly_api::{Timer, timer::Mark};
 use http::StatusCode;
 
 use crate::http::{
-    App, Problem, answer, body::aside, path::OfTimer, problem::Refusals, reading::Read,
+    App, Problem, body::run_blocking, path::OfTimer, problem::Refusals, reading::ReadResult,
+    response,
 };
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -20,13 +21,13 @@ use crate::http::{
     responses((status = 200, description = "The timer.", body = Timer), Refusals)
 )]
 pub(crate) async fn get_timer(State(app): State<App>, timer: OfTimer) -> Result<Response, Problem> {
-    let Read { value, share, rest } = app.read_timer(timer.namespace, timer.id).await?;
+    let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
     let written = move || {
-        let answer = answer::within(rest, StatusCode::OK, &Timer::new(&value, Mark::None));
+        let response = response::json_within(rest, StatusCode::OK, &Timer::new(&value, Mark::None));
         drop(value);
-        answer
+        response
     };
-    let answer = aside(share.bytes(), written).await;
-    drop(share);
-    answer
+    let response = run_blocking(reservation.bytes(), written).await;
+    drop(reservation);
+    response
 }

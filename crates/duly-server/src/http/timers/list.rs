@@ -17,13 +17,13 @@ use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::http::{
     App, Problem,
-    body::{NDJSON, aside},
-    cursor::{Cursor, Filter},
+    body::{NDJSON, run_blocking},
+    cursor::{Cursor, FilterHash},
     path::InNamespace,
     problem::Refusals,
     query::Query,
-    reading::Read,
-    text::Text,
+    reading::ReadResult,
+    text::ResponseText,
 };
 
 /// Timers in (due time, id) order.
@@ -65,17 +65,17 @@ pub(crate) async fn list_timers(
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
     let view = view(query.get("view"))?;
-    let filter = go_on(&mut request, query.get("cursor"))?;
+    let filter = apply_cursor(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
-        return stream::answer(app, request, filter, view).await;
+        return stream::respond(app, request, filter, view).await;
     }
     let is_searched = request.is_searched();
-    let Read { value: mut page, share, rest } = app.read_page(request).await?;
-    let text = aside(share.bytes(), move || {
-        let mut text = Text::new(rest);
+    let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
+    let text = run_blocking(reservation.bytes(), move || {
+        let mut text = ResponseText::new(rest);
         text.raw(r#"{"timers":["#)?;
         let shown = text.items(page.timers.iter().map(|timer| shown(timer, view)))?;
-        cut(&mut page, shown);
+        truncate_page(&mut page, shown);
         end_page(&mut text, &page, filter)?;
         if is_searched {
             text.raw(r#","examined":"#)?;
@@ -86,14 +86,14 @@ pub(crate) async fn list_timers(
             }
         }
         text.raw("}")?;
-        drop((page, share));
+        drop((page, reservation));
         Ok(text)
     });
-    Ok(text.await?.answer(StatusCode::OK))
+    Ok(text.await?.into_response(StatusCode::OK))
 }
 
 /// Ends a page after its first `shown` timers.
-pub(crate) fn cut(page: &mut Page, shown: usize) {
+pub(crate) fn truncate_page(page: &mut Page, shown: usize) {
     if shown < page.timers.len() {
         page.timers.truncate(shown);
         page.next = page.timers.last().map(Position::of);
@@ -101,7 +101,11 @@ pub(crate) fn cut(page: &mut Page, shown: usize) {
 }
 
 /// Writes the end of a page after its timers: its cursor.
-pub(crate) fn end_page(text: &mut Text, page: &Page, filter: Filter) -> Result<(), Problem> {
+pub(crate) fn end_page(
+    text: &mut ResponseText,
+    page: &Page,
+    filter: FilterHash,
+) -> Result<(), Problem> {
     text.raw("]")?;
     if let Some(cursor) = cursor_of(page, filter) {
         text.raw(r#","cursor":"#)?;
@@ -111,7 +115,10 @@ pub(crate) fn end_page(text: &mut Text, page: &Page, filter: Filter) -> Result<(
 }
 
 /// Sets the position of a cursor in a request whose filters are complete.
-pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<Filter, Invalid> {
+pub(crate) fn apply_cursor(
+    request: &mut ListRequest,
+    cursor: Option<&str>,
+) -> Result<FilterHash, Invalid> {
     let filter = Cursor::filter_of(request);
     if let Some(text) = cursor {
         request.after = Some(Cursor::parse("cursor", text, filter)?.position);
@@ -139,7 +146,7 @@ fn view(text: Option<&str>) -> Result<View, Invalid> {
 }
 
 /// Returns the cursor of the next page.
-pub(crate) fn cursor_of(page: &Page, filter: Filter) -> Option<String> {
+pub(crate) fn cursor_of(page: &Page, filter: FilterHash) -> Option<String> {
     page.next.clone().map(|position| Cursor::new(position, filter).to_string())
 }
 

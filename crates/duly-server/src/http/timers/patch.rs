@@ -13,7 +13,7 @@ use crate::http::{
     body::JsonBody,
     path::OfTimer,
     problem::Refusals,
-    refused::{Asked, Sent},
+    refusal_texts::{OperationKind, SentOperation},
 };
 
 /// Change a pending timer: an absent field is kept, `null` resets it, a value replaces the whole field.
@@ -33,7 +33,7 @@ pub(crate) async fn reschedule_timer(
     timer: OfTimer,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let ((change, when), mut share) = body
+    let ((change, when), mut reservation) = body
         .read_held(|text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
@@ -50,6 +50,7 @@ pub(crate) async fn reschedule_timer(
             if_revision: change.if_revision,
         },
     };
-    let outcome = app.apply_within(command, &mut share).await?;
-    super::changed(outcome, Sent { asked: Asked::Reschedule, when }, share).await
+    let outcome = app.apply_within(command, &mut reservation).await?;
+    super::changed(outcome, SentOperation { kind: OperationKind::Reschedule, when }, reservation)
+        .await
 }

@@ -6,12 +6,12 @@ use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
 use crate::http::{
-    App, Problem, answer,
+    App, Problem,
     body::JsonBody,
     path::InNamespace,
     problem::Refusals,
-    refused::{Asked, Sent},
-    trace,
+    refusal_texts::{OperationKind, SentOperation},
+    response, trace,
 };
 
 /// Schedule a timer.
@@ -36,7 +36,7 @@ pub(crate) async fn schedule_timer(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let reader = app.clone();
-    let ((mut schedule, if_exists, when), mut share) = body
+    let ((mut schedule, if_exists, when), mut reservation) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
             let when = schedule.when_text().map(Box::from);
@@ -51,17 +51,24 @@ pub(crate) async fn schedule_timer(
         operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },
         answer: Answer::Whole,
     };
-    let outcome = app.apply_within(command, &mut share).await?;
+    let outcome = app.apply_within(command, &mut reservation).await?;
     match outcome {
         Outcome::Created(view) => {
-            answer::changed(share, StatusCode::CREATED, &view, Mark::None).await
+            response::changed_timer(reservation, StatusCode::CREATED, &view, Mark::None).await
         }
         Outcome::Existing(view) => {
-            answer::changed(share, StatusCode::OK, &view, Mark::Existing).await
+            response::changed_timer(reservation, StatusCode::OK, &view, Mark::Existing).await
         }
         Outcome::Replaced(view) => {
-            answer::changed(share, StatusCode::OK, &view, Mark::Replaced).await
+            response::changed_timer(reservation, StatusCode::OK, &view, Mark::Replaced).await
         }
-        other => super::changed(other, Sent { asked: Asked::Schedule, when }, share).await,
+        other => {
+            super::changed(
+                other,
+                SentOperation { kind: OperationKind::Schedule, when },
+                reservation,
+            )
+            .await
+        }
     }
 }

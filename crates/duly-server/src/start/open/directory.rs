@@ -18,7 +18,7 @@ const HARMLESS: [&str; 3] = [LOCK_NAME, "MANIFEST.tmp", "lost+found"];
 /// Returns the first name in `path` that belongs to another program.
 ///
 /// An unreadable directory returns `None`: the store reports the error.
-pub(super) fn foreign(path: &Path) -> Option<String> {
+pub(super) fn find_foreign_name(path: &Path) -> Option<String> {
     let names = fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     if names.iter().any(|name| OF_A_STORE.contains(&name.as_str())) {
@@ -29,7 +29,7 @@ pub(super) fn foreign(path: &Path) -> Option<String> {
 }
 
 /// Returns the nearest existing directory above `path`.
-pub(super) fn nearest(path: &Path) -> &Path {
+pub(super) fn nearest_existing(path: &Path) -> &Path {
     let above = path.ancestors().skip(1).find(|above| above.exists());
     above.unwrap_or_else(|| Path::new("."))
 }
@@ -45,7 +45,7 @@ mod tests {
             for name in names {
                 fs::write(directory.path().join(name), "").unwrap();
             }
-            assert_eq!(foreign(directory.path()).as_deref(), expected, "{names:?}");
+            assert_eq!(find_foreign_name(directory.path()).as_deref(), expected, "{names:?}");
         };
         check(&[], None);
         check(&["LOCK", "MANIFEST.tmp", "lost+found"], None);
@@ -54,12 +54,12 @@ mod tests {
         check(&["journal", "notes.txt"], None);
         check(&["LOCK", "b.txt", "a.txt"], Some("a.txt"));
         check(&[".bashrc"], Some(".bashrc"));
-        assert_eq!(foreign(Path::new("/nowhere/at/all")), None);
+        assert_eq!(find_foreign_name(Path::new("/nowhere/at/all")), None);
     }
 
     #[test]
     fn the_nearest_is_one_that_is_there() {
-        assert_eq!(nearest(Path::new("/nowhere/at/all")), Path::new("/"));
-        assert_eq!(nearest(Path::new("nowhere/at/all")), Path::new("."));
+        assert_eq!(nearest_existing(Path::new("/nowhere/at/all")), Path::new("/"));
+        assert_eq!(nearest_existing(Path::new("nowhere/at/all")), Path::new("."));
     }
 }

@@ -17,12 +17,12 @@ use duly_store_embedded::{
 };
 use tokio::{sync::watch, task};
 
-use super::{StartError, directory as place};
+use super::{StartError, directory};
 use duly_api::cluster::Recovery;
 
 use crate::{
     config::{Config, key},
-    http::Awaited,
+    http::StartupProgress,
     start::options,
 };
 
@@ -30,7 +30,7 @@ use crate::{
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// The progress text before anything was read.
-pub(in crate::start) const BEGINNING: &str = "the data directory is being opened";
+pub(in crate::start) const OPENING_TEXT: &str = "the data directory is being opened";
 
 /// A function that opens a store at a path and reports how far reading is.
 pub(in crate::start) type Opener = Box<
@@ -44,7 +44,7 @@ pub(in crate::start) type Opener = Box<
 >;
 
 /// Opens the directory on the real disk.
-pub(in crate::start) fn directory(
+pub(in crate::start) fn open_directory(
     path: &Path,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -54,25 +54,25 @@ pub(in crate::start) fn directory(
     EmbeddedStore::open(disk, options, clock, progress)
 }
 
-/// Opens the store of this configuration. Sends the progress to `waits_for`.
+/// Opens the store of this configuration. Sends the progress to `progress_sender`.
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
-    waits_for: watch::Sender<Awaited>,
+    progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
 ) -> Result<Arc<EmbeddedStore>, StartError> {
     let path = config.store.data.to_path_buf();
     let origin = config.origin(key!(store.data));
     let options = options::store_options(config);
     let opened = task::spawn_blocking(move || {
-        if let Some(found) = place::foreign(&path) {
+        if let Some(found) = directory::find_foreign_name(&path) {
             return Err(StartError::Foreign { path, origin, found });
         }
-        let mut teller = ProgressReporter { waits_for, logged: Instant::now() };
-        let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
+        let mut reporter = ProgressReporter { progress_sender, logged: Instant::now() };
+        let opened = opener(&path, options, clock, &mut |progress| reporter.report(progress));
         opened.map_err(|source| match source {
-            OpenError::Disk(error) if cannot_be_made(&error) => {
-                let parent = place::nearest(&path).to_owned();
+            OpenError::Disk(error) if cannot_be_created(&error) => {
+                let parent = directory::nearest_existing(&path).to_owned();
                 StartError::Make { path, origin, parent }
             }
             source => StartError::Open { path, origin, source: Box::new(source) },
@@ -82,7 +82,7 @@ pub(super) async fn open(
 }
 
 /// Returns `true` if no directory can be created at the path.
-fn cannot_be_made(error: &disk::Error) -> bool {
+fn cannot_be_created(error: &disk::Error) -> bool {
     match error {
         disk::Error::NotFound { operation: Operation::MakeDir, .. } => true,
         disk::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotADirectory,
@@ -92,24 +92,24 @@ fn cannot_be_made(error: &disk::Error) -> bool {
 
 /// Reports the progress of reading.
 struct ProgressReporter {
-    waits_for: watch::Sender<Awaited>,
+    progress_sender: watch::Sender<StartupProgress>,
     logged: Instant,
 }
 
 impl ProgressReporter {
-    fn tell(&mut self, how_far: OpenProgress) {
-        let sentence = sentence(how_far);
+    fn report(&mut self, open_progress: OpenProgress) {
+        let sentence = sentence(open_progress);
         if self.logged.elapsed() >= LOG_EVERY {
             self.logged = Instant::now();
             tracing::info!("{sentence}");
         }
-        let OpenProgress { what, bytes_done, bytes_total } = how_far;
+        let OpenProgress { what, bytes_done, bytes_total } = open_progress;
         let progress = Some(Recovery { what, bytes_done, bytes_total });
-        self.waits_for.send_replace(Awaited { sentence, progress });
+        self.progress_sender.send_replace(StartupProgress { sentence, progress });
     }
 }
 
-fn sentence(how_far: OpenProgress) -> String {
-    let OpenProgress { what, bytes_done, bytes_total } = how_far;
-    format!("{BEGINNING}: {} of {} MiB of the {what} read", bytes_done >> 20, bytes_total >> 20)
+fn sentence(open_progress: OpenProgress) -> String {
+    let OpenProgress { what, bytes_done, bytes_total } = open_progress;
+    format!("{OPENING_TEXT}: {} of {} MiB of the {what} read", bytes_done >> 20, bytes_total >> 20)
 }

@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::sleep};
 use super::StartError;
 use crate::{
     config::{Config, StoreUrl, files, key},
-    http::Awaited,
+    http::StartupProgress,
 };
 
 /// Longest pause between two attempts. The error sets the first pause; each attempt doubles it.
@@ -26,15 +26,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Longest time for one call to a server. Together with the longest wait for replicas it is
 /// shorter than the time after which a loop of the node counts as stuck.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens the store. Sends the progress to `waits_for`.
+/// Opens the store. Sends the progress to `progress`.
 ///
 /// Cancellation safe: a dropped call leaves nothing behind.
 pub(super) async fn open(
     config: &Config,
     url: &StoreUrl,
-    waits_for: watch::Sender<Awaited>,
+    progress: watch::Sender<StartupProgress>,
 ) -> Result<Arc<RedisStore>, StartError> {
     let options = options(config, url)?;
     let began = Instant::now();
@@ -57,7 +57,7 @@ pub(super) async fn open(
         };
         pause = (pause * 2).clamp(first.to_std(), PAUSE_MAX);
         tracing::warn!(reason = %error, retry_in = ?pause, "store not opened, will try again");
-        waits_for.send_replace(Awaited { sentence: error.to_string(), progress: None });
+        progress.send_replace(StartupProgress { sentence: error.to_string(), progress: None });
         sleep(pause).await;
     }
 }
@@ -82,7 +82,7 @@ fn options(config: &Config, url: &StoreUrl) -> Result<Options, StartError> {
         min_replicas: store.min_replicas.as_u32(),
         on_disk: store.on_disk,
         replication_timeout: store.replication_timeout.to_std(),
-        answer_within: ANSWER_WITHIN,
+        answer_within: RESPONSE_TIMEOUT,
         connections: store.connections.as_usize(),
         namespaces_max: config.limits.namespaces_max.get(),
         allow: store.allow.iter().map(|risk| risk.0).collect(),

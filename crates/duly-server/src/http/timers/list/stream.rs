@@ -17,30 +17,30 @@ use duly_core::{Code, Millis, error_code::Retry};
 use duly_store::query::ListRequest;
 use futures::stream;
 
-use super::{cut, shown};
+use super::{shown, truncate_page};
 use crate::http::{
     App, Problem,
-    body::aside,
+    body::run_blocking,
     budget,
-    cursor::{Cursor, Filter},
+    cursor::{Cursor, FilterHash},
     lines::{ndjson, write_line},
-    reading::Read,
-    text::Text,
+    reading::ReadResult,
+    text::ResponseText,
 };
 
 /// Responds with every page from the request's position on.
 ///
 /// # Errors
 /// When the first page is refused: then no part of a stream was sent.
-pub(super) async fn answer(
+pub(super) async fn respond(
     app: App,
     request: ListRequest,
-    filter: Filter,
+    filter: FilterHash,
     view: View,
 ) -> Result<Response, Problem> {
     let (timers, examined, over) = (0, 0, false);
     let ready = VecDeque::new();
-    let mut listing = Listing { app, request, filter, view, timers, examined, over, ready };
+    let mut listing = ListStream { app, request, filter, view, timers, examined, over, ready };
     listing.page().await?;
     let chunks = stream::unfold(listing, |mut listing| async move {
         let chunk = listing.next().await?;
@@ -49,10 +49,10 @@ pub(super) async fn answer(
     Ok(ndjson(Body::from_stream(chunks)))
 }
 
-struct Listing {
+struct ListStream {
     app: App,
     request: ListRequest,
-    filter: Filter,
+    filter: FilterHash,
     view: View,
     timers: u64,
     examined: u64,
@@ -61,7 +61,7 @@ struct Listing {
     ready: VecDeque<Bytes>,
 }
 
-impl Listing {
+impl ListStream {
     /// Returns the next part of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         while self.ready.is_empty() && !self.over {
@@ -80,8 +80,8 @@ impl Listing {
     fn last(&self, last: &ListEnd) -> VecDeque<Bytes> {
         let mut text = Vec::new();
         write_line(&mut text, last);
-        let share = self.app.budget().take_anyway(text.len());
-        VecDeque::from([budget::held(text, share)])
+        let reservation = self.app.budget().reserve_unchecked(text.len());
+        VecDeque::from([budget::count_bytes(text, reservation)])
     }
 
     async fn page(&mut self) -> Result<(), Problem> {
@@ -90,12 +90,12 @@ impl Listing {
             return Err(Problem::new(Code::Unavailable, detail)
                 .with_retry(Retry::After(Millis::from_secs(1))));
         }
-        let Read { value: mut page, share, rest } =
+        let ReadResult { value: mut page, reservation, rest } =
             self.app.read_page(self.request.clone()).await?;
         self.examined += page.examined;
         let view = self.view;
-        let written = aside(share.bytes(), move || {
-            let mut text = Text::new(rest);
+        let written = run_blocking(reservation.bytes(), move || {
+            let mut text = ResponseText::new(rest);
             let mut count = 0;
             for timer in &page.timers {
                 match text.line(&shown(timer, view)) {
@@ -104,9 +104,9 @@ impl Listing {
                     Err(_) => break,
                 }
             }
-            cut(&mut page, count);
+            truncate_page(&mut page, count);
             let next = page.next.take();
-            drop((page, share));
+            drop((page, reservation));
             Ok((text, count, next))
         });
         let (text, count, next) = written.await?;

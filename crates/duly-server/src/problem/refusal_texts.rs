@@ -10,7 +10,7 @@ use super::{KNOWN_TIMERS, Problem};
 
 /// The kind of operation that a caller asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum OperationKind {
     /// Creates a timer.
     Schedule,
     /// Imports a timer of another server.
@@ -24,27 +24,27 @@ pub(crate) enum Asked {
     /// Dead-letters a timer in place of a late delivery.
     DeadLetter,
     /// Redrives or purges a dead letter.
-    Letter,
+    DeadLetterChange,
 }
 
 /// An operation as its caller sent it.
 #[derive(Debug, Clone)]
-pub(crate) struct Sent {
+pub(crate) struct SentOperation {
     /// The kind of operation.
-    pub(crate) asked: Asked,
+    pub(crate) kind: OperationKind,
     /// The due time or delay, if the caller sent text: a refusal shows it.
     pub(crate) when: Option<Box<str>>,
 }
 
-impl From<Asked> for Sent {
-    fn from(asked: Asked) -> Self {
-        Self { asked, when: None }
+impl From<OperationKind> for SentOperation {
+    fn from(kind: OperationKind) -> Self {
+        Self { kind, when: None }
     }
 }
 
-impl Asked {
+impl OperationKind {
     /// Returns the kind of an operation.
-    pub(crate) const fn by(operation: &Operation) -> Self {
+    pub(crate) const fn of(operation: &Operation) -> Self {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
             Operation::Import { .. } => Self::Import,
@@ -52,7 +52,7 @@ impl Asked {
             Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
             Operation::DeadLetter { .. } => Self::DeadLetter,
-            Operation::Redrive { .. } | Operation::Purge { .. } => Self::Letter,
+            Operation::Redrive { .. } | Operation::Purge { .. } => Self::DeadLetterChange,
         }
     }
 
@@ -63,7 +63,7 @@ impl Asked {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::Import | Self::DeadLetter | Self::Letter => "",
+            Self::Import | Self::DeadLetter | Self::DeadLetterChange => "",
         }
     }
 
@@ -79,8 +79,8 @@ impl Asked {
 impl Problem {
     /// Returns the problem of an operation that the store refused. `path` is the operation's place in
     /// the body, in front of the field at fault; empty where the operation is the body.
-    pub(crate) fn refused(refusal: Refusal, sent: impl Into<Sent>, path: &str) -> Self {
-        let Sent { asked, when } = sent.into();
+    pub(crate) fn refused(refusal: Refusal, sent: impl Into<SentOperation>, path: &str) -> Self {
+        let SentOperation { kind, when } = sent.into();
         if let Some(mut invalid) = refusal.invalid() {
             let is_when = matches!(&*invalid.field, "due_at" | "delay");
             if let Some(when) = when.filter(|_| is_when) {
@@ -90,14 +90,14 @@ impl Problem {
         }
         let problem = match refusal {
             Refusal::UnknownNamespace(name) => Self::no_namespace(name.as_str()),
-            refusal => Self::new(refusal.code(), detail(&refusal, asked)).with(refusal),
+            refusal => Self::new(refusal.code(), detail(&refusal, kind)).with(refusal),
         };
         let problem = problem.within(path);
-        if asked == Asked::Cancel { problem.for_cancel() } else { problem }
+        if kind == OperationKind::Cancel { problem.for_cancel() } else { problem }
     }
 }
 
-fn detail(refusal: &Refusal, asked: Asked) -> String {
+fn detail(refusal: &Refusal, kind: OperationKind) -> String {
     match refusal {
         Refusal::UnknownTimer { .. } => format!("{refusal}: {KNOWN_TIMERS}"),
         Refusal::UnknownDeadLetter { .. } => {
@@ -109,8 +109,8 @@ fn detail(refusal: &Refusal, asked: Asked) -> String {
         Refusal::State { id, state, code, leased_until, .. } => {
             let until =
                 leased_until.map_or_else(String::new, |until| format!(", leased until {until}"));
-            let (id, words) = (shorten(id.as_str()), words(*state));
-            format!("timer {id} is {words}{until}: {}", advice(asked, *state, *code))
+            let (id, state_words) = (shorten(id.as_str()), state_words(*state));
+            format!("timer {id} is {state_words}{until}: {}", remedy(kind, *state, *code))
         }
         Refusal::Revision { .. } => format!(
             "{refusal}: read it, and repeat the call with the revision it has if it is still wanted"
@@ -126,7 +126,7 @@ fn detail(refusal: &Refusal, asked: Asked) -> String {
     }
 }
 
-const fn words(state: State) -> &'static str {
+const fn state_words(state: State) -> &'static str {
     match state {
         State::InFlight => "in flight",
         State::Dead => "a dead letter",
@@ -134,42 +134,44 @@ const fn words(state: State) -> &'static str {
     }
 }
 
-const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
-    match (asked, state) {
-        (Asked::Schedule, State::InFlight) if matches!(code, Code::InFlight) => {
+const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
+    match (kind, state) {
+        (OperationKind::Schedule, State::InFlight) if matches!(code, Code::InFlight) => {
             "an attempt is under way; repeat the call when it has ended, or choose another id"
         }
-        (Asked::Schedule, State::InFlight) => {
+        (OperationKind::Schedule, State::InFlight) => {
             "it was made by another request; choose another id, or send if_exists \"keep\" to get it"
         }
-        (Asked::Schedule, State::Finished) => {
+        (OperationKind::Schedule, State::Finished) => {
             "it has been delivered; choose another id, or send if_exists \"replace\" for a new \
              timer under this one"
         }
-        (Asked::Schedule, State::Dead) => {
+        (OperationKind::Schedule, State::Dead) => {
             "redrive or purge it, or send if_exists \"replace\" for a new timer under this id"
         }
-        (Asked::Schedule, _) => {
+        (OperationKind::Schedule, _) => {
             "it was made by another request; choose another id, or send if_exists \"keep\" to get \
              it or \"replace\" to put this one in its place"
         }
-        (Asked::Import, State::Finished) => {
+        (OperationKind::Import, State::Finished) => {
             "another timer had this id here and has been delivered; import this one when the \
              namespace's retention has passed, or schedule it again under another id"
         }
-        (Asked::Import, _) => {
+        (OperationKind::Import, _) => {
             "another timer has this id here; cancel that one and import this one again when it is \
              gone, or leave this one out"
         }
-        (Asked::Letter, _) => "only a dead letter can be redriven or purged",
-        (Asked::Cancel, State::InFlight) => {
+        (OperationKind::DeadLetterChange, _) => "only a dead letter can be redriven or purged",
+        (OperationKind::Cancel, State::InFlight) => {
             "an attempt is under way and may be delivered; look again when it has ended"
         }
         (_, State::InFlight) => "an attempt is under way; repeat the call when it has ended",
-        (Asked::Cancel, State::Finished) => "it has been delivered and nothing is left to cancel",
+        (OperationKind::Cancel, State::Finished) => {
+            "it has been delivered and nothing is left to cancel"
+        }
         (_, State::Finished) => "it has been delivered; schedule a new one",
         (_, State::Cancelled) => "it never fires; schedule a new one, this id may be used again",
-        (Asked::Cancel, State::Dead) => {
+        (OperationKind::Cancel, State::Dead) => {
             "it was given up and is not delivered again unless it is redriven; purge it to be rid \
              of it"
         }

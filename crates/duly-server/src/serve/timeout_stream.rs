@@ -2,12 +2,13 @@
 //!
 //! 1. **The caller sends nothing.** The library knows the protocol of a connection after at most the 24
 //!    bytes of the HTTP/2 preface. Until then none of its timers runs: a caller that sends nothing, or
-//!    sends its first bytes slowly, would hold its connection. `unsaid` bounds this time. Afterwards
-//!    HTTP/1.1 has its timeout for a head; [`crate::http::Taken`] closes idle HTTP/2 connections.
+//!    sends its first bytes slowly, would hold its connection. `preface_deadline` bounds this time.
+//!    Afterwards HTTP/1.1 has its timeout for a head; [`crate::http::WriteProgress`] closes idle HTTP/2
+//!    connections.
 //! 2. **The caller does not read its response.** Such a caller holds the memory of its response. Each
-//!    byte that it reads restarts the timeout. This watches the socket alone. [`crate::http::Taken`]
-//!    handles responses that wait for an HTTP/2 window, and callers that read too slowly in the long
-//!    run.
+//!    byte that it reads restarts the timeout. This watches the socket alone.
+//!    [`crate::http::WriteProgress`] handles responses that wait for an HTTP/2 window, and callers that
+//!    read too slowly in the long run.
 
 use std::{
     io::{self, IoSlice},
@@ -26,7 +27,7 @@ const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 
 /// Timeouts of a connection without progress.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct ConnectionTimeouts {
     /// Time until its protocol is known, and time without a call.
     pub(super) idle: Duration,
     /// Time while a response waits to be read.
@@ -38,20 +39,20 @@ pub(super) struct Patience {
 pub(super) struct TimeoutStream<I> {
     inner: I,
     /// Bytes missing until the protocol is known, with their deadline.
-    unsaid: Option<(usize, Pin<Box<Sleep>>)>,
-    write_patience: Duration,
+    preface_deadline: Option<(usize, Pin<Box<Sleep>>)>,
+    write_timeout: Duration,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> TimeoutStream<I> {
     /// Wraps `inner`.
-    pub(super) fn new(inner: I, patience: Patience) -> Self {
-        let deadline = Box::pin(sleep(patience.idle));
+    pub(super) fn new(inner: I, timeouts: ConnectionTimeouts) -> Self {
+        let deadline = Box::pin(sleep(timeouts.idle));
         Self {
             inner,
-            unsaid: Some((PREFACE_BYTES, deadline)),
-            write_patience: patience.write,
+            preface_deadline: Some((PREFACE_BYTES, deadline)),
+            write_timeout: timeouts.write,
             stalled: None,
         }
     }
@@ -66,10 +67,10 @@ impl<I> TimeoutStream<I> {
             self.stalled = None;
             return polled;
         }
-        let patience = self.write_patience;
+        let timeout = self.write_timeout;
         let stalled = self
             .stalled
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -86,12 +87,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         let this = &mut *self;
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
-        let Some((left, deadline)) = &mut this.unsaid else {
+        let Some((left, deadline)) = &mut this.preface_deadline else {
             return polled;
         };
         *left = left.saturating_sub(buffer.filled().len() - before);
         if *left == 0 {
-            this.unsaid = None;
+            this.preface_deadline = None;
         } else if polled.is_pending() && deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -137,19 +138,19 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Patience =
-        Patience { idle: Duration::from_secs(10), write: Duration::from_secs(30) };
+    const TIMEOUTS: ConnectionTimeouts =
+        ConnectionTimeouts { idle: Duration::from_secs(10), write: Duration::from_secs(30) };
 
     #[tokio::test(start_paused = true)]
     async fn silent_and_slow_peers_are_closed() {
-        for said in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
+        for sent in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
             let (near, mut far) = duplex(1024);
-            far.write_all(said.as_bytes()).await.unwrap();
+            far.write_all(sent.as_bytes()).await.unwrap();
             let began = Instant::now();
             let mut text = Vec::new();
-            let ended = TimeoutStream::new(near, PATIENCE).read_to_end(&mut text).await;
-            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{said}");
-            assert_eq!((text.as_slice(), began.elapsed().as_secs()), (said.as_bytes(), 10));
+            let ended = TimeoutStream::new(near, TIMEOUTS).read_to_end(&mut text).await;
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{sent}");
+            assert_eq!((text.as_slice(), began.elapsed().as_secs()), (sent.as_bytes(), 10));
         }
     }
 
@@ -157,20 +158,20 @@ mod tests {
     async fn peers_may_idle_after_the_preface() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
-        let mut patient = TimeoutStream::new(near, PATIENCE);
+        let mut stream = TimeoutStream::new(near, TIMEOUTS);
         let mut text = [0; PREFACE_BYTES];
-        patient.read_exact(&mut text).await.unwrap();
+        stream.read_exact(&mut text).await.unwrap();
         tokio::spawn(async move {
             sleep(Duration::from_secs(600)).await;
             far.write_all(b"y").await.unwrap();
         });
-        assert_eq!(patient.read_u8().await.unwrap(), b'y');
+        assert_eq!(stream.read_u8().await.unwrap(), b'y');
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_peer_that_reads_nothing_is_closed() {
         let (near, mut far) = duplex(10);
-        let mut patient = TimeoutStream::new(near, PATIENCE);
+        let mut stream = TimeoutStream::new(near, TIMEOUTS);
         let reading = tokio::spawn(async move {
             for _ in 0..10 {
                 sleep(Duration::from_secs(29)).await;
@@ -178,10 +179,10 @@ mod tests {
             }
             far
         });
-        patient.write_all(&[7; 20]).await.unwrap();
+        stream.write_all(&[7; 20]).await.unwrap();
         let _far = reading.await.unwrap();
         let began = Instant::now();
-        let ended = patient.write_all(&[7; 20]).await;
+        let ended = stream.write_all(&[7; 20]).await;
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(began.elapsed().as_secs(), 30);
     }

@@ -33,14 +33,14 @@ use crate::{
     telemetry::Metrics,
 };
 
-pub(crate) const BODIES_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const REQUEST_MEMORY: usize = 4 * 1024 * 1024;
 
 /// Retry delay that a failing store returns.
-pub(crate) const LEFT_ALONE: Duration = Duration::from_secs(7);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(7);
 
 /// Counts of the claims of a store, and of the next calls that fail.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct ClaimCounts {
     pub(crate) granted: AtomicUsize,
     pub(crate) failing: AtomicUsize,
     pub(crate) settles_failing: AtomicUsize,
@@ -49,14 +49,14 @@ pub(crate) struct Claims {
 fn fails(count: &AtomicUsize) -> Option<Error> {
     let less = |left: usize| left.checked_sub(1);
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
-    let retry_after = Millis::from_ms(u64::try_from(LEFT_ALONE.as_millis()).unwrap());
+    let retry_after = Millis::from_ms(u64::try_from(RETRY_AFTER.as_millis()).unwrap());
     Some(Error::Unavailable { reason: "asked to by the test".into(), retry_after })
 }
 
 #[derive(Debug)]
-struct Watched(MemoryStore, Arc<Claims>);
+struct CountingStore(MemoryStore, Arc<ClaimCounts>);
 
-impl StandIn for Watched {
+impl StandIn for CountingStore {
     fn behind(&self) -> &dyn Store {
         &self.0
     }
@@ -84,31 +84,33 @@ impl StandIn for Watched {
     }
 }
 
-struct Nowhere;
+struct PendingSink;
 
-impl Sink for Nowhere {
+impl Sink for PendingSink {
     fn deliver(&self, _: Envelope) -> BoxFuture<'_, Delivery> {
         Box::pin(std::future::pending())
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct TestServer {
     pub(crate) app: App,
-    pub(crate) claims: Arc<Claims>,
+    pub(crate) claims: Arc<ClaimCounts>,
 }
 
 /// The service that a client calls in place of a connection.
-type Direct = MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::Request<Body>>;
+type DirectService =
+    MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::Request<Body>>;
 
-impl World {
+impl TestServer {
     /// Starts a server with the namespace `a`.
     pub(crate) async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-        let claims = Arc::<Claims>::default();
+        let claims = Arc::<ClaimCounts>::default();
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
-        let store: Arc<dyn Store> = Arc::new(Watched(memory, Arc::clone(&claims)));
+        let store: Arc<dyn Store> = Arc::new(CountingStore(memory, Arc::clone(&claims)));
         let options = duly_node::Options::default();
-        let node = Node::start(Arc::clone(&store), Arc::new(Nowhere), Arc::clone(&clock), options);
+        let node =
+            Node::start(Arc::clone(&store), Arc::new(PendingSink), Arc::clone(&clock), options);
         let app = App::new(Parts {
             store,
             node,
@@ -122,22 +124,22 @@ impl World {
             addresses: AddressPolicy::with_loopback(),
             limits: Limits {
                 body_bytes_max: 1024 * 1024,
-                request_memory_max: BODIES_BYTES,
+                request_memory_max: REQUEST_MEMORY,
                 request_timeout: Duration::from_secs(30),
                 implicit_namespaces_per_second: 20,
             },
             backups: Backups::new(None, |_| panic!("there is no directory for backups")),
             metrics: Metrics::install(),
         });
-        let world = Self { app, claims };
+        let server = Self { app, claims };
         let name = NamespaceName::new("a").unwrap();
         let settings = Box::default();
         let put = Put::Replace { settings, secrets: duly_store::namespaces::Secrets::Set };
-        world.app.store().put_namespace(name, put).await.unwrap();
-        world
+        server.app.store().put_namespace(name, put).await.unwrap();
+        server
     }
 
-    pub(crate) fn direct(&self) -> Direct {
+    pub(crate) fn direct(&self) -> DirectService {
         crate::grpc::router(self.app.clone()).map_request(|request| request.map(Body::new))
     }
 
@@ -160,18 +162,18 @@ impl World {
     }
 
     /// Returns `true` if no request memory is in use.
-    pub(crate) fn uses_nothing(&self) -> bool {
-        let all_but_one = self.app.budget().take_anyway(BODIES_BYTES - 1);
-        let has_room = self.app.budget().take(1).is_ok();
+    pub(crate) fn uses_no_memory(&self) -> bool {
+        let all_but_one = self.app.budget().reserve_unchecked(REQUEST_MEMORY - 1);
+        let has_capacity = self.app.budget().reserve(1).is_ok();
         drop(all_but_one);
-        has_room
+        has_capacity
     }
 }
 
 /// A consumer.
 pub(crate) struct Consumer {
-    pub(crate) say: mpsc::Sender<v1::ConsumeRequest>,
-    pub(crate) hear: Streaming<v1::ConsumeResponse>,
+    pub(crate) send: mpsc::Sender<v1::ConsumeRequest>,
+    pub(crate) receive: Streaming<v1::ConsumeResponse>,
 }
 
 fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
@@ -183,28 +185,28 @@ fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
 
 impl Consumer {
     /// Opens a stream whose leases last `lease_secs`.
-    pub(crate) async fn open(world: &World, credits: u32, lease_secs: u64) -> Self {
-        let (say, said) = mpsc::channel(10);
+    pub(crate) async fn open(server: &TestServer, credits: u32, lease_secs: u64) -> Self {
+        let (send, requests) = mpsc::channel(10);
         let lease = Some(Duration::from_secs(lease_secs).into());
         let open = Some(v1::ConsumeOpen { namespace: "a".into(), lease });
-        say.send(v1::ConsumeRequest { open, credits, settlements: Vec::new() }).await.unwrap();
+        send.send(v1::ConsumeRequest { open, credits, settlements: Vec::new() }).await.unwrap();
         let origin = "http://localhost".parse().unwrap();
-        let mut client = TimersClient::with_origin(world.direct(), origin);
-        Self { say, hear: client.consume(receiving(said)).await.unwrap().into_inner() }
+        let mut client = TimersClient::with_origin(server.direct(), origin);
+        Self { send, receive: client.consume(receiving(requests)).await.unwrap().into_inner() }
     }
 
-    pub(crate) async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
-        self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
+    pub(crate) async fn send(&self, credits: u32, settlements: Vec<v1::Settlement>) {
+        self.send.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
     }
 
     /// Returns the next message; panics after an hour, which means a hang.
-    pub(crate) async fn hear(&mut self) -> Option<Result<Kind, Status>> {
-        let next = timeout(Duration::from_secs(3_600), self.hear.next()).await;
+    pub(crate) async fn receive(&mut self) -> Option<Result<Kind, Status>> {
+        let next = timeout(Duration::from_secs(3_600), self.receive.next()).await;
         Some(next.expect("nothing comes")?.map(|answer| answer.kind.unwrap()))
     }
 
     pub(crate) async fn firings(&mut self) -> Vec<v1::Firing> {
-        match self.hear().await {
+        match self.receive().await {
             Some(Ok(Kind::Firings(firings))) => firings.firings,
             other => panic!("{other:?}"),
         }

@@ -11,17 +11,17 @@ use utoipa::openapi::{
 
 /// A described route.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct RouteDescription {
     /// The methods, as `Allow` lists them.
     pub(super) methods: String,
     /// Methods without query parameters.
     plain: Vec<Method>,
 }
 
-impl Described {
+impl RouteDescription {
     /// Returns the route with this path; `None` for an unmatched path.
     pub(super) fn route(path: &str) -> Option<&'static Self> {
-        static ROUTES: OnceLock<BTreeMap<String, Described>> = OnceLock::new();
+        static ROUTES: OnceLock<BTreeMap<String, RouteDescription>> = OnceLock::new();
         let routes = ROUTES.get_or_init(|| {
             let (_, document) = super::routes().split_for_parts();
             let paths = document.paths.paths.into_iter();

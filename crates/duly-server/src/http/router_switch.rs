@@ -14,9 +14,9 @@ use http::{Method, Version, header::CONTENT_TYPE};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
-use super::{PROBES, Problem, Taken};
+use super::{PROBES, Problem, WriteProgress};
 
-type Served = TowerToHyperService<Router>;
+type RouterService = TowerToHyperService<Router>;
 
 /// The paths that a connection may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(crate) struct Routers {
 
 #[derive(Debug)]
 struct ServiceRouters {
-    http: Served,
-    grpc: Served,
+    http: RouterService,
+    grpc: RouterService,
 }
 
 impl From<Routers> for ServiceRouters {
@@ -59,25 +59,25 @@ pub(crate) struct RouterSwitch(Arc<Inner>);
 
 /// The routers of one connection.
 #[derive(Debug)]
-pub(crate) struct Connected {
-    front: RouterSwitch,
-    taken: Taken,
-    door: ConnectionKind,
+pub(crate) struct ConnectionService {
+    switch: RouterSwitch,
+    progress: WriteProgress,
+    kind: ConnectionKind,
 }
 
 #[derive(Debug)]
 struct Inner {
-    opening: ServiceRouters,
+    startup: ServiceRouters,
     open: OnceLock<ServiceRouters>,
-    full: Served,
+    refusing: RouterService,
 }
 
 impl RouterSwitch {
-    /// Creates the routers; `opening` serves requests until [`RouterSwitch::open`].
-    pub(crate) fn new(opening: Routers) -> Self {
-        let full =
+    /// Creates the routers; `startup` serves requests until [`RouterSwitch::open`].
+    pub(crate) fn new(startup: Routers) -> Self {
+        let refusing =
             TowerToHyperService::new(Router::new().fallback(async || too_many_connections()));
-        Self(Arc::new(Inner { opening: opening.into(), open: OnceLock::new(), full }))
+        Self(Arc::new(Inner { startup: startup.into(), open: OnceLock::new(), refusing }))
     }
 
     /// Serves all further requests with `routers`.
@@ -85,9 +85,13 @@ impl RouterSwitch {
         self.0.open.get_or_init(|| routers.into());
     }
 
-    /// Returns the routers for a connection whose responses `taken` watches.
-    pub(crate) fn connected(self, taken: Taken, door: ConnectionKind) -> Connected {
-        Connected { front: self, taken, door }
+    /// Returns the routers for a connection whose responses `progress` watches.
+    pub(crate) fn for_connection(
+        self,
+        progress: WriteProgress,
+        kind: ConnectionKind,
+    ) -> ConnectionService {
+        ConnectionService { switch: self, progress, kind }
     }
 }
 
@@ -97,20 +101,20 @@ pub(crate) fn too_many_connections() -> Problem {
     Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(1)))
 }
 
-impl Service<Request<Incoming>> for Connected {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response;
     type Error = Infallible;
     type Future = TowerToHyperServiceFuture<Router, Request<Incoming>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.taken.clone());
-        request.extensions_mut().insert(self.door);
-        let front = &self.front.0;
-        if self.door == ConnectionKind::Reserve && !PROBES.contains(&request.uri().path()) {
-            return front.full.call(request);
+        request.extensions_mut().insert(self.progress.clone());
+        request.extensions_mut().insert(self.kind);
+        let inner = &self.switch.0;
+        if self.kind == ConnectionKind::Reserve && !PROBES.contains(&request.uri().path()) {
+            return inner.refusing.call(request);
         }
-        let doors = front.open.get().unwrap_or(&front.opening);
-        if is_grpc(&request) { doors.grpc.call(request) } else { doors.http.call(request) }
+        let routers = inner.open.get().unwrap_or(&inner.startup);
+        if is_grpc(&request) { routers.grpc.call(request) } else { routers.http.call(request) }
     }
 }
 
@@ -118,8 +122,8 @@ impl Service<Request<Incoming>> for Connected {
 fn is_grpc<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2
         && request.method() == Method::POST
-        && request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-            let rest = kind.as_bytes().strip_prefix(b"application/grpc");
+        && request.headers().get(CONTENT_TYPE).is_some_and(|content_type| {
+            let rest = content_type.as_bytes().strip_prefix(b"application/grpc");
             rest.is_some_and(|rest| rest.first().is_none_or(|byte| b"+; ".contains(byte)))
         })
 }

@@ -2,8 +2,14 @@ use duly_core::{Invalid, NamespaceName, TimerId, Timestamp, payload::PAYLOAD_BYT
 
 use super::*;
 
-const ALL: [Asked; 6] =
-    [Asked::Schedule, Asked::Import, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
+const ALL: [OperationKind; 6] = [
+    OperationKind::Schedule,
+    OperationKind::Import,
+    OperationKind::Reschedule,
+    OperationKind::Cancel,
+    OperationKind::Fire,
+    OperationKind::DeadLetterChange,
+];
 
 fn state(state: State, code: Code) -> Refusal {
     Refusal::State {
@@ -16,25 +22,25 @@ fn state(state: State, code: Code) -> Refusal {
     }
 }
 
-fn detail_of(refusal: Refusal, asked: Asked) -> String {
-    Problem::refused(refusal, asked, "").into_body().detail
+fn detail_of(refusal: Refusal, kind: OperationKind) -> String {
+    Problem::refused(refusal, kind, "").into_body().detail
 }
 
 #[test]
 fn refusals_by_state_name_a_remedy() {
-    for asked in ALL {
+    for kind in ALL {
         for (is, code) in [
             (State::InFlight, Code::InFlight),
             (State::Finished, Code::Finished),
             (State::Dead, Code::Dead),
         ] {
-            let text = detail_of(state(is, code), asked);
+            let text = detail_of(state(is, code), kind);
             assert!(text.starts_with("timer \"order:1\" is "), "{text}");
-            assert!(!text.contains("does not allow"), "{asked:?} {is:?}: {text}");
+            assert!(!text.contains("does not allow"), "{kind:?} {is:?}: {text}");
         }
     }
     for is in [State::Scheduled, State::Due, State::Retrying, State::InFlight] {
-        let text = detail_of(state(is, Code::AlreadyExists), Asked::Schedule);
+        let text = detail_of(state(is, Code::AlreadyExists), OperationKind::Schedule);
         assert!(text.contains("if_exists \"keep\""), "{text}");
         assert_eq!(text.contains("\"replace\""), is != State::InFlight, "{text}");
     }
@@ -42,10 +48,10 @@ fn refusals_by_state_name_a_remedy() {
     if let Refusal::State { leased_until, .. } = &mut leased {
         *leased_until = Some(Timestamp::from_unix_ms(1_500).unwrap());
     }
-    let text = detail_of(leased, Asked::Cancel);
+    let text = detail_of(leased, OperationKind::Cancel);
     assert!(text.contains("leased until 1970-01-01T00:00:01.500Z: "), "{text}");
-    for asked in [Asked::Reschedule, Asked::Fire] {
-        let text = detail_of(state(State::Cancelled, Code::Cancelled), asked);
+    for kind in [OperationKind::Reschedule, OperationKind::Fire] {
+        let text = detail_of(state(State::Cancelled, Code::Cancelled), kind);
         assert!(text.contains("schedule a new one"), "{text}");
     }
 }
@@ -55,7 +61,7 @@ fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
     let refused = |bytes| {
         let namespace = NamespaceName::new("n").unwrap();
         let refusal = Refusal::PayloadTooLarge { namespace, bytes, bytes_max: 100 };
-        detail_of(refusal, Asked::Schedule)
+        detail_of(refusal, OperationKind::Schedule)
     };
     for (bytes, is_advised) in
         [(101, true), (PAYLOAD_BYTES_HARD, true), (PAYLOAD_BYTES_HARD + 1, false)]
@@ -72,14 +78,14 @@ fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
 
 #[test]
 fn only_cancels_have_a_definite_outcome() {
-    for asked in ALL {
-        let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
-        let expected = (asked == Asked::Cancel).then_some("finished");
-        assert_eq!(problem.into_body().outcome.as_deref(), expected, "{asked:?}");
+    for kind in ALL {
+        let problem = Problem::refused(state(State::Finished, Code::Finished), kind, "");
+        let expected = (kind == OperationKind::Cancel).then_some("finished");
+        assert_eq!(problem.into_body().outcome.as_deref(), expected, "{kind:?}");
         let nowhere = Refusal::UnknownNamespace(NamespaceName::new("none").unwrap());
-        let expected = (asked == Asked::Cancel).then_some("not_found");
-        let problem = Problem::refused(nowhere, asked, "").into_body();
-        assert_eq!((problem.outcome.as_deref(), problem.field), (expected, None), "{asked:?}");
+        let expected = (kind == OperationKind::Cancel).then_some("not_found");
+        let problem = Problem::refused(nowhere, kind, "").into_body();
+        assert_eq!((problem.outcome.as_deref(), problem.field), (expected, None), "{kind:?}");
     }
 }
 
@@ -87,19 +93,33 @@ fn only_cancels_have_a_definite_outcome() {
 fn fields_at_fault_stand_below_their_operation() {
     let revision = || Refusal::Revision { id: TimerId::new("t").unwrap(), expected: 2, actual: 3 };
     let invalid = || Refusal::Invalid(Invalid::new("delay", "9d", "at most 1d from now"));
-    for (refusal, asked, path, field) in [
-        (revision(), Asked::Cancel, String::new(), "if_revision"),
-        (revision(), Asked::Cancel, Asked::Cancel.path_at(3), "operations[3].cancel.if_revision"),
-        (invalid(), Asked::Schedule, String::new(), "delay"),
-        (invalid(), Asked::Schedule, Asked::Schedule.path_at(0), "operations[0].schedule.delay"),
-        (invalid(), Asked::Import, Asked::Import.path_at(2), "timers[2].delay"),
+    for (refusal, kind, path, field) in [
+        (revision(), OperationKind::Cancel, String::new(), "if_revision"),
+        (
+            revision(),
+            OperationKind::Cancel,
+            OperationKind::Cancel.path_at(3),
+            "operations[3].cancel.if_revision",
+        ),
+        (invalid(), OperationKind::Schedule, String::new(), "delay"),
+        (
+            invalid(),
+            OperationKind::Schedule,
+            OperationKind::Schedule.path_at(0),
+            "operations[0].schedule.delay",
+        ),
+        (invalid(), OperationKind::Import, OperationKind::Import.path_at(2), "timers[2].delay"),
     ] {
-        let problem = Problem::refused(refusal, asked, &path).into_body();
+        let problem = Problem::refused(refusal, kind, &path).into_body();
         assert_eq!(problem.field.as_deref(), Some(field));
     }
-    let problem = Problem::refused(invalid(), Asked::Schedule, &Asked::Schedule.path_at(7));
+    let problem =
+        Problem::refused(invalid(), OperationKind::Schedule, &OperationKind::Schedule.path_at(7));
     let detail = problem.into_body().detail;
     assert!(detail.starts_with("operations[7].schedule.delay must be"), "{detail}");
     let found = state(State::Finished, Code::Finished);
-    assert_eq!(Problem::refused(found, Asked::Fire, "operations[1].fire").into_body().field, None);
+    assert_eq!(
+        Problem::refused(found, OperationKind::Fire, "operations[1].fire").into_body().field,
+        None
+    );
 }

@@ -40,176 +40,186 @@ const PART_BYTES_MAX: usize = 64 * 1024;
 
 /// The write progress of one connection; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Taken(Arc<Inner>);
+pub(crate) struct WriteProgress(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    patience: Duration,
-    clock: Mutex<Clock>,
+    write_timeout: Duration,
+    state: Mutex<ProgressState>,
     /// Notified when something starts to wait for the caller and no task watches the deadline.
-    begun: Notify,
+    write_began: Notify,
 }
 
 #[derive(Debug)]
-struct Clock {
+struct ProgressState {
     /// Calls under way.
     calls: usize,
     /// Start of the time without a call and without anything that waits for the caller.
-    rests_since: Instant,
+    idle_since: Instant,
     /// Number of responses and parts that wait for the caller.
-    count: usize,
+    pending_writes: usize,
     /// The deadline, if anything waits for the caller.
-    until: Instant,
-    watch: Watch,
+    deadline: Instant,
+    watch_state: WatchState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watch {
+enum WatchState {
     /// The watching task waits for a notification.
-    Rests,
+    Notification,
     /// The watching task waits for the deadline.
-    Runs,
+    Deadline,
 }
 
-impl Taken {
-    /// Creates the progress of a connection; `patience` is its write timeout.
-    pub(crate) fn new(patience: Duration) -> Self {
+impl WriteProgress {
+    /// Creates the progress of a connection; `write_timeout` is its write timeout.
+    pub(crate) fn new(write_timeout: Duration) -> Self {
         let now = Instant::now();
-        let watch = Watch::Runs;
-        let clock = Clock { calls: 0, rests_since: now, count: 0, until: now, watch };
-        let clock = Mutex::new(clock);
-        Self(Arc::new(Inner { patience, clock, begun: Notify::new() }))
+        let watch_state = WatchState::Deadline;
+        let state = ProgressState {
+            calls: 0,
+            idle_since: now,
+            pending_writes: 0,
+            deadline: now,
+            watch_state,
+        };
+        let state = Mutex::new(state);
+        Self(Arc::new(Inner { write_timeout, state, write_began: Notify::new() }))
     }
 
     /// Waits until the caller has read too little for too long.
-    pub(crate) async fn given_up(&self) {
+    pub(crate) async fn wait_for_write_timeout(&self) {
         loop {
-            let until = {
-                let mut clock = self.0.clock.lock();
-                clock.watch = if clock.count == 0 { Watch::Rests } else { Watch::Runs };
-                (clock.count > 0).then_some(clock.until)
+            let deadline = {
+                let mut state = self.0.state.lock();
+                state.watch_state = if state.pending_writes == 0 {
+                    WatchState::Notification
+                } else {
+                    WatchState::Deadline
+                };
+                (state.pending_writes > 0).then_some(state.deadline)
             };
-            match until {
-                None => self.0.begun.notified().await,
-                Some(until) if until <= Instant::now() => return,
-                Some(until) => sleep_until(until).await,
+            match deadline {
+                None => self.0.write_began.notified().await,
+                Some(deadline) if deadline <= Instant::now() => return,
+                Some(deadline) => sleep_until(deadline).await,
             }
         }
     }
 
     /// Waits until no call has been under way for `time`, all of it after `from`.
-    pub(crate) async fn rested(&self, time: Duration, from: Instant) {
+    pub(crate) async fn wait_for_idle_timeout(&self, time: Duration, from: Instant) {
         loop {
             let now = Instant::now();
-            let until = match self.0.clock.lock().rests_since() {
+            let deadline = match self.0.state.lock().idle_since() {
                 Some(since) => since.max(from) + time,
                 None => now + time,
             };
-            if until <= now {
+            if deadline <= now {
                 return;
             }
-            sleep_until(until).await;
+            sleep_until(deadline).await;
         }
     }
 
     /// Counts a new call.
-    pub(crate) fn begin(&self) -> UnderWay {
-        self.0.clock.lock().calls += 1;
-        UnderWay(self.clone())
+    pub(crate) fn begin_call(&self) -> CallGuard {
+        self.0.state.lock().calls += 1;
+        CallGuard(self.clone())
     }
 
     /// Watches a response until its last part is released.
-    pub(crate) fn watch(&self, answer: Response, call: UnderWay) -> Response {
-        if answer.body().is_end_stream() {
-            return answer;
+    pub(crate) fn watch(&self, response: Response, call: CallGuard) -> Response {
+        if response.body().is_end_stream() {
+            return response;
         }
-        let waiting = Some(self.give(0));
-        answer.map(|inner| Body::new(Watched { inner, rest: Bytes::new(), call, waiting }))
+        let waiting = Some(self.begin_write(0));
+        response.map(|inner| Body::new(WatchedBody { inner, rest: Bytes::new(), call, waiting }))
     }
 
-    fn give(&self, bytes: usize) -> Given {
-        let mut clock = self.0.clock.lock();
-        if clock.count == 0 {
-            clock.until = Instant::now() + self.0.patience;
-            if clock.watch == Watch::Rests {
-                clock.watch = Watch::Runs;
-                self.0.begun.notify_one();
+    fn begin_write(&self, bytes: usize) -> PendingWrite {
+        let mut state = self.0.state.lock();
+        if state.pending_writes == 0 {
+            state.deadline = Instant::now() + self.0.write_timeout;
+            if state.watch_state == WatchState::Notification {
+                state.watch_state = WatchState::Deadline;
+                self.0.write_began.notify_one();
             }
         }
-        clock.count += 1;
-        Given { taken: self.clone(), bytes }
+        state.pending_writes += 1;
+        PendingWrite { progress: self.clone(), bytes }
     }
 }
 
-impl Clock {
-    fn rests_since(&self) -> Option<Instant> {
-        (self.calls == 0 && self.count == 0).then_some(self.rests_since)
+impl ProgressState {
+    fn idle_since(&self) -> Option<Instant> {
+        (self.calls == 0 && self.pending_writes == 0).then_some(self.idle_since)
     }
 }
 
 /// A call that is under way until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Taken);
+pub(crate) struct CallGuard(WriteProgress);
 
-impl Drop for UnderWay {
+impl Drop for CallGuard {
     fn drop(&mut self) {
-        let mut clock = self.0.0.clock.lock();
-        clock.calls -= 1;
-        clock.rests_since = Instant::now();
+        let mut state = self.0.0.state.lock();
+        state.calls -= 1;
+        state.idle_since = Instant::now();
     }
 }
 
 /// A response or part that waits for the caller until this value is dropped.
 #[derive(Debug)]
-struct Given {
-    taken: Taken,
+struct PendingWrite {
+    progress: WriteProgress,
     bytes: usize,
 }
 
-impl Drop for Given {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
-        let mut clock = self.taken.0.clock.lock();
-        clock.count -= 1;
+        let mut state = self.progress.0.state.lock();
+        state.pending_writes -= 1;
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         let earned = Duration::from_secs(1).saturating_mul(bytes) / BYTES_PER_SECOND_MIN;
-        clock.rests_since = Instant::now();
-        let whole = clock.rests_since + self.taken.0.patience;
-        clock.until = whole.min(clock.until + earned);
+        state.idle_since = Instant::now();
+        let whole = state.idle_since + self.progress.0.write_timeout;
+        state.deadline = whole.min(state.deadline + earned);
     }
 }
 
 /// A part of a response that waits for the caller.
-struct Part {
+struct PendingPart {
     bytes: Bytes,
-    _given: Given,
+    _pending: PendingWrite,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for PendingPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// A watched response, in parts.
-struct Watched {
+struct WatchedBody {
     inner: Body,
     /// Bytes that are made and not polled yet.
     rest: Bytes,
-    call: UnderWay,
+    call: CallGuard,
     /// Held until the connection polls for more, which it does when the caller has capacity.
-    waiting: Option<Given>,
+    waiting: Option<PendingWrite>,
 }
 
-impl Watched {
+impl WatchedBody {
     fn part(&mut self, mut bytes: Bytes) -> Frame<Bytes> {
         self.rest = bytes.split_off(bytes.len().min(PART_BYTES_MAX));
-        self.waiting = Some(self.call.0.give(0));
-        let _given = self.call.0.give(bytes.len());
-        Frame::data(Bytes::from_owner(Part { bytes, _given }))
+        self.waiting = Some(self.call.0.begin_write(0));
+        let _pending = self.call.0.begin_write(bytes.len());
+        Frame::data(Bytes::from_owner(PendingPart { bytes, _pending }))
     }
 }
 
-impl hyper::body::Body for Watched {
+impl hyper::body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

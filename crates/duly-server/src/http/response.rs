@@ -8,59 +8,63 @@ use duly_store::TimerView;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
-use super::{Problem, body::aside, budget::Share, text::Text};
+use super::{Problem, body::run_blocking, budget::Reservation, text::ResponseText};
 use duly_api::{Timer, timer::Mark};
 
 /// The result of a handler.
-pub(super) type Answer = Result<Response, Problem>;
+pub(super) type HandlerResult = Result<Response, Problem>;
 
 /// Returns a JSON response.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HandlerResult {
     Ok(with_body(status, Body::from(to_bytes(value)?)))
 }
 
 /// Returns a JSON response with status 200.
-pub(super) fn ok(value: &impl Serialize) -> Answer {
+pub(super) fn ok(value: &impl Serialize) -> HandlerResult {
     json(StatusCode::OK, value)
 }
 
-/// Returns a JSON response whose text takes its memory from `share`, and from the budget where that is
-/// too small.
-pub(super) fn within(share: Share, status: StatusCode, value: &impl Serialize) -> Answer {
-    let mut text = Text::new(share);
+/// Returns a JSON response whose text takes its memory from `reservation`, and from the budget where that
+/// is too small.
+pub(super) fn json_within(
+    reservation: Reservation,
+    status: StatusCode,
+    value: &impl Serialize,
+) -> HandlerResult {
+    let mut text = ResponseText::new(reservation);
     text.value(value)?;
-    Ok(text.answer(status))
+    Ok(text.into_response(status))
 }
 
 /// Returns a JSON response that shows a timer after a change.
 ///
-/// The change is made, so the response cannot be refused any more. `share` counts the timer and the
-/// text; if it is too small for the text, the text exceeds the budget.
-pub(super) async fn changed(
-    mut share: Share,
+/// The change is made, so the response cannot be refused any more. `reservation` counts the timer and
+/// the text; if it is too small for the text, the text exceeds the budget.
+pub(super) async fn changed_timer(
+    mut reservation: Reservation,
     status: StatusCode,
     view: &Arc<TimerView>,
     mark: Mark,
-) -> Answer {
+) -> HandlerResult {
     let bytes = usize::try_from(view.memory_bytes()).unwrap_or(usize::MAX);
-    let own = share.split(bytes);
-    let write = |share| {
+    let own = reservation.split(bytes);
+    let write = |reservation| {
         let view = Arc::clone(view);
-        aside(bytes, move || {
-            let mut text = Text::new(share);
+        run_blocking(bytes, move || {
+            let mut text = ResponseText::new(reservation);
             let written = text.value(&Timer::new(&view, mark));
             Ok((written, text))
         })
     };
-    let (mut written, mut text) = write(share).await?;
+    let (mut written, mut text) = write(reservation).await?;
     if written.is_err() {
-        share = text.into_share();
-        share.grow_anyway_to(Text::bytes_of(&Timer::new(view, mark))).await;
-        (written, text) = write(share).await?;
+        reservation = text.into_reservation();
+        reservation.grow_past_budget_to(ResponseText::bytes_of(&Timer::new(view, mark))).await;
+        (written, text) = write(reservation).await?;
     }
     written?;
     drop(own);
-    Ok(text.answer(status))
+    Ok(text.into_response(status))
 }
 
 /// Returns a response with a JSON text.
@@ -74,13 +78,13 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
 /// Returns the JSON text of a response, which ends with a line break.
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
     let mut text = Vec::new();
-    append(&mut text, value)?;
+    append_json(&mut text, value)?;
     text.push(b'\n');
     Ok(text.into())
 }
 
 /// Appends the JSON text of a value.
-pub(super) fn append(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Problem> {
+pub(super) fn append_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Problem> {
     serde_json::to_writer(text, value).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
         Problem::fault("the answer could not be written")

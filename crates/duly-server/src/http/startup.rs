@@ -19,7 +19,8 @@ use duly_core::{Code, Millis, error_code::Retry};
 use tokio::sync::watch;
 
 use super::{
-    Guard, Problem, answer::Answer, cors::Cors, elsewhere, health, metrics, openapi, unread,
+    Guard, Problem, cors::Cors, elsewhere, health, metrics, openapi, response::HandlerResult,
+    unread,
 };
 use crate::telemetry::Metrics;
 use duly_api::cluster::Recovery;
@@ -29,7 +30,7 @@ const RETRY: Millis = Millis::from_secs(1);
 
 /// The step of the startup that the server waits for.
 #[derive(Debug, Clone)]
-pub(crate) struct Awaited {
+pub(crate) struct StartupProgress {
     /// The step as a sentence without its full stop.
     pub(crate) sentence: String,
     /// The progress, once something is read.
@@ -38,28 +39,28 @@ pub(crate) struct Awaited {
 
 /// State for requests while the store opens; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Opening {
+pub(crate) struct StartupState {
     /// The rules for callers.
     pub(crate) guard: Guard,
     /// The step that the server waits for.
-    pub(crate) waits_for: watch::Receiver<Awaited>,
+    pub(crate) progress: watch::Receiver<StartupProgress>,
     /// The recorder behind `/metrics`.
     pub(crate) metrics: Metrics,
 }
 
 /// Returns the router of `server.admin_listen` while the store opens.
-pub(crate) fn admin_router(opening: Opening) -> Router {
+pub(crate) fn admin_router(startup: StartupState) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::alive))
         .route(health::READYZ, routing::get(readyz))
         .route(metrics::PATH, routing::get(scrape))
         .fallback(elsewhere)
-        .layer(middleware::from_fn_with_state(opening.clone(), guarded))
-        .with_state(opening)
+        .layer(middleware::from_fn_with_state(startup.clone(), guarded))
+        .with_state(startup)
 }
 
 /// Returns the router of the service while the store opens.
-pub(crate) fn router(opening: Opening) -> Router {
+pub(crate) fn router(startup: StartupState) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::alive))
         .route(health::READYZ, routing::get(readyz))
@@ -67,45 +68,45 @@ pub(crate) fn router(opening: Opening) -> Router {
         .route("/openapi.json", routing::get(openapi::openapi))
         .fallback(not_yet)
         .method_not_allowed_fallback(not_yet)
-        .layer(middleware::from_fn_with_state(opening.clone(), guarded))
-        .with_state(opening)
+        .layer(middleware::from_fn_with_state(startup.clone(), guarded))
+        .with_state(startup)
 }
 
-async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -> Response {
-    let cors = Cors::of(&opening.guard, request.headers());
-    let checked = opening.guard.check_request(&request);
+async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
+    let cors = Cors::of(&startup.guard, request.headers());
+    let checked = startup.guard.check_request(&request);
     let (request, unread) = unread::watch(request);
-    let mut answer = match checked {
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(problem) => {
             drop(request);
             problem.into_response()
         }
     };
-    cors.write_to(&mut answer);
-    unread.settle(&mut answer).await;
-    answer
+    cors.write_to(&mut response);
+    unread.settle(&mut response).await;
+    response
 }
 
-async fn readyz(State(opening): State<Opening>) -> Answer {
-    let Awaited { sentence, progress } = opening.waits_for.borrow().clone();
+async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
+    let StartupProgress { sentence, progress } = startup.progress.borrow().clone();
     health::not_ready("recovering", vec![sentence], progress)
 }
 
-async fn scrape(State(opening): State<Opening>) -> Response {
-    metrics::text(opening.metrics.render_without_store())
+async fn scrape(State(startup): State<StartupState>) -> Response {
+    metrics::text(startup.metrics.render_without_store())
 }
 
-async fn not_yet(State(opening): State<Opening>) -> Problem {
-    opening.not_yet()
+async fn not_yet(State(startup): State<StartupState>) -> Problem {
+    startup.not_yet()
 }
 
-impl Opening {
+impl StartupState {
     /// Returns the problem of a call that needs the store.
     pub(crate) fn not_yet(&self) -> Problem {
-        let waits_for = self.waits_for.borrow().sentence.clone();
+        let sentence = self.progress.borrow().sentence.clone();
         let detail =
-            format!("the server is starting: {waits_for}; nothing was done, repeat the call");
+            format!("the server is starting: {sentence}; nothing was done, repeat the call");
         Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
     }
 }

@@ -16,11 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Problem,
-    budget::{Budget, SMALL_BYTES_MAX, Share},
+    budget::{Budget, Reservation, SMALL_BYTES_MAX},
 };
 
 /// Largest payload of a namespace that is claimed from even if its reservation may fail.
-const GO_BACK_BYTES_MAX: u64 = 1024 * 1024;
+const RELEASED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The memory reservation of one lease.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct LeaseReservation {
 
 #[derive(Debug)]
 struct Inner {
-    share: Share,
+    reservation: Reservation,
     payload_bytes_max: u64,
     /// Held from before a claim until its firings are counted, if the first firing may exceed the
     /// reservation.
@@ -65,7 +65,8 @@ fn kib(bytes: u64) -> u32 {
 impl LeaseReservation {
     /// Creates an empty reservation.
     pub(crate) fn new(budget: &Budget) -> Self {
-        let inner = Inner { share: budget.share(), payload_bytes_max: 0, permit: None };
+        let inner =
+            Inner { reservation: budget.empty_reservation(), payload_bytes_max: 0, permit: None };
         Self { oversize: budget.oversize(), inner: Mutex::new(inner) }
     }
 
@@ -79,9 +80,9 @@ impl LeaseReservation {
         &self,
         budget: &Budget,
         firings: &[Firing],
-    ) -> Result<Share, Problem> {
+    ) -> Result<Reservation, Problem> {
         let bytes = firings.iter().map(memory_bytes).sum::<usize>();
-        self.counted(budget, 2 * bytes)
+        self.resize(budget, 2 * bytes)
     }
 
     /// Returns the reservation, resized to the response. A lease that is still running finds an empty
@@ -90,18 +91,22 @@ impl LeaseReservation {
     /// # Errors
     /// When the response exceeds the capacity: the reservation counts payloads and headers, and a claim
     /// returns at least one firing of any size. Its claims must be released.
-    pub(crate) fn for_answer(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
-        let mut share = self.counted(budget, bytes)?;
-        share.shrink_to(bytes);
-        Ok(share)
+    pub(crate) fn for_response(
+        &self,
+        budget: &Budget,
+        bytes: usize,
+    ) -> Result<Reservation, Problem> {
+        let mut reservation = self.resize(budget, bytes)?;
+        reservation.shrink_to(bytes);
+        Ok(reservation)
     }
 
-    fn counted(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
+    fn resize(&self, budget: &Budget, bytes: usize) -> Result<Reservation, Problem> {
         let mut inner = self.inner.lock();
-        let mut share = std::mem::replace(&mut inner.share, budget.share());
-        let counted = share.grow_to(bytes);
+        let mut reservation = std::mem::replace(&mut inner.reservation, budget.empty_reservation());
+        let grown = reservation.grow_to(bytes);
         inner.permit = None;
-        counted.map(|()| share)
+        grown.map(|()| reservation)
     }
 }
 
@@ -122,7 +127,7 @@ impl LeaseMemory for LeaseReservation {
             let (set_aside, payload_bytes_max) = {
                 let mut inner = self.inner.lock();
                 let least = bytes.min(SMALL_BYTES_MAX);
-                let set_aside = inner.share.grow_up_to(bytes, least).ok()? as u64 / 2;
+                let set_aside = inner.reservation.grow_up_to(bytes, least).ok()? as u64 / 2;
                 (set_aside, inner.payload_bytes_max)
             };
             if payload_bytes_max > set_aside {
@@ -131,7 +136,8 @@ impl LeaseMemory for LeaseReservation {
                 inner.permit = Some(permit);
                 let with_text = usize::try_from(2 * payload_bytes_max).unwrap_or(usize::MAX);
                 // A claim that is released is written again with its payload.
-                if inner.share.grow_to(with_text).is_err() && payload_bytes_max > GO_BACK_BYTES_MAX
+                if inner.reservation.grow_to(with_text).is_err()
+                    && payload_bytes_max > RELEASED_BYTES_MAX
                 {
                     return None;
                 }
@@ -142,7 +148,7 @@ impl LeaseMemory for LeaseReservation {
 
     fn let_go(&self) {
         let mut inner = self.inner.lock();
-        inner.share.shrink_to(0);
+        inner.reservation.shrink_to(0);
         inner.permit = None;
     }
 }
@@ -156,41 +162,41 @@ mod tests {
     #[tokio::test]
     async fn p10_claims_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * 1024 * 1024);
-        let room = LeaseReservation::new(&budget);
-        assert_eq!(room.set_aside(MIB).await, Some(MIB));
-        room.let_go();
-        let others = budget.take_anyway(2 * 1024 * 1024 + 500_000);
-        assert_eq!(room.set_aside(MIB).await, Some(MIB / 4), "and as much for the text");
-        let more = budget.take_anyway(1024 * 1024);
-        room.let_go();
+        let lease = LeaseReservation::new(&budget);
+        assert_eq!(lease.set_aside(MIB).await, Some(MIB));
+        lease.let_go();
+        let others = budget.reserve_unchecked(2 * 1024 * 1024 + 500_000);
+        assert_eq!(lease.set_aside(MIB).await, Some(MIB / 4), "and as much for the text");
+        let more = budget.reserve_unchecked(1024 * 1024);
+        lease.let_go();
         assert_eq!(
-            room.set_aside(MIB).await,
+            lease.set_aside(MIB).await,
             Some(SMALL_BYTES_MAX as u64 / 2),
             "of the last quarter"
         );
-        room.let_go();
-        let rest = budget.take_anyway(500_000);
-        assert_eq!(room.set_aside(MIB).await, None);
+        lease.let_go();
+        let rest = budget.reserve_unchecked(500_000);
+        assert_eq!(lease.set_aside(MIB).await, None);
         drop((others, more, rest));
-        assert_eq!(room.set_aside(MIB).await, Some(MIB));
-        let share = room.for_answer(&budget, 1_000_000).unwrap();
-        assert!(budget.take(3 * 1024 * 1024).is_err());
-        assert!(budget.take(3 * 1024 * 1024 - 1_000_000).is_ok(), "what is not used goes back");
-        drop(share);
-        assert!(budget.take(3 * 1024 * 1024).is_ok());
+        assert_eq!(lease.set_aside(MIB).await, Some(MIB));
+        let reservation = lease.for_response(&budget, 1_000_000).unwrap();
+        assert!(budget.reserve(3 * 1024 * 1024).is_err());
+        assert!(budget.reserve(3 * 1024 * 1024 - 1_000_000).is_ok(), "what is not used goes back");
+        drop(reservation);
+        assert!(budget.reserve(3 * 1024 * 1024).is_ok());
     }
 
     #[tokio::test]
     async fn p10_no_claim_without_capacity_for_a_large_payload() {
         let budget = Budget::new(64 * 1024 * 1024);
-        let rooms: Vec<_> = (0..3).map(|_| LeaseReservation::new(&budget)).collect();
-        rooms.iter().for_each(|room| room.expect(16 * MIB));
-        assert_eq!(rooms[0].set_aside(MIB).await, Some(MIB));
-        assert_eq!(rooms[1].set_aside(MIB).await, None, "with its text, one fits");
-        let mut third = rooms[2].set_aside(MIB);
+        let leases: Vec<_> = (0..3).map(|_| LeaseReservation::new(&budget)).collect();
+        leases.iter().for_each(|lease| lease.expect(16 * MIB));
+        assert_eq!(leases[0].set_aside(MIB).await, Some(MIB));
+        assert_eq!(leases[1].set_aside(MIB).await, None, "with its text, one fits");
+        let mut third = leases[2].set_aside(MIB);
         assert!(futures::poll!(&mut third).is_pending(), "it waits for the others");
-        rooms[0].let_go();
-        rooms[1].let_go();
+        leases[0].let_go();
+        leases[1].let_go();
         assert_eq!(third.await, Some(MIB));
         // If no payload exceeds the reservation, no claim waits.
         let small = LeaseReservation::new(&budget);

@@ -2,7 +2,10 @@
 
 /// Returns the most similar known name, if it is similar enough for a typing error: at most a third of
 /// its letters differ. Letter case does not count, and `-` equals `_`.
-pub(crate) fn nearest<'a>(seen: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn most_similar<'a>(
+    seen: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let seen = plain(seen);
     let measured = known.filter_map(|name| {
@@ -14,13 +17,13 @@ pub(crate) fn nearest<'a>(seen: &str, known: impl Iterator<Item = &'a str>) -> O
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::most_similar;
 
     #[test]
     fn a_slip_is_found_and_another_word_is_not() {
         let names = ["listen", "allowed_hosts", "allowed_origins", "data"];
         let check = |seen, expected| {
-            assert_eq!(nearest(seen, names.into_iter()), expected, "{seen}");
+            assert_eq!(most_similar(seen, names.into_iter()), expected, "{seen}");
         };
         check("listen", Some("listen"));
         check("lisetn", Some("listen"));

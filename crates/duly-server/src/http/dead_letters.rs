@@ -9,8 +9,8 @@ use duly_store::{
 };
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
-    reading::Read, refused::Asked,
+    App, Problem, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
     DeadLetterError, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
@@ -37,7 +37,7 @@ pub(crate) async fn redrive(
 ) -> Result<Response, Problem> {
     let (selection, spacing) =
         body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
-    answer::ok(&app.redrive(namespace, selection, spacing).await?)
+    response::ok(&app.redrive(namespace, selection, spacing).await?)
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -55,7 +55,7 @@ pub(crate) async fn purge(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
-    answer::ok(&app.purge(namespace, selection).await?)
+    response::ok(&app.purge(namespace, selection).await?)
 }
 
 impl App {
@@ -66,7 +66,8 @@ impl App {
         selection: Selection,
         spacing: Spacing,
     ) -> Result<RedriveResponse, Problem> {
-        let done = deal_with(self, namespace, selection, Fate::Redrive(spacing)).await?;
+        let done = handle_selection(self, namespace, selection, DeadLetterAction::Redrive(spacing))
+            .await?;
         Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
@@ -76,19 +77,19 @@ impl App {
         namespace: NamespaceName,
         selection: Selection,
     ) -> Result<PurgeResponse, Problem> {
-        let done = deal_with(self, namespace, selection, Fate::Purge).await?;
+        let done = handle_selection(self, namespace, selection, DeadLetterAction::Purge).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
     }
 }
 
 /// The operation on the selected dead letters.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum DeadLetterAction {
     Redrive(Spacing),
     Purge,
 }
 
-impl Fate {
+impl DeadLetterAction {
     /// Returns the operation on the letter with this number, from 0.
     fn of(self, letter: DeadLetterId, number: u64) -> Operation {
         match self {
@@ -100,46 +101,46 @@ impl Fate {
 
 /// The result of a call.
 #[derive(Debug, Default)]
-struct Done {
+struct SelectionResult {
     count: u64,
     cursor: Option<String>,
     errors: Vec<DeadLetterError>,
 }
 
-async fn deal_with(
+async fn handle_selection(
     app: &App,
     namespace: NamespaceName,
     selection: Selection,
-    fate: Fate,
-) -> Result<Done, Problem> {
+    action: DeadLetterAction,
+) -> Result<SelectionResult, Problem> {
     if app.store().get_namespace(namespace.clone()).await?.is_none() {
         return Err(Problem::no_namespace(namespace.as_str()));
     }
     match selection {
-        Selection::Named(letters) => named(app, &namespace, letters, fate).await,
-        Selection::All(cursor) => all(app, namespace, cursor.as_deref(), fate).await,
+        Selection::Named(dead_letters) => handle_named(app, &namespace, dead_letters, action).await,
+        Selection::All(cursor) => handle_all(app, namespace, cursor.as_deref(), action).await,
     }
 }
 
-async fn named(
+async fn handle_named(
     app: &App,
     namespace: &NamespaceName,
-    letters: Vec<Result<DeadLetterId, Invalid>>,
-    fate: Fate,
-) -> Result<Done, Problem> {
-    let mut done = Done::default();
+    dead_letters: Vec<Result<DeadLetterId, Invalid>>,
+    action: DeadLetterAction,
+) -> Result<SelectionResult, Problem> {
+    let mut done = SelectionResult::default();
     let mut indices = Vec::new();
     let mut operations = Vec::new();
-    for (index, letter) in letters.into_iter().enumerate() {
+    for (index, letter) in dead_letters.into_iter().enumerate() {
         match letter {
             Ok(letter) => {
-                operations.push(fate.of(letter, indices.len() as u64));
+                operations.push(action.of(letter, indices.len() as u64));
                 indices.push(index);
             }
             Err(invalid) => done.errors.push(refused(index, invalid.into())),
         }
     }
-    let outcomes = send(app, namespace, operations).await?;
+    let outcomes = apply(app, namespace, operations).await?;
     for (index, outcome) in indices.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => done.count += 1,
@@ -156,12 +157,12 @@ fn refused(index: usize, problem: Problem) -> DeadLetterError {
 }
 
 /// Handles every dead letter after the cursor, page by page, up to the bound of one call.
-async fn all(
+async fn handle_all(
     app: &App,
     namespace: NamespaceName,
     cursor: Option<&str>,
-    fate: Fate,
-) -> Result<Done, Problem> {
+    action: DeadLetterAction,
+) -> Result<SelectionResult, Problem> {
     let mut request = ListRequest::new(namespace.clone(), ListState::Only(duly_core::State::Dead));
     let filter = Cursor::filter_of(&request);
     // The count continues across calls, and so does the spacing.
@@ -171,20 +172,20 @@ async fn all(
         number = cursor.count;
         request.after = Some(cursor.position);
     }
-    let mut done = Done::default();
+    let mut done = SelectionResult::default();
     for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
-        let Read { value: page, share: _share, rest: _rest } =
+        let ReadResult { value: page, reservation: _reservation, rest: _rest } =
             app.read_page(request.clone()).await?;
-        let letters = page.timers.iter().filter_map(|view| match &view.body {
+        let dead_letters = page.timers.iter().filter_map(|view| match &view.body {
             Body::Whole(timer) => {
                 Some(DeadLetterId::Delivery(timer.delivery_id(namespace.as_str())))
             }
             Body::Tombstone(_) => None,
         });
         let operations: Vec<_> =
-            letters.zip(number..).map(|(letter, number)| fate.of(letter, number)).collect();
+            dead_letters.zip(number..).map(|(letter, number)| action.of(letter, number)).collect();
         number += operations.len() as u64;
-        let outcomes = send(app, &namespace, operations).await?;
+        let outcomes = apply(app, &namespace, operations).await?;
         // A missing letter was redriven or purged by another call.
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
         done.cursor = next_cursor(page.next.clone(), number, filter);
@@ -199,13 +200,13 @@ async fn all(
 fn next_cursor(
     next: Option<Position>,
     count: u64,
-    filter: super::cursor::Filter,
+    filter: super::cursor::FilterHash,
 ) -> Option<String> {
     next.map(|position| Cursor::new(position, filter).with_count(count).to_string())
 }
 
 /// Carries out operations on dead letters.
-async fn send(
+async fn apply(
     app: &App,
     namespace: &NamespaceName,
     operations: Vec<Operation>,
@@ -215,7 +216,9 @@ async fn send(
         .map(|operation| Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
         .collect();
     let results = app.apply_many(namespace, commands).await?.into_iter().map(|it| match it {
-        Outcome::Refused(refusal) => Err(Problem::refused(refusal, Asked::Letter, "")),
+        Outcome::Refused(refusal) => {
+            Err(Problem::refused(refusal, OperationKind::DeadLetterChange, ""))
+        }
         Outcome::Failed(error) => Err(Problem::from(error)),
         _ => Ok(()),
     });
