@@ -8,10 +8,10 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Problem, Reschedule, Schedule, Source, Timer,
+    MessageFormat, Problem, Reschedule, Schedule, Timer,
     json::{BODY, Nulls},
     number::check_revision,
-    schedule::{CheckedChange, IdIn},
+    schedule::{CheckedChange, IdLocation},
 };
 
 /// Most operations of one batch.
@@ -104,7 +104,7 @@ impl Operation {
     /// When a value is not allowed, or there is not exactly one operation.
     pub fn check(
         self,
-        source: Source,
+        source: MessageFormat,
         make_id: impl FnOnce() -> TimerId,
     ) -> Result<Checked, Invalid> {
         match (self.schedule, self.cancel, self.reschedule, self.fire) {
@@ -134,8 +134,8 @@ impl Cancel {
 }
 
 impl Reschedule {
-    fn operation(self, source: Source) -> Result<Checked, Invalid> {
-        let change = self.check(source, IdIn::Body).map_err(|mut invalid| {
+    fn operation(self, source: MessageFormat) -> Result<Checked, Invalid> {
+        let change = self.check(source, IdLocation::Body).map_err(|mut invalid| {
             if invalid.field == BODY {
                 invalid.field.clear();
             }
@@ -230,7 +230,7 @@ impl Results {
 
 /// A line of the response to a stream.
 #[derive(Debug, Serialize)]
-pub struct Line<T> {
+pub struct ResultLine<T> {
     /// The line of the request, from 1.
     pub line: u64,
     /// Its result.

@@ -80,7 +80,7 @@ pub struct PurgeRequest {
 
 /// Dead letters that are selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
+pub enum DeadLetterSelection {
     /// The named dead letters. An invalid name is an error of its item only.
     Named(Vec<Result<DeadLetterId, Invalid>>),
     /// All dead letters of the namespace, after a cursor.
@@ -89,12 +89,12 @@ pub enum Selection {
 
 /// The distances between the due times of redriven letters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spacing {
+pub struct RedriveSpacing {
     delay: Millis,
     per_second: Option<f64>,
 }
 
-impl Spacing {
+impl RedriveSpacing {
     /// Returns the wait of the letter with this number, from 0.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn delay(&self, number: u64) -> Millis {
@@ -108,7 +108,7 @@ impl RedriveRequest {
     ///
     /// # Errors
     /// When a value is not allowed, or there is not exactly one selection.
-    pub fn check(self) -> Result<(Selection, Spacing), Invalid> {
+    pub fn check(self) -> Result<(DeadLetterSelection, RedriveSpacing), Invalid> {
         let delay = self.delay.map(|it| it.check_within("delay", Millis::ZERO, BACKOFF_MAX));
         let delay = delay.transpose()?.unwrap_or(Millis::ZERO);
         if let Some(rate) = self.per_second
@@ -117,7 +117,7 @@ impl RedriveRequest {
             let allowed = "a number from 0.001 to 1000000";
             return Err(Invalid::plain("per_second", rate.to_string(), allowed));
         }
-        let spacing = Spacing { delay, per_second: self.per_second };
+        let spacing = RedriveSpacing { delay, per_second: self.per_second };
         Ok((select(self.ids, self.delivery_ids, self.all, self.cursor)?, spacing))
     }
 }
@@ -127,7 +127,7 @@ impl PurgeRequest {
     ///
     /// # Errors
     /// When a value is not allowed, or there is not exactly one selection.
-    pub fn check(self) -> Result<Selection, Invalid> {
+    pub fn check(self) -> Result<DeadLetterSelection, Invalid> {
         select(self.ids, self.delivery_ids, self.all, self.cursor)
     }
 }
@@ -137,7 +137,7 @@ fn select(
     delivery_ids: Option<DeadLetterNames>,
     all: Option<bool>,
     cursor: Option<String>,
-) -> Result<Selection, Invalid> {
+) -> Result<DeadLetterSelection, Invalid> {
     if all == Some(false) {
         return Err(Invalid::plain("all", "false", "true or left out"));
     }
@@ -151,7 +151,7 @@ fn select(
         (None, Some(ids), None) => named("delivery_ids", &ids.names, |id| {
             DeliveryId::parse(id).map(DeadLetterId::Delivery)
         }),
-        (None, None, Some(_)) => Ok(Selection::All(cursor)),
+        (None, None, Some(_)) => Ok(DeadLetterSelection::All(cursor)),
         _ => Err(Invalid::unseen(BODY, ONE_SELECTION)),
     }
 }
@@ -160,7 +160,7 @@ fn named(
     field: &str,
     texts: &[String],
     parse: impl Fn(&str) -> Result<DeadLetterId, Invalid>,
-) -> Result<Selection, Invalid> {
+) -> Result<DeadLetterSelection, Invalid> {
     if texts.len() > DEAD_LETTERS_MAX {
         let allowed = format!("at most {DEAD_LETTERS_MAX} entries");
         return Err(Invalid::plain(field, format!("{} entries", texts.len()), allowed));
@@ -171,7 +171,7 @@ fn named(
             invalid
         })
     });
-    Ok(Selection::Named(letters.collect()))
+    Ok(DeadLetterSelection::Named(letters.collect()))
 }
 
 /// Result of a redrive.

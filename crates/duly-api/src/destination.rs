@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Duration,
-    headers::{self, Credentials, Header, HeaderList, REDACTED},
+    headers::{self, CredentialsForm, Header, HeaderList, REDACTED},
 };
 
 /// The allowed destinations, for messages.
@@ -91,7 +91,7 @@ impl Destination {
     }
 
     /// Returns a destination as a response shows it.
-    pub fn shown(destination: &Checked, credentials: Credentials) -> Self {
+    pub fn shown(destination: &Checked, credentials: CredentialsForm) -> Self {
         match destination {
             Checked::Pull => Self::pull(),
             Checked::Http(http) => Self::shown_http(http, credentials),
@@ -99,8 +99,8 @@ impl Destination {
     }
 
     /// Returns a webhook receiver as a response shows it.
-    pub fn shown_http(http: &CheckedHttp, credentials: Credentials) -> Self {
-        let is_whole = credentials == Credentials::Whole;
+    pub fn shown_http(http: &CheckedHttp, credentials: CredentialsForm) -> Self {
+        let is_whole = credentials == CredentialsForm::Whole;
         let url = http.url().as_str();
         let url = match url.split_once('?') {
             Some((base, _)) if !is_whole => format!("{base}?{REDACTED}"),

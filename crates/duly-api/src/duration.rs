@@ -88,7 +88,7 @@ impl From<time::Duration> for Duration {
     }
 }
 
-written!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration);
+dual_form!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration);
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_out_comes_in_again() {
+    fn written_values_can_be_read_again() {
         for ms in [0, 1, 999, 1_000, 1_700_000_000_123].map(Millis::from_ms) {
             assert_eq!(Duration::from(ms).check("delay"), Ok(ms));
             let bytes = Duration::from(ms).encode_to_vec();

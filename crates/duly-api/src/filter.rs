@@ -82,7 +82,7 @@ pub struct BulkCancel {
     /// The place to continue from.
     pub cursor: Option<String>,
     /// The effect: cancels the timers, or only counts them.
-    pub mode: Mode,
+    pub mode: BulkCancelMode,
 }
 
 /// Checked conditions.
@@ -102,7 +102,7 @@ pub struct CheckedFilter {
 
 /// The effect of a bulk cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum BulkCancelMode {
     /// Cancels.
     Cancel,
     /// Counts the timers that would be cancelled.
@@ -130,7 +130,11 @@ impl CancelManyRequest {
             filter,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             cursor: self.cursor,
-            mode: if self.dry_run == Some(true) { Mode::DryRun } else { Mode::Cancel },
+            mode: if self.dry_run == Some(true) {
+                BulkCancelMode::DryRun
+            } else {
+                BulkCancelMode::Cancel
+            },
         })
     }
 }

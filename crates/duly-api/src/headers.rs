@@ -19,7 +19,7 @@ pub const REDACTED: &str = "***";
 
 /// The form of a destination: with or without its credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credentials {
+pub enum CredentialsForm {
     /// [`REDACTED`] replaces them.
     Redacted,
     /// They are shown: a moved timer must be deliverable.

@@ -15,7 +15,7 @@ use crate::{
     Duration, Time,
     headers::{self, Header, HeaderList},
     number::within,
-    payload::{self, Forms},
+    payload::{self, PayloadFields},
     schema::AnyJson,
 };
 
@@ -153,12 +153,12 @@ pub struct Firing {
 impl Firing {
     /// Sets the payload, and the headers that travel with it.
     #[must_use]
-    pub fn carrying(
+    pub fn with_content(
         self,
         payload: Option<&duly_core::Payload>,
         headers: &duly_core::headers::Headers,
     ) -> Self {
-        let Forms { json, text, base64 } = Forms::of(payload);
+        let PayloadFields { json, text, base64 } = PayloadFields::of(payload);
         let headers = headers::shown(headers);
         Self { headers, payload: json, payload_text: text, payload_base64: base64, ..self }
     }

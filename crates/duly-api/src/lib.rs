@@ -20,7 +20,7 @@
 //! it. Start reading at [`Schedule`] and [`Timer`]; the `.proto` files at `proto/duly/v1/timers.proto`.
 
 #[macro_use]
-mod written;
+mod dual_form;
 
 pub mod batch;
 mod builders;
@@ -63,7 +63,7 @@ pub use self::{
         Fallback, LaneLimits, Limits, ListNamespacesResponse, Namespace, NamespaceLimits,
         NamespaceSettings, RepairNamespaceResponse, ResumeRequest, SigningSecrets,
     },
-    payload::Source,
+    payload::MessageFormat,
     problem::Problem,
     retry::Retry,
     schedule::{Reschedule, Schedule, TagList},

@@ -18,11 +18,11 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Attempt, AttemptOutcome, DeadReason, Destination, Duration, NamespaceSettings, Problem, Retry,
-    Schedule, Source, Time,
-    headers::{self, Credentials, Header, HeaderList},
+    Attempt, AttemptOutcome, DeadReason, Destination, Duration, MessageFormat, NamespaceSettings,
+    Problem, Retry, Schedule, Time,
+    headers::{self, CredentialsForm, Header, HeaderList},
     number::within,
-    payload::{self, Forms},
+    payload::{self, PayloadFields},
     schema::AnyJson,
     trace,
     words::{Word, Words},
@@ -230,7 +230,7 @@ impl MovedTimer {
             expire_after: self.expire_after,
             ..Schedule::default()
         };
-        let (schedule, _) = asked.check(Source::Json, || id)?;
+        let (schedule, _) = asked.check(MessageFormat::Json, || id)?;
         let created_at = self.created_at.check("created_at")?;
         let incarnation =
             hex(&self.incarnation, 16, "incarnation", |text| u64::from_str_radix(text, 16).ok())?;
@@ -262,7 +262,7 @@ impl From<&StoredTimer> for MovedTimer {
         let spec = &timer.spec;
         let payload = spec.payload.as_ref();
         let in_lines = payload.filter(|payload| has_lines(payload));
-        let forms = Forms::of(payload.filter(|_| in_lines.is_none()));
+        let forms = PayloadFields::of(payload.filter(|_| in_lines.is_none()));
         let text = |payload: &Payload| String::from_utf8_lossy(&payload.bytes).into_owned();
         let tags = spec.tags.as_slice();
         let destination = spec.destination.as_ref();
@@ -283,7 +283,7 @@ impl From<&StoredTimer> for MovedTimer {
             headers: headers::shown(&spec.headers),
             tags: (!tags.is_empty()).then(|| tags.to_vec()),
             slot_key: spec.slot_key.as_ref().map(|key| key.as_str().to_owned()),
-            destination: destination.map(|it| Destination::shown(it, Credentials::Whole)),
+            destination: destination.map(|it| Destination::shown(it, CredentialsForm::Whole)),
             retry: spec.retry.as_ref().map(Retry::from),
             expire_after: spec.expire_after.map(Duration::from),
             trace_parent: spec.trace_parent.clone(),

@@ -21,7 +21,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Destination, Duration, NamespaceField, Retry, Time, headers::Credentials, number::within,
+    Destination, Duration, NamespaceField, Retry, Time, headers::CredentialsForm, number::within,
     words::Words,
 };
 
@@ -331,7 +331,7 @@ impl NamespaceSettings {
     /// Returns the settings of a namespace with the credentials of its destinations and without its
     /// signing secrets, as a PUT accepts them.
     pub fn exported(settings: &Settings) -> Self {
-        let whole = Credentials::Whole;
+        let whole = CredentialsForm::Whole;
         Self {
             destination: Some(Destination::shown(&settings.destination, whole)),
             fallback: settings.fallback.as_ref().map(|it| Fallback::shown(it, whole)),
@@ -379,7 +379,7 @@ impl Fallback {
         })
     }
 
-    fn shown(fallback: &CheckedFallback, credentials: Credentials) -> Self {
+    fn shown(fallback: &CheckedFallback, credentials: CredentialsForm) -> Self {
         Self {
             destination: Some(Destination::shown_http(&fallback.destination, credentials)),
             after_attempts: Some(fallback.after_attempts),
@@ -454,7 +454,7 @@ impl From<&CheckedLimits> for Limits {
 impl Namespace {
     /// Returns a running namespace with these settings, as a response shows it.
     pub fn new(name: &str, settings: &Settings) -> Self {
-        let redacted = Credentials::Redacted;
+        let redacted = CredentialsForm::Redacted;
         let secrets = settings.signing_secrets.iter();
         Self {
             name: name.to_owned(),

@@ -24,7 +24,7 @@ pub const DEPTH_MAX: usize = 64;
 
 /// The form in which a message was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum MessageFormat {
     /// JSON: its JSON and text fields are valid, because the body has been parsed.
     Json,
     /// Protobuf: each field may hold any bytes.
@@ -33,13 +33,13 @@ pub enum Source {
 
 /// The three fields of a message.
 #[derive(Debug, Default)]
-pub(crate) struct Forms {
+pub(crate) struct PayloadFields {
     pub(crate) json: Option<Bytes>,
     pub(crate) text: Option<Bytes>,
     pub(crate) base64: Option<Bytes>,
 }
 
-impl Forms {
+impl PayloadFields {
     /// Returns the fields of a payload.
     pub(crate) fn of(payload: Option<&Payload>) -> Self {
         let mut forms = Self::default();
@@ -59,7 +59,7 @@ impl Forms {
     /// # Errors
     /// When there are two payloads, when a text or JSON field is invalid, or when the JSON is nested too
     /// deep.
-    pub(crate) fn check(self, source: Source) -> Result<Option<Payload>, Invalid> {
+    pub(crate) fn check(self, source: MessageFormat) -> Result<Option<Payload>, Invalid> {
         let fields = [
             ("payload", Form::Json, self.json),
             ("payload_text", Form::Text, self.text),
@@ -75,7 +75,7 @@ impl Forms {
             let allowed = format!("left out where {first} is given: a timer has one payload");
             return Err(Invalid::unseen(second, allowed));
         }
-        if source == Source::Protobuf {
+        if source == MessageFormat::Protobuf {
             check_form(&payload)?;
         }
         if payload.form == Form::Json {
@@ -253,11 +253,11 @@ mod tests {
 
     fn check(text: &str) -> Result<Option<Payload>, Invalid> {
         let json = Some(Bytes::copy_from_slice(text.as_bytes()));
-        Forms { json, ..Forms::default() }.check(Source::Protobuf)
+        PayloadFields { json, ..PayloadFields::default() }.check(MessageFormat::Protobuf)
     }
 
     #[test]
-    fn p10_a_json_payload_is_nested_so_deep_and_no_deeper() {
+    fn p10_json_payloads_have_a_depth_limit() {
         assert!(check(&nested(DEPTH_MAX)).is_ok());
         for levels in [DEPTH_MAX + 1, 126, 1_000_000] {
             let invalid = check(&nested(levels)).unwrap_err();
@@ -272,8 +272,8 @@ mod tests {
     fn p11_text_and_json_over_protobuf_are_what_they_are_called() {
         assert_eq!(check("{").unwrap_err().field, "payload");
         let text = Some(Bytes::from_static(b"\xff"));
-        let forms = Forms { text, ..Forms::default() };
-        assert_eq!(forms.check(Source::Protobuf).unwrap_err().field, "payload_text");
+        let forms = PayloadFields { text, ..PayloadFields::default() };
+        assert_eq!(forms.check(MessageFormat::Protobuf).unwrap_err().field, "payload_text");
     }
 
     #[test]

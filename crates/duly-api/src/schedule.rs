@@ -13,11 +13,11 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Destination, Duration, IfExists, Retry, Source, Time, TimerField,
+    Destination, Duration, IfExists, MessageFormat, Retry, Time, TimerField,
     headers::{self, Header, HeaderList},
     json::BODY,
     number::check_revision,
-    payload::{self, Forms},
+    payload::{self, PayloadFields},
     schema::AnyJson,
     words::{Word, Words, is_unspecified},
 };
@@ -180,7 +180,7 @@ impl Schedule {
     /// When a value is not allowed; the error names the field.
     pub fn check(
         self,
-        source: Source,
+        source: MessageFormat,
         make_id: impl FnOnce() -> TimerId,
     ) -> Result<(Checked, CheckedIfExists), Invalid> {
         let id = match &self.id {
@@ -189,8 +189,11 @@ impl Schedule {
         };
         let when = when(self.due_at.as_ref(), self.delay.as_ref())?
             .ok_or_else(|| Invalid::unseen("due_at", "given, or delay: exactly one of the two"))?;
-        let forms =
-            Forms { json: self.payload, text: self.payload_text, base64: self.payload_base64 };
+        let forms = PayloadFields {
+            json: self.payload,
+            text: self.payload_text,
+            base64: self.payload_base64,
+        };
         let if_exists = IfExists::known("if_exists", self.if_exists)?;
         let slot_key = self.slot_key.map(SlotKey::new).transpose();
         let spec = TimerSpec {
@@ -210,7 +213,7 @@ impl Schedule {
 
 /// The place of a timer's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdIn {
+pub enum IdLocation {
     /// The path; the body must not have an id.
     Path,
     /// The body.
@@ -238,22 +241,25 @@ impl Reschedule {
     ///
     /// # Errors
     /// When a value is not allowed, or nothing would change.
-    pub fn check(self, source: Source, id_in: IdIn) -> Result<CheckedChange, Invalid> {
+    pub fn check(self, source: MessageFormat, id_in: IdLocation) -> Result<CheckedChange, Invalid> {
         let id = match (id_in, &*self.id) {
-            (IdIn::Path, "") => None,
-            (IdIn::Path, id) => {
+            (IdLocation::Path, "") => None,
+            (IdLocation::Path, id) => {
                 return Err(Invalid::new(
                     "id",
                     id,
                     "left out: the path names the timer, and an id never changes",
                 ));
             }
-            (IdIn::Body, "") => return Err(Invalid::unseen("id", "given")),
-            (IdIn::Body, id) => Some(TimerId::new(id)?),
+            (IdLocation::Body, "") => return Err(Invalid::unseen("id", "given")),
+            (IdLocation::Body, id) => Some(TimerId::new(id)?),
         };
         let when = when(self.due_at.as_ref(), self.delay.as_ref())?;
-        let forms =
-            Forms { json: self.payload, text: self.payload_text, base64: self.payload_base64 };
+        let forms = PayloadFields {
+            json: self.payload,
+            text: self.payload_text,
+            base64: self.payload_base64,
+        };
         let headers = self.headers.map(|list| headers::check(list.headers)).transpose()?;
         let tags = self.tags.map(|list| check_tags(list.tags)).transpose()?;
         let destination = self.destination.map(|it| it.check("destination")).transpose()?;
@@ -272,7 +278,7 @@ impl Reschedule {
                     return Err(Invalid::unseen(at, "the name of a field"));
                 }
                 // In JSON one form may be given while another is `null`: the three are one field.
-                Some(TimerField::Payload) if source == Source::Json => {
+                Some(TimerField::Payload) if source == MessageFormat::Json => {
                     if patch.payload == Change::Keep {
                         patch.payload = Change::Reset;
                     }

@@ -86,7 +86,7 @@ impl From<SystemTime> for Time {
     }
 }
 
-written!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time);
+dual_form!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time);
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_out_comes_in_again() {
+    fn written_values_can_be_read_again() {
         for ms in [0, 1, 999, 1_000, 1_700_000_000_123, Timestamp::MAX.unix_ms()] {
             let time = Timestamp::from_unix_ms(ms).unwrap();
             assert_eq!(Time::from(time).check("due_at"), Ok(time));

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use crate::{
     AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
-    headers::{self, Credentials, Header, HeaderList},
-    payload::{self, Forms},
+    headers::{self, CredentialsForm, Header, HeaderList},
+    payload::{self, PayloadFields},
     schema::AnyJson,
     words::{Word, is_unspecified},
 };
@@ -217,7 +217,7 @@ pub enum ListEnd {
 
 /// The relation of a timer to the schedule that returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum ScheduleMark {
     /// The timer is new, or the call was not a schedule.
     None,
     /// The timer existed before.
@@ -228,13 +228,13 @@ pub enum Mark {
 
 impl Timer {
     /// Returns a timer as a response shows it.
-    pub fn new(view: &TimerView, mark: Mark) -> Self {
+    pub fn new(view: &TimerView, mark: ScheduleMark) -> Self {
         let mut shown = Self {
             namespace: view.namespace.as_str().to_owned(),
             id: view.id().as_str().to_owned(),
             state: State::from(view.state).into(),
-            existing: mark == Mark::Existing,
-            replaced: mark == Mark::Replaced,
+            existing: mark == ScheduleMark::Existing,
+            replaced: mark == ScheduleMark::Replaced,
             due_at: Some(view.due_at().into()),
             revision: view.revision(),
             attempts: view.attempts(),
@@ -257,13 +257,13 @@ impl Timer {
             payload_base64: None,
             headers: Vec::new(),
             history: Vec::new(),
-            ..Self::new(view, Mark::None)
+            ..Self::new(view, ScheduleMark::None)
         }
     }
 
     fn describe(&mut self, namespace: &NamespaceName, timer: &StoredTimer) {
         let spec = &timer.spec;
-        let forms = Forms::of(spec.payload.as_ref());
+        let forms = PayloadFields::of(spec.payload.as_ref());
         self.payload = forms.json;
         self.payload_text = forms.text;
         self.payload_base64 = forms.base64;
@@ -273,7 +273,7 @@ impl Timer {
         self.tags = spec.tags.as_slice().to_vec();
         self.slot_key = spec.slot_key.as_ref().map(|key| key.as_str().to_owned());
         let destination = spec.destination.as_ref();
-        self.destination = destination.map(|it| Destination::shown(it, Credentials::Redacted));
+        self.destination = destination.map(|it| Destination::shown(it, CredentialsForm::Redacted));
         self.retry = spec.retry.as_ref().map(Retry::from);
         self.expire_after = spec.expire_after.map(Duration::from);
         self.created_at = Some(timer.created_at.into());

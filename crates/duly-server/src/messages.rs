@@ -9,7 +9,7 @@ use duly_api::{
     NamespaceStats, OperationResult, PushLane, RepairNamespaceResponse, Time, Timer, Totals,
     cluster::{BackupMade, RepairedShard},
     moved::{ExportedNamespace, ImportResult},
-    timer::Mark,
+    timer::ScheduleMark,
 };
 use duly_core::{Millis, destination::LaneKey, limits::Limits, shard::ShardId};
 use duly_node::{FallbackLoad, LaneLoad};
@@ -83,7 +83,7 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
         slot_key: firing.slot_key.as_ref().map(|key| key.as_str().to_owned()),
         ..Firing::default()
     }
-    .carrying(firing.payload.as_ref(), &firing.headers)
+    .with_content(firing.payload.as_ref(), &firing.headers)
 }
 
 /// Returns the timer that an operation found, created or changed.
@@ -93,10 +93,10 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
 pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
     let (view, mark) = match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            (view, Mark::None)
+            (view, ScheduleMark::None)
         }
-        Outcome::Existing(view) => (view, Mark::Existing),
-        Outcome::Replaced(view) => (view, Mark::Replaced),
+        Outcome::Existing(view) => (view, ScheduleMark::Existing),
+        Outcome::Replaced(view) => (view, ScheduleMark::Replaced),
         other => return Err(refused(sent, other, path)),
     };
     Ok(Timer::new(view, mark))

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use duly_core::Invalid;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Firing, Reschedule, Schedule, Timer, payload::Forms};
+use crate::{Firing, Reschedule, Schedule, Timer, payload::PayloadFields};
 
-fn json(value: &impl Serialize) -> Result<Forms, Invalid> {
+fn json(value: &impl Serialize) -> Result<PayloadFields, Invalid> {
     let text = serde_json::to_vec(value).map_err(|error| {
         Invalid::unseen("payload", format!("a value that can be written as JSON ({error})"))
     })?;
-    Ok(Forms { json: Some(text.into()), ..Forms::default() })
+    Ok(PayloadFields { json: Some(text.into()), ..PayloadFields::default() })
 }
 
 fn from_json<T: DeserializeOwned>(bytes: Option<&Bytes>) -> Result<T, Invalid> {
@@ -41,24 +41,24 @@ macro_rules! payload_setters {
             #[must_use]
             pub fn with_json_text(self, text: impl Into<String>) -> Self {
                 let json = Some(text.into().into());
-                self.with_forms(Forms { json, ..Forms::default() })
+                self.with_forms(PayloadFields { json, ..PayloadFields::default() })
             }
 
             /// Sets the payload: text.
             #[must_use]
             pub fn with_text(self, text: impl Into<String>) -> Self {
                 let text = Some(text.into().into());
-                self.with_forms(Forms { text, ..Forms::default() })
+                self.with_forms(PayloadFields { text, ..PayloadFields::default() })
             }
 
             /// Sets the payload: any bytes.
             #[must_use]
             pub fn with_bytes(self, bytes: impl Into<Bytes>) -> Self {
                 let base64 = Some(bytes.into());
-                self.with_forms(Forms { base64, ..Forms::default() })
+                self.with_forms(PayloadFields { base64, ..PayloadFields::default() })
             }
 
-            fn with_forms(self, Forms { json, text, base64 }: Forms) -> Self {
+            fn with_forms(self, PayloadFields { json, text, base64 }: PayloadFields) -> Self {
                 Self { payload: json, payload_text: text, payload_base64: base64, ..self }
             }
         }

@@ -35,8 +35,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Nulls<T> {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Nulls<T>, A::Error> {
                 let mut names = Vec::new();
-                let watched = Watched { map, names: &mut names, name: String::new() };
-                let value = T::deserialize(MapAccessDeserializer::new(watched))?;
+                let recording = NullRecordingMap { map, names: &mut names, name: String::new() };
+                let value = T::deserialize(MapAccessDeserializer::new(recording))?;
                 Ok(Nulls { value, names })
             }
         }
@@ -46,13 +46,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Nulls<T> {
 }
 
 /// A map that notes the names of its `null` fields.
-struct Watched<'n, A> {
+struct NullRecordingMap<'n, A> {
     map: A,
     names: &'n mut Vec<String>,
     name: String,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for NullRecordingMap<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -70,7 +70,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let mut is_null = false;
-        let value = self.map.next_value_seed(Noting { inner: seed, is_null: &mut is_null })?;
+        let value =
+            self.map.next_value_seed(NullDetector { inner: seed, is_null: &mut is_null })?;
         if is_null {
             self.names.push(std::mem::take(&mut self.name));
         }
@@ -79,20 +80,20 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
 }
 
 /// A seed, deserializer or visitor that notes a `null`.
-struct Noting<'n, T> {
+struct NullDetector<'n, T> {
     inner: T,
     is_null: &'n mut bool,
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Noting<'_, S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for NullDetector<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Noting { inner: deserializer, is_null: self.is_null })
+        self.inner.deserialize(NullDetector { inner: deserializer, is_null: self.is_null })
     }
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for NullDetector<'_, D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -100,7 +101,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_option(Noting { inner: visitor, is_null: self.is_null })
+        self.inner.deserialize_option(NullDetector { inner: visitor, is_null: self.is_null })
     }
 
     // Fields of a change may be left out, so all of them are read as an option.
@@ -110,7 +111,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Noting<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for NullDetector<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

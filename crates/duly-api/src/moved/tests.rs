@@ -23,7 +23,9 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{ATTEMPTS_MAX, MovedTimer};
-use crate::{Source, headers::Credentials, json, payload::Forms, timer::Mark};
+use crate::{
+    MessageFormat, headers::CredentialsForm, json, payload::PayloadFields, timer::ScheduleMark,
+};
 
 fn time() -> impl Strategy<Value = Timestamp> {
     let edges = prop_oneof![Just(0), Just(Timestamp::MAX.unix_ms()), 0..=Timestamp::MAX.unix_ms()];
@@ -280,7 +282,7 @@ fn contradicting_fields_are_refused() {
 
 /// Returns the message of a schedule request.
 fn message(of: &Schedule) -> crate::Schedule {
-    let forms = Forms::of(of.spec.payload.as_ref());
+    let forms = PayloadFields::of(of.spec.payload.as_ref());
     let (due_at, delay) = match of.when {
         When::At(at) => (Some(at.into()), None),
         When::After(delay) => (None, Some(delay.into())),
@@ -296,7 +298,7 @@ fn message(of: &Schedule) -> crate::Schedule {
         headers: crate::headers::shown(&of.spec.headers),
         tags: of.spec.tags.as_slice().to_vec(),
         slot_key: of.spec.slot_key.as_ref().map(|key| key.as_str().to_owned()),
-        destination: destination.map(|it| crate::Destination::shown(it, Credentials::Whole)),
+        destination: destination.map(|it| crate::Destination::shown(it, CredentialsForm::Whole)),
         retry: of.spec.retry.as_ref().map(crate::Retry::from),
         expire_after: of.spec.expire_after.map(crate::Duration::from),
         if_exists: crate::IfExists::Keep.into(),
@@ -329,15 +331,15 @@ proptest! {
             checked.map(|(schedule, if_exists)| (schedule, if_exists == IfExists::Keep))
         };
         let read: crate::Schedule = json::parse(json_of(&sent).as_bytes()).expect("it is read");
-        prop_assert_eq!(checked(read, Source::Json), Ok((schedule.clone(), true)));
+        prop_assert_eq!(checked(read, MessageFormat::Json), Ok((schedule.clone(), true)));
         let decoded = crate::Schedule::decode(&*sent.encode_to_vec()).expect("it is decoded");
-        prop_assert_eq!(checked(decoded, Source::Protobuf), Ok((schedule.clone(), true)));
-        prop_assert_eq!(checked(through_both(&sent), Source::Protobuf), Ok((schedule, true)));
+        prop_assert_eq!(checked(decoded, MessageFormat::Protobuf), Ok((schedule.clone(), true)));
+        prop_assert_eq!(checked(through_both(&sent), MessageFormat::Protobuf), Ok((schedule, true)));
     }
 
     #[test]
     fn a_timer_is_the_same_in_json_and_protobuf(timer in timer()) {
-        let shown = crate::Timer::new(&view(timer, State::Scheduled), Mark::Existing);
+        let shown = crate::Timer::new(&view(timer, State::Scheduled), ScheduleMark::Existing);
         through_both(&shown);
         prop_assert_eq!(crate::Timer::decode(&*shown.encode_to_vec()), Ok(shown));
     }

@@ -1,6 +1,6 @@
 //! Calls on many timers at once: cancel by filter, redrive, purge, dead-letter overdue timers.
 
-use duly_api::{filter::Mode, v1};
+use duly_api::{filter::BulkCancelMode, v1};
 use tonic::{Request, Response};
 
 use super::{namespace, outbound::change_response};
@@ -15,7 +15,7 @@ pub(super) async fn cancel(
     let request = request.into_inner();
     let namespace = namespace(&request.namespace)?;
     let call = request.check()?;
-    if let Some(changes_nothing) = changes_nothing.filter(|_| call.mode == Mode::DryRun) {
+    if let Some(changes_nothing) = changes_nothing.filter(|_| call.mode == BulkCancelMode::DryRun) {
         changes_nothing.set();
     }
     Ok(change_response(app, app.cancel_many(namespace, call).await?).await)

@@ -4,9 +4,9 @@
 //! [`super::many`].
 
 use duly_api::{
-    Source, Time, View, Words as _,
+    MessageFormat, Time, View, Words as _,
     batch::OPERATIONS_MAX,
-    timer::Mark,
+    timer::ScheduleMark,
     v1::{self, timers_server::Timers},
 };
 use duly_core::TimerId;
@@ -61,7 +61,7 @@ impl Service {
         let (app, namespace) = (&self.app, namespace(name)?);
         let mut reservation = app.budget().reserve(operation.encoded_len())?;
         let trace_parent = trace::parent(metadata.as_ref());
-        let (source, trace_parent) = (Source::Protobuf, trace_parent.as_deref());
+        let (source, trace_parent) = (MessageFormat::Protobuf, trace_parent.as_deref());
         let (command, sent) =
             command(app, &namespace, operation, source, Answer::Whole, trace_parent)?;
         let outcome = app.apply_within(command, &mut reservation).await?;
@@ -91,8 +91,15 @@ impl Service {
         let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
             let trace_parent = trace_parent.as_deref();
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
-                command(&app, &within, operation, Source::Protobuf, Answer::Brief, trace_parent)
-                    .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
+                command(
+                    &app,
+                    &within,
+                    operation,
+                    MessageFormat::Protobuf,
+                    Answer::Brief,
+                    trace_parent,
+                )
+                .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
             Ok(sort_items(read))
         })
@@ -156,7 +163,7 @@ impl Timers for Service {
         let ReadResult { value, mut reservation, rest } =
             self.app.read_timer(namespace, id).await?;
         reservation.join(rest);
-        Ok(read_response_within(reservation, v1::Timer::new(&value, Mark::None))?)
+        Ok(read_response_within(reservation, v1::Timer::new(&value, ScheduleMark::None))?)
     }
 
     async fn reschedule(

@@ -17,7 +17,7 @@ use super::{
     budget::{self, Reservation},
     items::{ItemResult, Items, SortedItems, sort_items},
     lines,
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     query::Query,
     refusal_texts::SentOperation,
@@ -62,7 +62,7 @@ pub(crate) const OPERATION_BYTES: usize = 384;
 )]
 pub(crate) async fn batch(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
     respond(app, namespace, request, Items::Operations).await

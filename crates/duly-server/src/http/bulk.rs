@@ -16,12 +16,12 @@ use duly_store::{
 use tokio::time::Instant;
 
 use super::{
-    App, Problem, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::InNamespace,
+    App, Problem, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::NamespacePath,
     problem::Refusals, reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
     CancelManyRequest, CancelManyResponse, Time,
-    filter::{BulkCancel, CANCELS_MAX, CheckedFilter, Mode},
+    filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter},
 };
 
 /// The route.
@@ -44,12 +44,12 @@ const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
 )]
 pub(crate) async fn cancel_by_filter(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     Extension(changes_nothing): Extension<ChangesNothing>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let call = body.parse::<CancelManyRequest>().await?.check()?;
-    if call.mode == Mode::DryRun {
+    if call.mode == BulkCancelMode::DryRun {
         changes_nothing.set();
     }
     response::ok(&app.cancel_many(namespace, call).await?)
@@ -72,7 +72,7 @@ impl App {
             return Err(Problem::no_namespace(request.namespace.as_str()));
         }
         let mut out = CancelManyResponse {
-            dry_run: mode == Mode::DryRun,
+            dry_run: mode == BulkCancelMode::DryRun,
             examined: request.is_searched().then_some(0),
             ..CancelManyResponse::default()
         };
@@ -84,16 +84,16 @@ impl App {
             let read = self.read_page(request.clone()).await;
             let ReadResult { value: page, reservation: _reservation, rest: _rest } =
                 read.map_err(|problem| match mode {
-                    Mode::DryRun => problem,
-                    Mode::Cancel => problem.after_doing(out.cancelled, "cancelled"),
+                    BulkCancelMode::DryRun => problem,
+                    BulkCancelMode::Cancel => problem.after_doing(out.cancelled, "cancelled"),
                 })?;
             out.examined = out.examined.map(|examined| examined + page.examined);
             let (free, in_flight): (Vec<_>, Vec<_>) =
                 page.timers.iter().partition(|view| view.attempt_under_way.is_none());
             out.skipped += in_flight.len() as u64;
             match mode {
-                Mode::DryRun => count(&free, &mut out),
-                Mode::Cancel => cancel(self, &request, &free, &mut out).await?,
+                BulkCancelMode::DryRun => count(&free, &mut out),
+                BulkCancelMode::Cancel => cancel(self, &request, &free, &mut out).await?,
             }
             request.after = page.next;
             let has_capacity = out.cancelled < limit as u64;

@@ -9,12 +9,12 @@ use duly_store::{
 };
 
 use super::{
-    App, Problem, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    App, Problem, body::JsonBody, cursor::Cursor, path::NamespacePath, problem::Refusals,
     reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
     DeadLetterError, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
-    dead_letters::{DEAD_LETTERS_MAX, Selection, Spacing},
+    dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
     json,
 };
 
@@ -32,7 +32,7 @@ use duly_api::{
 )]
 pub(crate) async fn redrive(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (selection, spacing) =
@@ -51,7 +51,7 @@ pub(crate) async fn redrive(
 )]
 pub(crate) async fn purge(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
@@ -63,8 +63,8 @@ impl App {
     pub(crate) async fn redrive(
         &self,
         namespace: NamespaceName,
-        selection: Selection,
-        spacing: Spacing,
+        selection: DeadLetterSelection,
+        spacing: RedriveSpacing,
     ) -> Result<RedriveResponse, Problem> {
         let done = handle_selection(self, namespace, selection, DeadLetterAction::Redrive(spacing))
             .await?;
@@ -75,7 +75,7 @@ impl App {
     pub(crate) async fn purge(
         &self,
         namespace: NamespaceName,
-        selection: Selection,
+        selection: DeadLetterSelection,
     ) -> Result<PurgeResponse, Problem> {
         let done = handle_selection(self, namespace, selection, DeadLetterAction::Purge).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
@@ -85,7 +85,7 @@ impl App {
 /// The operation on the selected dead letters.
 #[derive(Debug, Clone, Copy)]
 enum DeadLetterAction {
-    Redrive(Spacing),
+    Redrive(RedriveSpacing),
     Purge,
 }
 
@@ -110,15 +110,19 @@ struct SelectionResult {
 async fn handle_selection(
     app: &App,
     namespace: NamespaceName,
-    selection: Selection,
+    selection: DeadLetterSelection,
     action: DeadLetterAction,
 ) -> Result<SelectionResult, Problem> {
     if app.store().get_namespace(namespace.clone()).await?.is_none() {
         return Err(Problem::no_namespace(namespace.as_str()));
     }
     match selection {
-        Selection::Named(dead_letters) => handle_named(app, &namespace, dead_letters, action).await,
-        Selection::All(cursor) => handle_all(app, namespace, cursor.as_deref(), action).await,
+        DeadLetterSelection::Named(dead_letters) => {
+            handle_named(app, &namespace, dead_letters, action).await
+        }
+        DeadLetterSelection::All(cursor) => {
+            handle_all(app, namespace, cursor.as_deref(), action).await
+        }
     }
 }
 

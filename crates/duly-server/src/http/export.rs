@@ -9,7 +9,7 @@ use super::{
     App, Problem,
     body::run_blocking,
     cursor::Cursor,
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     query::Query,
     reading::ReadResult,
@@ -42,7 +42,7 @@ use duly_api::{
 )]
 pub(crate) async fn export_timers(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;

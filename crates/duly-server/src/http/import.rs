@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 
-use super::{App, Problem, batch, items::Items, path::InNamespace, problem::Refusals};
+use super::{App, Problem, batch, items::Items, path::NamespacePath, problem::Refusals};
 use duly_api::{
     batch::Results,
     moved::{Import, ImportResults},
@@ -39,7 +39,7 @@ use duly_api::{
 )]
 pub(crate) async fn import_timers(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
     batch::respond(app, namespace, request, Items::Timers).await

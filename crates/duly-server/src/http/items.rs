@@ -4,7 +4,7 @@
 //! [`super::lines`] do everything else for both.
 
 use duly_api::{
-    Operation as Message, OperationResult, Source,
+    MessageFormat, Operation as Message, OperationResult,
     batch::Batch,
     json,
     moved::{Import, ImportResult, MovedTimer},
@@ -56,7 +56,14 @@ impl Items {
     ) -> Result<(Command, SentOperation), Invalid> {
         if self == Self::Operations {
             let message = json::parse(text)?;
-            return command(app, namespace, message, Source::Json, Answer::Brief, trace_parent);
+            return command(
+                app,
+                namespace,
+                message,
+                MessageFormat::Json,
+                Answer::Brief,
+                trace_parent,
+            );
         }
         let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
         let operation = Operation::Import { timer };
@@ -95,7 +102,7 @@ pub(crate) fn command(
     app: &App,
     namespace: &NamespaceName,
     message: Message,
-    source: Source,
+    source: MessageFormat,
     answer: Answer,
     trace_parent: Option<&str>,
 ) -> Result<(Command, SentOperation), Invalid> {

@@ -22,7 +22,7 @@ use super::{
     body::{JsonBody, run_blocking},
     budget::{self, IsCounted, Reservation},
     lease_reservation::LeaseReservation,
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     response,
     text::ResponseText,
@@ -49,7 +49,7 @@ pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
 )]
 pub(crate) async fn lease(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let call = body.parse::<LeaseMessage>().await?.check()?;

@@ -37,7 +37,7 @@ use super::{
     refusal_texts::SentOperation,
     trace,
 };
-use duly_api::batch::{LastLine, Line as LineResult, Results};
+use duly_api::batch::{LastLine, ResultLine, Results};
 
 /// Operations of one step.
 const STEP_LINES_MAX: usize = 1_000;
@@ -144,7 +144,7 @@ impl LineStream {
                 let ended = matches!(self.progress, StreamProgress::Ended);
                 let step = self.splitter.take(STEP_LINES_MAX, ended);
                 if !step.is_empty() {
-                    match self.carry_out(step).await {
+                    match self.apply_step(step).await {
                         Ok(text) if text.is_empty() => {}
                         Ok(text) => return Some(self.held(text)),
                         Err(problem) => self.progress = StreamProgress::Stopped(problem),
@@ -238,7 +238,7 @@ impl LineStream {
     }
 
     /// Carries out a step and returns the lines of its response.
-    async fn carry_out(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
+    async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
         let values = self.app.budget().reserve(2 * bytes)?;
@@ -249,7 +249,7 @@ impl LineStream {
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
             let read = lines
                 .iter()
-                .map(|line| read_line(app, namespace, items, line, trace_parent.as_deref()));
+                .map(|line| parse_line(app, namespace, items, line, trace_parent.as_deref()));
             Ok((numbers, sort_items(read)))
         });
         let (numbers, (slots, commands)) = prepared.await?;
@@ -272,7 +272,7 @@ impl LineStream {
             let LineCounts { accepted, refused: others } = &mut self.counts;
             *(if refused { others } else { accepted }) += 1;
             if refused || self.results == Results::All {
-                write_line(&mut text, &LineResult { line, result });
+                write_line(&mut text, &ResultLine { line, result });
             }
         }
         if let Some(wait_ms) = refused_whole.and_then(|problem| problem.into_body().retry_after_ms)
@@ -300,7 +300,7 @@ impl LineStream {
     }
 }
 
-fn read_line(
+fn parse_line(
     app: &App,
     namespace: &NamespaceName,
     items: Items,

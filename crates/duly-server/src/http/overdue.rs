@@ -13,7 +13,7 @@ use duly_store::{
 };
 
 use super::{
-    App, Problem, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    App, Problem, body::JsonBody, cursor::Cursor, path::NamespacePath, problem::Refusals,
     reading::ReadResult, refusal_texts::OperationKind, response,
 };
 use duly_api::{
@@ -34,7 +34,7 @@ use duly_api::{
 )]
 pub(crate) async fn dead_letter_overdue(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     response::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)

@@ -12,18 +12,18 @@ use super::Problem;
 
 /// The namespace in the path.
 #[derive(Debug, Clone)]
-pub(crate) struct InNamespace(pub(crate) NamespaceName);
+pub(crate) struct NamespacePath(pub(crate) NamespaceName);
 
 /// The timer in the path.
 #[derive(Debug, Clone)]
-pub(crate) struct OfTimer {
+pub(crate) struct TimerPath {
     /// Its namespace.
     pub(super) namespace: NamespaceName,
     /// Its id.
     pub(super) id: TimerId,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for InNamespace {
+impl<S: Send + Sync> FromRequestParts<S> for NamespacePath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -32,7 +32,7 @@ impl<S: Send + Sync> FromRequestParts<S> for InNamespace {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for OfTimer {
+impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
 use super::{Problem, body::run_blocking, budget::Reservation, text::ResponseText};
-use duly_api::{Timer, timer::Mark};
+use duly_api::{Timer, timer::ScheduleMark};
 
 /// The result of a handler.
 pub(super) type HandlerResult = Result<Response, Problem>;
@@ -44,7 +44,7 @@ pub(super) async fn changed_timer(
     mut reservation: Reservation,
     status: StatusCode,
     view: &Arc<TimerView>,
-    mark: Mark,
+    mark: ScheduleMark,
 ) -> HandlerResult {
     let bytes = usize::try_from(view.memory_bytes()).unwrap_or(usize::MAX);
     let own = reservation.split(bytes);

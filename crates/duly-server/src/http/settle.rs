@@ -11,7 +11,7 @@ use super::{
     body::JsonBody,
     budget::{self, Budget, Reservation},
     lease,
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     response,
 };
@@ -42,7 +42,7 @@ pub(crate) const SETTLEMENT_BYTES: usize = 192;
 )]
 pub(crate) async fn settle(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (budget, within) = (app.budget().clone(), namespace.clone());

@@ -14,7 +14,7 @@ use http::StatusCode;
 
 use super::{Problem, budget::Reservation, refusal_texts::SentOperation, response};
 use crate::messages;
-use duly_api::timer::Mark;
+use duly_api::timer::ScheduleMark;
 
 /// Responds to a call that changed a timer.
 async fn changed(
@@ -24,7 +24,7 @@ async fn changed(
 ) -> Result<Response, Problem> {
     match outcome {
         Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            response::changed_timer(reservation, StatusCode::OK, &view, Mark::None).await
+            response::changed_timer(reservation, StatusCode::OK, &view, ScheduleMark::None).await
         }
         other => Err(messages::refused(sent, &other, "")),
     }

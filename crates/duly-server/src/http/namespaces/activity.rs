@@ -8,7 +8,7 @@ use crate::{
     http::{
         App, Problem,
         body::{MaybeBody, NoBody},
-        path::InNamespace,
+        path::NamespacePath,
         problem::Refusals,
         response,
     },
@@ -25,7 +25,7 @@ use crate::{
 )]
 pub(crate) async fn pause_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     _body: NoBody,
 ) -> Result<Response, Problem> {
     let namespace = app.store().set_activity(name, Activity::Paused).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn pause_namespace(
 )]
 pub(crate) async fn resume_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     MaybeBody(body): MaybeBody,
 ) -> Result<Response, Problem> {
     let request: Option<ResumeRequest> = match body {

@@ -5,7 +5,7 @@ use duly_core::NamespaceName;
 use duly_store::namespaces::DeleteMode;
 use http::{StatusCode, Uri};
 
-use crate::http::{App, Problem, path::InNamespace, problem::Refusals, query::Query};
+use crate::http::{App, Problem, path::NamespacePath, problem::Refusals, query::Query};
 
 /// Delete a namespace with all its timers, tombstones and dead letters.
 ///
@@ -22,7 +22,7 @@ use crate::http::{App, Problem, path::InNamespace, problem::Refusals, query::Que
 )]
 pub(crate) async fn delete_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["force"])?;

@@ -15,7 +15,7 @@ use http::{StatusCode, Uri};
 
 use crate::{
     http::{
-        App, Problem, budget::Reservation, path::InNamespace, problem::Refusals, query::Query,
+        App, Problem, budget::Reservation, path::NamespacePath, problem::Refusals, query::Query,
         response,
     },
     messages,
@@ -45,7 +45,7 @@ const FIXED_BYTES: usize = 2 * 1024;
 )]
 pub(crate) async fn namespace_forecast(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["bucket", "count"])?;

@@ -8,7 +8,7 @@ use http::{StatusCode, Uri};
 
 use crate::{
     http::{
-        App, Problem, path::InNamespace, problem::Refusals, query::Query, response,
+        App, Problem, path::NamespacePath, problem::Refusals, query::Query, response,
         text::ResponseText, timers::list::page_limit,
     },
     messages,
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 32;
 )]
 pub(crate) async fn get_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
 ) -> Result<Response, Problem> {
     response::ok(&messages::namespace(&app.namespace(name).await?))
 }

@@ -7,7 +7,7 @@ use duly_store::namespaces::{Namespace, Put, Secrets};
 
 use super::put::reset;
 use crate::{
-    http::{App, Problem, body::JsonBody, path::InNamespace, problem::Refusals, response},
+    http::{App, Problem, body::JsonBody, path::NamespacePath, problem::Refusals, response},
     messages,
 };
 
@@ -25,7 +25,7 @@ use crate::{
 )]
 pub(crate) async fn patch_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let Nulls { value: settings, names } = body.parse().await?;

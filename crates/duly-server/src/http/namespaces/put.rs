@@ -7,7 +7,7 @@ use duly_store::namespaces::{Namespace, Put, Secrets};
 use http::StatusCode;
 
 use crate::{
-    http::{App, Problem, body::JsonBody, path::InNamespace, problem::Refusals, response},
+    http::{App, Problem, body::JsonBody, path::NamespacePath, problem::Refusals, response},
     messages,
 };
 
@@ -28,7 +28,7 @@ use crate::{
 )]
 pub(crate) async fn put_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let Nulls { value: settings, names } = body.parse().await?;

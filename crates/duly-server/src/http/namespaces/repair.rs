@@ -8,7 +8,7 @@ use http::Uri;
 
 use crate::{
     http::{
-        App, Problem, body::NoBody, path::InNamespace, problem::Refusals, query::Query, response,
+        App, Problem, body::NoBody, path::NamespacePath, problem::Refusals, query::Query, response,
     },
     messages,
 };
@@ -29,7 +29,7 @@ use crate::{
 )]
 pub(crate) async fn repair_namespace(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
     uri: Uri,
     _body: NoBody,
 ) -> Result<Response, Problem> {

@@ -6,7 +6,7 @@ use duly_core::NamespaceName;
 use http::StatusCode;
 
 use crate::{
-    http::{App, Problem, budget::Reservation, path::InNamespace, problem::Refusals, response},
+    http::{App, Problem, budget::Reservation, path::NamespacePath, problem::Refusals, response},
     messages,
 };
 
@@ -23,7 +23,7 @@ const STATS_BYTES: usize = 64 * 1024;
 )]
 pub(crate) async fn namespace_stats(
     State(app): State<App>,
-    InNamespace(name): InNamespace,
+    NamespacePath(name): NamespacePath,
 ) -> Result<Response, Problem> {
     let (stats, reservation) = app.namespace_stats(name).await?;
     response::json_within(reservation, StatusCode::OK, &stats)

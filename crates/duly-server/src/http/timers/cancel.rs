@@ -6,7 +6,7 @@ use duly_store::{Answer, Command, Operation};
 use http::Uri;
 
 use crate::{
-    http::{App, Problem, path::OfTimer, problem::Refusals, query::Query, response},
+    http::{App, Problem, path::TimerPath, problem::Refusals, query::Query, response},
     messages,
 };
 
@@ -26,7 +26,7 @@ use crate::{
 )]
 pub(crate) async fn cancel_timer(
     State(app): State<App>,
-    timer: OfTimer,
+    timer: TimerPath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["if_revision"])?;

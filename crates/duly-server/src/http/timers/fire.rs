@@ -5,7 +5,7 @@ use duly_api::Timer;
 use duly_store::{Answer, Command, Operation};
 
 use crate::http::{
-    App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refusal_texts::OperationKind,
+    App, Problem, body::NoBody, path::TimerPath, problem::Refusals, refusal_texts::OperationKind,
 };
 
 /// Make a timer or its next attempt due now.
@@ -24,7 +24,7 @@ use crate::http::{
 )]
 pub(crate) async fn fire_timer(
     State(app): State<App>,
-    timer: OfTimer,
+    timer: TimerPath,
     _body: NoBody,
 ) -> Result<Response, Problem> {
     let command = Command {

@@ -1,11 +1,11 @@
 //! `GET /v1/namespaces/{namespace}/timers/{id}`: returns one timer.
 
 use axum::{extract::State, response::Response};
-use duly_api::{Timer, timer::Mark};
+use duly_api::{Timer, timer::ScheduleMark};
 use http::StatusCode;
 
 use crate::http::{
-    App, Problem, body::run_blocking, path::OfTimer, problem::Refusals, reading::ReadResult,
+    App, Problem, body::run_blocking, path::TimerPath, problem::Refusals, reading::ReadResult,
     response,
 };
 
@@ -20,10 +20,14 @@ use crate::http::{
     ),
     responses((status = 200, description = "The timer.", body = Timer), Refusals)
 )]
-pub(crate) async fn get_timer(State(app): State<App>, timer: OfTimer) -> Result<Response, Problem> {
+pub(crate) async fn get_timer(
+    State(app): State<App>,
+    timer: TimerPath,
+) -> Result<Response, Problem> {
     let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
     let written = move || {
-        let response = response::json_within(rest, StatusCode::OK, &Timer::new(&value, Mark::None));
+        let response =
+            response::json_within(rest, StatusCode::OK, &Timer::new(&value, ScheduleMark::None));
         drop(value);
         response
     };

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use duly_api::{
     ListResponse, Time, Timer, View, Words as _,
     number::within,
-    timer::{Mark, PAGE_DEFAULT},
+    timer::{PAGE_DEFAULT, ScheduleMark},
 };
 use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
 use duly_store::{
@@ -19,7 +19,7 @@ use crate::http::{
     App, Problem,
     body::{NDJSON, run_blocking},
     cursor::{Cursor, FilterHash},
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     query::Query,
     reading::ReadResult,
@@ -57,7 +57,7 @@ use crate::http::{
 )]
 pub(crate) async fn list_timers(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -136,7 +136,7 @@ pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
 pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
     match view {
         View::Summary => Timer::summary(timer),
-        View::Full | View::Unspecified => Timer::new(timer, Mark::None),
+        View::Full | View::Unspecified => Timer::new(timer, ScheduleMark::None),
     }
 }
 

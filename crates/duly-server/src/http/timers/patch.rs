@@ -2,16 +2,16 @@
 
 use axum::{extract::State, response::Response};
 use duly_api::{
-    Reschedule, Source, Timer,
+    MessageFormat, Reschedule, Timer,
     json::{self, Nulls},
-    schedule::IdIn,
+    schedule::IdLocation,
 };
 use duly_store::{Answer, Command, Operation};
 
 use crate::http::{
     App, Problem,
     body::JsonBody,
-    path::OfTimer,
+    path::TimerPath,
     problem::Refusals,
     refusal_texts::{OperationKind, SentOperation},
 };
@@ -30,14 +30,14 @@ use crate::http::{
 )]
 pub(crate) async fn reschedule_timer(
     State(app): State<App>,
-    timer: OfTimer,
+    timer: TimerPath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let ((change, when), mut reservation) = body
         .read_held(|text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
-            Ok((change.check(Source::Json, IdIn::Path)?, when))
+            Ok((change.check(MessageFormat::Json, IdLocation::Path)?, when))
         })
         .await?;
     app.check_patch(&change.patch)?;

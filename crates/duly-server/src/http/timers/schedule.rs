@@ -1,14 +1,14 @@
 //! `POST /v1/namespaces/{namespace}/timers`: schedules a timer.
 
 use axum::{extract::State, response::Response};
-use duly_api::{Schedule, Source, Timer, json, timer::Mark};
+use duly_api::{MessageFormat, Schedule, Timer, json, timer::ScheduleMark};
 use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
 use crate::http::{
     App, Problem,
     body::JsonBody,
-    path::InNamespace,
+    path::NamespacePath,
     problem::Refusals,
     refusal_texts::{OperationKind, SentOperation},
     response, trace,
@@ -31,7 +31,7 @@ use crate::http::{
 )]
 pub(crate) async fn schedule_timer(
     State(app): State<App>,
-    InNamespace(namespace): InNamespace,
+    NamespacePath(namespace): NamespacePath,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -40,7 +40,7 @@ pub(crate) async fn schedule_timer(
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
             let when = schedule.when_text().map(Box::from);
-            let (schedule, if_exists) = schedule.check(Source::Json, || reader.make_id())?;
+            let (schedule, if_exists) = schedule.check(MessageFormat::Json, || reader.make_id())?;
             reader.check_schedule(&schedule)?;
             Ok((schedule, if_exists, when))
         })
@@ -54,13 +54,16 @@ pub(crate) async fn schedule_timer(
     let outcome = app.apply_within(command, &mut reservation).await?;
     match outcome {
         Outcome::Created(view) => {
-            response::changed_timer(reservation, StatusCode::CREATED, &view, Mark::None).await
+            response::changed_timer(reservation, StatusCode::CREATED, &view, ScheduleMark::None)
+                .await
         }
         Outcome::Existing(view) => {
-            response::changed_timer(reservation, StatusCode::OK, &view, Mark::Existing).await
+            response::changed_timer(reservation, StatusCode::OK, &view, ScheduleMark::Existing)
+                .await
         }
         Outcome::Replaced(view) => {
-            response::changed_timer(reservation, StatusCode::OK, &view, Mark::Replaced).await
+            response::changed_timer(reservation, StatusCode::OK, &view, ScheduleMark::Replaced)
+                .await
         }
         other => {
             super::changed(

@@ -3,7 +3,7 @@
 /// Gives a type its two forms: text or a number in JSON, the bytes of `$message` in protobuf.
 ///
 /// `$inner` returns the message; `$allowed` describes the allowed JSON.
-macro_rules! written {
+macro_rules! dual_form {
     ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path) => {
         impl $name {
             /// Returns the value of a query parameter: a number, or text.
