@@ -173,7 +173,7 @@ impl Config {
             key.store == Some(StoreKind::Embedded) && effective.origin != Origin::Default
         });
         let sentences = embedded.map(|(Key { name, .. }, EffectiveValue { origin, .. })| {
-            format!("{name} ({origin}) is not used: timers are kept where store.url says")
+            format!("{name} ({origin}) is ignored: the timers are in the store of store.url")
         });
         if self.store.url.is_some() { sentences.collect() } else { Vec::new() }
     }

@@ -1,9 +1,9 @@
 //! The gRPC interface: a file for each service, with one layer in front of all services.
 //!
 //! ```text
-//!   request ──► router_switch ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
-//!                    │              inbound (size, memory)                                 │
-//!   response ◄───────┴────── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
+//!   request ──► switch ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
+//!                │           inbound (size, memory)                                 │
+//!   response ◄───┴─── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
 //! ```
 //!
 //! It shares the port and the rules of HTTP: the same guard, limits, memory budget and drain. Messages
@@ -52,10 +52,10 @@ pub(crate) fn router(app: App) -> Router {
                 .max_encoding_message_size(RESPONSE_BYTES_MAX)
         };
     }
-    let timers = sized!(TimersServer::new(timers::Service::new(app.clone())));
-    let namespaces = sized!(NamespacesServer::new(namespaces::Service::new(app.clone())));
-    let cluster = sized!(ClusterServer::new(cluster::Service::new(app.clone())));
-    let health = HealthServer::new(health::Service::new(app.clone()));
+    let timers = sized!(TimersServer::new(timers::TimersService::new(app.clone())));
+    let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService::new(app.clone())));
+    let cluster = sized!(ClusterServer::new(cluster::ClusterService::new(app.clone())));
+    let health = HealthServer::new(health::HealthService::new(app.clone()));
     Router::new()
         .route_service("/duly.v1.Timers/{method}", timers)
         .route_service("/duly.v1.Namespaces/{method}", namespaces)

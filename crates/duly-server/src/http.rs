@@ -1,9 +1,9 @@
 //! The HTTP interface: a file for each resource, with one layer in front of all handlers.
 //!
 //! ```text
-//!   request ──► router_switch ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
-//!                                                                                  │
-//!   response ◄── JSON, or a Problem for every error ────────────────────────────────┘
+//!   request ──► switch ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
+//!                                                                           │
+//!   response ◄── JSON, or a Problem for every error ─────────────────────────┘
 //! ```
 //!
 //! Handlers read a body of [`duly_api`], check it, call the store or the node, and write the response.
@@ -138,7 +138,7 @@ fn routes() -> OpenApiRouter<App> {
 
 async fn elsewhere(uri: Uri) -> Problem {
     let detail = format!(
-        "this address answers {}; {} is asked at server.listen",
+        "this address serves {}; call {} at server.listen",
         PROBES.join(", "),
         duly_core::invalid::shorten(uri.path())
     );

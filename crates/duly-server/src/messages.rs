@@ -179,9 +179,9 @@ pub(crate) fn refused(sent: impl Into<SentOperation>, outcome: &Outcome, path: &
             // Only the kind is logged: a whole outcome holds payload and headers.
             tracing::error!(
                 kind = outcome_name(other),
-                "the store returned another kind of outcome"
+                "store call returned an outcome of the wrong kind; the code internal is returned"
             );
-            Problem::fault("an outcome of another kind")
+            Problem::fault("an outcome of the wrong kind")
         }
     }
 }

@@ -38,18 +38,18 @@ impl Problem {
             .map(|text| (*text).to_owned())
             .or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_default();
-        tracing::error!(panic = text, "a handler panicked");
+        tracing::error!(panic = text, "handler panicked; the code internal is returned");
         Self::fault("a handler panicked")
     }
 
     /// Returns the problem of a broken invariant. The details go to the log.
     pub(crate) fn fault(what: &str) -> Self {
-        tracing::error!(what, "a fault in Duly");
+        tracing::error!(what, "internal fault; the code internal is returned");
         Self::new(
             Code::Internal,
             format!(
-                "a fault in Duly ({what}): whether the change was made is not known; look before \
-                 you repeat the call, and report it with the lines of the server's log"
+                "a fault in Duly ({what}): it is not known whether the change was made; check \
+                 before you repeat the call, and report it with the lines of the server's log"
             ),
         )
     }
@@ -67,7 +67,7 @@ impl Problem {
             Code::NotFound,
             format!(
                 "there is no namespace \"{name}\": check the name (GET /v1/namespaces lists all), \
-                 or make it with PUT /v1/namespaces/{name}"
+                 or create it with PUT /v1/namespaces/{name}"
             ),
         )
     }
@@ -199,7 +199,7 @@ impl From<duly_store::Error> for Problem {
             ),
             _ => {
                 if matches!(error.code(), Code::Internal) {
-                    tracing::error!(%error, "the store failed");
+                    tracing::error!(%error, "store call failed; the code internal is returned");
                 }
                 Self::new(error.code(), error.to_string()).with_retry(error.retry())
             }

@@ -39,7 +39,7 @@ pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
 /// Settings of the connections.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
+pub(crate) struct ConnectionSettings {
     /// Connections at once.
     pub(crate) connections_max: usize,
     /// Time for the head of the next request.
@@ -70,13 +70,13 @@ impl Serving {
     pub(crate) fn start(
         (listener, switch): (TcpListener, RouterSwitch),
         admin: Option<(TcpListener, RouterSwitch)>,
-        settings: Settings,
+        settings: ConnectionSettings,
         metrics: Metrics,
     ) -> Self {
         let (stop, stopped) = watch::channel(Stop::NotYet);
         let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
         if let Some((listener, switch)) = admin {
-            let settings = Settings { connections_max: 0, ..settings };
+            let settings = ConnectionSettings { connections_max: 0, ..settings };
             let accepting = accept(listener, switch, settings, None);
             others.push(tokio::spawn(accepting).abort_handle());
         }
@@ -93,7 +93,7 @@ impl Serving {
     pub(crate) async fn stop(&mut self) {
         self.stop.send_replace(Stop::Now);
         if let Err(error) = (&mut self.accepting).await {
-            tracing::error!(%error, "the accept loop ended in a way it should not");
+            tracing::error!(%error, "accept loop ended with a panic; the stop continues");
         }
     }
 }
@@ -116,7 +116,7 @@ async fn keep_up(metrics: Metrics) {
 async fn accept(
     listener: TcpListener,
     switch: RouterSwitch,
-    settings: Settings,
+    settings: ConnectionSettings,
     stopped: Option<watch::Receiver<Stop>>,
 ) {
     let stopped = async {
@@ -129,7 +129,7 @@ async fn accept(
     let builder = Arc::new(builder(&settings));
     let slots = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let mut reserve = Reserve::new(&settings);
-    let (stop_connections, connection_stop) = watch::channel(Stop::NotYet);
+    let (stop_connections, stopped_connections) = watch::channel(Stop::NotYet);
     let timeouts =
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
@@ -141,7 +141,7 @@ async fn accept(
             Ok((stream, _)) => stream,
             Err(error) => {
                 if !is_about_one_connection(&error) {
-                    tracing::warn!(%error, "no connection can be accepted now");
+                    tracing::warn!(%error, "accepting a connection failed, will retry");
                     sleep(ACCEPT_RETRY).await;
                 }
                 continue;
@@ -154,21 +154,21 @@ async fn accept(
                     (slot, timeouts),
                     &builder,
                     switch.clone(),
-                    connection_stop.clone(),
+                    stopped_connections.clone(),
                 );
             }
             Err(_) => reserve.connect(stream, &switch),
         }
     }
-    drop((listener, connection_stop));
+    drop((listener, stopped_connections));
     stop_connections.send_replace(Stop::Now);
     // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
-        tracing::warn!("some requests had no answer in time and were cut off");
+        tracing::warn!("drain timeout reached; calls still under way are cut off");
     }
 }
 
-fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+fn builder(settings: &ConnectionSettings) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -189,10 +189,10 @@ fn connect(
     (slot, timeouts): (OwnedSemaphorePermit, ConnectionTimeouts),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     switch: RouterSwitch,
-    mut connection_stop: watch::Receiver<Stop>,
+    mut stopped: watch::Receiver<Stop>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection ended before it began");
+        tracing::debug!(%error, "connection ended before it was served");
         return;
     }
     let builder = Arc::clone(builder);
@@ -202,32 +202,32 @@ fn connect(
         let switch = switch.for_connection(progress.clone(), ConnectionKind::Main);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
         let mut write_timeout = pin!(progress.wait_for_write_timeout());
-        let mut idle_from = Instant::now();
+        let mut from = Instant::now();
         let mut stop = Stop::NotYet;
         loop {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
-                        tracing::debug!(error, "a connection broke");
+                        tracing::debug!(error, "connection failed");
                     }
                     break;
                 }
                 () = write_timeout.as_mut() => {
-                    tracing::debug!("a caller did not take its answers");
+                    tracing::debug!("connection closed (write timeout): its caller does not read");
                     break;
                 }
-                _ = connection_stop.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
+                _ = stopped.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
                 // During a stop, a connection that stays open without a call is closed.
-                () = progress.wait_for_idle_timeout(timeouts.idle, idle_from) => if stop == Stop::Now {
-                    tracing::debug!("a connection without a call stayed");
+                () = progress.wait_for_idle_timeout(timeouts.idle, from) => if stop == Stop::Now {
+                    tracing::debug!("connection closed: its graceful shutdown timed out");
                     break;
                 },
             }
-            (stop, idle_from) = (Stop::Now, Instant::now());
+            (stop, from) = (Stop::Now, Instant::now());
             connection.as_mut().graceful_shutdown();
         }
-        drop((slot, connection_stop));
+        drop((slot, stopped));
     });
 }
 

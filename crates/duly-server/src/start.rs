@@ -41,7 +41,7 @@ use crate::{
         App, ImplicitNamespaces, Parts, RouterSwitch, Routers, StartupProgress, StartupState,
         admin_router, router, startup_admin_router, startup_router,
     },
-    serve::{Serving, Settings},
+    serve::{ConnectionSettings, Serving},
     telemetry::Metrics,
 };
 
@@ -146,7 +146,7 @@ async fn start_on(
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
     let probes = |http: Router| Routers { grpc: http.clone(), http };
     let admin_switch = RouterSwitch::new(probes(startup_admin_router(startup)));
-    let settings = Settings {
+    let settings = ConnectionSettings {
         connections_max: config.server.connections_max.as_usize(),
         header_timeout: config.server.header_timeout.to_std(),
         write_timeout: config.server.request_timeout.to_std(),

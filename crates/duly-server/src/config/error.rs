@@ -98,7 +98,7 @@ impl fmt::Display for Errors {
         if let [one] = &self.0[..] {
             return one.fmt(f);
         }
-        write!(f, "{} things in the configuration are wrong:", self.0.len())?;
+        write!(f, "{} errors in the configuration:", self.0.len())?;
         self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
     }
 }

@@ -86,7 +86,7 @@ impl LineIndex<'_> {
 /// Returns the reason of the parser, with the likely mistake, which it does not name.
 fn reason(message: &str) -> String {
     let hint = if message.starts_with("invalid") || message.contains("quote") {
-        " (texts stand in quotes, lists in brackets)"
+        " (write texts in quotes, lists in brackets)"
     } else {
         ""
     };
@@ -111,7 +111,7 @@ fn section<'a>(name: &str, value: DeValue<'a>, origin: Origin) -> Result<DeTable
         _ => {
             let similar = in_any_section(&name)
                 .map(|key| format!("{}, below {}", key.name, in_brackets(&key.section)));
-            let known = format!("every key stands below its section: {}", all_sections());
+            let known = format!("every key belongs below its section: {}", all_sections());
             Err(Error::UnknownKey { key: name, origin, similar, known })
         }
     }
@@ -174,7 +174,7 @@ fn file_value(value: &DeValue<'_>) -> Result<Value, String> {
         DeValue::Array(items) => {
             let texts = items.iter().map(|item| item.get_ref().as_str().map(Value::from));
             let texts: Option<Value> = texts.collect::<Option<Vec<_>>>().map(Value::Array);
-            texts.ok_or_else(|| "an array of other things than texts".to_owned())
+            texts.ok_or_else(|| "an array of values that are not texts".to_owned())
         }
         other => Err(with_article(other.type_str())),
     }

@@ -154,7 +154,7 @@ impl Key {
         match (Config::deserialize(document), written) {
             (Ok(_), _) => Ok(value),
             (Err(error), Value::String(_)) if self.is_secret => Err(error.to_string()),
-            (Err(_), _) if self.is_secret => Err("something that is no text".to_owned()),
+            (Err(_), _) if self.is_secret => Err("a value that is not text".to_owned()),
             (Err(_), written) => Err(shown(written)),
         }
     }

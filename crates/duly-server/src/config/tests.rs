@@ -247,7 +247,7 @@ fn invalid_values_are_reported_with_place_and_allowed_values() {
     check(
         "server.allowed_hosts = [1]",
         "server.allowed_hosts",
-        "an array of other things than texts",
+        "an array of values that are not texts",
         "a list of host names",
     );
     check(

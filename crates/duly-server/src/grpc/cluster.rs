@@ -8,11 +8,11 @@ use crate::http::App;
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct ClusterService {
     app: App,
 }
 
-impl Service {
+impl ClusterService {
     /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
@@ -20,7 +20,7 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl Cluster for Service {
+impl Cluster for ClusterService {
     async fn get(
         &self,
         _: Request<v1::GetClusterRequest>,

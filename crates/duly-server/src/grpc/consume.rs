@@ -93,8 +93,8 @@ impl Consumers {
     ) -> Result<Response<ConsumeResponses>, Problem> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let detail = format!(
-                "{CONSUMERS_MAX} consumers are connected already, as many as may: come again, or \
-                 consume on fewer streams"
+                "{CONSUMERS_MAX} consumers are connected already, which is the limit: try again \
+                 later, or consume on fewer streams"
             );
             return Err(Problem::new(Code::ResourceExhausted, detail)
                 .with_retry(Retry::After(Millis::from_secs(1))));
@@ -109,7 +109,9 @@ impl Consumers {
                 // Claims are released when the session is dropped.
                 () = error_sender.closed() => {}
                 ended = Session::run(app, requests, sender) => if let Err(status) = ended {
-                    error_sender.send(QueuedResponse { result: Err(status), reservation, pending_reply: None }).await.ok();
+                    let result = Err(status);
+                    let last = QueuedResponse { result, reservation, pending_reply: None };
+                    error_sender.send(last).await.ok();
                 },
             }
             drop(slot);

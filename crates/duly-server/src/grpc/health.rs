@@ -22,11 +22,11 @@ const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct HealthService {
     app: App,
 }
 
-impl Service {
+impl HealthService {
     /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
@@ -50,7 +50,7 @@ const fn response_with(status: ServingStatus) -> HealthCheckResponse {
 }
 
 #[tonic::async_trait]
-impl Health for Service {
+impl Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,

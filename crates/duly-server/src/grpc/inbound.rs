@@ -222,8 +222,8 @@ fn too_large(bytes: usize, bounds: MessageBounds) -> Problem {
 
 fn too_slow(request_timeout: Duration) -> Problem {
     let detail = format!(
-        "the message did not come whole within {} s (server.request_timeout): begin the call anew, \
-         and send each message at once",
+        "the message was not complete within {} s (server.request_timeout): repeat the call, and \
+         send each message without pauses",
         request_timeout.as_secs()
     );
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)

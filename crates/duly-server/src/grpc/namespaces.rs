@@ -20,11 +20,11 @@ const SETTINGS: &str = "settings";
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct NamespacesService {
     app: App,
 }
 
-impl Service {
+impl NamespacesService {
     /// Creates the service.
     pub(super) const fn new(app: App) -> Self {
         Self { app }
@@ -43,7 +43,7 @@ fn in_settings(problem: Problem) -> Problem {
 }
 
 #[tonic::async_trait]
-impl Namespaces for Service {
+impl Namespaces for NamespacesService {
     async fn put(
         &self,
         request: Request<v1::PutNamespaceRequest>,

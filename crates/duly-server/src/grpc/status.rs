@@ -61,8 +61,9 @@ pub(super) fn from_library(status: Status) -> Status {
     match status.code() {
         // An invalid or missing message.
         tonic::Code::Internal => {
-            let detail =
-                format!("the message cannot be read ({message}): send one as the .proto says");
+            let detail = format!(
+                "the message cannot be read ({message}): send one as the .proto files define it"
+            );
             Problem::new(Code::InvalidArgument, detail)
                 .at("message", None, "an encoded message of the method's type")
                 .into()
@@ -91,13 +92,13 @@ pub(super) fn deadline_exceeded(
         || "within the caller's grpc-timeout".to_owned(),
         |limit| format!("within {} s", limit.as_secs()),
     );
-    let detail = format!("no answer {within}; {}", changes_nothing.outcome());
+    let detail = format!("no response {within}; {}", changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now).into()
 }
 
 /// Returns the status of a call that waits while the server stops.
 pub(super) fn stopping() -> Status {
-    Problem::new(Code::Unavailable, "the server is stopping: connect anew, and repeat the call")
+    Problem::new(Code::Unavailable, "the server is stopping: reconnect, and repeat the call")
         .with_retry(Retry::After(Millis::from_secs(1)))
         .into()
 }

@@ -40,12 +40,12 @@ use crate::{
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct TimersService {
     app: App,
     consumers: Consumers,
 }
 
-impl Service {
+impl TimersService {
     /// Creates the service.
     pub(super) fn new(app: App) -> Self {
         Self { consumers: Consumers::new(app.clone()), app }
@@ -145,7 +145,7 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 }
 
 #[tonic::async_trait]
-impl Timers for Service {
+impl Timers for TimersService {
     async fn schedule(
         &self,
         request: Request<v1::ScheduleRequest>,

@@ -108,9 +108,9 @@ impl App {
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits().implicit_namespaces_per_second;
             let detail = format!(
-                "there is no namespace {:?}, and at most {per_second} a second come into being by \
-                 themselves (limits.implicit_namespaces_per_second): make it by PUT /v1/namespaces/{name}, \
-                 or ask again later",
+                "there is no namespace {:?}, and at most {per_second} a second are created \
+                 implicitly (limits.implicit_namespaces_per_second): create it with \
+                 PUT /v1/namespaces/{name}, or try again later",
                 name.as_str()
             );
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
@@ -120,11 +120,11 @@ impl App {
         if is_new {
             let name = &namespace.name;
             let similar = self.similar_namespace(name).await;
-            tracing::info!(namespace = %name, similar, "namespace made at its first schedule");
+            tracing::info!(namespace = %name, similar, "namespace created implicitly");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
             notice::set_notice(format!(
-                "there was no namespace {:?}: this call made it{similar}",
+                "there was no namespace {:?}: this call created it{similar}",
                 name.as_str()
             ));
         }

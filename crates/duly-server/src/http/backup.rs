@@ -38,18 +38,18 @@ const NO_ROOM_WAIT: Millis = Millis::from_secs(60);
 
 /// Description of a path that the file system accepts.
 const NAMEABLE: &str =
-    "a path that the file system takes: directories all the way, no name too long";
+    "a path that the file system accepts: every parent is a directory, and no name is too long";
 
 /// A function that makes a backup.
-type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
+type MakeBackup = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
 
 /// Backups of a server's store.
 #[derive(Clone)]
 pub struct Backups {
     dir: Option<PathBuf>,
     /// `None`: a shared store, which other servers keep.
-    make: Option<Arc<Make>>,
-    admission: Arc<limits::Admission>,
+    make: Option<Arc<MakeBackup>>,
+    admission: Arc<limits::BackupAdmission>,
 }
 
 impl fmt::Debug for Backups {
@@ -75,7 +75,7 @@ impl Backups {
     /// Sets the bounds.
     #[must_use]
     pub fn limited(self, limits: BackupLimits) -> Self {
-        Self { admission: Arc::new(limits::Admission::new(limits)), ..self }
+        Self { admission: Arc::new(limits::BackupAdmission::new(limits)), ..self }
     }
 
     /// Creates the backups of an embedded store.
@@ -85,7 +85,7 @@ impl Backups {
 
     /// Makes a backup at a checked path. A backup that is refused because its directory is not empty
     /// does not count. Blocks its thread.
-    fn make(&self, make: &Make, path: &Path) -> Result<BackupReport, Problem> {
+    fn make(&self, make: &MakeBackup, path: &Path) -> Result<BackupReport, Problem> {
         let is_used = fs::read_dir(path).is_ok_and(|mut names| names.next().is_some());
         if let Some(dir) = self.dir.as_deref().filter(|_| !is_used) {
             self.admission.admit(dir, Instant::now())?;
@@ -94,7 +94,7 @@ impl Backups {
     }
 
     /// Checks that a backup may go to this path.
-    fn check(&self, path: &Path) -> Result<Arc<Make>, Problem> {
+    fn check(&self, path: &Path) -> Result<Arc<MakeBackup>, Problem> {
         let Some(make) = &self.make else {
             let detail = "this server makes no backups: its timers are in Redis (store.url), which \
                           is backed up by its own means, a copy of its append-only file or a \
@@ -179,7 +179,7 @@ fn refusal(error: BackupError) -> Problem {
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
         }
         _ => {
-            tracing::error!(%detail, "a backup failed");
+            tracing::error!(%detail, "backup failed; no backup was made");
             Problem::new(Code::Internal, format!("the backup failed and left nothing: {detail}"))
         }
     }

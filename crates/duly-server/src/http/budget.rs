@@ -186,8 +186,8 @@ impl Drop for Reservation {
 pub(crate) fn over_budget() -> Problem {
     Problem::new(
         Code::ResourceExhausted,
-        "too many bytes of requests and answers at once: send smaller or fewer requests at a time, \
-         ask for smaller pages, read answers as they come, or raise server.request_memory_max",
+        "too little request memory is free: send smaller or fewer requests at a time, ask for \
+         smaller pages, read responses as they arrive, or raise server.request_memory_max",
     )
     .with_retry(Retry::After(Millis::from_secs(1)))
 }

@@ -170,7 +170,7 @@ async fn cancel(
                 failed = Some(Problem::refused(refusal, OperationKind::Cancel, ""));
             }
             Outcome::Failed(error) => failed = Some(error.into()),
-            _ => failed = Some(Problem::fault("an outcome of another kind")),
+            _ => failed = Some(Problem::fault("an outcome of the wrong kind")),
         }
     }
     let done = out.cancelled;

@@ -144,12 +144,12 @@ impl ChangesNothing {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Returns the end of the sentence "no answer within …".
+    /// Returns the end of the sentence "no response within …".
     pub(crate) fn outcome(&self) -> &'static str {
         if self.0.load(Ordering::Acquire) {
             "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
         } else {
-            "whether the change was made is not known: repeat the same call"
+            "it is not known whether the change was made: repeat the same call"
         }
     }
 }
@@ -207,14 +207,14 @@ fn time_limit(app: &App, route: &str) -> Duration {
 }
 
 fn deadline_exceeded(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
-    let detail = format!("no answer within {} s; {}", limit.as_secs(), changes_nothing.outcome());
+    let detail = format!("no response within {} s; {}", limit.as_secs(), changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
 /// Returns the problem of a wrong method: the framework responds 405 without a body.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
     let allowed = RouteDescription::route(route).map_or("", |it| it.methods.as_str());
-    let detail = format!("this path knows {allowed}; got {method}");
+    let detail = format!("this path supports {allowed}; got {method}");
     let problem = Problem::new(Code::MethodNotAllowed, detail).at(
         "method",
         Some(method.to_string()),

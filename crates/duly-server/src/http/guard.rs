@@ -98,8 +98,8 @@ impl Guard {
     fn allows_host(&self, authority: &str) -> bool {
         let by_address = |address: IpAddr| address.is_loopback() || address == self.listen;
         match host_of(authority) {
-            Some(Host::Address(address)) => by_address(address),
-            Some(Host::Name(name)) => {
+            Some(RequestHost::Address(address)) => by_address(address),
+            Some(RequestHost::Name(name)) => {
                 name.eq_ignore_ascii_case("localhost")
                     || self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
             }
@@ -113,7 +113,7 @@ fn looped() -> Problem {
     let allowed = "left out: every delivery of Duly has it, and a delivery must not call Duly";
     let detail = format!(
         "{LOOP} must be {allowed}. Point the webhook at a receiver of its own; a receiver that calls \
-         Duly does not pass the headers of a delivery on"
+         Duly does not forward the headers of a delivery"
     );
     Problem::new(Code::PermissionDenied, detail).at(LOOP, None, allowed)
 }
@@ -129,23 +129,25 @@ fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
 
 /// The host that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Host<'a> {
+enum RequestHost<'a> {
     Address(IpAddr),
     Name(&'a str),
 }
 
 /// Reads `host` or `host:port` (RFC 9110, 7.2): an IPv6 address in brackets, an IPv4 address, or a name.
 /// Returns `None` for any other text.
-fn host_of(authority: &str) -> Option<Host<'_>> {
+fn host_of(authority: &str) -> Option<RequestHost<'_>> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = authority.strip_prefix('[') {
         let (address, rest) = rest.split_once(']')?;
         let address: Ipv6Addr = address.parse().ok()?;
         let is_whole = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
-        return is_whole.then_some(Host::Address(address.into()));
+        return is_whole.then_some(RequestHost::Address(address.into()));
     }
     let (host, port) = authority.split_once(':').unwrap_or((authority, ""));
-    let host = host.parse::<Ipv4Addr>().map_or(Host::Name(host), |ip| Host::Address(ip.into()));
+    let host = host
+        .parse::<Ipv4Addr>()
+        .map_or(RequestHost::Name(host), |ip| RequestHost::Address(ip.into()));
     is_port(port).then_some(host)
 }
 

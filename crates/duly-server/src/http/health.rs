@@ -93,8 +93,8 @@ pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
     let names = health.waits_for;
     if !names.is_empty() {
         of_store.push(format!(
-            "nodes of an older version are members still: {}; until they have stopped, this node takes \
-             calls and begins nothing: upgrade them",
+            "nodes of an older version are still members: {}; until they have stopped, this node \
+             accepts calls and starts no attempts: upgrade them",
             names.join(", ")
         ));
     }
@@ -110,12 +110,12 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     }
     reasons.extend(node.cut_off_for.map(|silent| {
         format!(
-            "no majority of the coordination shards has answered this node's heartbeats for \
-             {silent:.1?}: until one does, it begins nothing"
+            "no majority of the coordinator shards has acknowledged this node's heartbeats for \
+             {silent:.1?}: until one does, the node starts no attempts"
         )
     }));
     let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
-    reasons.extend(stuck.map(|l| format!("{} has stood still for {:?}", l.name, l.idle_for)));
+    reasons.extend(stuck.map(|l| format!("{} has been stalled for {:?}", l.name, l.idle_for)));
     let neglected = node.neglected.iter();
     reasons
         .extend(neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")));

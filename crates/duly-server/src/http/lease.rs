@@ -79,7 +79,10 @@ pub(super) async fn settled_and_leased(
         }
         Err(problem) => problem,
     };
-    tracing::debug!(code = leased.code().as_str(), "settled and leased nothing");
+    tracing::debug!(
+        code = leased.code().as_str(),
+        "settle call leased no firings; its settlements count"
+    );
     let nothing = SettleResponse { results, leased: Some(LeaseResponse::default()) };
     let text = response::to_bytes(&nothing)?;
     let (bytes, body) = (text.len(), text.into());

@@ -91,7 +91,7 @@ pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
     let begin = text.len();
     if let Err(error) = serde_json::to_writer(&mut *text, line) {
         // Duly's own values are always valid JSON, and a write to memory does not fail.
-        tracing::error!(%error, "a line of an answer could not be written");
+        tracing::error!(%error, "response line could not be serialized; it is sent incomplete");
     }
     let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
     if text[begin..].iter().any(is_break) {
@@ -187,7 +187,9 @@ impl LineStream {
         }
         let frame = tokio::select! {
             biased;
-            frame = timeout_at(until, self.body.frame()) => frame.map_err(|_| too_slow(request_timeout)),
+            frame = timeout_at(until, self.body.frame()) => {
+                frame.map_err(|_| too_slow(request_timeout))
+            }
             () = self.app.stopping() => Err(stopping_now()),
         };
         let mut arrived = match frame {
@@ -322,15 +324,15 @@ fn parse_line(
 
 fn too_slow(request_timeout: Duration) -> Problem {
     let detail = format!(
-        "the next line did not come whole within {} s (server.request_timeout): send what is behind \
-         this line again",
+        "the next line was not complete within {} s (server.request_timeout): send the lines after \
+         this one again",
         request_timeout.as_secs()
     );
     Problem::new(Code::DeadlineExceeded, detail).with_retry(duly_core::error_code::Retry::Now)
 }
 
 fn stopping_now() -> Problem {
-    let detail = "the server is stopping: send what is behind this line again, to the next one";
+    let detail = "the server is stopping: send the lines after this one again, to the next server";
     Problem::new(Code::Unavailable, detail)
         .with_retry(duly_core::error_code::Retry::After(duly_core::Millis::from_secs(1)))
 }

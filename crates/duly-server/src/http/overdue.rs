@@ -112,5 +112,5 @@ async fn dead_letter(
         }
     }
     let already = *dead_lettered;
-    failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "given up")))
+    failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "dead-lettered")))
 }

@@ -89,7 +89,7 @@ impl App {
         let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {
             let place = match refused.kind {
-                AddressKind::Own => "somewhere else",
+                AddressKind::Own => "at another address",
                 _ => "at a public address, or at one of a network in delivery.allow_networks",
             };
             let allowed = format!("{place} ({} is {})", refused.address, refused.kind);

@@ -34,7 +34,11 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Res
     for shard in wanted.into_iter().map(ShardId) {
         let repaired = deployment.repair(shard).await?;
         if repaired != Repaired::Nothing {
-            tracing::warn!(shard = shard.0, ?repaired, "an operator has repaired a shard");
+            tracing::warn!(
+                shard = shard.0,
+                ?repaired,
+                "shard repaired on an operator's call; it accepts calls again"
+            );
         }
         shards.push(messages::repaired_shard(shard, repaired));
     }

@@ -86,7 +86,7 @@ pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
 /// Appends the JSON text of a value.
 pub(super) fn append_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Problem> {
     serde_json::to_writer(text, value).map_err(|error| {
-        tracing::error!(%error, "an answer could not be written");
-        Problem::fault("the answer could not be written")
+        tracing::error!(%error, "response could not be serialized; the call fails");
+        Problem::fault("the response could not be serialized")
     })
 }

@@ -71,8 +71,8 @@ impl ResponseText {
             if error.is_io() {
                 return budget::over_budget();
             }
-            tracing::error!(%error, "an answer could not be written");
-            Problem::fault("the answer could not be written")
+            tracing::error!(%error, "response could not be serialized; it fails or ends here");
+            Problem::fault("the response could not be serialized")
         })
     }
 

@@ -140,7 +140,8 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
             "an attempt is under way; repeat the call when it has ended, or choose another id"
         }
         (OperationKind::Schedule, State::InFlight) => {
-            "it was made by another request; choose another id, or send if_exists \"keep\" to get it"
+            "it was created by another request; choose another id, or send if_exists \"keep\" to \
+             get it"
         }
         (OperationKind::Schedule, State::Finished) => {
             "it has been delivered; choose another id, or send if_exists \"replace\" for a new \
@@ -150,8 +151,8 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
             "redrive or purge it, or send if_exists \"replace\" for a new timer under this id"
         }
         (OperationKind::Schedule, _) => {
-            "it was made by another request; choose another id, or send if_exists \"keep\" to get \
-             it or \"replace\" to put this one in its place"
+            "it was created by another request; choose another id, or send if_exists \"keep\" to \
+             get it or \"replace\" to put this one in its place"
         }
         (OperationKind::Import, State::Finished) => {
             "another timer had this id here and has been delivered; import this one when the \
@@ -163,7 +164,7 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
         }
         (OperationKind::DeadLetterChange, _) => "only a dead letter can be redriven or purged",
         (OperationKind::Cancel, State::InFlight) => {
-            "an attempt is under way and may be delivered; look again when it has ended"
+            "an attempt is under way and may be delivered; check the timer after the attempt"
         }
         (_, State::InFlight) => "an attempt is under way; repeat the call when it has ended",
         (OperationKind::Cancel, State::Finished) => {
@@ -172,10 +173,9 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
         (_, State::Finished) => "it has been delivered; schedule a new one",
         (_, State::Cancelled) => "it never fires; schedule a new one, this id may be used again",
         (OperationKind::Cancel, State::Dead) => {
-            "it was given up and is not delivered again unless it is redriven; purge it to be rid \
-             of it"
+            "it is not delivered again unless it is redriven; purge it to remove it"
         }
-        (_, State::Dead) => "it was given up; redrive it to have it delivered again",
+        (_, State::Dead) => "redrive it to deliver it again",
         _ => "its state does not allow this",
     }
 }

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 
 use super::{
-    HEAD_BYTES_MAX, Settings,
+    ConnectionSettings, HEAD_BYTES_MAX,
     timeout_stream::{ConnectionTimeouts, TimeoutStream},
 };
 use crate::http::{ConnectionKind, RouterSwitch, WriteProgress};
@@ -33,7 +33,7 @@ pub(super) struct Reserve {
 
 impl Reserve {
     /// Creates the reserve of a listener. With `connections_max` 0 every connection belongs to it.
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &ConnectionSettings) -> Self {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())

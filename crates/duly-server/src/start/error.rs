@@ -41,8 +41,8 @@ pub enum StartError {
     },
     /// The data directory does not exist and cannot be created.
     #[error(
-        "cannot make the data directory {} (store.data, from {origin}): nothing can be made in {}; \
-         pass a directory on a disk with --data",
+        "cannot create the data directory {} (store.data, from {origin}): nothing can be created \
+         in {}; pass a directory on a disk with --data",
         path.display(), parent.display()
     )]
     Make {
@@ -88,7 +88,7 @@ pub enum StartError {
         reason: String,
     },
     /// The webhook client cannot be created.
-    #[error("cannot make the webhook client: {0}")]
+    #[error("cannot create the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),
     /// The proxy's credentials cannot be read.
     #[error(
@@ -105,10 +105,10 @@ pub enum StartError {
         reason: String,
     },
     /// The store was opened and does not respond.
-    #[error("the store does not answer: {0}")]
+    #[error("the store does not respond: {0}")]
     Store(#[from] Error),
     /// A blocking task panicked or was cancelled.
-    #[error("opening the store was cut off: {0}; start the server again")]
+    #[error("opening the store was interrupted: {0}; start the server again")]
     Thread(#[from] task::JoinError),
 }
 

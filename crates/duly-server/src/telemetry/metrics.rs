@@ -46,7 +46,7 @@ impl Metrics {
                 PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap_or_default().build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
-                tracing::warn!("another metrics recorder is installed: /metrics stays empty");
+                tracing::warn!("another metrics recorder is installed; /metrics stays empty");
             }
             describe();
             handle

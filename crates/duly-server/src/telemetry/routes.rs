@@ -12,7 +12,7 @@ pub const UNMATCHED: &str = "unmatched";
 
 /// Metrics of all requested routes.
 #[derive(Default)]
-pub struct Routes(RwLock<HashMap<String, Arc<Route>>>);
+pub struct Routes(RwLock<HashMap<String, Arc<RouteMetrics>>>);
 
 impl std::fmt::Debug for Routes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -20,7 +20,7 @@ impl std::fmt::Debug for Routes {
     }
 }
 
-struct Route {
+struct RouteMetrics {
     seconds: Histogram,
     requests: RwLock<HashMap<StatusCode, Counter>>,
 }
@@ -43,11 +43,11 @@ impl Routes {
         metrics.requests.write().insert(status, requests);
     }
 
-    fn of(&self, route: &str) -> Arc<Route> {
+    fn of(&self, route: &str) -> Arc<RouteMetrics> {
         if let Some(known) = self.0.read().get(route) {
             return Arc::clone(known);
         }
-        let made = Arc::new(Route {
+        let made = Arc::new(RouteMetrics {
             seconds: histogram!(HTTP_SECONDS, "route" => route.to_owned()),
             requests: RwLock::default(),
         });

@@ -102,7 +102,7 @@ impl Bench {
         let store = wrap(Arc::new(MemoryStore::new(Arc::clone(&shared), 7)));
         let node = Node::start(
             Arc::clone(&store),
-            Arc::new(Nowhere),
+            Arc::new(PendingSink),
             Arc::clone(&shared),
             duly_node::Options::default(),
         );
@@ -253,9 +253,9 @@ pub(crate) fn request(method: &str, path: &str, body: &str) -> Request<Body> {
 }
 
 /// A sink that never gets a delivery.
-struct Nowhere;
+struct PendingSink;
 
-impl Sink for Nowhere {
+impl Sink for PendingSink {
     fn deliver(&self, _: Envelope) -> BoxFuture<'_, Delivery> {
         Box::pin(std::future::ready(Delivery::Confirmed))
     }

@@ -20,9 +20,9 @@ use crate::bench::Bench;
 /// A store that returns a namespace's settings some polls after it has read them. It carries out these
 /// commands after the first page of a list that has timers.
 #[derive(Debug)]
-struct Slow(Arc<dyn Store>, Mutex<Vec<Command>>);
+struct SlowStore(Arc<dyn Store>, Mutex<Vec<Command>>);
 
-impl StandIn for Slow {
+impl StandIn for SlowStore {
     fn behind(&self) -> &dyn Store {
         &*self.0
     }
@@ -55,7 +55,7 @@ impl StandIn for Slow {
 async fn a_patch_beside_a_delete_does_not_bring_it_back() {
     const NS: &str = "/v1/namespaces/a";
     let bench = Bench::on(ImplicitNamespaces::Create, 1024, |store| {
-        Arc::new(Slow(store, Mutex::default()))
+        Arc::new(SlowStore(store, Mutex::default()))
     });
     bench.call("PUT", NS, "{}").await.expect(201);
     let patch = bench.call("PATCH", NS, r#"{"weight":2}"#);
@@ -84,7 +84,7 @@ async fn bulk_cancel_skips_timers_moved_out_of_the_filter() {
         [(soon, vec![cancel(), again], "again"), (state, vec![fire], "fired")]
     {
         let bench = Bench::on(ImplicitNamespaces::Create, 1024, |store| {
-            Arc::new(Slow(store, Mutex::new(changes)))
+            Arc::new(SlowStore(store, Mutex::new(changes)))
         });
         for id in ["again", "fired", "stays"] {
             bench.schedule(&format!(r#"{{"id":"{id}","delay":"1h"}}"#)).await.expect(201);

@@ -134,7 +134,7 @@ async fn overdue_refuses_full_namespaces_and_future_times() {
     let problem = bench.post(OVERDUE, "{}").await.problem("resource_exhausted");
     let detail = problem["detail"].as_str().unwrap();
     assert!(
-        detail.contains("limits.namespace.max_dead") && detail.contains("2 were given up"),
+        detail.contains("limits.namespace.max_dead") && detail.contains("2 were dead-lettered"),
         "{detail}"
     );
     let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);

@@ -32,7 +32,7 @@ use proptest::{
 };
 
 use self::{
-    calls::{Call, Given, NDJSON, calls},
+    calls::{Call, CallInputs, NDJSON, calls},
     damage::{Damage, Draft, damage},
 };
 use crate::bench::{Answer, Bench};
@@ -43,12 +43,12 @@ const CALLS: usize = 12;
 const CALLS_OF_EACH: usize = 8;
 
 /// The store of the backups, and the directory above them.
-struct Backed {
+struct BackedUpStore {
     directory: tempfile::TempDir,
     store: Arc<EmbeddedStore>,
 }
 
-impl Backed {
+impl BackedUpStore {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let disk = RealDisk::open_or_create(directory.path().join("data")).unwrap();
@@ -71,8 +71,8 @@ impl Backed {
         Bench::backing_up(Backups::of(Some(self.below()), Arc::clone(&self.store)))
     }
 
-    async fn given(&self, bench: &Bench) -> Given {
-        Given::of(bench, self.below().join("one").to_str().unwrap().into()).await
+    async fn inputs(&self, bench: &Bench) -> CallInputs {
+        CallInputs::of(bench, self.below().join("one").to_str().unwrap().into()).await
     }
 
     /// Returns all state that a refused call could have changed.
@@ -173,7 +173,7 @@ fn judge(answer: &Answer) -> Result<(), String> {
 
 /// Sends one call; an error describes its fault.
 async fn attack(
-    backed: &Backed,
+    backed: &BackedUpStore,
     bench: &Bench,
     call: &Call,
     damage: &[Damage],
@@ -211,15 +211,15 @@ fn damaged_calls_cause_no_fault_and_no_unreported_change() {
     };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, random);
-    let backed = Backed::new();
-    let rows = runtime.block_on(async { calls(&backed.given(&backed.bench()).await).len() });
+    let backed = BackedUpStore::new();
+    let rows = runtime.block_on(async { calls(&backed.inputs(&backed.bench()).await).len() });
     let one = (0..rows, proptest::collection::vec(damage(), 1..3));
     let many = proptest::collection::vec(one, 1..CALLS);
     let tally = RefCell::new(Tally::default());
     let ran = runner.run(&many, |sequence| {
         runtime.block_on(async {
             let bench = backed.bench();
-            let calls = calls(&backed.given(&bench).await);
+            let calls = calls(&backed.inputs(&bench).await);
             for (row, damage) in &sequence {
                 let answer = attack(&backed, &bench, &calls[*row], damage).await;
                 tally.borrow_mut().add(*row, damage, &answer.map_err(TestCaseError::fail)?);
@@ -241,11 +241,11 @@ fn damaged_calls_cause_no_fault_and_no_unreported_change() {
 
 #[tokio::test]
 async fn undamaged_calls_are_accepted() {
-    let backed = Backed::new();
-    let total = calls(&backed.given(&backed.bench()).await).len();
+    let backed = BackedUpStore::new();
+    let total = calls(&backed.inputs(&backed.bench()).await).len();
     for row in 0..total {
         let bench = backed.bench();
-        let call = &calls(&backed.given(&bench).await)[row];
+        let call = &calls(&backed.inputs(&bench).await)[row];
         let answer = attack(&backed, &bench, call, &[]).await.unwrap();
         // The reference store is not shared: the server reads the body, and then there is nothing to
         // repair.

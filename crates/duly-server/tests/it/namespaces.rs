@@ -307,11 +307,14 @@ async fn a_schedule_that_makes_its_namespace_names_a_similar_one() {
     };
     assert_eq!(schedule("orders", "a").await, None);
     let notice = schedule("ordres", "a").await;
-    let said = r#"there was no namespace "ordres": this call made it; there is "orders" too"#;
+    let said = r#"there was no namespace "ordres": this call created it; there is "orders" too"#;
     assert_eq!(notice.as_deref(), Some(said));
     assert_eq!(schedule("ordres", "b").await, None, "it is there now");
     let notice = schedule("payments", "a").await;
-    assert_eq!(notice.as_deref(), Some(r#"there was no namespace "payments": this call made it"#));
+    assert_eq!(
+        notice.as_deref(),
+        Some(r#"there was no namespace "payments": this call created it"#)
+    );
 }
 
 #[tokio::test]
@@ -341,9 +344,9 @@ async fn every_json_answer_ends_with_a_line_break() {
 
 /// A store that has removed its idle namespaces since the last call for them.
 #[derive(Debug)]
-struct Removed(Arc<dyn Store>);
+struct RemovingStore(Arc<dyn Store>);
 
-impl StandIn for Removed {
+impl StandIn for RemovingStore {
     fn behind(&self) -> &dyn Store {
         &*self.0
     }
@@ -363,7 +366,8 @@ impl StandIn for Removed {
 
 #[tokio::test]
 async fn p3_schedules_survive_the_removal_of_an_idle_namespace() {
-    let bench = Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| Arc::new(Removed(store)));
+    let bench =
+        Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| Arc::new(RemovingStore(store)));
     bench.clock.advance(IDLE_AFTER);
     bench.clock.advance(Millis::from_secs(1));
     bench.schedule(r#"{"id":"one","delay":"1h"}"#).await.expect(201);

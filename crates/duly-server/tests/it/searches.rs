@@ -20,9 +20,9 @@ const TIMERS: usize = 20;
 
 /// A store with a large namespace: a page reads few timers, slowly.
 #[derive(Debug)]
-struct Large(Arc<dyn Store>, Duration);
+struct LargeStore(Arc<dyn Store>, Duration);
 
-impl StandIn for Large {
+impl StandIn for LargeStore {
     fn behind(&self) -> &dyn Store {
         &*self.0
     }
@@ -49,7 +49,7 @@ impl StandIn for Large {
 /// Returns a server on such a store; every seventh timer is red.
 async fn bench(page_takes: Duration) -> Bench {
     let bench = Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| {
-        Arc::new(Large(store, page_takes))
+        Arc::new(LargeStore(store, page_takes))
     });
     for i in 0..TIMERS {
         let tags = if i % 7 == 6 { r#"["red"]"# } else { "[]" };
@@ -140,7 +140,7 @@ async fn a_cancel_by_filter_ends_in_time_with_the_place_to_go_on_from() {
 #[tokio::test(start_paused = true)]
 async fn a_read_that_gets_no_answer_is_never_in_doubt() {
     let bench = bench(Duration::from_secs(3_600)).await;
-    let in_doubt = "whether the change was made is not known";
+    let in_doubt = "it is not known whether the change was made";
     for (method, path, body, is_read) in [
         ("GET", format!("{LIST}?tag=red"), "", true),
         ("POST", CANCEL.to_owned(), r#"{"filter":{"tag":"red"},"dry_run":true}"#, true),

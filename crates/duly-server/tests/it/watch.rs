@@ -26,15 +26,15 @@ const COUNTED: u8 = 16;
 
 /// A store with a fault.
 #[derive(Debug)]
-struct Faulty(Arc<dyn Store>, Arc<AtomicU8>);
+struct FaultyStore(Arc<dyn Store>, Arc<AtomicU8>);
 
-impl Faulty {
+impl FaultyStore {
     fn has(&self, fault: u8) -> bool {
         self.1.load(Ordering::Relaxed) % COUNTED == fault
     }
 }
 
-impl StandIn for Faulty {
+impl StandIn for FaultyStore {
     fn behind(&self) -> &dyn Store {
         &*self.0
     }
@@ -68,7 +68,7 @@ fn bench(fault: u8) -> (Bench, Arc<AtomicU8>) {
     let fault = Arc::new(AtomicU8::new(fault));
     let shared = Arc::clone(&fault);
     let bench =
-        Bench::on(ImplicitNamespaces::Create, 1024, |store| Arc::new(Faulty(store, shared)));
+        Bench::on(ImplicitNamespaces::Create, 1024, |store| Arc::new(FaultyStore(store, shared)));
     (bench, fault)
 }
 
@@ -123,7 +123,7 @@ async fn stuck_loops_are_reported_and_restarted() {
         bench.advance(2);
         sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(reasons(&bench).await, ["shard 0 has stood still for 12s"]);
+    assert_eq!(reasons(&bench).await, ["shard 0 has been stalled for 12s"]);
     sleep(Duration::from_secs(10)).await;
     assert!(bench.metric("duly_watchdog_restarts_total").await > before);
     fault.store(WORKS, Ordering::Relaxed);

@@ -91,7 +91,7 @@ fn all_mistakes_of_a_configuration_are_one_message() {
         let args = ["config", action, "--config", text(&file), "--listen", "0.0.0.0:1"];
         let message = run(&args).refused(1);
         for part in [
-            "3 things in the configuration are wrong:",
+            "3 errors in the configuration:",
             &format!("{}:1: there is no key nonsense", text(&file)),
             &format!("{}:3: there is no key server.conections_max", text(&file)),
             "did you mean server.connections_max?",
@@ -144,7 +144,7 @@ fn file_mistakes_are_reported_with_all_others() {
         let args = [command, &["--config", file_text, "--listen", "127.0.0.1:0"]].concat();
         let message = run(&args).refused(1);
         for part in [
-            "6 things in the configuration are wrong:".to_owned(),
+            "6 errors in the configuration:".to_owned(),
             format!("server.allowed_hosts ({file_text}:11) must be a list of host names"),
             format!(
                 "store.data ({file_text}:2) must be a directory, or a path where one can be made; got {other} (a file)"

@@ -94,7 +94,8 @@ fn a_schedule_that_makes_its_namespace_prints_a_note() {
     let server = Server::start();
     server.run(&["namespace", "put", "orders"]).ok();
     let made = server.run(&["schedule", "ordres", "a", "--in", "1h"]);
-    let note = r#"note: there was no namespace "ordres": this call made it; there is "orders" too"#;
+    let note =
+        r#"note: there was no namespace "ordres": this call created it; there is "orders" too"#;
     assert_eq!(made.stderr.trim_end(), note);
     assert!(made.stdout.starts_with("a  scheduled"), "{}", made.stdout);
     assert_eq!(server.run(&["schedule", "ordres", "b", "--in", "1h"]).stderr, "");

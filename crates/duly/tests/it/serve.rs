@@ -268,7 +268,7 @@ fn startup_errors_are_one_message() {
         #[cfg(target_os = "linux")]
         (
             vec!["--data", "/proc/duly"],
-            vec!["/proc/duly".to_owned(), "nothing can be made in /proc".to_owned()],
+            vec!["/proc/duly".to_owned(), "nothing can be created in /proc".to_owned()],
         ),
         (vec!["--data", &data, "--listen", "0.0.0.0:0"], vec!["0.0.0.0".to_owned()]),
         (vec!["--data", &data, "--config", &path("missing.toml")], vec![path("missing.toml")]),

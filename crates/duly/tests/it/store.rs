@@ -109,7 +109,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     at(&server, &["namespace", "put", "one", "--max-dead", "1"]).ok();
     at(&server, &["schedule", "one", "second", "--in", "0"]).ok();
     let refused = at(&server, &["resume", "--all", "--overdue", "dead"]).refused(1);
-    for part in ["limits.namespace.max_dead", "1 were given up"] {
+    for part in ["limits.namespace.max_dead", "1 were dead-lettered"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert_eq!(at(&server, &["--output", "json", "get", "one", "t"]).json()["state"], "dead");

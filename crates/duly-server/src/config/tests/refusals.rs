@@ -75,7 +75,7 @@ fn unknown_file_sections_get_a_suggestion() {
     );
     check_file(
         "nonsense = 1",
-        "duly.toml:1: there is no key nonsense; every key stands below its section: [server], ",
+        "duly.toml:1: there is no key nonsense; every key belongs below its section: [server], ",
     );
     check_file(
         "server = \"127.0.0.1:1\"",
@@ -154,7 +154,7 @@ fn all_errors_are_reported_at_once_in_order() {
         assert!(said.starts_with(&place.replace("FILE", &path)), "{said}");
     }
     let all = load(&source).unwrap_err().to_string();
-    assert!(all.starts_with("7 things in the configuration are wrong:\n  store.min_free"), "{all}");
+    assert!(all.starts_with("7 errors in the configuration:\n  store.min_free"), "{all}");
     assert_eq!(all.lines().count(), 8, "{all}");
 }
 
@@ -163,7 +163,7 @@ fn invalid_toml_and_other_errors_are_reported_together() {
     check_file("[server]\nlisten = \n", "duly.toml:2 is not TOML: ");
     let said = said_of_file("[server]\nlisten = 127.0.0.1:1\n");
     assert!(said[0].starts_with("duly.toml:2 is not TOML: "), "{said:?}");
-    assert!(said[0].ends_with("(texts stand in quotes, lists in brackets)"), "{said:?}");
+    assert!(said[0].ends_with("(write texts in quotes, lists in brackets)"), "{said:?}");
     check_file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", "duly.toml:3 is not TOML: ");
     let said = said_of_file("[server\n\n[store]\ndata = \n");
     let lines: Vec<_> =

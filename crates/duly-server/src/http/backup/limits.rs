@@ -36,13 +36,13 @@ impl Default for BackupLimits {
 
 /// Admits backups within their bounds.
 #[derive(Debug, Default)]
-pub(super) struct Admission {
+pub(super) struct BackupAdmission {
     limits: BackupLimits,
     /// The beginning of the latest backup.
     began: Mutex<Option<Instant>>,
 }
 
-impl Admission {
+impl BackupAdmission {
     pub(super) fn new(limits: BackupLimits) -> Self {
         Self { limits, began: Mutex::new(None) }
     }
@@ -56,7 +56,7 @@ impl Admission {
             let (wait, every) = (millis(next - now), millis(interval));
             let detail = format!(
                 "a backup may begin every {every} (store.backup_interval), and the latest began less \
-                 than that ago: ask again in {wait}"
+                 than that ago: try again in {wait}"
             );
             return Err(exhausted(detail, wait));
         }
@@ -70,8 +70,8 @@ impl Admission {
         if count >= count_max {
             let dir = dir.display();
             let detail = format!(
-                "{count} backups are below {dir} and store.backups_max allows {count_max}: take one \
-                 to another machine and remove it here, or raise store.backups_max"
+                "{count} backups are below {dir} and store.backups_max allows {count_max}: move \
+                 one to another machine, or raise store.backups_max"
             );
             return Err(exhausted(detail, NO_ROOM_WAIT));
         }
@@ -102,7 +102,9 @@ fn count(dir: &Path) -> io::Result<usize> {
             let entry = entry?;
             names += 1;
             if names > NAMES_MAX {
-                let what = format!("there are more than {NAMES_MAX} names; move what is no backup");
+                let what = format!(
+                    "there are more than {NAMES_MAX} names; move files that are not backups"
+                );
                 return Err(io::Error::other(what));
             }
             if entry.file_name() == MANIFEST {

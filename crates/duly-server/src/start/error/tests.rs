@@ -18,8 +18,8 @@ error_sections! {
     StorePassword => "### The password of the store cannot be used",
     Sink => "### A file of the webhook client cannot be used",
     ProxyCredentials => "### The credentials of the proxy cannot be used",
-    Store => "### The store does not answer",
-    Thread => "### The store does not answer",
+    Store => "### The store does not respond",
+    Thread => "### The store does not respond",
 }
 
 error_sections! {

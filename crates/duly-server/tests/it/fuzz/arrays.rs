@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Backed, Draft,
+    BackedUpStore, Draft,
     body::visit,
     calls::{Call, Sent, calls},
 };
@@ -94,12 +94,12 @@ fn bodies(sent: &Sent) -> Vec<Sent> {
 
 #[tokio::test]
 async fn an_array_in_place_of_an_object_is_refused_at_every_depth() {
-    let backed = Backed::new();
+    let backed = BackedUpStore::new();
     let mut tried = 0;
-    let total = calls(&backed.given(&backed.bench()).await).len();
+    let total = calls(&backed.inputs(&backed.bench()).await).len();
     for row in 0..total {
         let bench = backed.bench();
-        let call = calls(&backed.given(&bench).await).swap_remove(row);
+        let call = calls(&backed.inputs(&bench).await).swap_remove(row);
         for sent in bodies(&call.sent) {
             let draft = Draft::of(&Call { sent, ..call.clone() });
             let what = draft.shown();

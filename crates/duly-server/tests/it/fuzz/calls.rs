@@ -42,7 +42,7 @@ impl Call {
 }
 
 /// Values for calls that only a server can give.
-pub(super) struct Given {
+pub(super) struct CallInputs {
     token: String,
     namespaces_cursor: String,
     timers_cursor: String,
@@ -51,7 +51,7 @@ pub(super) struct Given {
     backup: String,
 }
 
-impl Given {
+impl CallInputs {
     /// Fills namespace `a` with a timer of each kind.
     pub(super) async fn of(bench: &Bench, backup: String) -> Self {
         for (id, state) in [("dead", "dead"), ("done", "finished"), ("t", "scheduled")] {
@@ -104,7 +104,7 @@ fn operations() -> Vec<Value> {
 }
 
 /// Every call. Those about a timer are about `t`.
-pub(super) fn calls(given: &Given) -> Vec<Call> {
+pub(super) fn calls(given: &CallInputs) -> Vec<Call> {
     let mut calls = namespaces(given);
     calls.extend(timers(given));
     calls.extend(lists(given));
@@ -124,7 +124,7 @@ fn asking(mut call: Call, query: &str) -> Call {
     call
 }
 
-fn namespaces(given: &Given) -> Vec<Call> {
+fn namespaces(given: &CallInputs) -> Vec<Call> {
     let one = "/v1/namespaces/{namespace}";
     let put = json!({"weight": 3, "retry": {"delays": ["1s"]}, "limits": {"namespace": {"max_pending": 9, "max_dead": 9}}});
     let patch = json!({"retention": "1d", "signing_secrets": null, "destination": {"pull": {}}});
@@ -150,7 +150,7 @@ fn namespaces(given: &Given) -> Vec<Call> {
     ]
 }
 
-fn timers(given: &Given) -> Vec<Call> {
+fn timers(given: &CallInputs) -> Vec<Call> {
     let one = "/v1/namespaces/{namespace}/timers/{id}";
     let batch = "/v1/namespaces/{namespace}/batch";
     let patch = json!({"due_at": "2031-01-01T00:00:00Z", "payload_text": "x", "tags": null});
@@ -187,7 +187,7 @@ fn timers(given: &Given) -> Vec<Call> {
     ]
 }
 
-fn lists(given: &Given) -> Vec<Call> {
+fn lists(given: &CallInputs) -> Vec<Call> {
     let list = call("GET", "/v1/namespaces/{namespace}/timers", Sent::Nothing);
     let export = call("GET", "/v1/namespaces/{namespace}/export", Sent::Nothing);
     let import = "/v1/namespaces/{namespace}/import";
@@ -235,7 +235,7 @@ fn documented() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn every_call_of_the_document_is_damaged() {
-    let given = Given::of(&Bench::new(), "/nowhere".into()).await;
+    let given = CallInputs::of(&Bench::new(), "/nowhere".into()).await;
     let mut known = BTreeSet::new();
     for call in calls(&given) {
         let name = format!("{} {}", call.method, call.path);

@@ -10,8 +10,8 @@ use super::server::{NAMESPACE, Server, ack, after, lasting, settled, soon};
 
 /// A consumer.
 struct Consumer {
-    say: mpsc::Sender<v1::ConsumeRequest>,
-    hear: Streaming<v1::ConsumeResponse>,
+    send: mpsc::Sender<v1::ConsumeRequest>,
+    receive: Streaming<v1::ConsumeResponse>,
 }
 
 fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
@@ -28,25 +28,25 @@ fn opening(credits: u32) -> v1::ConsumeRequest {
 
 impl Consumer {
     async fn open(server: &Server, first: v1::ConsumeRequest) -> Self {
-        let (say, said) = mpsc::channel(10);
-        say.send(first).await.unwrap();
-        let hear = server.timers().consume(receiving(said)).await.unwrap().into_inner();
-        Self { say, hear }
+        let (send, requests) = mpsc::channel(10);
+        send.send(first).await.unwrap();
+        let receive = server.timers().consume(receiving(requests)).await.unwrap().into_inner();
+        Self { send, receive }
     }
 
-    async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
-        self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
+    async fn send(&self, credits: u32, settlements: Vec<v1::Settlement>) {
+        self.send.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Kind {
-        soon(self.hear.next()).await.unwrap().unwrap().kind.unwrap()
+    async fn receive(&mut self) -> Kind {
+        soon(self.receive.next()).await.unwrap().unwrap().kind.unwrap()
     }
 
     /// Returns the next `count` firings, from as many responses as needed.
     async fn firings(&mut self, count: usize) -> Vec<v1::Firing> {
         let mut all = Vec::new();
         while all.len() < count {
-            match self.hear().await {
+            match self.receive().await {
                 Kind::Firings(mut some) => all.append(&mut some.firings),
                 other => panic!("{other:?}"),
             }
@@ -56,7 +56,7 @@ impl Consumer {
     }
 
     async fn settled(&mut self) -> Vec<v1::SettleOutcome> {
-        let Kind::Settled(settled) = self.hear().await else { panic!("no results") };
+        let Kind::Settled(settled) = self.receive().await else { panic!("no results") };
         assert_eq!(settled.leased, None, "a stream leases by credits");
         let outcome = |result: v1::SettleResult| match result {
             v1::SettleResult { outcome: Some(number), error: None } => number.try_into().unwrap(),
@@ -77,11 +77,11 @@ async fn no_more_firings_come_than_there_are_credits() {
     let mut consumer = Consumer::open(&server, opening(2)).await;
     let two = consumer.firings(2).await;
     // Further firings would come before the results.
-    consumer.say(0, acks(&two)).await;
+    consumer.send(0, acks(&two)).await;
     assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok; 2]);
-    consumer.say(0, acks(&two)).await;
+    consumer.send(0, acks(&two)).await;
     assert_eq!(consumer.settled().await, [v1::SettleOutcome::AlreadySettled; 2]);
-    consumer.say(10, Vec::new()).await;
+    consumer.send(10, Vec::new()).await;
     let mut rest = consumer.firings(3).await;
     rest.extend(two);
     rest.sort_by(|a, b| a.id.cmp(&b.id));
@@ -101,10 +101,10 @@ async fn a_firing_comes_when_it_is_due() {
     assert_eq!(firing.id, "later");
     let retry = Some(v1::RetryVerdict { after: Some(lasting(1)), reason: Some("busy".into()) });
     let settlement = v1::Settlement { token: firing.token, retry, ..v1::Settlement::default() };
-    consumer.say(0, vec![settlement]).await;
+    consumer.send(0, vec![settlement]).await;
     let mut again = None;
     for _ in 0..2 {
-        match consumer.hear().await {
+        match consumer.receive().await {
             Kind::Settled(_) => {}
             Kind::Firings(firings) => again = firings.firings.into_iter().next(),
             other => panic!("{other:?}"),
@@ -119,7 +119,7 @@ async fn p4_firings_of_disconnected_consumers_return_and_count() {
     server.due(3, b"").await;
     let mut consumer = Consumer::open(&server, opening(3)).await;
     let firings = consumer.firings(3).await;
-    consumer.say(0, acks(&firings[..1])).await;
+    consumer.send(0, acks(&firings[..1])).await;
     assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok]);
     drop(consumer);
     let mut back = Vec::new();
@@ -140,9 +140,9 @@ async fn a_consumer_that_says_it_is_done_is_done() {
     server.due(1, b"").await;
     let mut consumer = Consumer::open(&server, opening(1)).await;
     consumer.firings(1).await;
-    let Consumer { say, mut hear } = consumer;
-    drop(say);
-    assert!(soon(hear.next()).await.is_none());
+    let Consumer { send, mut receive } = consumer;
+    drop(send);
+    assert!(soon(receive.next()).await.is_none());
     assert_eq!(soon(server.lease(1)).await[0].attempt, 2);
 }
 
@@ -152,7 +152,7 @@ async fn p10_slow_consumers_hold_few_claims_and_release_them() {
     let server = Server::start().await;
     server.due(COUNT, &[b'x'; 1_000]).await;
     let mut slow = Consumer::open(&server, opening(10_000)).await;
-    let Kind::Firings(heard) = slow.hear().await else { panic!("no firings") };
+    let Kind::Firings(heard) = slow.receive().await else { panic!("no firings") };
     // The consumer stops reading. Two responses wait for it, and a few are in the windows of the
     // connection: other consumers can lease the rest.
     let mut leased = Vec::new();
@@ -205,10 +205,10 @@ async fn a_stop_lets_a_consumer_settle_and_ends_its_stream() {
     let firings = consumer.firings(1).await;
     let address = server.running.addr();
     let stopping = tokio::spawn(server.running.stop());
-    assert_eq!(consumer.hear().await, Kind::Stopping(v1::Stopping {}));
-    consumer.say(1, acks(&firings)).await;
+    assert_eq!(consumer.receive().await, Kind::Stopping(v1::Stopping {}));
+    consumer.send(1, acks(&firings)).await;
     assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok]);
-    assert!(soon(consumer.hear.next()).await.is_none(), "and no firing for the credit");
+    assert!(soon(consumer.receive.next()).await.is_none(), "and no firing for the credit");
     soon(stopping).await.unwrap().unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
@@ -222,19 +222,19 @@ async fn invalid_requests_end_the_stream_with_their_reason() {
     let long = v1::ConsumeRequest { open: Some(long), ..unopened.clone() };
     for (first, field) in [(unopened, "open"), (long, "open.lease"), (opening(10_001), "credits")] {
         let mut consumer = Consumer::open(&server, first).await;
-        let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+        let refused = soon(consumer.receive.next()).await.unwrap().unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
         let violations = refused.get_error_details().bad_request().unwrap().clone();
         assert_eq!(violations.field_violations[0].field, field);
     }
     let mut consumer = Consumer::open(&server, opening(0)).await;
-    consumer.say.send(opening(0)).await.unwrap();
-    let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+    consumer.send.send(opening(0)).await.unwrap();
+    let refused = soon(consumer.receive.next()).await.unwrap().unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     let nowhere = v1::ConsumeOpen { namespace: "nowhere".into(), lease: None };
     let nowhere = v1::ConsumeRequest { open: Some(nowhere), credits: 1, settlements: Vec::new() };
     let mut consumer = Consumer::open(&server, nowhere).await;
-    let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+    let refused = soon(consumer.receive.next()).await.unwrap().unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);
 }
 
@@ -245,8 +245,8 @@ async fn an_item_that_is_wrong_refuses_only_itself() {
     let mut consumer = Consumer::open(&server, opening(1)).await;
     let firings = consumer.firings(1).await;
     let none = v1::Settlement { token: firings[0].token.clone(), ..v1::Settlement::default() };
-    consumer.say(0, vec![none, ack("no token"), ack(&firings[0].token)]).await;
-    let Kind::Settled(v1::SettleResponse { results, .. }) = consumer.hear().await else {
+    consumer.send(0, vec![none, ack("no token"), ack(&firings[0].token)]).await;
+    let Kind::Settled(v1::SettleResponse { results, .. }) = consumer.receive().await else {
         panic!("no results")
     };
     assert_eq!(results.len(), 3);

@@ -10,21 +10,21 @@ use super::server::{NAMESPACE, Server, after, at, lasting, named, scheduling, se
 
 /// The content of a status.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct StatusParts {
     code: Code,
     reason: String,
     field: Option<String>,
     retry: Option<Duration>,
 }
 
-fn said(status: &Status) -> Said {
+fn parts_of(status: &Status) -> StatusParts {
     let details = status.get_error_details();
     let info = details.error_info().unwrap_or_else(|| panic!("no reason: {status:?}"));
     assert_eq!(info.domain, "duly");
     assert_eq!(info.metadata["code"].to_ascii_uppercase(), info.reason);
     assert!(!status.message().is_empty());
     let violations = details.bad_request().map(|it| it.field_violations.clone());
-    Said {
+    StatusParts {
         code: status.code(),
         reason: info.reason.clone(),
         field: violations.map(|mut it| it.remove(0).field),
@@ -34,13 +34,13 @@ fn said(status: &Status) -> Said {
 
 #[track_caller]
 fn check(status: &Status, code: Code, reason: &str, field: Option<&str>) {
-    let expected = Said {
+    let expected = StatusParts {
         code,
         reason: reason.into(),
         field: field.map(str::to_owned),
         retry: (reason == "IN_FLIGHT").then(|| Duration::from_secs(1)),
     };
-    assert_eq!(said(status), expected, "{}", status.message());
+    assert_eq!(parts_of(status), expected, "{}", status.message());
 }
 
 fn schedule_of(change: impl FnOnce(&mut v1::Schedule)) -> v1::ScheduleRequest {
@@ -231,12 +231,12 @@ async fn a_limit_that_time_lifts_says_when_to_come_again() {
     for (i, name) in names.enumerate() {
         let id = format!("{name}{i}");
         if let Err(refused) = server.timers().schedule(scheduling(named(&id))).await {
-            let said = said(&refused);
+            let parts = parts_of(&refused);
             assert_eq!(
-                (said.code, &said.reason[..]),
+                (parts.code, &parts.reason[..]),
                 (Code::ResourceExhausted, "RESOURCE_EXHAUSTED")
             );
-            assert!(said.retry.is_some_and(|wait| wait > Duration::ZERO), "{said:?}");
+            assert!(parts.retry.is_some_and(|wait| wait > Duration::ZERO), "{parts:?}");
             break;
         }
     }

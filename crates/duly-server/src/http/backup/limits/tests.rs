@@ -24,7 +24,7 @@ fn backups_are_counted_at_any_depth_and_links_are_not_followed() {
 fn backups_keep_their_minimum_interval() {
     let dir = tempfile::tempdir().expect("a directory");
     let interval = Duration::from_secs(60);
-    let admission = Admission::new(BackupLimits { count_max: 5, interval });
+    let admission = BackupAdmission::new(BackupLimits { count_max: 5, interval });
     let start = Instant::now();
     let admit = |after| admission.admit(dir.path(), start + Duration::from_secs(after));
     admit(0).expect("the first");
@@ -38,7 +38,7 @@ fn backups_keep_their_minimum_interval() {
 fn no_more_backups_begin_than_the_directory_may_hold() {
     let dir = tempfile::tempdir().expect("a directory");
     let limits = BackupLimits { count_max: 2, interval: Duration::ZERO };
-    let admission = Admission::new(limits);
+    let admission = BackupAdmission::new(limits);
     for name in ["one", "two"] {
         admission.admit(dir.path(), Instant::now()).expect("there is room");
         made(&dir.path().join(name));

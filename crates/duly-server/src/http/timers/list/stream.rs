@@ -86,7 +86,7 @@ impl ListStream {
 
     async fn page(&mut self) -> Result<(), Problem> {
         if self.app.is_stopping() {
-            let detail = "the server is stopping: go on from the cursor at the next one";
+            let detail = "the server is stopping: continue from the cursor at the next server";
             return Err(Problem::new(Code::Unavailable, detail)
                 .with_retry(Retry::After(Millis::from_secs(1))));
         }
