@@ -27,11 +27,11 @@ use std::{
 use crate::{
     checkpoint,
     disk::{self, Disk, RealDisk},
-    engine::{backup::Plan, work::Pace},
+    engine::{background_work::Pace, backup::Plan},
     journal,
     manifest::{self, Manifest},
     open::OpenError,
-    runs,
+    sorted_runs,
 };
 
 mod copy;
@@ -42,7 +42,7 @@ pub use restore::restore;
 use copy::Copying;
 
 /// Directories of a store.
-const DIRS: [&str; 3] = [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir];
+const DIRS: [&str; 3] = [journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir];
 
 /// The result of a backup or a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub enum BackupError {
          free there, and Duly keeps {reserve_bytes} in reserve (store.min_free_bytes, \
          store.min_free_percent); free space, or name a directory on a larger disk"
     )]
-    NoRoom {
+    NoSpace {
         /// The target.
         path: PathBuf,
         /// Bytes still to be copied.

@@ -18,7 +18,7 @@ use duly_core::env::Clock;
 use crate::{
     clock::SystemClock,
     disk::{self, Disk, RealDisk},
-    engine::inspect::Inspection,
+    engine::invariant_check::InvariantCheck,
     manifest::{self, Manifest},
     open::{OpenError, OpenProgress},
 };
@@ -114,7 +114,7 @@ struct Check<'a> {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
     /// `None` if the state cannot be loaded.
-    state: Option<Inspection>,
+    state: Option<InvariantCheck>,
     report: Report,
     progress: &'a mut dyn FnMut(Progress),
     done: u64,
@@ -124,13 +124,13 @@ struct Check<'a> {
 impl Check<'_> {
     /// Loads the state as a start does.
     fn load(&mut self, clock: Arc<dyn Clock>) -> Result<(), OpenError> {
-        let tell = &mut *self.progress;
+        let report_progress = &mut *self.progress;
         let mut told = |progress: OpenProgress| {
             let OpenProgress { what, bytes_done, bytes_total } = progress;
-            tell(Progress { what, bytes_done, bytes_total });
+            report_progress(Progress { what, bytes_done, bytes_total });
         };
         let disk = Arc::clone(&self.disk);
-        match Inspection::load(disk, &self.manifest, clock, &mut told) {
+        match InvariantCheck::load(disk, &self.manifest, clock, &mut told) {
             Ok(state) => {
                 self.report.tail = state.found.tail;
                 self.report.checkpoint = state.checkpoint();
@@ -191,7 +191,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, what: &'static str, bytes: u64) {
+    fn report_progress(&mut self, what: &'static str, bytes: u64) {
         self.done += bytes;
         let (bytes_done, bytes_total) = (self.done, self.total);
         (self.progress)(Progress { what, bytes_done, bytes_total });

@@ -9,15 +9,15 @@
 
 use crate::{disk::Disk, numbered::Numbered, open::Result};
 
-mod ahead;
 mod read;
+mod read_ahead;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ahead::{HowFar, each_block};
 pub(crate) use read::Reader;
+pub(crate) use read_ahead::{ReadProgress, each_block};
 pub(crate) use write::{Finished, Writer};
 
 /// Directory and suffix of the checkpoints.

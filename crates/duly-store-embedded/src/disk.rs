@@ -15,10 +15,10 @@
 //!
 //! Names are relative, plain and at most one level deep: `MANIFEST`, `journal/00000001.log`.
 
+pub(crate) mod deallocate;
 mod error;
 pub(crate) mod fresh;
 mod real;
-pub(crate) mod room;
 mod sim;
 
 #[cfg(test)]

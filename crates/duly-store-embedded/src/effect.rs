@@ -25,7 +25,7 @@ use duly_core::{
 
 use crate::{
     format::record::{Cause, Lease, NamespaceRecord, Record},
-    index::{Claimable, Key, Kind},
+    index::{AttemptKind, Claimable, Key},
 };
 
 mod skim;
@@ -43,9 +43,9 @@ pub(crate) enum Effect {
     Dead {
         key: Key,
         cause: Cause,
-        died_of: DeadLetterOrigin,
+        dead_letter_origin: DeadLetterOrigin,
         due_ms: u64,
-        died_ms: u64,
+        dead_lettered_ms: u64,
         firing: Box<Firing>,
     },
     /// A timer has ended. `ends_ms`: the time until which its tombstone is kept (`None`: no tombstone is
@@ -128,7 +128,7 @@ impl Effect {
                 Self::pending(Pending::of(key(&timer.id), *cause, timer), firing)
             }
             Record::Dead(cause, timer) => {
-                let (died_of, died_ms) = timer.dead_letter.map_or(
+                let (dead_letter_origin, dead_lettered_ms) = timer.dead_letter.map_or(
                     (DeadLetterOrigin::Firing, timer.due_at.unix_ms()),
                     |dead_letter| {
                         (DeadLetterOrigin::of(dead_letter.reason), dead_letter.at.unix_ms())
@@ -137,9 +137,9 @@ impl Effect {
                 Self::Dead {
                     key: key(&timer.id),
                     cause: *cause,
-                    died_of,
+                    dead_letter_origin,
                     due_ms: timer.due_at.unix_ms(),
-                    died_ms,
+                    dead_lettered_ms,
                     firing: Box::new(Firing::of(timer)),
                 }
             }
@@ -200,8 +200,8 @@ impl Pending {
 /// is also deferred.
 fn claimable(due_ms: u64, next_attempt_at: Option<Timestamp>) -> Claimable {
     match next_attempt_at {
-        None => Claimable { at_ms: due_ms, kind: Kind::First },
-        Some(at) => Claimable { at_ms: at.unix_ms(), kind: Kind::Retry },
+        None => Claimable { at_ms: due_ms, kind: AttemptKind::First },
+        Some(at) => Claimable { at_ms: at.unix_ms(), kind: AttemptKind::Retry },
     }
 }
 

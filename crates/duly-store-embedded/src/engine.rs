@@ -31,43 +31,43 @@ use crate::{
     clock::Times,
     disk::{self, Disk},
     effect::Effect,
-    files::{Answers, FileId, Files, ReadError},
+    files::{FileId, Files, ReadError, ReadResults},
     format::{
         frame,
         record::{self, Decoded, Record},
     },
-    index::{Claimable, Key, Kind, Location, PackedKey},
+    index::{AttemptKind, Claimable, Key, Location, PackedKey},
     journal::{AppendError, Journal, Mark, Position},
     manifest::Manifest,
     options::Options,
 };
 
 mod absorb;
-mod allowance;
 mod apply;
-mod aside;
+pub(crate) mod async_count;
 mod audit;
+pub(crate) mod background_work;
 mod backoff;
 pub(crate) mod backup;
 mod checkpoint;
 mod claim;
 mod clock_watch;
+mod dead_letters;
 mod earliest;
-mod graves;
 mod idle;
-pub(crate) mod inspect;
+pub(crate) mod invariant_check;
+mod lane_due;
 pub(crate) mod lanes;
 pub(crate) mod leases;
-mod letters;
 pub(crate) mod list;
 mod load;
+mod namespace_numbers;
 mod namespace_ops;
+mod namespace_reclamation;
 pub(crate) mod namespaces;
-mod near;
-mod numbers;
+mod near_horizon;
 mod open;
 mod operate;
-mod overdue;
 mod punch;
 mod ready;
 mod reclaim;
@@ -79,13 +79,13 @@ mod space;
 mod stall;
 mod stats;
 mod step_back;
+mod step_budget;
 mod stop;
-pub(crate) mod survey;
 pub(crate) mod terminal;
 mod time;
 mod tombstones;
+mod unreadable;
 mod view;
-pub(crate) mod work;
 
 use clock_watch::ClockWatch;
 use leases::Leases;
@@ -107,7 +107,7 @@ pub(crate) struct Engine {
     /// Times of the current step.
     now: Times,
     /// Origin of the steady clock: wall and boot time at open, in milliseconds; see
-    /// [`Engine::go_on_from_steady`].
+    /// [`Engine::continue_steady_clock`].
     anchor: (u64, u64),
     journal: Journal,
     /// The files that locations point into.
@@ -124,34 +124,34 @@ pub(crate) struct Engine {
     backups: backup::Backups,
     auditor: audit::Auditor,
     /// Work that waits for the background thread.
-    outbox: work::Outbox,
+    outbox: background_work::Outbox,
     /// Speed at which background work may write.
-    pace: work::Pace,
+    pace: background_work::Pace,
     leases: Leases,
     /// Settings, counts and index entries of all namespaces.
     namespaces: Namespaces,
     /// Timers that can be claimed soon: the near horizon.
-    near: near::Near,
+    near_horizon: near_horizon::NearHorizon,
     /// Due timers whose records are unreadable now.
-    aside: aside::Aside,
+    unreadable: unreadable::UnreadableTimers,
     refills: refill::Refills,
-    surveys: survey::Surveys,
+    async_counts: async_count::AsyncCounts,
     step_back: step_back::StepBack,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
     /// Ends of `expire_after` of due and retrying timers, by the wall clock.
     expiries: Calendar<PackedKey>,
-    tombstone_passes: tombstones::Passes,
+    tombstone_passes: tombstones::TombstonePasses,
     /// Timers that become claimable when their frame is durable, each with the number of that frame.
-    unpublished: VecDeque<(u64, PendingClaimable)>,
-    /// Number of entries in `unpublished` for each retry that has any.
-    unpublished_retries: FxHashMap<Key, u32>,
+    awaiting_durability: VecDeque<(u64, PendingClaimable)>,
+    /// Number of entries in `awaiting_durability` for each retry that has any.
+    retries_awaiting_durability: FxHashMap<Key, u32>,
     /// Buffer that the passes over the calendars reuse.
     popped: Vec<(u64, PackedKey)>,
-    graves: graves::Reclamation,
-    numbers: numbers::Numbers,
+    reclamation: namespace_reclamation::Reclamation,
+    namespace_numbers: namespace_numbers::NamespaceNumbers,
     space: Space,
-    rolls: roll::Rolls,
+    failed_rolls: roll::FailedRolls,
     stall: stall::Stall,
     /// Set when the store has ended for good. Then the engine does nothing any more.
     terminal_error: Option<String>,
@@ -159,7 +159,7 @@ pub(crate) struct Engine {
     terminal: Terminal,
     /// Deferred retries: due by the steady clock, while the wall clock has stepped back behind their due
     /// time. They wait until the wall clock reaches it again.
-    held_back: BTreeSet<HeldBack>,
+    deferred_retries: BTreeSet<DeferredRetry>,
     /// Latest due time that any retry has had, by the wall clock.
     retry_due_max_ms: u64,
     /// Steady clock at the last frame that startup read.
@@ -193,7 +193,7 @@ struct PendingClaimable {
 /// A deferred retry: due, but waiting for the wall clock. It is stale if `at_ms` disagrees with the
 /// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct HeldBack {
+struct DeferredRetry {
     due_ms: u64,
     at_ms: u64,
     key: PackedKey,
@@ -201,7 +201,7 @@ struct HeldBack {
 
 /// Reason for which an item was not written.
 #[derive(Debug)]
-enum Stop {
+enum NotWritten {
     /// This item is refused; the store continues.
     Refused(Refusal),
     /// A record that this item needs cannot be read now, or is larger than its reply may be. Nothing was
@@ -246,34 +246,34 @@ impl Engine {
     /// Marks frames up to `lsn` as durable and makes their timers claimable.
     pub(crate) fn synced(&mut self, lsn: u64, position: Position) {
         self.journal.synced(lsn, position);
-        self.publish_durable();
+        self.make_durable_claimable();
     }
 
-    fn publish_durable(&mut self) {
+    fn make_durable_claimable(&mut self) {
         let durable = self.journal.durable_lsn();
-        while let Some((lsn, publish)) = self.unpublished.front().copied() {
+        while let Some((lsn, pending_claimable)) = self.awaiting_durability.front().copied() {
             if lsn > durable {
                 break;
             }
-            self.unpublished.pop_front();
-            if publish.claimable.kind == Kind::Retry {
-                self.no_longer_unpublished(publish.key);
+            self.awaiting_durability.pop_front();
+            if pending_claimable.claimable.kind == AttemptKind::Retry {
+                self.note_durable_retry(pending_claimable.key);
             }
-            self.publish(publish);
+            self.make_claimable(pending_claimable);
         }
     }
 
     /// Makes a timer claimable later, when its record is durable.
-    fn publish_when_durable(&mut self, publish: PendingClaimable) {
-        if publish.claimable.kind == Kind::Retry {
-            *self.unpublished_retries.entry(publish.key).or_default() += 1;
+    fn make_claimable_when_durable(&mut self, pending_claimable: PendingClaimable) {
+        if pending_claimable.claimable.kind == AttemptKind::Retry {
+            *self.retries_awaiting_durability.entry(pending_claimable.key).or_default() += 1;
         }
-        self.unpublished.push_back((self.journal.written_lsn() + 1, publish));
+        self.awaiting_durability.push_back((self.journal.written_lsn() + 1, pending_claimable));
     }
 
-    fn no_longer_unpublished(&mut self, key: Key) {
+    fn note_durable_retry(&mut self, key: Key) {
         if let std::collections::hash_map::Entry::Occupied(mut count) =
-            self.unpublished_retries.entry(key)
+            self.retries_awaiting_durability.entry(key)
         {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -283,11 +283,11 @@ impl Engine {
     }
 
     /// Ends the store for good: the disk may hold only a part of the last write.
-    pub(crate) fn end(&mut self, error: &disk::Error) -> Error {
-        self.end_because(&error.to_string())
+    pub(crate) fn fail_terminally(&mut self, error: &disk::Error) -> Error {
+        self.fail_terminally_because(&error.to_string())
     }
 
-    fn end_because(&mut self, what: &str) -> Error {
+    fn fail_terminally_because(&mut self, what: &str) -> Error {
         let reason = self.terminal.set(format!(
             "the store has ended: writing the journal failed ({what}); the server must be \
              restarted, or the store opened again: recovery checks what is on the disk"
@@ -295,7 +295,7 @@ impl Engine {
         self.backups.fail(&reason);
         self.terminal_error = Some(reason.clone());
         let error = Error::InDoubt { reason };
-        self.fail_surveys(&error);
+        self.fail_counts(&error);
         error
     }
 
@@ -336,7 +336,7 @@ impl Engine {
     }
 
     /// Appends a record and absorbs it.
-    fn write(&mut self, namespace: u32, record: &Record) -> Result<(), Stop> {
+    fn write(&mut self, namespace: u32, record: &Record) -> Result<(), NotWritten> {
         let location = self.append(namespace, record)?;
         let effect = Effect::of(self.hash_key, namespace, record);
         self.absorb(location, namespace, effect);
@@ -344,7 +344,7 @@ impl Engine {
     }
 
     /// Appends a record of a timer whose key is known, and absorbs it.
-    fn write_keyed(&mut self, key: Key, record: &Record) -> Result<(), Stop> {
+    fn write_keyed(&mut self, key: Key, record: &Record) -> Result<(), NotWritten> {
         let namespace = key.namespace();
         let location = self.append(namespace, record)?;
         self.absorb(location, namespace, Effect::keyed(record, |_| key));
@@ -356,23 +356,23 @@ impl Engine {
     /// After a terminal error nothing is appended. A pass that continued would fill a segment to which a
     /// failed roll has already given a successor, and no startup would
     /// find its frames in order.
-    fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
+    fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, NotWritten> {
         if self.terminal_error.is_some() {
-            return Err(Stop::Terminal);
+            return Err(NotWritten::Terminal);
         }
-        self.check_stall().map_err(Stop::NotNow)?;
+        self.check_stall().map_err(NotWritten::NotNow)?;
         match self.journal.append(namespace, record) {
             Ok(location) => return Ok(location),
             Err(AppendError::Full) => self.roll()?,
             Err(AppendError::TooLarge { bytes, bytes_max }) => {
-                return Err(Stop::Refused(too_large(bytes, bytes_max)));
+                return Err(NotWritten::Refused(too_large(bytes, bytes_max)));
             }
         }
         self.journal.append(namespace, record).map_err(|error| match error {
             AppendError::TooLarge { bytes, bytes_max } => {
-                Stop::Refused(too_large(bytes, bytes_max))
+                NotWritten::Refused(too_large(bytes, bytes_max))
             }
-            AppendError::Full => Stop::Refused(Refusal::Exhausted {
+            AppendError::Full => NotWritten::Refused(Refusal::Exhausted {
                 limit: Limit::Segment,
                 reason: "the record does not fit a journal segment; raise store.segment_bytes"
                     .into(),
@@ -395,12 +395,12 @@ impl Engine {
 
     /// Reads many records, in the order of `locations`. After `failures_max` failed reads it sends the
     /// disk no more; `None` stands for a record that was not read.
-    fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
+    fn read_many(&self, locations: &[Location], failures_max: usize) -> ReadResults {
         let is_built = |place: &&Location| self.journal.under_construction(**place).is_some();
         if !locations.iter().any(|place| is_built(&place)) {
             return self.files.read_many(locations, failures_max);
         }
-        let mut answers = Answers::new(locations.len(), failures_max);
+        let mut answers = ReadResults::new(locations.len(), failures_max);
         for (nth, place) in locations.iter().enumerate() {
             answers.take(nth, || self.read(*place));
         }

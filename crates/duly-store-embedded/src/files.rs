@@ -20,18 +20,18 @@ use crate::{
     format::{
         self, ALIGN, checkpoint,
         record::{self, Decoded},
-        run,
+        sorted_run,
     },
     index::Location,
     journal::segment_name,
-    runs,
+    sorted_runs,
 };
 
 mod chunks;
 mod read_many;
 
 use chunks::{ChunkBytes, Chunks, Emptied};
-pub(crate) use read_many::Answers;
+pub(crate) use read_many::ReadResults;
 
 /// Bytes read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;
@@ -40,21 +40,21 @@ const FIRST_READ_BYTES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileId {
     Segment(u64),
-    Run(u64),
+    SortedRun(u64),
 }
 
 impl FileId {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Segment(sequence) => segment_name(sequence),
-            Self::Run(id) => runs::FILES.name(id),
+            Self::SortedRun(id) => sorted_runs::FILES.name(id),
         }
     }
 
     pub(crate) const fn of(slot: &checkpoint::FileSlot) -> Self {
         match slot.kind {
             checkpoint::FileKind::Segment => Self::Segment(slot.number),
-            checkpoint::FileKind::Run => Self::Run(slot.number),
+            checkpoint::FileKind::SortedRun => Self::SortedRun(slot.number),
         }
     }
 }
@@ -90,9 +90,9 @@ impl DataFile {
         Self { id, file, length, is_stuck: false, records_end: 0, hole_bytes: 0 }
     }
 
-    fn run(run: runs::Run) -> Self {
-        let runs::Run { id, file, length, records_end, .. } = run;
-        let id = FileId::Run(id);
+    fn run(run: sorted_runs::SortedRun) -> Self {
+        let sorted_runs::SortedRun { id, file, length, records_end, .. } = run;
+        let id = FileId::SortedRun(id);
         Self { id, file, length, is_stuck: false, records_end, hole_bytes: 0 }
     }
 
@@ -137,7 +137,7 @@ pub(crate) struct Files {
 
 impl Default for Files {
     fn default() -> Self {
-        Self::new(run::CHUNK_BYTES)
+        Self::new(sorted_run::CHUNK_BYTES)
     }
 }
 
@@ -157,15 +157,15 @@ impl Files {
     /// Puts a sorted run into a free slot.
     ///
     /// # Errors
-    /// As [`Files::check_room`].
-    pub(crate) fn add_run(&mut self, run: runs::Run) -> disk::Result<u16> {
+    /// As [`Files::check_free_slot`].
+    pub(crate) fn add_run(&mut self, run: sorted_runs::SortedRun) -> disk::Result<u16> {
         let slot = self.free_slot()?;
         self.put_run(slot, run);
         Ok(slot)
     }
 
     /// Puts a sorted run into this slot, which must hold no file.
-    pub(crate) fn put_run(&mut self, slot: u16, mut run: runs::Run) {
+    pub(crate) fn put_run(&mut self, slot: u16, mut run: sorted_runs::SortedRun) {
         let holes = std::mem::take(&mut run.holes);
         let file = DataFile::run(run);
         let id = file.id;
@@ -176,7 +176,7 @@ impl Files {
     /// Puts a file into a free slot.
     ///
     /// # Errors
-    /// As [`Files::check_room`].
+    /// As [`Files::check_free_slot`].
     pub(crate) fn add(&mut self, file: DataFile) -> disk::Result<u16> {
         let slot = self.free_slot()?;
         self.put(slot, file);
@@ -187,7 +187,7 @@ impl Files {
     ///
     /// # Errors
     /// An index entry can name 65,536 files; when all are in use there is no capacity for more.
-    pub(crate) fn check_room(&self) -> disk::Result<()> {
+    pub(crate) fn check_free_slot(&self) -> disk::Result<()> {
         self.free_slot().map(drop)
     }
 
@@ -267,8 +267,8 @@ impl Files {
             FileId::Segment(number) => {
                 checkpoint::FileSlot { slot, kind: checkpoint::FileKind::Segment, number }
             }
-            FileId::Run(number) => {
-                checkpoint::FileSlot { slot, kind: checkpoint::FileKind::Run, number }
+            FileId::SortedRun(number) => {
+                checkpoint::FileSlot { slot, kind: checkpoint::FileKind::SortedRun, number }
             }
         };
         self.iter().map(slot).collect()
@@ -330,7 +330,7 @@ impl Files {
         // Everything between the first and the last chunk of a sorted run is counted in its chunks.
         let bytes = |file: &DataFile| match file.id {
             FileId::Segment(_) => file.bytes(),
-            FileId::Run(_) => file.bytes().min(2 * chunk_bytes),
+            FileId::SortedRun(_) => file.bytes().min(2 * chunk_bytes),
         };
         let files: u64 = waiting.map(|(_, file, _)| bytes(file)).sum();
         files + self.emptied.waiting(oldest_kept) * chunk_bytes

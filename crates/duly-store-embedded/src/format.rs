@@ -14,9 +14,9 @@ pub(crate) mod checkpoint;
 pub(crate) mod fields;
 pub(crate) mod frame;
 pub(crate) mod record;
-pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod settings;
+pub(crate) mod sorted_run;
 pub(crate) mod timer;
 pub(crate) mod tombstone;
 

@@ -18,8 +18,8 @@ mod span;
 mod table;
 
 use directory::{Directory, TABLE_LEN_MAX};
-pub(crate) use entry::{Claimable, Entry, Flags, Kind, Location, NUMBER_MAX};
-pub(crate) use held::Held;
+pub(crate) use entry::{AttemptKind, Claimable, Entry, Flags, Location, NUMBER_MAX};
+pub(crate) use held::FoundEntry;
 #[cfg(test)]
 pub(crate) use key::COLLIDES;
 use key::Fingerprint;
@@ -75,8 +75,8 @@ impl Index {
 
     /// Finds an entry, which can then be replaced or removed without a second search.
     #[inline]
-    pub(crate) fn find(&mut self, key: Key) -> Option<Held<'_>> {
-        Held::find(self, key)
+    pub(crate) fn find(&mut self, key: Key) -> Option<FoundEntry<'_>> {
+        FoundEntry::find(self, key)
     }
 
     /// Puts an entry in. Returns the entry that it replaces.
@@ -95,7 +95,7 @@ impl Index {
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
-        self.find(key).map(Held::remove)
+        self.find(key).map(FoundEntry::remove)
     }
 
     /// Gives an entry these flags and no others. Returns `true` if there is such an entry.

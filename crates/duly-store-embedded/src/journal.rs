@@ -38,7 +38,7 @@ use crate::{
 
 pub(crate) mod recovery;
 mod spare;
-mod sticky;
+mod sync_guard;
 
 pub(crate) use spare::{PACED_BYTES, RECYCLED_SUFFIX, SPARE, SparePace, recycle, write_spare};
 
@@ -106,13 +106,13 @@ pub(crate) enum RollError {
 struct Active {
     sequence: u64,
     slot: u16,
-    file: Arc<sticky::FailedSyncGuard>,
+    file: Arc<sync_guard::FailedSyncGuard>,
     length: u64,
 }
 
 impl Active {
     fn shared(&self) -> Arc<dyn File> {
-        Arc::<sticky::FailedSyncGuard>::clone(&self.file)
+        Arc::<sync_guard::FailedSyncGuard>::clone(&self.file)
     }
 }
 
@@ -169,7 +169,7 @@ impl Journal {
     }
 
     /// Continues the journal that recovery found; `slot` is that of its last segment.
-    pub(crate) fn adopt(&mut self, epoch: u32, found: recovery::Found, slot: u16) {
+    pub(crate) fn adopt(&mut self, epoch: u32, found: recovery::RecoveredJournal, slot: u16) {
         self.epoch = epoch;
         self.next_lsn = found.next_lsn;
         self.durable_lsn = found.next_lsn - 1;
@@ -180,7 +180,7 @@ impl Journal {
             self.end = last.end;
             self.durable = Position { sequence: last.sequence, offset: self.end };
             let (sequence, length) = (last.sequence, last.length);
-            let file = sticky::sticky(last.file);
+            let file = sync_guard::guard(last.file);
             self.active = Some(Active { sequence, slot, file, length });
         }
     }
@@ -445,7 +445,7 @@ impl Journal {
             base_lsn: self.next_lsn,
             length,
         };
-        files.check_room().map_err(RollError::Again)?;
+        files.check_free_slot().map_err(RollError::Again)?;
         spare::prepare(self.disk.as_ref(), &header).map_err(RollError::Again)?;
         let alone = self.naming.lock();
         if let Err(error) = self.disk.rename(spare::NEXT_TEMPORARY, &name) {
@@ -453,7 +453,7 @@ impl Journal {
             return Err(RollError::Again(error));
         }
         self.is_sealed = true;
-        let file = sticky::sticky(self.disk.open(&name).map_err(RollError::Again)?);
+        let file = sync_guard::guard(self.disk.open(&name).map_err(RollError::Again)?);
         self.disk.sync_dir(DIR).map_err(|error| match error {
             // The directory was not opened, or the next attempt gives the name again: its sync counts.
             error if error.is_shortage() => RollError::Again(error),
@@ -462,7 +462,7 @@ impl Journal {
         })?;
         drop(alone);
         let segment =
-            DataFile::segment(sequence, Arc::<sticky::FailedSyncGuard>::clone(&file), length);
+            DataFile::segment(sequence, Arc::<sync_guard::FailedSyncGuard>::clone(&file), length);
         let slot = files.add(segment).map_err(RollError::Again)?;
         self.active = Some(Active { sequence, slot, file, length });
         self.is_sealed = false;

@@ -31,8 +31,8 @@ mod manifest;
 mod numbered;
 mod open;
 mod options;
-mod runs;
 mod shell;
+mod sorted_runs;
 mod store;
 
 pub use clock::SystemClock;

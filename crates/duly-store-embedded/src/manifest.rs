@@ -33,7 +33,7 @@ use crate::{
     },
     journal,
     open::{OpenError, Result},
-    runs,
+    sorted_runs,
 };
 
 /// The epoch of a store whose first segment is not durable yet. Frames begin with the next epoch, so
@@ -67,7 +67,7 @@ pub(crate) struct Manifest {
 
 /// Returns the first directory of a store that is not empty.
 fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
-    for dir in [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+    for dir in [journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
         if !disk.list(dir)?.is_empty() {
             return Ok(Some(dir));
         }
@@ -77,7 +77,7 @@ fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
 
 /// The reason that one of the two files does not count.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum ManifestFault {
     #[error("it is missing")]
     Missing,
     #[error("it is not a whole manifest")]
@@ -87,7 +87,7 @@ enum Fault {
 }
 
 /// Reads one of the two files. Fails only in cases that the other file cannot make up for.
-fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault>> {
+fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, ManifestFault>> {
     let read = disk.open(name).and_then(|file| {
         let length = usize::try_from(file.len()?.min(4096)).unwrap_or(4096);
         let mut bytes = vec![0; length];
@@ -95,10 +95,10 @@ fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault
         Ok(bytes)
     });
     match read {
-        Ok(bytes) => Ok(Manifest::decode(&bytes).ok_or(Fault::Damaged)),
-        Err(error) if error.is_not_found() => Ok(Err(Fault::Missing)),
+        Ok(bytes) => Ok(Manifest::decode(&bytes).ok_or(ManifestFault::Damaged)),
+        Err(error) if error.is_not_found() => Ok(Err(ManifestFault::Missing)),
         Err(error @ (disk::Error::Io { .. } | disk::Error::NotPlain { .. })) => {
-            Ok(Err(Fault::Unreadable(error)))
+            Ok(Err(ManifestFault::Unreadable(error)))
         }
         Err(error) => Err(error),
     }
@@ -106,7 +106,7 @@ fn read_side(disk: &dyn Disk, name: &str) -> disk::Result<Result<Manifest, Fault
 
 /// A manifest, and the fault of one of its two files.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredManifest {
     pub(crate) manifest: Manifest,
     /// The file that does not count, and the reason.
     pub(crate) fault: Option<(&'static str, String)>,
@@ -124,8 +124,8 @@ impl Manifest {
     }
 
     /// Reads and checks the manifest, with the fault of one of its files.
-    pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<Kept>> {
-        let kept = |manifest, fault| Kept { manifest, fault };
+    pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<StoredManifest>> {
+        let kept = |manifest, fault| StoredManifest { manifest, fault };
         let kept = match (read_side(disk, NAME)?, read_side(disk, COPY)?) {
             (Ok(file), Ok(copy)) if file.store != copy.store => {
                 let what = format!(
@@ -135,14 +135,17 @@ impl Manifest {
             }
             (Ok(file), Ok(copy)) => kept(if file.epoch >= copy.epoch { file } else { copy }, None),
             // Older builds keep no copy.
-            (Ok(file), Err(Fault::Missing)) => kept(file, None),
+            (Ok(file), Err(ManifestFault::Missing)) => kept(file, None),
             (Ok(file), Err(fault)) => kept(file, Some((COPY, fault.to_string()))),
             (Err(fault), Ok(copy)) => kept(copy, Some((NAME, fault.to_string()))),
-            (Err(Fault::Unreadable(error)), Err(_)) | (Err(_), Err(Fault::Unreadable(error))) => {
+            (Err(ManifestFault::Unreadable(error)), Err(_))
+            | (Err(_), Err(ManifestFault::Unreadable(error))) => {
                 return Err(error.into());
             }
-            (Err(fault @ Fault::Damaged), Err(_)) => return Err(damaged(fault.to_string())),
-            (Err(Fault::Missing), Err(_)) => {
+            (Err(fault @ ManifestFault::Damaged), Err(_)) => {
+                return Err(damaged(fault.to_string()));
+            }
+            (Err(ManifestFault::Missing), Err(_)) => {
                 let Some(dir) = first_in_use(disk)? else {
                     return Ok(None);
                 };

@@ -3,7 +3,7 @@
 use duly_core::Invalid;
 use duly_store::namespaces::NAMESPACES_MAX;
 
-use crate::{format::run, index::NAMESPACE_MAX};
+use crate::{format::sorted_run, index::NAMESPACE_MAX};
 
 mod memory;
 mod reserve;
@@ -85,7 +85,7 @@ impl Default for Options {
             young_bytes: 512 << 20,
             near_max: 1_000_000,
             overdue_max: 262_144,
-            chunk_bytes: run::CHUNK_BYTES,
+            chunk_bytes: sorted_run::CHUNK_BYTES,
             audit_rest_ms: 60_000,
             on_clock_jump: OnClockJump::Fire,
             random_seed: None,
@@ -108,7 +108,7 @@ impl Options {
                 format!("a multiple of 4096 from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes");
             return Err(Invalid::new("store.segment_bytes", self.segment_bytes, allowed));
         }
-        let chunk_bytes = 4096..=run::CHUNK_BYTES;
+        let chunk_bytes = 4096..=sorted_run::CHUNK_BYTES;
         if !self.chunk_bytes.is_power_of_two() || !chunk_bytes.contains(&self.chunk_bytes) {
             let allowed = "a power of two from 4096 to 1048576 bytes";
             return Err(Invalid::new("store.chunk_bytes", self.chunk_bytes, allowed));

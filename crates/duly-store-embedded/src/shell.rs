@@ -11,12 +11,12 @@
 //! 3. The syncer tells the engine first. So a caller that has a reply finds the timer claimable.
 
 mod background;
+mod engine_loop;
+mod fair_queue;
 mod inbox;
-mod run;
 mod spare;
 mod syncer;
-mod turns;
 
-pub(crate) use inbox::{Answer, Inbox, Request, Shares, broken_off, closed};
-pub(crate) use run::{Shared, start};
+pub(crate) use engine_loop::{EngineShared, start};
+pub(crate) use inbox::{EngineReply, Inbox, Request, Slices, closed, ended_before_reply};
 pub(crate) use syncer::Waiter;

@@ -16,21 +16,21 @@ use crate::{
     disk::{Disk, Lock, RealDisk},
     engine::{
         Engine,
+        async_count::CountQuestion,
         settle::{Releasing, Settling},
-        survey::CountQuestion,
         terminal::Terminal,
     },
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
-    shell::{self, Answer, Inbox, Request, Shared},
+    shell::{self, EngineReply, EngineShared, Inbox, Request},
 };
 
-mod ask;
 mod backup;
 mod ended;
-mod unseen;
+mod requests;
+mod unreceived_claim;
 
-use unseen::UnreceivedClaim;
+use unreceived_claim::UnreceivedClaim;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -46,25 +46,25 @@ pub struct EmbeddedStore {
 
 #[derive(Debug)]
 enum Mode {
-    Threads { shared: Shared, engine: Mutex<Option<JoinHandle<()>>> },
+    Threads { shared: EngineShared, engine: Mutex<Option<JoinHandle<()>>> },
     Inline { engine: Arc<Mutex<Engine>>, wakeups: watch::Sender<u64> },
 }
 
 /// Longest wait of [`Store::health`] for the engine; then it returns the last snapshot.
-const HEALTH_PATIENCE: Duration = Duration::from_millis(20);
+const HEALTH_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// The time when the result of a call may be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
+enum ReplyAt {
     Now,
     Written,
     Durable,
 }
 
-impl When {
+impl ReplyAt {
     /// Converts the result for the caller. A call that returns at once changed nothing, so its errors
     /// are never in doubt.
-    fn answered<'a, T: Send + 'static>(
+    fn received<'a, T: Send + 'static>(
         self,
         answer: impl Future<Output = Result<T>> + Send + 'a,
     ) -> StoreFuture<'a, T> {
@@ -102,7 +102,7 @@ impl EmbeddedStore {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
         let (engine, report, lock) = open_engine(&disk, options, clock, progress)?;
-        let shared = Shared {
+        let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
@@ -164,13 +164,13 @@ impl EmbeddedStore {
 
     fn call<T: Send + 'static>(
         &self,
-        when: When,
+        when: ReplyAt,
         work: impl FnOnce(&mut Engine) -> Result<T> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         match &self.mode {
             Mode::Inline { engine, wakeups } => {
                 let result = run_inline(&mut engine.lock(), wakeups, work);
-                when.answered(std::future::ready(result))
+                when.received(std::future::ready(result))
             }
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
@@ -179,12 +179,12 @@ impl EmbeddedStore {
                     let waiter: shell::Waiter =
                         Box::new(move |done| drop(reply.send(after(done, result))));
                     match when {
-                        When::Now => Answer::Now(waiter),
-                        When::Written => Answer::Written(waiter),
-                        When::Durable => Answer::Durable(waiter),
+                        ReplyAt::Now => EngineReply::Now(waiter),
+                        ReplyAt::Written => EngineReply::Written(waiter),
+                        ReplyAt::Durable => EngineReply::Durable(waiter),
                     }
                 })));
-                when.answered(answered(pushed, answer))
+                when.received(received(pushed, answer))
             }
         }
     }
@@ -218,13 +218,13 @@ fn after<T>(done: Result<()>, result: Result<T>) -> Result<T> {
     result.and_then(|answer| done.map(|()| answer))
 }
 
-fn answered<T: Send + 'static>(
+fn received<T: Send + 'static>(
     pushed: Result<()>,
     answer: oneshot::Receiver<Result<T>>,
 ) -> StoreFuture<'static, T> {
     Box::pin(async move {
         pushed?;
-        answer.await.unwrap_or_else(|_| Err(shell::broken_off()))
+        answer.await.unwrap_or_else(|_| Err(shell::ended_before_reply()))
     })
 }
 
@@ -289,7 +289,7 @@ impl Store for EmbeddedStore {
             return refused(error);
         }
         match &self.mode {
-            Mode::Inline { .. } => self.call(When::Durable, move |engine| {
+            Mode::Inline { .. } => self.call(ReplyAt::Durable, move |engine| {
                 let mut outcomes = Vec::with_capacity(commands.len());
                 let (mut commands, all) = (commands.into_iter(), usize::MAX);
                 engine.apply_some(&mut commands, all, all, &mut outcomes);
@@ -299,7 +299,7 @@ impl Store for EmbeddedStore {
                 let (reply, answer) = oneshot::channel();
                 let outcomes = Vec::with_capacity(commands.len());
                 let request = Request::Apply { commands: commands.into_iter(), outcomes, reply };
-                answered(shared.inbox.push(request), answer)
+                received(shared.inbox.push(request), answer)
             }
         }
     }
@@ -310,7 +310,7 @@ impl Store for EmbeddedStore {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
-        self.call(When::Now, move |engine| {
+        self.call(ReplyAt::Now, move |engine| {
             own(shard)?;
             engine.ready(after.as_ref(), limit)
         })
@@ -321,22 +321,24 @@ impl Store for EmbeddedStore {
             return refused(error);
         }
         match &self.mode {
-            Mode::Inline { .. } => self.call(When::Written, move |engine| engine.claim(&request)),
+            Mode::Inline { .. } => {
+                self.call(ReplyAt::Written, move |engine| engine.claim(&request))
+            }
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let inbox = Arc::clone(&shared.inbox);
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     if reply.is_closed() {
-                        return Answer::Now(Box::new(|_| {}));
+                        return EngineReply::Now(Box::new(|_| {}));
                     }
                     let result = engine.check_usable().and_then(|()| engine.claim(&request));
-                    Answer::Written(Box::new(move |done| {
-                        let seen_by_nobody = |claimed| UnreceivedClaim { claimed, inbox };
-                        drop(reply.send(after(done, result).map(seen_by_nobody)));
+                    EngineReply::Written(Box::new(move |done| {
+                        let unreceived = |claimed| UnreceivedClaim { claimed, inbox };
+                        drop(reply.send(after(done, result).map(unreceived)));
                     }))
                 })));
-                let claimed = answered(pushed, answer);
-                Box::pin(async move { Ok(claimed.await?.see()) })
+                let claimed = received(pushed, answer);
+                Box::pin(async move { Ok(claimed.await?.deliver()) })
             }
         }
     }
@@ -347,15 +349,15 @@ impl Store for EmbeddedStore {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         match own(shard).and_then(|()| Settling::new(settlements)) {
-            Ok(mut settling) => self.in_shares(move |engine| engine.settle_on(&mut settling)),
+            Ok(mut settling) => self.in_slices(move |engine| engine.settle_slice(&mut settling)),
             Err(error) => refused(error),
         }
     }
 
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
-        let mut releasing = Releasing::new(run);
+    fn release_owner(&self, shard: ShardId, member: MemberId) -> StoreFuture<'_, u64> {
+        let mut releasing = Releasing::new(member);
         match own(shard) {
-            Ok(()) => self.in_shares(move |engine| engine.release_on(&mut releasing).map(Ok)),
+            Ok(()) => self.in_slices(move |engine| engine.release_slice(&mut releasing).map(Ok)),
             Err(error) => refused(error),
         }
     }
@@ -367,7 +369,7 @@ impl Store for EmbeddedStore {
         id: TimerId,
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        self.call(When::Now, move |engine| {
+        self.call(ReplyAt::Now, move |engine| {
             own(shard).and_then(|()| engine.get(&namespace, &id, bytes_max))
         })
     }
@@ -381,7 +383,7 @@ impl Store for EmbeddedStore {
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         match own(shard) {
-            Ok(()) => self.ask(namespace, CountQuestion::Stats),
+            Ok(()) => self.count(namespace, CountQuestion::Stats),
             Err(error) => refused(error),
         }
     }
@@ -394,15 +396,15 @@ impl Store for EmbeddedStore {
         if let Err(error) = own(shard).and_then(|()| request.check()) {
             return refused(error);
         }
-        self.ask(request.namespace.clone(), move |reply| CountQuestion::Forecast(request, reply))
+        self.count(request.namespace.clone(), move |reply| CountQuestion::Forecast(request, reply))
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.call(When::Durable, move |engine| engine.put_namespace(&name, put))
+        self.call(ReplyAt::Durable, move |engine| engine.put_namespace(&name, put))
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        self.call(When::Now, move |engine| Ok(engine.get_namespace(&name)))
+        self.call(ReplyAt::Now, move |engine| Ok(engine.get_namespace(&name)))
     }
 
     fn list_namespaces(
@@ -410,15 +412,15 @@ impl Store for EmbeddedStore {
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>> {
-        self.call(When::Now, move |engine| Ok(engine.list_namespaces(after.as_ref(), limit)))
+        self.call(ReplyAt::Now, move |engine| Ok(engine.list_namespaces(after.as_ref(), limit)))
     }
 
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.call(When::Durable, move |engine| engine.set_activity(&name, activity))
+        self.call(ReplyAt::Durable, move |engine| engine.set_activity(&name, activity))
     }
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.call(When::Durable, move |engine| engine.delete_namespace(&name, mode))
+        self.call(ReplyAt::Durable, move |engine| engine.delete_namespace(&name, mode))
     }
 
     fn remove_idle(
@@ -426,7 +428,7 @@ impl Store for EmbeddedStore {
         from: Option<IdleCursor>,
         waited: Arc<BTreeSet<NamespaceName>>,
     ) -> StoreFuture<'_, IdlePage> {
-        self.call(When::Durable, move |engine| engine.remove_idle(from, &waited))
+        self.call(ReplyAt::Durable, move |engine| engine.remove_idle(from, &waited))
     }
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
@@ -446,9 +448,9 @@ impl Store for EmbeddedStore {
                 let (reply, answer) = std::sync::mpsc::channel();
                 shared.inbox.push_always(Box::new(move |engine| {
                     drop(reply.send(engine.health()));
-                    Answer::Now(Box::new(|_| {}))
+                    EngineReply::Now(Box::new(|_| {}))
                 }));
-                let fresh = answer.recv_timeout(HEALTH_PATIENCE);
+                let fresh = answer.recv_timeout(HEALTH_WAIT_MAX);
                 fresh.unwrap_or_else(|_| shared.health.lock().clone())
             }
             Mode::Inline { engine, .. } => {

@@ -172,7 +172,7 @@ fn refusal(error: BackupError) -> Problem {
         BackupError::Busy | BackupError::Closed => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
         }
-        BackupError::NoRoom { .. } => {
+        BackupError::NoSpace { .. } => {
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
         }
         BackupError::Disk(error) if error.is_no_space() => {

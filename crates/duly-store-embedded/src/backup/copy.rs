@@ -6,7 +6,7 @@ use duly_store::query::DiskRoom;
 use crate::{
     disk::{self, Disk, RealDisk, fresh::Throttle},
     options::Reserve,
-    runs,
+    sorted_runs,
 };
 
 use super::{BackupError, BackupProgress};
@@ -63,10 +63,10 @@ impl<'a> Copying<'a> {
         for name in names {
             self.left_bytes += self.source.open(name)?.len()?;
         }
-        self.check_room()
+        self.check_space()
     }
 
-    fn check_room(&self) -> Result<(), BackupError> {
+    fn check_space(&self) -> Result<(), BackupError> {
         let Some(reserve) = self.kept else {
             return Ok(());
         };
@@ -77,7 +77,7 @@ impl<'a> Copying<'a> {
             return Ok(());
         }
         let path = self.target.describe().into();
-        Err(BackupError::NoRoom { path, needed_bytes, free_bytes, reserve_bytes })
+        Err(BackupError::NoSpace { path, needed_bytes, free_bytes, reserve_bytes })
     }
 
     /// Adds the lengths of these files to the total.
@@ -101,7 +101,7 @@ impl<'a> Copying<'a> {
         if is_linked {
             self.files += 1;
             let bytes = self.target.open(name)?.len()?;
-            self.tell(bytes);
+            self.report_progress(bytes);
         }
         Ok(is_linked)
     }
@@ -123,14 +123,14 @@ impl<'a> Copying<'a> {
         let to = self.target.create(name)?;
         let length = from.len()?;
         // A hole stays a hole. A segment needs its space allocated: it may become a spare later.
-        let may_have_holes = name.starts_with(runs::FILES.dir);
+        let may_have_holes = name.starts_with(sorted_runs::FILES.dir);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
         while at < end {
             if (self.is_closed)() {
                 return Err(BackupError::Closed);
             }
-            self.check_room()?;
+            self.check_space()?;
             let count = (end - at).min(CHUNK_BYTES as u64);
             let part = &mut chunk[..usize::try_from(count).expect("at most a chunk")];
             from.read_exact_at(at, part)?;
@@ -141,18 +141,18 @@ impl<'a> Copying<'a> {
             at += count;
             self.copied_bytes += count;
             self.left_bytes = self.left_bytes.saturating_sub(count);
-            self.tell(count);
+            self.report_progress(count);
         }
         to.write_at(end, behind)?;
         to.set_len(length)?;
         to.sync_all()?;
         self.files += 1;
         self.left_bytes = self.left_bytes.saturating_sub(length - end);
-        self.tell(length - end);
+        self.report_progress(length - end);
         Ok(())
     }
 
-    fn tell(&mut self, bytes: u64) {
+    fn report_progress(&mut self, bytes: u64) {
         self.so_far.bytes_done += bytes;
         (self.progress)(self.so_far);
     }

@@ -41,10 +41,10 @@ pub fn restore(
     }
     target.fill(|disk| {
         let throttle = UNHURRIED.throttle();
-        let mut tell = |BackupProgress { bytes_done, bytes_total }| {
+        let mut report_progress = |BackupProgress { bytes_done, bytes_total }| {
             progress(Progress { what: "restoring", bytes_done, bytes_total });
         };
-        let mut copying = Copying::new(&source, disk, throttle, &|| false, &mut tell);
+        let mut copying = Copying::new(&source, disk, throttle, &|| false, &mut report_progress);
         copying.expect(names.iter())?;
         for name in &names {
             copying.copy(name)?;

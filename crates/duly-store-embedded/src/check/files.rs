@@ -2,19 +2,19 @@
 
 use crate::{
     checkpoint::{self, Reader},
-    engine::inspect::{Inspection, Standing},
+    engine::invariant_check::{InvariantCheck, RecordStatus},
     files::FileId,
     format::{
         record::{Decoded, Record},
-        run,
+        sorted_run,
     },
     journal::{
-        recovery::{self, Alone},
+        recovery::{self, SegmentContents},
         segment_name,
     },
     numbered::damaged,
     open::Result,
-    runs,
+    sorted_runs,
 };
 
 use super::{
@@ -45,7 +45,7 @@ impl Check<'_> {
                 }
             };
             self.report.count(CHECKPOINTS, &FilesOf { bytes, records, ..FilesOf::default() });
-            self.tell("checkpoints", bytes);
+            self.report_progress("checkpoints", bytes);
         }
         Ok(())
     }
@@ -58,15 +58,15 @@ impl Check<'_> {
 
     /// Reads every sorted run and every segment to its end, and compares each record with the state.
     pub(super) fn data_files(&mut self) -> Result<()> {
-        let runs = self.listed(runs::FILES.list(self.disk.as_ref()))?;
+        let runs = self.listed(sorted_runs::FILES.list(self.disk.as_ref()))?;
         let segments = self.listed(recovery::all_sequences(self.disk.as_ref()))?;
-        let ids = runs.iter().map(|id| FileId::Run(*id));
+        let ids = runs.iter().map(|id| FileId::SortedRun(*id));
         let ids = ids.chain(segments.iter().map(|sequence| FileId::Segment(*sequence)));
         (self.done, self.total) = (0, ids.map(|id| self.length(&id.name())).sum());
         for id in runs {
             self.run(id)?;
         }
-        let mut before: Option<(u64, Alone)> = None;
+        let mut before: Option<(u64, SegmentContents)> = None;
         for sequence in segments {
             let next = self.segment(sequence)?;
             if let (Some((last, before)), Some(next)) = (&before, &next)
@@ -79,29 +79,30 @@ impl Check<'_> {
                 );
                 self.note(damaged(&segment_name(*last), before.end, &what), OLD)?;
             }
-            before = next.map(|alone| (sequence, alone));
+            before = next.map(|contents| (sequence, contents));
         }
         Ok(())
     }
 
     fn run(&mut self, id: u64) -> Result<()> {
-        let file = FileId::Run(id);
+        let file = FileId::SortedRun(id);
         let bytes = self.length(&file.name());
         let live = self.live(file);
         let mut kind = "runs";
         let mut records = 0;
-        match runs::open(self.disk.as_ref(), id, &self.manifest) {
+        match sorted_runs::open(self.disk.as_ref(), id, &self.manifest) {
             Ok(run) => {
                 kind = match run.kind {
-                    run::Kind::Pending => "runs of pending timers",
-                    run::Kind::Tombstones => "runs of tombstones",
-                    run::Kind::DeadLetters => "runs of dead letters",
+                    sorted_run::RunKind::Pending => "runs of pending timers",
+                    sorted_run::RunKind::Tombstones => "runs of tombstones",
+                    sorted_run::RunKind::DeadLetters => "runs of dead letters",
                 };
                 records = run.records;
-                let mut met = Met::new(file, self.state.as_mut());
-                let wrong = runs::walk(&run, &mut |at, decoded| met.record(at, &decoded));
-                let met = met.end();
-                self.took(file, met)?;
+                let mut counter = RecordCounter::new(file, self.state.as_mut());
+                let wrong =
+                    sorted_runs::walk(&run, &mut |at, decoded| counter.record(at, &decoded));
+                let counter = counter.end();
+                self.add_counts(file, counter)?;
                 match wrong {
                     Ok(wrong) => {
                         for (offset, what) in wrong {
@@ -114,45 +115,49 @@ impl Check<'_> {
             Err(error) => self.note(error, OLD)?,
         }
         self.report.count(kind, &FilesOf { bytes, records, live, ..FilesOf::default() });
-        self.tell("runs and segments", bytes);
+        self.report_progress("runs and segments", bytes);
         Ok(())
     }
 
-    fn segment(&mut self, sequence: u64) -> Result<Option<Alone>> {
+    fn segment(&mut self, sequence: u64) -> Result<Option<SegmentContents>> {
         let file = FileId::Segment(sequence);
         let (bytes, live) = (self.length(&file.name()), self.live(file));
-        let mut met = Met::new(file, self.state.as_mut());
+        let mut counter = RecordCounter::new(file, self.state.as_mut());
         let (disk, manifest) = (self.disk.as_ref(), &self.manifest);
-        let mut each = |at, decoded: Decoded| met.record(at, &decoded);
-        let read = recovery::read_alone(disk, manifest, sequence, &mut each);
-        let met = met.end();
-        self.took(file, met)?;
-        let mut alone = match read {
-            Ok(Some(alone)) => alone,
+        let mut each = |at, decoded: Decoded| counter.record(at, &decoded);
+        let read = recovery::read_segment(disk, manifest, sequence, &mut each);
+        let counter = counter.end();
+        self.add_counts(file, counter)?;
+        let mut contents = match read {
+            Ok(Some(contents)) => contents,
             // Such a file was made for a roll that a crash cut off. The next start removes it.
             Ok(None) => {
-                self.tell("runs and segments", bytes);
+                self.report_progress("runs and segments", bytes);
                 return Ok(None);
             }
             Err(error) => {
                 self.note(error, OLD)?;
                 self.report.count("segments", &FilesOf { bytes, live, ..FilesOf::default() });
-                self.tell("runs and segments", bytes);
+                self.report_progress("runs and segments", bytes);
                 return Ok(None);
             }
         };
-        for error in std::mem::take(&mut alone.damage) {
+        for error in std::mem::take(&mut contents.damage) {
             self.note(error, OLD)?;
         }
-        self.report.frames += alone.frames;
-        let records = alone.records;
+        self.report.frames += contents.frames;
+        let records = contents.records;
         self.report.count("segments", &FilesOf { bytes, records, live, ..FilesOf::default() });
-        self.tell("runs and segments", bytes);
-        Ok(Some(alone))
+        self.report_progress("runs and segments", bytes);
+        Ok(Some(contents))
     }
 
     /// Adds the counts of a file to the report, and notes its disagreements.
-    fn took(&mut self, file: FileId, (counts, wrong): (Counts, Vec<runs::Wrong>)) -> Result<()> {
+    fn add_counts(
+        &mut self,
+        file: FileId,
+        (counts, wrong): (Counts, Vec<sorted_runs::RecordFault>),
+    ) -> Result<()> {
         self.report.records.add(&counts);
         for (offset, what) in wrong {
             let means = "a timer may fire at the wrong time: restore a backup";
@@ -182,27 +187,28 @@ impl Check<'_> {
 }
 
 /// Counts the records of one file, and compares them with the state.
-struct Met<'a> {
+struct RecordCounter<'a> {
     file: FileId,
-    state: Option<&'a mut Inspection>,
+    state: Option<&'a mut InvariantCheck>,
     counts: Counts,
-    wrong: Vec<runs::Wrong>,
+    wrong: Vec<sorted_runs::RecordFault>,
 }
 
-impl<'a> Met<'a> {
-    fn new(file: FileId, state: Option<&'a mut Inspection>) -> Self {
+impl<'a> RecordCounter<'a> {
+    fn new(file: FileId, state: Option<&'a mut InvariantCheck>) -> Self {
         Self { file, state, counts: Counts::default(), wrong: Vec::new() }
     }
 
     /// Returns the counts, and the records that disagree with the state.
-    fn end(self) -> (Counts, Vec<runs::Wrong>) {
+    fn end(self) -> (Counts, Vec<sorted_runs::RecordFault>) {
         (self.counts, self.wrong)
     }
 
     fn record(&mut self, offset: u64, decoded: &Decoded) {
         *self.counts.of(&decoded.record) += 1;
-        let standing = self.state.as_mut().map(|state| state.meet(self.file, offset, decoded));
-        if let Some(Standing::Disagrees(what)) = standing {
+        let standing =
+            self.state.as_mut().map(|state| state.check_record(self.file, offset, decoded));
+        if let Some(RecordStatus::Disagrees(what)) = standing {
             self.wrong.push((offset, what));
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     journal::{self, recovery},
     manifest,
     open::Result,
-    runs,
+    sorted_runs,
 };
 
 use super::{Check, LeftOver};
@@ -21,7 +21,7 @@ const UNNAMED: &str = "nothing needs it any more; the next start removes it";
 impl Check<'_> {
     /// Notes every name that is not needed.
     pub(super) fn names(&mut self) -> Result<()> {
-        for dir in ["", journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+        for dir in ["", journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
             for name in self.disk.list(dir)? {
                 let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
                 if let Some(what) = left_over(dir, &name) {
@@ -35,15 +35,15 @@ impl Check<'_> {
     /// Notes complete files that the state does not know.
     fn unnamed(&mut self) -> Result<()> {
         let disk = self.disk.as_ref();
-        let runs = runs::FILES.list(disk).unwrap_or_default();
+        let runs = sorted_runs::FILES.list(disk).unwrap_or_default();
         let segments = recovery::all_sequences(disk).unwrap_or_default();
         let checkpoints = checkpoint::FILES.list(disk).unwrap_or_default();
         let Some(state) = &self.state else {
             return Ok(());
         };
-        let files = runs.into_iter().map(FileId::Run);
+        let files = runs.into_iter().map(FileId::SortedRun);
         let files = files.chain(segments.into_iter().map(FileId::Segment));
-        let files = files.filter(|id| !state.knows(*id)).map(FileId::name);
+        let files = files.filter(|id| !state.has_file(*id)).map(FileId::name);
         let checkpoints = checkpoints.into_iter().filter(|number| !state.keeps_checkpoint(*number));
         let checkpoints = checkpoints.map(|number| checkpoint::FILES.name(number));
         let unused = state.found.unused.map(journal::segment_name);
@@ -63,13 +63,13 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         manifest::COPY,
         manifest::RESTORED,
         journal::DIR,
-        runs::FILES.dir,
+        sorted_runs::FILES.dir,
         checkpoint::FILES.dir,
         journal::SPARE,
     ];
     let is_numbered = match dir {
         journal::DIR => name.ends_with(".log") || name.ends_with(journal::RECYCLED_SUFFIX),
-        _ if dir == runs::FILES.dir => name.ends_with(runs::FILES.suffix),
+        _ if dir == sorted_runs::FILES.dir => name.ends_with(sorted_runs::FILES.suffix),
         _ if dir == checkpoint::FILES.dir => name.ends_with(checkpoint::FILES.suffix),
         _ => false,
     };

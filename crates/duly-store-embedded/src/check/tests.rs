@@ -103,8 +103,9 @@ fn a_healthy_directory_is_clean_and_counted() {
     let mut seen = Vec::new();
     let fixture = fixture();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-    let mut tell = |progress| seen.push(progress);
-    let report = check_disk(Arc::new(fixture.disk), clock, &mut tell).expect("no reason not to");
+    let mut report_progress = |progress| seen.push(progress);
+    let report =
+        check_disk(Arc::new(fixture.disk), clock, &mut report_progress).expect("no reason not to");
     let segments = report.files_of("segments");
     assert_eq!((segments.count, report.frames, report.records.pending), (2, 4, 5));
     assert_eq!((segments.bytes, segments.records), (2 * SEGMENT_BYTES_MIN, 5));

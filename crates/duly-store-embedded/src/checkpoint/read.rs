@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{FILES, HowFar};
+use super::{FILES, ReadProgress};
 use crate::{
     disk::{Disk, File},
     format::{
@@ -96,8 +96,8 @@ impl Reader {
         Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
-    pub(crate) const fn how_far(&self) -> HowFar {
-        HowFar { bytes_done: self.at, bytes_total: self.end_at }
+    pub(crate) const fn read_progress(&self) -> ReadProgress {
+        ReadProgress { bytes_done: self.at, bytes_total: self.end_at }
     }
 
     /// Returns the counts of the whole checkpoint; its entries fit the file.
@@ -136,7 +136,7 @@ impl Reader {
                 self.seen.highest_namespace = self.seen.highest_namespace.max(namespace.number);
             }
             Block::Entries(entries) => self.seen.entries += entries.len() as u64,
-            Block::Leases(_) | Block::Several(_) | Block::Files(_) => {}
+            Block::Leases(_) | Block::MultipleDeadLetters(_) | Block::Files(_) => {}
             Block::End(_) => return Err(damaged(&self.name, at, "an end before the end")),
         }
         self.seen.blocks += 1;

@@ -7,8 +7,8 @@ use crate::{
     format::{
         VERSION,
         checkpoint::{
-            Block, End, Entries, FileKind, FileSlot, Header, Letter, Namespace, ReplayPoint,
-            Several, Which, append_entry,
+            Block, DeadLetterEntry, End, Entries, FileKind, FileSlot, Header, IndexKind,
+            MultipleDeadLetters, Namespace, ReplayPoint, append_entry,
         },
         frame::Seed,
         record::Record,
@@ -64,16 +64,19 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
             counts: [1, 2, 3, 4],
         }))
     };
-    let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
+    let letter = DeadLetterEntry { timer: [1; 12], dead_lettered_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 7 };
     vec![
         namespace(1, "shop"),
-        Block::Entries(Entries::new(1, Which::Live, entries)),
-        Block::Entries(Entries::new(1, Which::Tombstones, &entries[..24 * 3])),
+        Block::Entries(Entries::new(1, IndexKind::Live, entries)),
+        Block::Entries(Entries::new(1, IndexKind::Tombstones, &entries[..24 * 3])),
         namespace(4, "mail"),
-        Block::Entries(Entries::new(4, Which::Live, &entries[..24])),
+        Block::Entries(Entries::new(4, IndexKind::Live, &entries[..24])),
         Block::Files(vec![file; 3]),
-        Block::Several(Several { namespace: 4, letters: vec![letter; 31] }),
+        Block::MultipleDeadLetters(MultipleDeadLetters {
+            namespace: 4,
+            dead_letters: vec![letter; 31],
+        }),
     ]
 }
 

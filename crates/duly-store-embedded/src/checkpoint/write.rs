@@ -60,7 +60,7 @@ impl Writer {
                 self.end.highest_namespace = self.end.highest_namespace.max(namespace.number);
             }
             Block::Entries(entries) => self.end.entries += entries.len() as u64,
-            Block::Leases(_) | Block::Several(_) | Block::Files(_) => {}
+            Block::Leases(_) | Block::MultipleDeadLetters(_) | Block::Files(_) => {}
             Block::End(_) => panic!("a checkpoint ends by being finished"),
         }
         self.end.blocks += 1;

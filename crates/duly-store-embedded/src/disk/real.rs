@@ -15,12 +15,12 @@ use rustix::{
     io::Errno,
 };
 
-use self::{file::RealFile, files_kept::DescriptorPool};
+use self::{descriptor_pool::DescriptorPool, file::RealFile};
 use super::error::At;
 use super::{Disk, Error, File, Inodes, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
 
+mod descriptor_pool;
 mod file;
-mod files_kept;
 
 #[cfg(test)]
 mod tests;

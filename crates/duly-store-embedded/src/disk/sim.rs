@@ -32,22 +32,22 @@ pub use content::SECTOR_BYTES;
 pub use fault::Fault;
 
 use self::file::SimFile;
-use self::state::{Locked, State};
+use self::state::{Locked, SimState};
 use super::{Disk, Error, File, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
 }
 
 impl SimDisk {
     /// Makes an empty disk whose failures follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self::holding(State::new(seed))
+        Self::holding(SimState::new(seed))
     }
 
-    fn holding(state: State) -> Self {
+    fn holding(state: SimState) -> Self {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -261,7 +261,7 @@ impl Disk for SimDisk {
 }
 
 struct Unlock {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
 }
 
 impl Drop for Unlock {

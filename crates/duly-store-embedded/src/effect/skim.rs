@@ -57,11 +57,11 @@ impl Effect {
             }
             record::DEAD => {
                 let (cause, timer) = (cause_of(cause)?, Timer::skim(r)?);
-                let (died_ms, died_of) =
+                let (dead_lettered_ms, dead_letter_origin) =
                     timer.dead_letter.unwrap_or((timer.due_ms, DeadLetterOrigin::Firing));
                 let firing = Box::new(timer.firing()?);
                 let (key, due_ms) = (key(timer.id), timer.due_ms);
-                Self::Dead { key, cause, died_of, due_ms, died_ms, firing }
+                Self::Dead { key, cause, dead_letter_origin, due_ms, dead_lettered_ms, firing }
             }
             record::ENDED => skim_ended(r, key)?,
             record::LEASE => {

@@ -12,13 +12,13 @@ use duly_store::query::Totals;
 use crate::{
     effect::{self, DeadLetterOrigin, Effect, Firing},
     format::record::{self, Cause},
-    index::{Entry, Flags, Key, Kind, Location},
+    index::{AttemptKind, Entry, Flags, Key, Location},
 };
 
 use super::{
     Engine, PendingClaimable,
+    dead_letters::{self, NewDeadLetter},
     leases::Lease,
-    letters::{self, NewLetter},
     tombstones::NewTombstone,
 };
 
@@ -35,21 +35,22 @@ impl Engine {
         match effect {
             Effect::Pending(pending) => self.absorb_pending(location, number, &pending),
             Effect::Redriven(redriven) => {
-                let letter = self.letter_of(number, &redriven.firing);
-                self.drop_letter(redriven.pending.key, letter);
+                let letter = self.dead_letter_key(number, &redriven.firing);
+                self.drop_dead_letter(redriven.pending.key, letter);
                 self.absorb_pending(location, number, &redriven.pending);
             }
-            Effect::Dead { key, cause, died_of, due_ms, died_ms, firing } => {
-                if died_of == DeadLetterOrigin::Firing && cause != Cause::Imported {
+            Effect::Dead { key, cause, dead_letter_origin, due_ms, dead_lettered_ms, firing } => {
+                if dead_letter_origin == DeadLetterOrigin::Firing && cause != Cause::Imported {
                     self.detach(key);
                 }
                 self.count(number, |totals| {
                     totals.dead += 1;
                     totals.failed += u64::from(cause == Cause::AttemptFailed);
                 });
-                let letter = self.letter_of(number, &firing);
-                let letter = NewLetter { letter, timer: key, due_ms, died_ms, location };
-                self.absorb_letter(number, letter);
+                let letter = self.dead_letter_key(number, &firing);
+                let letter =
+                    NewDeadLetter { letter, timer: key, due_ms, dead_lettered_ms, location };
+                self.absorb_dead_letter(number, letter);
             }
             Effect::Ended { key, ended, ends_ms, number: order } => {
                 self.detach(key);
@@ -70,13 +71,13 @@ impl Engine {
                 }
                 self.restore_lease(key, &lease);
             }
-            Effect::Purged { letter, timer } => self.drop_letter(timer, letter),
+            Effect::Purged { letter, timer } => self.drop_dead_letter(timer, letter),
             Effect::Lost { key } => {
                 self.detach(key);
                 self.drop_tombstone(key);
             }
             Effect::Evicted { below } => self.absorb_evicted(number, below),
-            Effect::NamespaceGone => self.forget_namespace(number),
+            Effect::NamespaceGone => self.remove_namespace(number),
             Effect::Namespace(_) => {}
         }
     }
@@ -97,7 +98,7 @@ impl Engine {
         if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_tombstone(key);
         }
-        if claimable.kind == Kind::Retry {
+        if claimable.kind == AttemptKind::Retry {
             self.retry_due_max_ms = self.retry_due_max_ms.max(due_ms);
         }
         let flags = if expires_ms.is_some() { Flags::EXPIRES } else { Flags::NONE };
@@ -111,36 +112,37 @@ impl Engine {
             assert!(old.is_none(), "two timers under one key");
         });
         self.files.retain(location);
-        if claimable.kind == Kind::Retry
+        if claimable.kind == AttemptKind::Retry
             && let Some(expires_ms) = expires_ms
         {
             // The expiry of a first attempt is looked up when the timer becomes due: it cannot expire
             // before.
             self.expiries.insert(expires_ms, key.pack());
         }
-        let publish = PendingClaimable { key, claimable };
+        let pending_claimable = PendingClaimable { key, claimable };
         // The timer of a retry has been durable for long. To lose the record of a failed attempt in a
         // power cut is to lose a claim, which is allowed. Every other change waits until it is durable.
         let ends_attempt = matches!(cause, Cause::AttemptFailed | Cause::Released);
         if self.replaying {
             return;
         }
-        if claimable.kind == Kind::Retry && ends_attempt {
-            self.publish(publish);
+        if claimable.kind == AttemptKind::Retry && ends_attempt {
+            self.make_claimable(pending_claimable);
         } else {
-            self.publish_when_durable(publish);
+            self.make_claimable_when_durable(pending_claimable);
         }
     }
 
     /// Returns the key of the dead letter that a firing becomes.
-    fn letter_of(&self, number: u32, firing: &Firing) -> Key {
+    fn dead_letter_key(&self, number: u32, firing: &Firing) -> Key {
         let namespace = self.namespaces.get(number).expect("absorb checked that it is there");
         let delivery = firing.delivery_id(namespace.name.as_str());
-        letters::key_of(self.hash_key, number, delivery)
+        dead_letters::key_of(self.hash_key, number, delivery)
     }
 
-    fn absorb_letter(&mut self, number: u32, letter: NewLetter) {
-        let old = self.namespaces.with(number, |namespace| namespace.letters.put(letter)).flatten();
+    fn absorb_dead_letter(&mut self, number: u32, letter: NewDeadLetter) {
+        let old =
+            self.namespaces.with(number, |namespace| namespace.dead_letters.put(letter)).flatten();
         let namespace = self.namespace(number);
         let (dead, max_dead) = (namespace.dead(), namespace.settings.limits.max_dead);
         self.files.retain(letter.location);
@@ -252,28 +254,28 @@ impl Engine {
             namespace.pending_bytes -= entry.location().bytes_estimate();
             namespace.lanes.leave(entry.lane());
         });
-        if entry.flags().has(Flags::SURFACED) {
+        if entry.flags().has(Flags::COUNTED_DUE) {
             self.namespaces.refresh_active(number, entry.lane());
             self.check_window((number, entry.lane(), entry.claimable().kind));
         }
     }
 
-    fn drop_letter(&mut self, timer: Key, letter: Key) {
+    fn drop_dead_letter(&mut self, timer: Key, letter: Key) {
         let number = timer.namespace();
-        let gone = self.namespaces.with(number, |ns| ns.letters.remove(timer, letter));
+        let gone = self.namespaces.with(number, |ns| ns.dead_letters.remove(timer, letter));
         if let Some(location) = gone.flatten() {
             self.files.release(location);
         }
     }
 
     /// Removes a namespace. Namespace reclamation releases its entries later. Its number is reused when
-    /// no record on disk refers to it any more (`numbers.rs`).
-    fn forget_namespace(&mut self, number: u32) {
-        self.numbers.note_end(number);
+    /// no record on disk refers to it any more (`namespace_numbers.rs`).
+    fn remove_namespace(&mut self, number: u32) {
+        self.namespace_numbers.note_end(number);
         let Some(gone) = self.namespaces.remove(number) else {
             return;
         };
-        self.bury(number, gone);
+        self.begin_reclamation(number, gone);
     }
 
     /// Returns the namespace of the record that is being absorbed.

@@ -9,7 +9,7 @@ use duly_store::{Command, Outcome, Refusal};
 
 use crate::index::Key;
 
-use super::{Engine, Stop, letters};
+use super::{Engine, NotWritten, dead_letters};
 
 /// Commands whose index entries are prefetched together.
 const AHEAD: usize = 64;
@@ -59,7 +59,7 @@ impl Engine {
             let operation = &command.operation;
             keys.push(number.map(|number| match (operation.id(), operation.letter()) {
                 (None, Some(DeadLetterId::Delivery(delivery_id))) => {
-                    letters::key_of(self.hash_key, number, *delivery_id)
+                    dead_letters::key_of(self.hash_key, number, *delivery_id)
                 }
                 (id, _) => self.key(number, id.map_or("", TimerId::as_str)),
             }));
@@ -76,9 +76,9 @@ impl Engine {
         };
         match self.operate(key, command) {
             Ok(outcome) => outcome.answering(answer),
-            Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
-            Err(Stop::Unread(error) | Stop::NotNow(error)) => Outcome::Failed(error),
-            Err(Stop::Terminal) => Outcome::Failed(duly_store::Error::InDoubt {
+            Err(NotWritten::Refused(refusal)) => Outcome::Refused(refusal),
+            Err(NotWritten::Unread(error) | NotWritten::NotNow(error)) => Outcome::Failed(error),
+            Err(NotWritten::Terminal) => Outcome::Failed(duly_store::Error::InDoubt {
                 reason: self.terminal_error.clone().unwrap_or_else(|| "a write failed".into()),
             }),
         }

@@ -31,19 +31,19 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use entry::Wrong;
-use tally::Tally;
+use entry::BrokenInvariant;
+use tally::AuditTally;
 
 /// Time between two steps.
 const STEP_MS: u64 = 50;
 /// Time between two steps while the engine has other work.
 const STEP_UNDER_LOAD_MS: u64 = 500;
 /// Cost of one step, in plain entries.
-const LOOKS_PER_STEP: usize = 16_384;
+const VISITS_PER_STEP: usize = 16_384;
 /// Cost of an entry that is compared with other structures, in plain entries.
-const LOOKS_PER_FLAGGED: usize = 16;
+const VISITS_PER_FLAGGED: usize = 16;
 /// Cost of moving to another namespace or part of the leases, in plain entries.
-const LOOKS_PER_PART: usize = 16;
+const VISITS_PER_PART: usize = 16;
 
 /// Progress of the auditor, and its results.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Auditor {
     /// End of the last pass by the boot-time clock; before the first, the time at which the store was
     /// opened.
     rested_since_ms: u64,
-    pass: Option<Pass>,
+    pass: Option<AuditPass>,
     sampler: sample::Sampler,
     /// Number of findings since the store was opened.
     pub(super) findings: u64,
@@ -63,22 +63,22 @@ pub(super) struct Auditor {
 
 /// A pass over all namespaces and leases.
 #[derive(Debug, Default)]
-struct Pass {
+struct AuditPass {
     /// Namespace under way, or the one after which to resume.
     name: Option<NamespaceName>,
-    walk: Option<Walk>,
+    walk: Option<AuditWalk>,
     /// Next part of the leases.
     leases: usize,
 }
 
 /// A walk over the index of one namespace.
 #[derive(Debug)]
-struct Walk {
+struct AuditWalk {
     number: u32,
     cursor: Cursor,
     /// Value of [`super::namespaces::Namespace::touched`] when the walk began.
     touched: u64,
-    tally: Tally,
+    tally: AuditTally,
 }
 
 impl Auditor {
@@ -96,7 +96,7 @@ impl Auditor {
 
 /// A broken invariant, for the log.
 #[derive(Debug)]
-struct Finding {
+struct AuditFinding {
     /// Value of the metric's label `kind`.
     kind: &'static str,
     namespace: u32,
@@ -114,7 +114,7 @@ impl Engine {
             return;
         }
         let rested_ms = self.now.boot_ms.saturating_sub(self.auditor.rested_since_ms);
-        let begins = || (rested_ms >= self.options.audit_rest_ms).then(Pass::default);
+        let begins = || (rested_ms >= self.options.audit_rest_ms).then(AuditPass::default);
         let Some(mut pass) = self.auditor.pass.take().or_else(begins) else {
             return;
         };
@@ -131,26 +131,26 @@ impl Engine {
     }
 
     /// Runs one step of a pass. Returns `true` if the pass is complete.
-    fn audit_step(&mut self, pass: &mut Pass) -> bool {
-        let mut looks = 0;
-        while looks < LOOKS_PER_STEP {
+    fn audit_step(&mut self, pass: &mut AuditPass) -> bool {
+        let mut visits = 0;
+        while visits < VISITS_PER_STEP {
             if let Some(mut walk) = pass.walk.take() {
-                if self.audit_table(&mut walk, &mut looks) {
+                if self.audit_table(&mut walk, &mut visits) {
                     self.end_walk(&walk);
                 } else {
                     pass.walk = Some(walk);
                 }
                 continue;
             }
-            looks += LOOKS_PER_PART;
+            visits += VISITS_PER_PART;
             let next = self.namespaces.names_after(pass.name.as_ref()).next();
             if let Some((name, number)) = next.map(|(name, number)| (name.clone(), number)) {
                 let touched = self.namespaces.get(number).map_or(0, |ns| ns.touched);
-                let (cursor, tally) = (Cursor::START, Tally::default());
+                let (cursor, tally) = (Cursor::START, AuditTally::default());
                 pass.name = Some(name);
-                pass.walk = Some(Walk { number, cursor, touched, tally });
+                pass.walk = Some(AuditWalk { number, cursor, touched, tally });
             } else if pass.leases < super::leases::PARTS {
-                looks += self.audit_leases(pass.leases);
+                visits += self.audit_leases(pass.leases);
                 pass.leases += 1;
             } else {
                 return true;
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Checks the next table. Returns `true` if it was the last.
-    fn audit_table(&mut self, walk: &mut Walk, looks: &mut usize) -> bool {
+    fn audit_table(&mut self, walk: &mut AuditWalk, visits: &mut usize) -> bool {
         let number = walk.number;
         let Some(namespace) = self.namespaces.get(number) else {
             return true;
@@ -173,13 +173,13 @@ impl Engine {
         let mut suspects = Vec::new();
         for entry in &entries {
             walk.tally.add(entry);
-            *looks += if entry::is_plain(entry) { 1 } else { LOOKS_PER_FLAGGED };
-            if let Some(wrong) = self.wrong_with(number, namespace, entry) {
+            *visits += if entry::is_plain(entry) { 1 } else { VISITS_PER_FLAGGED };
+            if let Some(wrong) = self.broken_invariant(number, namespace, entry) {
                 suspects.push((wrong, entry.key(number)));
             }
         }
         for (wrong, key) in suspects {
-            self.judge_entry(wrong, key);
+            self.repair_entry(wrong, key);
         }
         self.sample(number, &entries);
         match next {
@@ -201,7 +201,7 @@ impl Engine {
                 None => {
                     let place = "its leases".to_owned();
                     let what = "a lease is on a timer that is not there";
-                    self.note_fault(Finding {
+                    self.note_fault(AuditFinding {
                         kind: "lease",
                         namespace: key.namespace(),
                         place,
@@ -209,16 +209,18 @@ impl Engine {
                     });
                     self.leases.remove(key);
                 }
-                Some(entry) if !entry::is_leased(&entry) => self.judge_entry(Wrong::Unleased, key),
+                Some(entry) if !entry::is_leased(&entry) => {
+                    self.repair_entry(BrokenInvariant::Unleased, key)
+                }
                 Some(_) => {}
             }
         }
-        keys.len() * LOOKS_PER_FLAGGED
+        keys.len() * VISITS_PER_FLAGGED
     }
 
     /// Logs and counts a finding.
-    fn note_fault(&mut self, finding: Finding) {
-        let Finding { kind, namespace, place, what } = finding;
+    fn note_fault(&mut self, finding: AuditFinding) {
+        let AuditFinding { kind, namespace, place, what } = finding;
         debug_assert!(
             metric_names::find(metric_names::AUDIT_FINDINGS_TOTAL)
                 .is_some_and(|metric| metric.allows("kind", kind)),

@@ -16,7 +16,7 @@ use duly_store::{Error, Result};
 
 use crate::{disk, files::FileId, options::Reserve};
 
-use super::{Engine, checkpoint::Kept, work::Pace};
+use super::{Engine, background_work::Pace, checkpoint::KeptCheckpoint};
 
 /// Contents of a backup.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Engine {
     }
 
     /// Sends plans to the backups that waited for this checkpoint.
-    pub(super) fn answer_backups(&mut self, taken: Kept) {
+    pub(super) fn reply_to_backups(&mut self, taken: KeptCheckpoint) {
         for reply in std::mem::take(&mut self.backups.waiting) {
             let plan = self.plan(taken);
             // A receiver that has gone holds no plan.
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    fn plan(&self, taken: Kept) -> Plan {
+    fn plan(&self, taken: KeptCheckpoint) -> Plan {
         let (end, lsn) = self.journal.durable();
         let active = FileId::Segment(end.sequence);
         // Nothing has pointed at these files since before the checkpoint began: some may be under

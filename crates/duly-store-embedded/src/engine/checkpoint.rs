@@ -1,7 +1,7 @@
 //! Checkpoints: copies the index to disk while the engine continues.
 //!
 //! ```text
-//!   begin (replay point) ─► walk: namespace, its entries, leases, letters … ─► files ─► durable? ─► name
+//!   begin (replay point) ─► walk: namespace, its entries, leases, dead letters … ─► files ─► durable? ─► name
 //!                             a few tables a step        │ pieces
 //!                                                        ▼
 //!                                                  background: write
@@ -17,7 +17,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     checkpoint::{self, FILES, Finished, Writer},
-    disk::{self, Disk, room},
+    disk::{self, Disk, deallocate},
     format::{self, checkpoint as layout},
     open::Result,
 };
@@ -26,7 +26,7 @@ use super::{Engine, backoff::Backoff};
 
 mod walk;
 
-use walk::{Piece, Place, Taking};
+use walk::{CheckpointPiece, CheckpointUnderWay, WalkPlace};
 
 /// Number of checkpoints that are kept.
 const KEPT: usize = 2;
@@ -41,7 +41,7 @@ const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
 /// A checkpoint that can be loaded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KeptCheckpoint {
     pub(super) number: u64,
     /// Segment in which its replay begins.
     pub(super) sequence: u64,
@@ -51,10 +51,10 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Kept checkpoints, oldest first.
-    pub(super) kept: VecDeque<Kept>,
+    pub(super) kept: VecDeque<KeptCheckpoint>,
     /// Number of the latest checkpoint that was begun.
     pub(super) latest: u64,
-    taking: Option<Taking>,
+    taking: Option<CheckpointUnderWay>,
     /// Buffers of the latest checkpoint, for the next one. To return memory to the system and to ask for
     /// it again costs more than the work done with it.
     buffers: Vec<Vec<u8>>,
@@ -90,7 +90,7 @@ impl Checkpoints {
     }
 
     /// The oldest that must be loadable; while there are not two, nothing may go.
-    pub(super) fn oldest(&self) -> Option<Kept> {
+    pub(super) fn oldest(&self) -> Option<KeptCheckpoint> {
         self.kept.front().copied().filter(|_| self.kept.len() >= KEPT)
     }
 }
@@ -117,8 +117,8 @@ impl Engine {
             }
             return;
         }
-        self.walk_on();
-        self.hand_over();
+        self.walk_step();
+        self.hand_to_writer();
     }
 
     fn wants_checkpoint(&self) -> bool {
@@ -134,7 +134,7 @@ impl Engine {
         }
         let grown = self.replay_bytes();
         let needed = self.options.checkpoint_bytes.max(growth(checkpoints.bytes));
-        grown >= needed || self.wants_room()
+        grown >= needed || self.is_worth_freeing()
     }
 
     /// Returns the bytes of the journal that a startup would replay.
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Returns `true` if enough bytes would be freed by a checkpoint: many, or fewer while the journal is
     /// quiet.
-    fn wants_room(&self) -> bool {
+    fn is_worth_freeing(&self) -> bool {
         if self.backups.is_held() {
             // No file is removed while a backup is held, so a checkpoint would free nothing.
             return false;
@@ -166,7 +166,8 @@ impl Engine {
         let buffers = std::mem::take(&mut self.checkpoints.buffers);
         let written = self.journal.written_lsn();
         let bytes = self.journal.bytes_written();
-        self.checkpoints.taking = Some(Taking::new(number, replay, written, bytes, buffers));
+        self.checkpoints.taking =
+            Some(CheckpointUnderWay::new(number, replay, written, bytes, buffers));
         let header = layout::Header {
             version: format::VERSION,
             store: self.manifest.store,
@@ -184,23 +185,23 @@ impl Engine {
         let (disk, seed, pace) = (Arc::clone(&self.disk), self.seed, self.pace);
         self.in_background(
             move || Writer::create(disk, &header, seed, pace.throttle()),
-            move |engine, created| engine.writer_back(number, created.map(Box::new)),
+            move |engine, created| engine.take_writer_back(number, created.map(Box::new)),
         );
         self.busy = true;
     }
 
     /// Takes the writer back from the background thread.
-    fn writer_back(&mut self, number: u64, writer: disk::Result<Box<Writer>>) {
+    fn take_writer_back(&mut self, number: u64, writer: disk::Result<Box<Writer>>) {
         let taking = self.checkpoints.taking.as_mut().filter(|taking| taking.number == number);
         match (taking, writer) {
             (Some(taking), Ok(writer)) => taking.writer = Some(writer),
-            (_, Err(error)) => self.give_up_checkpoint(&error),
+            (_, Err(error)) => self.abandon_checkpoint(&error),
             (None, Ok(_)) => {}
         }
         self.busy = true;
     }
 
-    fn give_up_checkpoint(&mut self, error: &disk::Error) {
+    fn abandon_checkpoint(&mut self, error: &disk::Error) {
         self.checkpoints.taking = None;
         self.note_checkpoint_ended();
         self.checkpoints.backoff.failed(self.now.boot_ms);
@@ -225,11 +226,11 @@ impl Engine {
     }
 
     /// Hands the collected pieces to the writer, or finishes the checkpoint once its records are durable.
-    fn hand_over(&mut self) {
+    fn hand_to_writer(&mut self) {
         let Some(taking) = &mut self.checkpoints.taking else {
             return;
         };
-        let is_ended = matches!(taking.place, Place::Ended);
+        let is_ended = matches!(taking.place, WalkPlace::Ended);
         let has_enough = taking.pieces_bytes >= PIECES_BYTES_MAX || is_ended;
         if taking.writer.is_none() || !has_enough {
             return;
@@ -251,15 +252,17 @@ impl Engine {
                         Err(error) => (Err(error), Vec::new()),
                     };
                     if let Some(taking) = &mut engine.checkpoints.taking {
-                        taking.buffers.extend(pieces.into_iter().filter_map(Piece::into_buffer));
+                        taking
+                            .buffers
+                            .extend(pieces.into_iter().filter_map(CheckpointPiece::into_buffer));
                     }
-                    engine.writer_back(number, writer);
+                    engine.take_writer_back(number, writer);
                 },
             );
         } else if taking.seen_lsn <= self.journal.durable_lsn()
             && let Some(writer) = taking.writer.take()
         {
-            let kept = Kept { number, sequence: taking.replay.sequence };
+            let kept = KeptCheckpoint { number, sequence: taking.replay.sequence };
             let highest = self.namespaces.highest_number();
             self.in_background(
                 move || writer.finish(highest),
@@ -268,7 +271,7 @@ impl Engine {
         }
     }
 
-    fn checkpoint_taken(&mut self, kept: Kept, finished: disk::Result<Finished>) {
+    fn checkpoint_taken(&mut self, kept: KeptCheckpoint, finished: disk::Result<Finished>) {
         match finished {
             Ok(Finished { bytes, end }) => {
                 tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
@@ -281,14 +284,14 @@ impl Engine {
                 self.checkpoints.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
-                self.answer_backups(kept);
+                self.reply_to_backups(kept);
                 if self.checkpoints.kept.len() > KEPT {
                     self.drop_old_checkpoints();
                 } else {
                     self.reclaim();
                 }
             }
-            Err(error) => self.give_up_checkpoint(&error),
+            Err(error) => self.abandon_checkpoint(&error),
         }
     }
 
@@ -324,9 +327,9 @@ fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let others = checkpoint::list(disk)?;
     let mut nameless = Vec::new();
     for number in others.into_iter().filter(|number| *number < newest && !kept.contains(number)) {
-        nameless.extend(room::remove_name(disk, &FILES.name(number))?);
+        nameless.extend(deallocate::remove_name(disk, &FILES.name(number))?);
     }
     disk.sync_dir(checkpoint::FILES.dir)?;
-    nameless.iter().for_each(room::give_back);
+    nameless.iter().for_each(deallocate::deallocate_file);
     Ok(())
 }

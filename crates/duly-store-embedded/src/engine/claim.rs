@@ -14,10 +14,10 @@ use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
 use crate::{
     files::ReadError,
     format::record::{self, Decoded, Record},
-    index::{Entry, Key, Kind, Location},
+    index::{AttemptKind, Entry, Key, Location},
 };
 
-use super::{Engine, Stop, lanes, leases, refill::LOOKS_AT_ONCE};
+use super::{Engine, NotWritten, lanes, leases, refill::VISITS_AT_ONCE};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
@@ -26,21 +26,21 @@ const READ_AT_ONCE: usize = 1_024;
 const FAILURES_MAX: (usize, usize) = (32, 128);
 
 /// Result of the claim of one timer.
-enum Taken {
+enum ClaimOneResult {
     Granted(Box<Firing>),
     /// The timer is no longer claimable.
-    Passed,
+    Skipped,
     /// The timer is larger than the rest of the claim's bytes.
-    NoRoom,
+    OverBudget,
 }
 
 /// Limits of a claim, less what is used.
-struct Room {
+struct ClaimBudget {
     total: usize,
     bytes: u64,
     granted: bool,
     /// Timers that may be visited to fill empty windows.
-    looks: usize,
+    visits: usize,
     /// Reads that may still fail.
     failures: usize,
 }
@@ -50,19 +50,19 @@ impl Engine {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
         duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
-        let mut room = Room {
+        let mut budget = ClaimBudget {
             total: request.total_max,
             bytes: request.bytes_max,
             granted: false,
-            looks: LOOKS_AT_ONCE,
+            visits: VISITS_AT_ONCE,
             failures: FAILURES_MAX.1,
         };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
             };
-            for kind in [Kind::First, Kind::Retry] {
-                let taken = self.claim_kind(number, lane, kind, request, &mut room, &mut claimed);
+            for kind in [AttemptKind::First, AttemptKind::Retry] {
+                let taken = self.claim_kind(number, lane, kind, request, &mut budget, &mut claimed);
                 // Firings that were granted before the disk was full are returned. A store that has ended
                 // returns none.
                 if taken.is_err() && (self.terminal_error.is_some() || claimed.firings.is_empty()) {
@@ -81,22 +81,22 @@ impl Engine {
         &mut self,
         number: u32,
         lane: &LaneClaim,
-        kind: Kind,
+        kind: AttemptKind,
         request: &ClaimRequest,
-        room: &mut Room,
+        budget: &mut ClaimBudget,
         claimed: &mut Claimed,
     ) -> Result<(), Error> {
         let most = match kind {
-            Kind::First => lane.first_max,
-            Kind::Retry => lane.retry_max,
+            AttemptKind::First => lane.first_max,
+            AttemptKind::Retry => lane.retry_max,
         };
         let mut taken = 0;
-        let mut failures = room.failures.min(FAILURES_MAX.0);
-        room.failures -= failures;
-        while taken < most && room.total > 0 && failures > 0 {
-            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
-            let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
-            truncate_to(&mut entries, room.bytes);
+        let mut failures = budget.failures.min(FAILURES_MAX.0);
+        budget.failures -= failures;
+        while taken < most && budget.total > 0 && failures > 0 {
+            let wanted = (most - taken).min(budget.total).min(READ_AT_ONCE);
+            let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut budget.visits);
+            truncate_to(&mut entries, budget.bytes);
             if entries.is_empty() {
                 break;
             }
@@ -106,21 +106,21 @@ impl Engine {
                 let read = match read {
                     Some(Err(ReadError::Disk(error))) => {
                         failures -= 1;
-                        self.set_aside(entry.key(number), entry, &error);
+                        self.mark_unreadable(entry.key(number), entry, &error);
                         continue;
                     }
                     Some(read) => read,
                     None => continue,
                 };
                 let timer = read.and_then(timer_of);
-                match self.claim_one(number, lane, entry, timer, request, room)? {
-                    Taken::Granted(firing) => {
+                match self.claim_one(number, lane, entry, timer, request, budget)? {
+                    ClaimOneResult::Granted(firing) => {
                         taken += 1;
                         claimed.firings.push(*firing);
                     }
-                    Taken::Passed => {}
-                    Taken::NoRoom => {
-                        room.total = 0;
+                    ClaimOneResult::Skipped => {}
+                    ClaimOneResult::OverBudget => {
+                        budget.total = 0;
                         break;
                     }
                 }
@@ -128,7 +128,7 @@ impl Engine {
         }
         // Claimers that wait for the timers after the failed ones should claim again.
         self.wake |= failures == 0;
-        room.failures += failures;
+        budget.failures += failures;
         Ok(())
     }
 
@@ -139,44 +139,50 @@ impl Engine {
         entry: &Entry,
         timer: Result<Box<Timer>, ReadError>,
         request: &ClaimRequest,
-        room: &mut Room,
-    ) -> Result<Taken, Error> {
+        budget: &mut ClaimBudget,
+    ) -> Result<ClaimOneResult, Error> {
         let key = entry.key(number);
         let timer = match timer {
             Ok(timer) => timer,
             Err(error) => {
                 self.settled(|engine| engine.quarantine(key, entry, &error))?;
-                return Ok(Taken::Passed);
+                return Ok(ClaimOneResult::Skipped);
             }
         };
         let Some(timer) = self.settled(|engine| engine.expire_timer(key, timer))? else {
-            return Ok(Taken::Passed);
+            return Ok(ClaimOneResult::Skipped);
         };
         if timer.due_at > self.now.wall() {
             // The wall clock has stepped back behind the retry's due time.
-            self.hold_back_retry(key, entry);
-            return Ok(Taken::Passed);
+            self.defer_retry(key, entry);
+            return Ok(ClaimOneResult::Skipped);
         }
         let bytes = timer.spec.content_bytes();
-        if room.granted && bytes > room.bytes {
-            return Ok(Taken::NoRoom);
+        if budget.granted && bytes > budget.bytes {
+            return Ok(ClaimOneResult::OverBudget);
         }
         let firing = self.grant(number, &lane.lane, entry, timer, request)?;
-        room.bytes = room.bytes.saturating_sub(bytes);
-        room.total -= 1;
-        room.granted = true;
-        Ok(Taken::Granted(Box::new(firing)))
+        budget.bytes = budget.bytes.saturating_sub(bytes);
+        budget.total -= 1;
+        budget.granted = true;
+        Ok(ClaimOneResult::Granted(Box::new(firing)))
     }
 
     /// Returns `true` if the earliest timers of a lane of the port are in the resident windows. In a
     /// small namespace, fills an empty window first.
-    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind, looks: &mut usize) -> bool {
+    fn is_filled(
+        &mut self,
+        number: u32,
+        lane: &Lane,
+        kind: AttemptKind,
+        visits: &mut usize,
+    ) -> bool {
         let Some(namespace) = self.namespaces.get(number) else {
             return false;
         };
         let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
         let mut slots = numbers.into_iter().flatten();
-        slots.all(|slot| self.fill_at_once((number, slot, kind), looks))
+        slots.all(|slot| self.fill_at_once((number, slot, kind), visits))
     }
 
     /// Returns `true` if a lane of the port has more claimable timers, resident or spilled.
@@ -195,11 +201,11 @@ impl Engine {
         &mut self,
         number: u32,
         lane: &Lane,
-        kind: Kind,
+        kind: AttemptKind,
         wanted: usize,
-        looks: &mut usize,
+        visits: &mut usize,
     ) -> Vec<Entry> {
-        if !self.is_filled(number, lane, kind, looks) {
+        if !self.is_filled(number, lane, kind, visits) {
             return Vec::new();
         }
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
@@ -216,7 +222,7 @@ impl Engine {
         let hidden_from = [first, second]
             .into_iter()
             .flatten()
-            .filter(|due| due.has_hidden())
+            .filter(|due| due.has_spilled())
             .filter_map(|due| due.window().last().copied())
             .min();
         let mut first = first.map(|due| due.window().iter().copied().peekable());
@@ -259,7 +265,7 @@ impl Engine {
         let attempt = timer.attempts.saturating_add(1);
         let claimed_at = self.now.wall();
         let (node, lease) = match request.owner {
-            Owner::Node(run) => (Some(run.0), None),
+            Owner::Node(member) => (Some(member.0), None),
             Owner::Consumer { lease } => (None, Some(lease.unwrap_or(settings.lease))),
         };
         let until = claimed_at.saturating_add(lease.unwrap_or_default());
@@ -291,15 +297,15 @@ impl Engine {
     /// Turns a refused write into an error of the whole call.
     pub(super) fn settled<T>(
         &mut self,
-        write: impl FnOnce(&mut Self) -> Result<T, Stop>,
+        write: impl FnOnce(&mut Self) -> Result<T, NotWritten>,
     ) -> Result<T, Error> {
         write(self).map_err(|stop| match stop {
-            Stop::Refused(refusal) => Error::Unavailable {
+            NotWritten::Refused(refusal) => Error::Unavailable {
                 reason: refusal.to_string(),
                 retry_after: duly_core::Millis::from_secs(1),
             },
-            Stop::Unread(error) | Stop::NotNow(error) => error,
-            Stop::Terminal => self
+            NotWritten::Unread(error) | NotWritten::NotNow(error) => error,
+            NotWritten::Terminal => self
                 .check_usable()
                 .err()
                 .unwrap_or_else(|| Error::InDoubt { reason: "a write failed".into() }),

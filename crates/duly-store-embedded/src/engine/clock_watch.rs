@@ -37,7 +37,7 @@ pub(super) struct ClockWatch {
 impl ClockWatch {
     /// Checks the clocks; counts and logs a step. Returns the time to use, if it is not that of the wall
     /// clock.
-    fn look(&mut self, wall_ms: u64, boot_ms: u64, on_jump: OnClockJump) -> Option<u64> {
+    fn check(&mut self, wall_ms: u64, boot_ms: u64, on_jump: OnClockJump) -> Option<u64> {
         let ahead_ms = wall_ms.cast_signed() - boot_ms.cast_signed();
         let last_ms = self.last_ms.replace(ahead_ms);
         let moved_ms = ahead_ms - last_ms.unwrap_or(ahead_ms);
@@ -67,7 +67,7 @@ impl Engine {
     pub(super) fn read_times(&mut self) -> Times {
         let mut now = Times::read(self.clock.as_ref(), self.anchor);
         let on_jump = self.options.on_clock_jump;
-        if let Some(wall_ms) = self.clock_watch.look(now.wall_ms, now.boot_ms, on_jump) {
+        if let Some(wall_ms) = self.clock_watch.check(now.wall_ms, now.boot_ms, on_jump) {
             now.wall_ms = wall_ms;
         }
         now
@@ -90,19 +90,19 @@ mod tests {
     use super::{ClockWatch, OnClockJump};
 
     /// Returns the lag of the used time behind the wall clock, for each check.
-    fn behind(on_jump: OnClockJump, looks: &[(u64, u64)]) -> Vec<u64> {
+    fn behind(on_jump: OnClockJump, readings: &[(u64, u64)]) -> Vec<u64> {
         let mut watch = ClockWatch::default();
-        let look = |&(wall_ms, boot_ms): &(u64, u64)| {
-            watch.look(wall_ms, boot_ms, on_jump).map_or(0, |now_ms| wall_ms - now_ms)
+        let check = |&(wall_ms, boot_ms): &(u64, u64)| {
+            watch.check(wall_ms, boot_ms, on_jump).map_or(0, |now_ms| wall_ms - now_ms)
         };
-        looks.iter().map(look).collect()
+        readings.iter().map(check).collect()
     }
 
     #[test]
     fn a_clock_that_jumped_ahead_is_not_followed_until_it_is_back() {
         let hold = |walls: &[u64]| {
-            let looks: Vec<_> = walls.iter().map(|wall_ms| (*wall_ms, 0)).collect();
-            behind(OnClockJump::Hold, &looks)
+            let readings: Vec<_> = walls.iter().map(|wall_ms| (*wall_ms, 0)).collect();
+            behind(OnClockJump::Hold, &readings)
         };
         assert_eq!(hold(&[500_000, 560_000]), [0, 0]);
         assert_eq!(hold(&[500_000, 560_001, 600_000, 559_000]), [0, 60_001, 100_000, 0]);
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_slow_drift_and_a_machine_that_slept_are_no_jump() {
         let drifts: Vec<_> =
-            (0..200).map(|look| (1_000_000 + look * 10_900, look * 10_000)).collect();
+            (0..200).map(|check| (1_000_000 + check * 10_900, check * 10_000)).collect();
         assert!(behind(OnClockJump::Hold, &drifts).iter().all(|behind| *behind == 0));
         let sleeps = [(1_000_000, 10), (4_600_250, 3_600_260), (4_600_501, 3_600_510)];
         assert_eq!(behind(OnClockJump::Hold, &sleeps), [0; 3]);

@@ -11,13 +11,13 @@ pub(crate) struct Earliest<T> {
     kept: Vec<T>,
     /// Values after this one were dropped.
     last: Option<T>,
-    room: usize,
+    capacity: usize,
 }
 
 impl<T: Copy + Ord> Earliest<T> {
-    /// Creates a collection of at most `room` values, at least one.
-    pub(crate) fn new(room: usize) -> Self {
-        Self { kept: Vec::new(), last: None, room: room.max(1) }
+    /// Creates a collection of at most `capacity` values, at least one.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { kept: Vec::new(), last: None, capacity: capacity.max(1) }
     }
 
     pub(crate) fn offer(&mut self, one: T) {
@@ -25,17 +25,17 @@ impl<T: Copy + Ord> Earliest<T> {
             return;
         }
         self.kept.push(one);
-        if self.kept.len() >= 2 * self.room {
+        if self.kept.len() >= 2 * self.capacity {
             self.cut();
         }
     }
 
-    /// Drops all but the earliest values. It runs once for every `room` values, so it costs a few
+    /// Drops all but the earliest values. It runs once for every `capacity` values, so it costs a few
     /// comparisons for each.
     fn cut(&mut self) {
-        if self.kept.len() > self.room {
-            self.kept.select_nth_unstable(self.room - 1);
-            self.kept.truncate(self.room);
+        if self.kept.len() > self.capacity {
+            self.kept.select_nth_unstable(self.capacity - 1);
+            self.kept.truncate(self.capacity);
             self.last = self.kept.last().copied();
         }
     }

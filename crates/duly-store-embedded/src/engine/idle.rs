@@ -17,9 +17,9 @@ use crate::format::record::Record;
 use super::{Engine, namespaces::Namespace};
 
 /// Namespaces that one call visits. Tests need several calls for a few namespaces.
-const LOOKED_AT: usize = if cfg!(test) { 3 } else { 1_024 };
+const VISITED_MAX: usize = if cfg!(test) { 3 } else { 1_024 };
 /// Namespaces that one call removes.
-const REMOVED: usize = 64;
+const REMOVED_MAX: usize = 64;
 
 impl Engine {
     /// Visits the next namespaces after a cursor.
@@ -29,13 +29,13 @@ impl Engine {
         waited: &BTreeSet<NamespaceName>,
     ) -> Result<IdlePage> {
         let mut after = from.and_then(|from| from.after);
-        let names = self.namespaces.names_after(after.as_ref()).take(LOOKED_AT);
+        let names = self.namespaces.names_after(after.as_ref()).take(VISITED_MAX);
         let names: Vec<_> = names.map(|(name, number)| (name.clone(), number)).collect();
-        let is_last = names.len() < LOOKED_AT;
+        let is_last = names.len() < VISITED_MAX;
         let now_ms = self.now.boot_ms;
         let mut removed = Vec::new();
         for (name, number) in names {
-            if removed.len() == REMOVED {
+            if removed.len() == REMOVED_MAX {
                 let next = Some(IdleCursor { shard: ShardId(0), after });
                 return Ok(IdlePage { removed, next });
             }

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use duly_core::{Destination, destination::LaneKey};
 
-use crate::{effect::LaneOf, index::Kind};
+use crate::{effect::LaneOf, index::AttemptKind};
 
-use super::overdue::Overdue;
+use super::lane_due::LaneDue;
 
 /// Lane of timers that follow their namespace's destination.
 pub(crate) const DEFAULT: u8 = 0;
@@ -36,13 +36,13 @@ pub(crate) struct Lane {
     pub(crate) pending: u64,
     /// Timers of this lane that are leased.
     pub(crate) in_flight: u64,
-    first: Overdue,
-    retry: Overdue,
+    first: LaneDue,
+    retry: LaneDue,
 }
 
 impl Lane {
     fn new(key: Option<LaneKey>) -> Self {
-        let (first, retry) = (Overdue::default(), Overdue::default());
+        let (first, retry) = (LaneDue::default(), LaneDue::default());
         Self { key, pending: 0, in_flight: 0, first, retry }
     }
 
@@ -52,17 +52,17 @@ impl Lane {
     }
 
     /// Returns the due timers of a kind.
-    pub(crate) const fn due(&self, kind: Kind) -> &Overdue {
+    pub(crate) const fn due(&self, kind: AttemptKind) -> &LaneDue {
         match kind {
-            Kind::First => &self.first,
-            Kind::Retry => &self.retry,
+            AttemptKind::First => &self.first,
+            AttemptKind::Retry => &self.retry,
         }
     }
 
-    pub(crate) const fn due_mut(&mut self, kind: Kind) -> &mut Overdue {
+    pub(crate) const fn due_mut(&mut self, kind: AttemptKind) -> &mut LaneDue {
         match kind {
-            Kind::First => &mut self.first,
-            Kind::Retry => &mut self.retry,
+            AttemptKind::First => &mut self.first,
+            AttemptKind::Retry => &mut self.retry,
         }
     }
 
@@ -71,8 +71,8 @@ impl Lane {
     }
 
     /// Returns `true` if a due timer of the lane is unreadable.
-    pub(crate) fn has_aside(&self) -> bool {
-        self.first.aside() + self.retry.aside() > 0
+    pub(crate) fn has_unreadable(&self) -> bool {
+        self.first.unreadable() + self.retry.unreadable() > 0
     }
 
     /// Returns `true` if the lane has claimable timers, as far as is known.

@@ -63,14 +63,14 @@ pub(crate) const PARTS: usize = 256;
 /// All leases, by timer.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    maps: Box<[FxHashMap<Key, Kept>]>,
+    maps: Box<[FxHashMap<Key, KeptLease>]>,
     len: usize,
     /// Number of leases with a head.
     heads: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptLease {
     lease: Lease,
     /// Timer as claimed, without payload and headers, so that an ack reads no record.
     head: Option<Box<Timer>>,
@@ -96,7 +96,7 @@ impl Leases {
     }
 
     pub(crate) fn put(&mut self, key: Key, lease: Lease) {
-        match self.maps[map_of(key)].insert(key, Kept { lease, head: None }) {
+        match self.maps[map_of(key)].insert(key, KeptLease { lease, head: None }) {
             Some(old) => self.heads -= usize::from(old.head.is_some()),
             None => self.len += 1,
         }

@@ -32,13 +32,13 @@ use duly_store::{
 
 use crate::{
     files::ReadError,
-    index::{Cursor, Entry, Index, Key, Kind, PackedKey},
+    index::{AttemptKind, Cursor, Entry, Index, Key, PackedKey},
 };
 
 use super::{Engine, namespaces::Namespace, view::Known};
-use candidates::{Candidates, Earliest};
-use listed::{Listed, Smallest};
-use unread::Unread;
+use candidates::{CandidateResult, Candidates};
+use listed::{FirstListed, Listed};
+use unread::UnreadRecord;
 
 mod candidates;
 mod listed;
@@ -56,32 +56,32 @@ const BYTES_PER_SLICE: u64 = 1 << 20;
 pub(crate) struct Listing {
     request: ListRequest,
     number: u32,
-    source: Source,
-    stage: Stage,
+    source: ListSource,
+    stage: ListStage,
     /// The first timers so far.
-    smallest: Smallest,
+    smallest: FirstListed,
     /// Tombstones whose records are damaged.
     damaged: Vec<(Key, ReadError)>,
     /// The first record, in the order of the list, that the disk does not read now.
-    unread: Option<Unread>,
+    unread: Option<UnreadRecord>,
     /// Due time from which on the list is incomplete.
     frontier_ms: Option<u64>,
     /// Last position that was read before the frontier.
     examined: Option<Position>,
     /// Number of timers that were visited.
-    looked_at: u64,
-    spent: Spent,
+    visited: u64,
+    spent: SliceUsage,
 }
 
 /// Work of the current slice.
 #[derive(Debug, Default)]
-struct Spent {
+struct SliceUsage {
     tables: usize,
     reads: usize,
     bytes: u64,
 }
 
-impl Spent {
+impl SliceUsage {
     const fn read(&mut self, entry: &Entry) {
         self.reads += 1;
         self.bytes += entry.location().bytes_estimate();
@@ -95,17 +95,17 @@ impl Spent {
 }
 
 #[derive(Debug)]
-enum Stage {
-    Walk(Walk),
+enum ListStage {
+    Walk(ListWalk),
     /// Candidates still to be read, in due order.
     Read(VecDeque<(u64, PackedKey)>),
     /// Timers still to be put on the page.
-    Fill(Filling),
+    Fill(PageFilling),
 }
 
 /// A walk over the index.
 #[derive(Debug, Default)]
-struct Walk {
+struct ListWalk {
     /// If set, the walk reads all timers that are due at this time, and no others.
     only_ms: Option<u64>,
     /// Place at which to resume; `None` at the end.
@@ -117,7 +117,7 @@ struct Walk {
 
 /// A page being filled.
 #[derive(Debug)]
-struct Filling {
+struct PageFilling {
     left: VecDeque<(Position, Listed)>,
     /// `true`: the list has more timers after these.
     more: bool,
@@ -128,14 +128,14 @@ struct Filling {
 
 /// The index that is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum ListSource {
     Live,
     Tombstones,
-    Letters,
+    DeadLetters,
 }
 
 /// Verdict of the index about an entry.
-enum Chance {
+enum EntryVerdict {
     /// The entry is not on the page.
     None,
     /// The entry may be on the page, by its due time.
@@ -144,12 +144,12 @@ enum Chance {
     Open,
 }
 
-impl Source {
+impl ListSource {
     fn index(self, namespace: &Namespace) -> &Index {
         match self {
             Self::Live => &namespace.live,
             Self::Tombstones => namespace.tombstones.index(),
-            Self::Letters => namespace.letters.by_delivery(),
+            Self::DeadLetters => namespace.dead_letters.by_delivery(),
         }
     }
 }
@@ -164,33 +164,33 @@ impl Listing {
             .number_of(&request.namespace)
             .ok_or_else(|| Error::UnknownNamespace(name.to_owned()))?;
         let source = match request.state {
-            ListState::Only(State::Dead) => Source::Letters,
-            ListState::Only(State::Finished | State::Cancelled) => Source::Tombstones,
-            ListState::Pending | ListState::Only(_) => Source::Live,
+            ListState::Only(State::Dead) => ListSource::DeadLetters,
+            ListState::Only(State::Finished | State::Cancelled) => ListSource::Tombstones,
+            ListState::Pending | ListState::Only(_) => ListSource::Live,
         };
         let bytes_max = request.bytes_max;
         Ok(Self {
-            smallest: Smallest::of(request.limit, request.bytes_max),
+            smallest: FirstListed::of(request.limit, request.bytes_max),
             request,
             number,
             source,
-            stage: Stage::Walk(Walk {
+            stage: ListStage::Walk(ListWalk {
                 cursor: Some(Cursor::START),
                 candidates: Candidates::within(bytes_max),
-                ..Walk::default()
+                ..ListWalk::default()
             }),
             damaged: Vec::new(),
             unread: None,
             frontier_ms: None,
             examined: None,
-            looked_at: 0,
-            spent: Spent::default(),
+            visited: 0,
+            spent: SliceUsage::default(),
         })
     }
 
     /// Runs one slice. Returns the page when it is complete.
     pub(crate) fn slice(&mut self, engine: &mut Engine) -> Option<Result<Page>> {
-        let page = self.go_on(engine);
+        let page = self.run_slice(engine);
         for (key, error) in self.damaged.drain(..) {
             // If there is no space to write that, the next list finds it again.
             drop(engine.quarantine_tombstone(key, &error));
@@ -198,20 +198,20 @@ impl Listing {
         page
     }
 
-    fn go_on(&mut self, engine: &Engine) -> Option<Result<Page>> {
-        self.spent = Spent::default();
+    fn run_slice(&mut self, engine: &Engine) -> Option<Result<Page>> {
+        self.spent = SliceUsage::default();
         let Some(namespace) = engine.namespaces.get(self.number) else {
             return Some(Ok(Page::default()));
         };
         let index = self.source.index(namespace);
         while !self.spent.is_enough() {
-            let stage = std::mem::replace(&mut self.stage, Stage::Read(VecDeque::new()));
+            let stage = std::mem::replace(&mut self.stage, ListStage::Read(VecDeque::new()));
             self.stage = match stage {
-                Stage::Walk(walk) => self.walk(engine, index, walk),
-                Stage::Read(candidates) => self.read_on(engine, index, candidates),
-                Stage::Fill(mut filling) => match self.fill(engine, index, &mut filling) {
+                ListStage::Walk(walk) => self.walk(engine, index, walk),
+                ListStage::Read(candidates) => self.read_on(engine, index, candidates),
+                ListStage::Fill(mut filling) => match self.fill(engine, index, &mut filling) {
                     Some(page) => return Some(page),
-                    None => Stage::Fill(filling),
+                    None => ListStage::Fill(filling),
                 },
             };
             // If the index does not know the place of the record in the list, it may come before
@@ -224,7 +224,7 @@ impl Listing {
     }
 
     /// Continues the walk until the slice is spent or the walk ends.
-    fn walk(&mut self, engine: &Engine, index: &Index, mut walk: Walk) -> Stage {
+    fn walk(&mut self, engine: &Engine, index: &Index, mut walk: ListWalk) -> ListStage {
         loop {
             while let Some(entry) = walk.rest.pop() {
                 // Read again: it may have moved or gone since its table was visited.
@@ -237,43 +237,43 @@ impl Listing {
                     self.offer(view, &entry);
                 }
                 if self.spent.is_enough() {
-                    return Stage::Walk(walk);
+                    return ListStage::Walk(walk);
                 }
             }
             let Some(scan) = walk.cursor.and_then(|cursor| index.scan(cursor)) else {
                 return self.end_walk(walk);
             };
             if self.spent.is_enough() {
-                return Stage::Walk(walk);
+                return ListStage::Walk(walk);
             }
             self.spent.tables += 1;
             walk.cursor = scan.next;
             for entry in scan.entries() {
-                match self.chance(engine, &entry, walk.only_ms) {
-                    Chance::None => {}
-                    Chance::Candidate(due_ms) => {
+                match self.verdict(engine, &entry, walk.only_ms) {
+                    EntryVerdict::None => {}
+                    EntryVerdict::Candidate(due_ms) => {
                         walk.candidates.offer(due_ms, entry.key(self.number).pack());
                     }
-                    Chance::Open => walk.rest.push(entry),
+                    EntryVerdict::Open => walk.rest.push(entry),
                 }
             }
         }
     }
 
-    fn end_walk(&mut self, walk: Walk) -> Stage {
+    fn end_walk(&mut self, walk: ListWalk) -> ListStage {
         if walk.only_ms.is_some() {
             return self.begin_page();
         }
         match walk.candidates.earliest() {
-            Earliest::All(candidates) => Stage::Read(candidates),
-            Earliest::Before(frontier_ms, candidates) => {
+            CandidateResult::All(candidates) => ListStage::Read(candidates),
+            CandidateResult::Before(frontier_ms, candidates) => {
                 self.frontier_ms = Some(frontier_ms);
-                Stage::Read(candidates)
+                ListStage::Read(candidates)
             }
-            Earliest::OneInstant(due_ms) => {
+            CandidateResult::OneInstant(due_ms) => {
                 self.frontier_ms = Some(due_ms + 1);
                 let cursor = Some(Cursor::START);
-                Stage::Walk(Walk { only_ms: Some(due_ms), cursor, ..Walk::default() })
+                ListStage::Walk(ListWalk { only_ms: Some(due_ms), cursor, ..ListWalk::default() })
             }
         }
     }
@@ -284,7 +284,7 @@ impl Listing {
         engine: &Engine,
         index: &Index,
         mut candidates: VecDeque<(u64, PackedKey)>,
-    ) -> Stage {
+    ) -> ListStage {
         while let Some((due_ms, key)) = candidates.pop_front() {
             if !self.may_fit(due_ms) {
                 break;
@@ -299,34 +299,34 @@ impl Listing {
                 self.offer(view, &entry);
             }
             if self.spent.is_enough() {
-                return Stage::Read(candidates);
+                return ListStage::Read(candidates);
             }
         }
         self.begin_page()
     }
 
-    fn chance(&self, engine: &Engine, entry: &Entry, only_ms: Option<u64>) -> Chance {
+    fn verdict(&self, engine: &Engine, entry: &Entry, only_ms: Option<u64>) -> EntryVerdict {
         let claimable = entry.claimable();
         let at_ms = claimable.at_ms;
         match self.source {
-            Source::Tombstones if at_ms > engine.now.wall_ms => return Chance::Open,
-            Source::Tombstones => return Chance::None,
-            Source::Live if !self.request.state.admits(engine.state_of(entry)) => {
-                return Chance::None;
+            ListSource::Tombstones if at_ms > engine.now.wall_ms => return EntryVerdict::Open,
+            ListSource::Tombstones => return EntryVerdict::None,
+            ListSource::Live if !self.request.state.admits(engine.state_of(entry)) => {
+                return EntryVerdict::None;
             }
             // The time of a retry is that of its next attempt.
-            Source::Live if claimable.kind == Kind::Retry => {
-                return if only_ms.is_none() { Chance::Open } else { Chance::None };
+            ListSource::Live if claimable.kind == AttemptKind::Retry => {
+                return if only_ms.is_none() { EntryVerdict::Open } else { EntryVerdict::None };
             }
-            Source::Live | Source::Letters => {}
+            ListSource::Live | ListSource::DeadLetters => {}
         }
         let after = self.request.after.as_ref().map(|after| after.due_at.unix_ms());
         match only_ms {
-            _ if !self.may_fit(at_ms) => Chance::None,
-            Some(only_ms) if only_ms == at_ms => Chance::Open,
-            Some(_) => Chance::None,
-            None if after == Some(at_ms) => Chance::Open,
-            None => Chance::Candidate(at_ms),
+            _ if !self.may_fit(at_ms) => EntryVerdict::None,
+            Some(only_ms) if only_ms == at_ms => EntryVerdict::Open,
+            Some(_) => EntryVerdict::None,
+            None if after == Some(at_ms) => EntryVerdict::Open,
+            None => EntryVerdict::Candidate(at_ms),
         }
     }
 
@@ -341,9 +341,9 @@ impl Listing {
 
     /// Reads the timer of an entry. If the record cannot be read now, notes that the page ends there.
     fn try_read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
-        self.looked_at += 1;
+        self.visited += 1;
         self.read(engine, entry).unwrap_or_else(|unread| {
-            let is_first = |known: &Unread| unread.comes_before(known);
+            let is_first = |known: &UnreadRecord| unread.comes_before(known);
             if self.unread.as_ref().is_none_or(is_first) {
                 self.unread = Some(unread);
             }
@@ -355,19 +355,21 @@ impl Listing {
         &mut self,
         engine: &Engine,
         entry: &Entry,
-    ) -> std::result::Result<Option<TimerView>, Unread> {
+    ) -> std::result::Result<Option<TimerView>, UnreadRecord> {
         let key = entry.key(self.number);
         let known = match self.source {
-            Source::Live => Known::Live(key, *entry),
-            Source::Tombstones => Known::Ended(key, entry.location()),
-            Source::Letters => Known::Dead(entry.location()),
+            ListSource::Live => Known::Live(key, *entry),
+            ListSource::Tombstones => Known::Ended(key, entry.location()),
+            ListSource::DeadLetters => Known::Dead(entry.location()),
         };
         // A damaged timer is quarantined when it is claimed. A list leaves it out.
         match engine.view(&self.request.namespace, known) {
             Ok(view) => Ok(view),
-            Err(ReadError::Disk(error)) => Err(Unread::of(engine, self.source, entry, &error)),
+            Err(ReadError::Disk(error)) => {
+                Err(UnreadRecord::of(engine, self.source, entry, &error))
+            }
             Err(error) => {
-                if self.source == Source::Tombstones {
+                if self.source == ListSource::Tombstones {
                     self.damaged.push((key, error));
                 }
                 Ok(None)
@@ -397,16 +399,16 @@ impl Listing {
             && self.request.after.as_ref().is_none_or(|after| position > *after)
     }
 
-    fn begin_page(&mut self) -> Stage {
-        if let Some(due_ms) = self.unread.as_ref().and_then(Unread::due_ms) {
+    fn begin_page(&mut self) -> ListStage {
+        if let Some(due_ms) = self.unread.as_ref().and_then(UnreadRecord::due_ms) {
             self.frontier_ms = Some(self.frontier_ms.map_or(due_ms, |known| known.min(due_ms)));
             // The examined positions may be after it.
             self.examined = None;
         }
-        let smallest = std::mem::replace(&mut self.smallest, Smallest::of(0, 0));
+        let smallest = std::mem::replace(&mut self.smallest, FirstListed::of(0, 0));
         let (left, more) = smallest.into_page(self.frontier_ms);
-        let page = Page { examined: self.looked_at, ..Page::default() };
-        Stage::Fill(Filling { left, more, page, bytes: 0, last: None })
+        let page = Page { examined: self.visited, ..Page::default() };
+        ListStage::Fill(PageFilling { left, more, page, bytes: 0, last: None })
     }
 
     /// Fills the page until the slice is spent or the page is complete.
@@ -414,7 +416,7 @@ impl Listing {
         &mut self,
         engine: &Engine,
         index: &Index,
-        filling: &mut Filling,
+        filling: &mut PageFilling,
     ) -> Option<Result<Page>> {
         if let Some(unread) = self.unread.take_if(|_| filling.left.is_empty() && filling.is_new()) {
             return Some(Err(unread.into_error(&self.request.namespace)));
@@ -462,7 +464,7 @@ impl Listing {
                 return None;
             }
         }
-        let Filling { left, more, page, last, .. } = filling;
+        let PageFilling { left, more, page, last, .. } = filling;
         let last = last.take();
         page.next = match self.frontier_ms {
             _ if *more || !left.is_empty() => last,
@@ -473,7 +475,7 @@ impl Listing {
     }
 }
 
-impl Filling {
+impl PageFilling {
     /// Returns `true` if no timer of the page was visited yet.
     const fn is_new(&self) -> bool {
         self.last.is_none()

@@ -2,7 +2,7 @@
 //! after its replay point.
 //!
 //! ```text
-//!   checkpoint ─► namespaces, entries, leases, letters, table of files
+//!   checkpoint ─► namespaces, entries, leases, dead letters, table of files
 //!   journal    ─► records from the replay point on ─► absorb
 //! ```
 //!
@@ -14,25 +14,25 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{self, HowFar, Reader},
+    checkpoint::{self, ReadProgress, Reader},
     disk::Disk,
     files::{DataFile, FileId},
-    format::checkpoint::{self as layout, Block, Which},
-    index::{Entry, Flags, Index, Key, Kind, Loader},
+    format::checkpoint::{self as layout, Block, IndexKind},
+    index::{AttemptKind, Entry, Flags, Index, Key, Loader},
     journal::{
-        recovery::{self, Found, ReplayPoint, Replayed},
+        recovery::{self, RecoveredJournal, ReplayPoint, Replayed},
         segment_name,
     },
     manifest::Manifest,
     numbered::damaged,
     open::{OpenError, OpenProgress},
-    runs,
+    sorted_runs,
 };
 
-use super::{Engine, checkpoint::Kept};
+use super::{Engine, checkpoint::KeptCheckpoint};
 
 /// Bytes of a checkpoint between two progress reports. Tests use small checkpoints.
-const TOLD_EVERY_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 8 << 20 };
+const REPORT_EVERY_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 8 << 20 };
 
 impl Engine {
     /// Restores the state from the disk. Writes nothing.
@@ -40,22 +40,22 @@ impl Engine {
         &mut self,
         manifest: &Manifest,
         progress: &mut dyn FnMut(OpenProgress),
-    ) -> Result<Found, OpenError> {
+    ) -> Result<RecoveredJournal, OpenError> {
         let disk = Arc::clone(&self.disk);
         let numbers = checkpoint::list(disk.as_ref())?;
         self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
         self.files.checkpoint_begins(self.checkpoints.latest);
-        let mut passed_over = PassedOver::default();
+        let mut skipped = SkippedCheckpoints::default();
         for (place, &number) in numbers.iter().enumerate() {
             let refusal = match self.load_checkpoint(disk.as_ref(), number, manifest, progress) {
                 Ok(point) => {
                     let found = self.read_journal(Some(point), manifest, progress);
-                    let found = found.map_err(|error| passed_over.first_or(error))?;
+                    let found = found.map_err(|error| skipped.first_or(error))?;
                     match self.check_files() {
                         Ok(()) => {
-                            passed_over.check_reached(&found)?;
+                            skipped.check_reached(&found)?;
                             self.keep_older(disk.as_ref(), &numbers[place + 1..], manifest);
-                            let kept = Kept { number, sequence: point.sequence };
+                            let kept = KeptCheckpoint { number, sequence: point.sequence };
                             self.checkpoints.kept.push_back(kept);
                             return Ok(found);
                         }
@@ -71,11 +71,11 @@ impl Engine {
                 error = %refusal, number,
                 "a checkpoint cannot be loaded; the one before it is tried"
             );
-            passed_over.note(refusal, Reader::open(disk.as_ref(), number, manifest).ok().as_ref());
-            self.forget_everything();
+            skipped.note(refusal, Reader::open(disk.as_ref(), number, manifest).ok().as_ref());
+            self.reset();
         }
         let first = recovery::all_sequences(disk.as_ref())?.first().copied();
-        match passed_over.refusal {
+        match skipped.refusal {
             Some(refusal) if first != Some(1) => return Err(refusal),
             None if first.is_some_and(|first| first > 1) => {
                 let what = "there is no checkpoint although the journal's first segments are gone";
@@ -85,7 +85,7 @@ impl Engine {
         }
         let found = self.read_journal(None, manifest, progress)?;
         self.check_files()?;
-        passed_over.check_reached(&found)?;
+        skipped.check_reached(&found)?;
         Ok(found)
     }
 
@@ -95,7 +95,7 @@ impl Engine {
         from: Option<ReplayPoint>,
         manifest: &Manifest,
         progress: &mut dyn FnMut(OpenProgress),
-    ) -> Result<Found, OpenError> {
+    ) -> Result<RecoveredJournal, OpenError> {
         let disk = Arc::clone(&self.disk);
         let slots = self.open_segments(disk.as_ref(), from)?;
         let mut each = |batch: Vec<Replayed>| {
@@ -104,8 +104,8 @@ impl Engine {
             }
             Ok(())
         };
-        let mut tell = |how_far: recovery::Progress| progress(how_far.into());
-        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, &mut tell)?;
+        let mut report = |read_progress: recovery::Progress| progress(read_progress.into());
+        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, &mut report)?;
         self.steady_seen_ms = found.steady_ms.unwrap_or(self.steady_seen_ms);
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
@@ -138,7 +138,7 @@ impl Engine {
         };
         if let Ok(reader) = Reader::open(disk, number, manifest) {
             let sequence = reader.header().replay.sequence;
-            self.checkpoints.kept.push_back(Kept { number, sequence });
+            self.checkpoints.kept.push_back(KeptCheckpoint { number, sequence });
         }
     }
 
@@ -151,16 +151,16 @@ impl Engine {
     ) -> Result<ReplayPoint, OpenError> {
         let reader = Reader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
-        self.checkpoints.bytes = reader.how_far().bytes_total;
+        self.checkpoints.bytes = reader.read_progress().bytes_total;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         self.retry_due_max_ms = reader.header().retry_due_max_ms;
         self.steady_seen_ms = reader.header().steady_ms;
         let mut loading = Loading::default();
-        let mut told = Told::new(progress);
-        let mut last = reader.how_far();
-        told.tell(last);
-        checkpoint::each_block(reader, &mut |block, how_far| {
+        let mut load_progress = LoadProgress::new(progress);
+        let mut last = reader.read_progress();
+        load_progress.report(last);
+        checkpoint::each_block(reader, &mut |block, read_progress| {
             match block {
                 Block::Namespace(namespace) => {
                     self.end_loading(std::mem::take(&mut loading));
@@ -179,20 +179,21 @@ impl Engine {
                     })?;
                 }
                 Block::Leases(leases) => loading.leases.push(leases),
-                Block::Several(several) => {
-                    for letter in &several.letters {
-                        self.namespaces.with(several.namespace, |ns| ns.letters.restore(letter));
+                Block::MultipleDeadLetters(several) => {
+                    for letter in &several.dead_letters {
+                        self.namespaces
+                            .with(several.namespace, |ns| ns.dead_letters.restore(letter));
                     }
                 }
                 Block::Files(files) => self.open_files(disk, &files, manifest)?,
                 Block::End(_) => {}
             }
-            last = how_far;
-            told.tell_at_times(how_far);
+            last = read_progress;
+            load_progress.report_if_due(read_progress);
             Ok(())
         })?;
         self.end_loading(loading);
-        told.tell(last);
+        load_progress.report(last);
         Ok(point)
     }
 
@@ -215,19 +216,19 @@ impl Engine {
         let mut joined = [0; 256];
         for entry in entries.iter().filter_map(Entry::from_words) {
             match which {
-                Which::Live => {
+                IndexKind::Live => {
                     let kind = entry.claimable().kind;
                     *namespace.waiting_mut(kind) += 1;
                     namespace.pending_bytes += entry.location().bytes_estimate();
                     joined[usize::from(entry.lane())] += 1;
-                    if kind == Kind::Retry && entry.flags().has(Flags::EXPIRES) {
+                    if kind == AttemptKind::Retry && entry.flags().has(Flags::EXPIRES) {
                         self.retries_that_expire.push(entry.key(number));
                     }
                 }
-                Which::Tombstones if entry.claimable().at_ms <= now_ms => continue,
-                Which::Tombstones | Which::DeadLetters | Which::DeadByTimer => {}
+                IndexKind::Tombstones if entry.claimable().at_ms <= now_ms => continue,
+                IndexKind::Tombstones | IndexKind::DeadLetters | IndexKind::DeadByTimer => {}
             }
-            if which != Which::DeadByTimer {
+            if which != IndexKind::DeadByTimer {
                 files.retain(entry.location());
             }
             loading.loader.get_or_insert_with(|| Index::load(0)).push(entry);
@@ -243,12 +244,12 @@ impl Engine {
         if let (Some((number, which)), Some(loader)) = (loading.part, loading.loader) {
             let index = loader.finish();
             self.namespaces.with(number, |namespace| match which {
-                Which::Live => namespace.live = index,
-                Which::Tombstones => *namespace.tombstones.index_mut() = index,
-                Which::DeadLetters => *namespace.letters.indexes_mut().0 = index,
-                Which::DeadByTimer => *namespace.letters.indexes_mut().1 = index,
+                IndexKind::Live => namespace.live = index,
+                IndexKind::Tombstones => *namespace.tombstones.index_mut() = index,
+                IndexKind::DeadLetters => *namespace.dead_letters.indexes_mut().0 = index,
+                IndexKind::DeadByTimer => *namespace.dead_letters.indexes_mut().1 = index,
             });
-            if which == Which::Tombstones {
+            if which == IndexKind::Tombstones {
                 self.note_tombstone_end(number, self.now.wall_ms);
             }
         }
@@ -274,9 +275,8 @@ impl Engine {
             let opened = match id {
                 FileId::Segment(sequence) => open_segment(disk, sequence, manifest)
                     .map(|file| self.files.put(slot.slot, file)),
-                FileId::Run(id) => {
-                    runs::open(disk, id, manifest).map(|run| self.files.put_run(slot.slot, run))
-                }
+                FileId::SortedRun(id) => sorted_runs::open(disk, id, manifest)
+                    .map(|run| self.files.put_run(slot.slot, run)),
             };
             match opened {
                 Ok(()) => {}
@@ -313,14 +313,14 @@ impl Engine {
 
 /// Checkpoints that could not be loaded.
 #[derive(Default)]
-struct PassedOver {
+struct SkippedCheckpoints {
     /// Error of the newest one.
     refusal: Option<OpenError>,
     /// First frame that the newest of them does not include.
     lsn: u64,
 }
 
-impl PassedOver {
+impl SkippedCheckpoints {
     fn note(&mut self, refusal: OpenError, reader: Option<&Reader>) {
         self.refusal.get_or_insert(refusal);
         self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header().replay.lsn));
@@ -338,7 +338,7 @@ impl PassedOver {
     }
 
     /// Refuses if the journal ends before a frame that a skipped checkpoint has seen.
-    fn check_reached(&mut self, found: &Found) -> Result<(), OpenError> {
+    fn check_reached(&mut self, found: &RecoveredJournal) -> Result<(), OpenError> {
         match self.refusal.take() {
             Some(refusal) if found.next_lsn < self.lsn => Err(refusal),
             _ => Ok(()),
@@ -347,25 +347,25 @@ impl PassedOver {
 }
 
 /// Reports the progress of loading a checkpoint.
-struct Told<'a> {
+struct LoadProgress<'a> {
     progress: &'a mut dyn FnMut(OpenProgress),
     bytes_done: u64,
 }
 
-impl<'a> Told<'a> {
+impl<'a> LoadProgress<'a> {
     fn new(progress: &'a mut dyn FnMut(OpenProgress)) -> Self {
         Self { progress, bytes_done: 0 }
     }
 
-    fn tell(&mut self, how_far: HowFar) {
-        let HowFar { bytes_done, bytes_total } = how_far;
+    fn report(&mut self, read_progress: ReadProgress) {
+        let ReadProgress { bytes_done, bytes_total } = read_progress;
         self.bytes_done = bytes_done;
         (self.progress)(OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total });
     }
 
-    fn tell_at_times(&mut self, how_far: HowFar) {
-        if how_far.bytes_done >= self.bytes_done + TOLD_EVERY_BYTES {
-            self.tell(how_far);
+    fn report_if_due(&mut self, read_progress: ReadProgress) {
+        if read_progress.bytes_done >= self.bytes_done + REPORT_EVERY_BYTES {
+            self.report(read_progress);
         }
     }
 }
@@ -373,7 +373,7 @@ impl<'a> Told<'a> {
 /// The index that is being loaded.
 #[derive(Default)]
 struct Loading {
-    part: Option<(u32, Which)>,
+    part: Option<(u32, IndexKind)>,
     loader: Option<Loader>,
     /// Leases of its entries.
     leases: Vec<layout::Leases>,
@@ -383,7 +383,7 @@ struct Loading {
 
 impl Loading {
     /// Returns the state for another index of the namespace.
-    fn next(&self, part: (u32, Which)) -> Self {
+    fn next(&self, part: (u32, IndexKind)) -> Self {
         let count = self.counts[part.1 as usize - 1];
         let loader = Index::load(usize::try_from(count).unwrap_or(usize::MAX));
         Self { part: Some(part), loader: Some(loader), leases: Vec::new(), counts: self.counts }

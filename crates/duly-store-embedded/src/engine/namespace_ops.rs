@@ -33,7 +33,7 @@ impl Engine {
                 }
                 let settings = Arc::new(settings.check()?);
                 if settings.heap_bytes() > existing.settings.heap_bytes() {
-                    self.check_room()?;
+                    self.check_capacity()?;
                 }
                 let record = existing.record();
                 (NamespaceRecord { settings, implicit, updated_at: now, ..record }, false)
@@ -42,7 +42,7 @@ impl Engine {
                 if self.namespaces.len() >= self.options.namespaces_max {
                     return Err(too_many(self.options.namespaces_max));
                 }
-                self.check_room()?;
+                self.check_capacity()?;
                 let record = NamespaceRecord {
                     name: name.clone(),
                     settings: Arc::new(settings.check()?),
@@ -150,7 +150,7 @@ impl Engine {
         Ok(self.namespace(number).view())
     }
 
-    fn check_room(&self) -> Result<()> {
+    fn check_capacity(&self) -> Result<()> {
         self.admit_new().map_err(|refusal| Error::Overloaded {
             reason: refusal.to_string(),
             retry_after: duly_core::Millis::from_secs(10),

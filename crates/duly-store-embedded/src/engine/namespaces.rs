@@ -14,28 +14,29 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Entry, Flags, Index, Key, Kind},
+    index::{AttemptKind, Entry, Flags, Index, Key},
 };
 
-mod dues;
+mod due_counts;
 mod moved;
 mod sums;
 
-use self::dues::Dues;
+use self::due_counts::DueCounts;
 pub(crate) use self::moved::Moved;
-pub(crate) use self::sums::Sums;
+pub(crate) use self::sums::NamespaceSums;
 use self::sums::fixed_bytes;
 use super::{
+    dead_letters::DeadLetters,
+    lane_due::{DuePlace, LaneDue},
     lanes::{Lane, Lanes},
-    letters::Letters,
-    overdue::{Overdue, Place},
+    refill::LaneKindKey,
     tombstones::Tombstones,
 };
 
 /// Due timers in the resident windows of all lanes above which each lane keeps fewer.
-const HELD_MAX: usize = 4 << 20;
+const RESIDENT_TOTAL_MAX: usize = 4 << 20;
 /// Due timers that a lane keeps above that limit.
-const ROOM_WHEN_CROWDED: usize = 4_096;
+const RESIDENT_MAX_WHEN_FULL: usize = 4_096;
 
 /// A namespace with its indexes and counts.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub(crate) struct Namespace {
     /// Tombstones of ended timers.
     pub(crate) tombstones: Tombstones,
     /// Dead letters.
-    pub(crate) letters: Letters,
+    pub(crate) dead_letters: DeadLetters,
     /// Frame up to which the totals include all records, as a checkpoint says.
     pub(crate) captured_lsn: u64,
     /// Grows with every possible change of an entry or a count. The auditor compares counts only if it
@@ -94,7 +95,7 @@ impl Namespace {
             pending_bytes: 0,
             live: Index::new(),
             tombstones: Tombstones::default(),
-            letters: Letters::default(),
+            dead_letters: DeadLetters::default(),
             captured_lsn: 0,
             touched: 0,
             schedules: Gcra::default(),
@@ -106,7 +107,7 @@ impl Namespace {
     }
 
     pub(crate) const fn dead(&self) -> u64 {
-        self.letters.len()
+        self.dead_letters.len()
     }
 
     /// Returns the number of its timers that have ended.
@@ -160,8 +161,8 @@ pub(crate) struct Namespaces {
     /// Lanes in which a timer is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
     /// Counts of due timers over all lanes.
-    dues: Dues,
-    sums: Sums,
+    dues: DueCounts,
+    sums: NamespaceSums,
 }
 
 impl Namespaces {
@@ -210,7 +211,7 @@ impl Namespaces {
     }
 
     /// Drops lanes that a checkpoint named and that have no timers.
-    pub(crate) fn settle_lanes(&mut self) {
+    pub(crate) fn drop_empty_lanes(&mut self) {
         self.by_number.values_mut().for_each(|namespace| namespace.lanes.drop_empty());
     }
 
@@ -227,18 +228,18 @@ impl Namespaces {
         self.note_resume(number, before, record.resumes_at);
         match self.by_number.get_mut(&number) {
             Some(known) => {
-                let before = Sums::of(known);
+                let before = NamespaceSums::of(known);
                 known.resumes_at = record.resumes_at;
                 known.fixed_bytes = fixed_bytes(&record);
                 known.settings = record.settings;
                 known.paused = record.paused;
                 known.implicit = record.implicit;
                 known.updated_at = record.updated_at;
-                self.sums.replace(before, Sums::of(known));
+                self.sums.replace(before, NamespaceSums::of(known));
             }
             None => {
                 let namespace = Namespace::new(record);
-                self.sums.replace(Sums::default(), Sums::of(&namespace));
+                self.sums.replace(NamespaceSums::default(), NamespaceSums::of(&namespace));
                 self.by_number.insert(number, namespace);
             }
         }
@@ -267,13 +268,13 @@ impl Namespaces {
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
         self.note_resume(number, gone.resumes_at, None);
-        self.sums.replace(Sums::of(&gone), Sums::default());
+        self.sums.replace(NamespaceSums::of(&gone), NamespaceSums::default());
         if self.by_name.get(&gone.name) == Some(&number) {
             self.by_name.remove(&gone.name);
         }
         for (slot, lane) in gone.lanes.iter() {
             self.active.remove(&(gone.name.clone(), slot));
-            for kind in [Kind::First, Kind::Retry] {
+            for kind in [AttemptKind::First, AttemptKind::Retry] {
                 self.dues.forget((number, slot, kind), lane.due(kind));
             }
         }
@@ -297,7 +298,7 @@ impl Namespaces {
     }
 
     /// Returns the counts over all namespaces.
-    pub(crate) const fn sums(&self) -> &Sums {
+    pub(crate) const fn sums(&self) -> &NamespaceSums {
         &self.sums
     }
 
@@ -307,8 +308,8 @@ impl Namespaces {
     }
 
     /// Returns the number of unreadable due timers of all namespaces.
-    pub(crate) const fn aside(&self) -> u64 {
-        self.dues.aside()
+    pub(crate) const fn unreadable(&self) -> u64 {
+        self.dues.unreadable()
     }
 
     /// Returns the time at which the earliest of all due timers became claimable.
@@ -323,27 +324,31 @@ impl Namespaces {
         change: impl FnOnce(&mut Namespace) -> T,
     ) -> Option<T> {
         let namespace = self.get_mut(number)?;
-        let before = Sums::of(namespace);
+        let before = NamespaceSums::of(namespace);
         let answer = change(namespace);
-        let after = Sums::of(namespace);
+        let after = NamespaceSums::of(namespace);
         self.sums.replace(before, after);
         Some(answer)
     }
 
-    /// Returns the most due timers that a lane may keep resident; `room` is the configured limit.
-    pub(crate) fn room(&self, room: usize) -> usize {
-        if self.dues.held() < HELD_MAX { room } else { room.min(ROOM_WHEN_CROWDED) }
+    /// Returns the most due timers that a lane may keep resident; `resident_max` is the configured limit.
+    pub(crate) fn resident_max(&self, resident_max: usize) -> usize {
+        if self.dues.held() < RESIDENT_TOTAL_MAX {
+            resident_max
+        } else {
+            resident_max.min(RESIDENT_MAX_WHEN_FULL)
+        }
     }
 
     /// Counts a timer as due in its lane.
-    pub(crate) fn surface(&mut self, number: u32, entry: &Entry, room: usize) {
-        let room = self.room(room);
+    pub(crate) fn count_due(&mut self, number: u32, entry: &Entry, resident_max: usize) {
+        let resident_max = self.resident_max(resident_max);
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
         namespace.touched += 1;
         let key = entry.key(number);
-        namespace.live.set_flags(key, entry.flags().with(Flags::SURFACED));
+        namespace.live.set_flags(key, entry.flags().with(Flags::COUNTED_DUE));
         let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
             return;
         };
@@ -353,28 +358,28 @@ impl Namespaces {
         let claimable = entry.claimable();
         let place = (number, entry.lane(), claimable.kind);
         self.dues.change(place, lane.due_mut(claimable.kind), |due| {
-            due.add(Place::of(number, entry), room);
+            due.add(DuePlace::of(number, entry), resident_max);
         });
     }
 
     /// Makes an unreadable timer claimable again.
-    pub(crate) fn bring_back(&mut self, number: u32, entry: &Entry, room: usize) {
+    pub(crate) fn mark_readable(&mut self, number: u32, entry: &Entry, resident_max: usize) {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
         let kind = entry.claimable().kind;
         let place = (number, entry.lane(), kind);
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
-            self.dues.change(place, lane.due_mut(kind), Overdue::remove_aside);
+            self.dues.change(place, lane.due_mut(kind), LaneDue::remove_unreadable);
         }
         // It is treated like one that has just become due.
         let entry = entry.with_flags(entry.flags().without(Flags::DUE));
-        self.surface(number, &entry, room);
+        self.count_due(number, &entry, resident_max);
     }
 
     /// Stops counting a timer as due, if it was. The entry may have left the index.
-    pub(crate) fn sink(&mut self, number: u32, entry: &Entry) {
-        if !entry.flags().has(Flags::SURFACED) {
+    pub(crate) fn clear_due(&mut self, number: u32, entry: &Entry) {
+        if !entry.flags().has(Flags::COUNTED_DUE) {
             return;
         }
         let Some(namespace) = self.by_number.get_mut(&number) else {
@@ -387,18 +392,18 @@ impl Namespaces {
 
     /// Marks a due timer as unreadable, which keeps it from being claimed. Returns `false` if it is not
     /// due or is marked already.
-    pub(crate) fn set_aside(&mut self, number: u32, entry: &Entry) -> bool {
+    pub(crate) fn mark_unreadable(&mut self, number: u32, entry: &Entry) -> bool {
         let flags = entry.flags();
-        let is_due = flags.has(Flags::SURFACED) && !flags.has(Flags::ASIDE);
+        let is_due = flags.has(Flags::COUNTED_DUE) && !flags.has(Flags::UNREADABLE);
         let Some(namespace) = self.by_number.get_mut(&number).filter(|_| is_due) else {
             return false;
         };
         namespace.touched += 1;
-        namespace.live.set_flags(entry.key(number), flags.with(Flags::ASIDE));
+        namespace.live.set_flags(entry.key(number), flags.with(Flags::UNREADABLE));
         let kind = entry.claimable().kind;
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
             self.dues.change((number, entry.lane(), kind), lane.due_mut(kind), |due| {
-                due.set_aside(Place::of(number, entry));
+                due.mark_unreadable(DuePlace::of(number, entry));
             });
         }
         true
@@ -407,7 +412,7 @@ impl Namespaces {
     /// Stops counting a timer as due and leaves its flags: the entry has left the index, or gets new
     /// flags.
     pub(crate) fn uncount_due(&mut self, number: u32, entry: &Entry) {
-        if !entry.flags().has(Flags::SURFACED) {
+        if !entry.flags().has(Flags::COUNTED_DUE) {
             return;
         }
         let Some(namespace) = self.by_number.get_mut(&number) else {
@@ -420,39 +425,39 @@ impl Namespaces {
         let claimable = entry.claimable();
         let place = (number, entry.lane(), claimable.kind);
         self.dues.change(place, lane.due_mut(claimable.kind), |due| {
-            if entry.flags().has(Flags::ASIDE) {
-                due.remove_aside();
+            if entry.flags().has(Flags::UNREADABLE) {
+                due.remove_unreadable();
             } else {
-                due.remove(Place::of(number, entry));
+                due.remove(DuePlace::of(number, entry));
             }
         });
     }
 
     /// Brings spilled timers back into a lane's resident window, as many as fit.
-    pub(crate) fn unhide(
+    pub(crate) fn make_resident(
         &mut self,
         number: u32,
         slot: u8,
-        kind: Kind,
-        found: impl Iterator<Item = Place>,
-        room: usize,
+        kind: AttemptKind,
+        found: impl Iterator<Item = DuePlace>,
+        resident_max: usize,
     ) {
-        let room = self.room(room);
+        let resident_max = self.resident_max(resident_max);
         let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
         if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
             self.dues.change((number, slot, kind), due, |due| {
-                let free = room.saturating_sub(due.window().len());
-                found.take(free).for_each(|place| due.unhide(place));
+                let free = resident_max.saturating_sub(due.window().len());
+                found.take(free).for_each(|place| due.make_resident(place));
             });
         }
     }
 
     /// Corrects the number of due timers of a kind in a lane, and how many of them are unreadable.
-    pub(crate) fn correct_due(&mut self, place: dues::Place, len: u64, aside: u64) {
+    pub(crate) fn correct_due(&mut self, place: LaneKindKey, len: u64, unreadable: u64) {
         let (number, slot, kind) = place;
         let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
         if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
-            self.dues.change(place, due, |due| due.correct_len(len, aside));
+            self.dues.change(place, due, |due| due.correct_len(len, unreadable));
         }
     }
 

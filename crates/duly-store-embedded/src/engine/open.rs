@@ -26,10 +26,10 @@ use crate::{
     manifest::{self, Manifest},
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
-    runs,
+    sorted_runs,
 };
 
-use super::{Engine, Stop, space::Space, terminal::Terminal, work::Pace};
+use super::{Engine, NotWritten, background_work::Pace, space::Space, terminal::Terminal};
 
 /// Pauses before another try to write the manifest.
 const MANIFEST_PAUSES: [Duration; 3] =
@@ -100,29 +100,29 @@ impl Engine {
             puncher: super::punch::Puncher::default(),
             backups: super::backup::Backups::default(),
             auditor: super::audit::Auditor::new(anchor.1),
-            outbox: super::work::Outbox::default(),
+            outbox: super::background_work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),
             namespaces: super::Namespaces::default(),
-            near: super::near::Near::new(),
+            near_horizon: super::near_horizon::NearHorizon::new(),
             refills: super::refill::Refills::default(),
-            surveys: super::survey::Surveys::default(),
+            async_counts: super::async_count::AsyncCounts::default(),
             step_back: super::step_back::StepBack::default(),
             lease_ends: Calendar::new(),
             expiries: Calendar::new(),
-            tombstone_passes: super::tombstones::Passes::default(),
-            unpublished: VecDeque::new(),
-            unpublished_retries: FxHashMap::default(),
+            tombstone_passes: super::tombstones::TombstonePasses::default(),
+            awaiting_durability: VecDeque::new(),
+            retries_awaiting_durability: FxHashMap::default(),
             popped: Vec::new(),
-            graves: super::graves::Reclamation::default(),
-            numbers: super::numbers::Numbers::default(),
+            reclamation: super::namespace_reclamation::Reclamation::default(),
+            namespace_numbers: super::namespace_numbers::NamespaceNumbers::default(),
             space: Space::default(),
-            rolls: super::roll::Rolls::new(),
+            failed_rolls: super::roll::FailedRolls::new(),
             stall: super::stall::Stall::new(),
             terminal_error: None,
             terminal: Terminal::default(),
-            held_back: BTreeSet::new(),
-            aside: super::aside::Aside::default(),
+            deferred_retries: BTreeSet::new(),
+            unreadable: super::unreadable::UnreadableTimers::default(),
             retry_due_max_ms: 0,
             steady_seen_ms: 0,
             last_wall_ms: 0,
@@ -144,7 +144,7 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<OpenReport, OpenError> {
         let found = self.load(manifest, progress)?;
-        self.go_on_from_steady();
+        self.continue_steady_clock();
         let disk = Arc::clone(&self.disk);
         let (tail, frames, records) = (found.tail, found.frames, found.records);
         if let Some(warning) = tail.warning() {
@@ -157,7 +157,7 @@ impl Engine {
             manifest.epoch = manifest::EPOCH_BEFORE_JOURNAL - 1;
         }
         manifest.begin_epoch();
-        for dir in [DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+        for dir in [DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
             disk.make_dir(dir)?;
         }
         self.write_manifest(manifest)?;
@@ -195,8 +195,8 @@ impl Engine {
             self.write_manifest(manifest)?;
         }
         self.replaying = false;
-        self.namespaces.settle_lanes();
-        self.count_out_all();
+        self.namespaces.drop_empty_lanes();
+        self.reclaim_all_namespaces();
         self.reclaim();
         let released = self.release_nodes();
         let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
@@ -249,7 +249,7 @@ impl Engine {
     /// that: the wall clock was ahead and was corrected. Retries wait by the steady clock, and would
     /// otherwise wait again for as long as the wall clock was wrong. Without retries and leases the
     /// steady clock starts at the wall clock.
-    fn go_on_from_steady(&mut self) {
+    fn continue_steady_clock(&mut self) {
         let waits = |(_, namespace): (u32, &super::namespaces::Namespace)| {
             namespace.retrying + namespace.in_flight > 0
         };
@@ -275,9 +275,9 @@ impl Engine {
             let record = NamespaceRecord { paused: true, resumes_at: None, updated_at, ..record };
             self.write(number, &Record::Namespace(Box::new(record))).map_err(|stop| {
                 OpenError::Unwritable(match stop {
-                    Stop::Refused(refusal) => refusal.to_string(),
-                    Stop::Unread(error) | Stop::NotNow(error) => error.to_string(),
-                    Stop::Terminal => self.terminal_error.clone().unwrap_or_default(),
+                    NotWritten::Refused(refusal) => refusal.to_string(),
+                    NotWritten::Unread(error) | NotWritten::NotNow(error) => error.to_string(),
+                    NotWritten::Terminal => self.terminal_error.clone().unwrap_or_default(),
                 })
             })?;
         }
@@ -294,15 +294,15 @@ impl Engine {
     fn remove_left_overs(&mut self) -> Result<(), OpenError> {
         let disk = Arc::clone(&self.disk);
         let disk = disk.as_ref();
-        for files in [runs::FILES, checkpoint::FILES] {
+        for files in [sorted_runs::FILES, checkpoint::FILES] {
             files.remove_temporaries(disk)?;
         }
-        let ids = runs::FILES.list(disk)?;
+        let ids = sorted_runs::FILES.list(disk)?;
         self.rewriter.latest_run = ids.last().copied().unwrap_or(0);
         self.rewriter.is_wanted = true;
         for id in ids {
-            if self.files.slot_of(FileId::Run(id)).is_none() {
-                disk.remove(&runs::FILES.name(id))?;
+            if self.files.slot_of(FileId::SortedRun(id)).is_none() {
+                disk.remove(&sorted_runs::FILES.name(id))?;
             }
         }
         for sequence in recovery::all_sequences(disk)? {
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Resets the engine after a checkpoint that could not be loaded.
-    pub(super) fn forget_everything(&mut self) {
+    pub(super) fn reset(&mut self) {
         let (disk, clock) = (Arc::clone(&self.disk), Arc::clone(&self.clock));
         let (options, random, manifest) =
             (self.options.clone(), self.random.clone(), self.manifest);

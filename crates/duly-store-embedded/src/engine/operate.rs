@@ -14,15 +14,15 @@ use duly_store::{Command, Outcome, Refusal, TimerView};
 
 use crate::{
     format::record::Record,
-    index::{Flags, Key, Kind, Location},
+    index::{AttemptKind, Flags, Key, Location},
 };
 
-use super::{Engine, Stop, letters, time::may_be_damaged, view::Known};
+use super::{Engine, NotWritten, dead_letters, time::may_be_damaged, view::Known};
 
 impl Engine {
     /// Carries out a command on the timer with this key. A dead letter that is named by its delivery id
     /// has a key of its own.
-    pub(super) fn operate(&mut self, key: Key, command: Command) -> Result<Outcome, Stop> {
+    pub(super) fn operate(&mut self, key: Key, command: Command) -> Result<Outcome, NotWritten> {
         let Command { namespace: name, operation, answer } = command;
         let number = key.namespace();
         if let Operation::Purge { letter } = &operation {
@@ -44,8 +44,10 @@ impl Engine {
         };
         let decided = self
             .with_context(number, random, |context| operate::operate(operation, known, context));
-        let decision = decided.map_err(Stop::Refused)?;
-        answer.check(|| decision.read_bytes(&name)).map_err(|error| Stop::Unread(error.into()))?;
+        let decision = decided.map_err(NotWritten::Refused)?;
+        answer
+            .check(|| decision.read_bytes(&name))
+            .map_err(|error| NotWritten::Unread(error.into()))?;
         self.carry_out(key, &name, decision)
     }
 
@@ -56,28 +58,28 @@ impl Engine {
         name: &NamespaceName,
         operation: &Operation,
         known: Known,
-    ) -> Result<(Key, operate::Known), Stop> {
+    ) -> Result<(Key, operate::Known), NotWritten> {
         let number = key.namespace();
         let (key, known, letter) = match operation {
             Operation::Redrive { letter, .. } => {
-                let letter = self.load_letter(number, letter)?;
+                let letter = self.load_dead_letter(number, letter)?;
                 let key = letter.as_ref().map_or(key, |it| self.key(number, it.id.as_str()));
                 let live = self.namespaces.live(key);
                 (key, live.map_or(Known::Nothing, |entry| Known::Live(key, entry)), letter)
             }
             Operation::Import { timer } => {
-                (key, known, self.letter_of_firing(name, number, timer)?)
+                (key, known, self.dead_letter_of_firing(name, number, timer)?)
             }
             _ => (key, known, None),
         };
-        let view = self.readable(name, known)?;
+        let view = self.view_or_quarantine(name, known)?;
         let timer = match (operation.id(), view) {
             (Some(id), Some(view)) if view.id() != id => match operation {
                 Operation::Schedule { .. } | Operation::Import { .. } => {
                     let allowed =
                         "another id: this one's hash in this store is that of another timer";
                     let invalid = Invalid::new("id", id.as_str(), allowed);
-                    return Err(Stop::Refused(Refusal::Invalid(invalid)));
+                    return Err(NotWritten::Refused(Refusal::Invalid(invalid)));
                 }
                 _ => None,
             },
@@ -87,48 +89,52 @@ impl Engine {
     }
 
     /// Loads the dead letter with this name.
-    fn load_letter(
+    fn load_dead_letter(
         &mut self,
         number: u32,
         named: &DeadLetterId,
-    ) -> Result<Option<Box<Timer>>, Stop> {
-        let Some((_, location)) = self.find_letter(number, named) else {
+    ) -> Result<Option<Box<Timer>>, NotWritten> {
+        let Some((_, location)) = self.find_dead_letter(number, named) else {
             return Ok(None);
         };
         self.load_timer(location).map(Some).or_else(|error| {
             may_be_damaged(&error)?;
-            Err(Stop::Refused(Refusal::PayloadLost { letter: named.clone() }))
+            Err(NotWritten::Refused(Refusal::PayloadLost { letter: named.clone() }))
         })
     }
 
     /// Loads the dead letter of the timer's current firing, if there is one.
-    fn letter_of_firing(
+    fn dead_letter_of_firing(
         &mut self,
         name: &NamespaceName,
         number: u32,
         timer: &Timer,
-    ) -> Result<Option<Box<Timer>>, Stop> {
-        let letter = letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
-        let location = self.namespace(number).letters.get(letter);
-        let view = self.readable(name, location.map_or(Known::Nothing, Known::Dead))?;
+    ) -> Result<Option<Box<Timer>>, NotWritten> {
+        let letter = dead_letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
+        let location = self.namespace(number).dead_letters.get(letter);
+        let view = self.view_or_quarantine(name, location.map_or(Known::Nothing, Known::Dead))?;
         Ok(view.filter(|view| view.is_of_firing(timer)).and_then(TimerView::into_timer))
     }
 
     /// Returns the key and the location of the dead letter with this name.
-    fn find_letter(&self, number: u32, named: &DeadLetterId) -> Option<(Key, Location)> {
-        let letters = &self.namespaces.get(number)?.letters;
+    fn find_dead_letter(&self, number: u32, named: &DeadLetterId) -> Option<(Key, Location)> {
+        let dead_letters = &self.namespaces.get(number)?.dead_letters;
         match named {
-            DeadLetterId::Timer(id) => letters.latest(self.key(number, id.as_str())),
+            DeadLetterId::Timer(id) => dead_letters.latest(self.key(number, id.as_str())),
             DeadLetterId::Delivery(delivery_id) => {
-                let letter = letters::key_of(self.hash_key, number, *delivery_id);
-                Some((letter, letters.get(letter)?))
+                let letter = dead_letters::key_of(self.hash_key, number, *delivery_id);
+                Some((letter, dead_letters.get(letter)?))
             }
         }
     }
 
     /// Returns the view of a known timer. A damaged record is quarantined, and `None` returned. If the
     /// disk does not read the record now, it fails.
-    fn readable(&mut self, name: &NamespaceName, known: Known) -> Result<Option<TimerView>, Stop> {
+    fn view_or_quarantine(
+        &mut self,
+        name: &NamespaceName,
+        known: Known,
+    ) -> Result<Option<TimerView>, NotWritten> {
         self.view(name, known).or_else(|error| {
             may_be_damaged(&error)?;
             match known {
@@ -170,10 +176,10 @@ impl Engine {
         key: Key,
         name: &NamespaceName,
         mut decision: Decision,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Outcome, NotWritten> {
         let takes_rate = decision.takes.schedule;
         if decision.effect.as_ref().is_some_and(Effect::brings_content) {
-            self.admit_new().map_err(Stop::Refused)?;
+            self.admit_new().map_err(NotWritten::Refused)?;
         }
         if let Some(effect) = decision.effect {
             decision.effect = self.persist(key, effect)?;
@@ -189,7 +195,11 @@ impl Engine {
     }
 
     /// Writes an effect. Returns it if it contains a whole timer.
-    pub(super) fn persist(&mut self, key: Key, effect: Effect) -> Result<Option<Effect>, Stop> {
+    pub(super) fn persist(
+        &mut self,
+        key: Key,
+        effect: Effect,
+    ) -> Result<Option<Effect>, NotWritten> {
         let record = match effect {
             Effect::Put(cause, timer) => Record::Pending(cause, timer),
             Effect::DeadLetter(cause, timer) => Record::Dead(cause, timer),
@@ -208,7 +218,7 @@ impl Engine {
 
     /// Writes that a timer has ended, with the end of its tombstone. Then evicts tombstones past
     /// `max_retained`.
-    fn write_ended(&mut self, key: Key, tombstone: Box<Tombstone>) -> Result<(), Stop> {
+    fn write_ended(&mut self, key: Key, tombstone: Box<Tombstone>) -> Result<(), NotWritten> {
         let number = key.namespace();
         let namespace = self.namespace(number);
         let retention = namespace.settings.retention;
@@ -222,16 +232,16 @@ impl Engine {
     }
 
     /// Removes a dead letter, readable or not.
-    fn purge(&mut self, number: u32, named: &DeadLetterId) -> Result<Outcome, Stop> {
-        let found = self.find_letter(number, named);
+    fn purge(&mut self, number: u32, named: &DeadLetterId) -> Result<Outcome, NotWritten> {
+        let found = self.find_dead_letter(number, named);
         let decided =
             self.with_context(number, 0, |context| operate::purge(named, found.is_some(), context));
-        decided.map_err(Stop::Refused)?;
+        decided.map_err(NotWritten::Refused)?;
         let Some((letter, location)) = found else { return Ok(Outcome::Purged) };
         let timer = match (self.load_timer(location), named) {
             (Ok(timer), _) => self.key(number, timer.id.as_str()),
             (Err(_), DeadLetterId::Timer(id)) => self.key(number, id.as_str()),
-            (Err(_), DeadLetterId::Delivery(_)) => letters::unknown_timer(number),
+            (Err(_), DeadLetterId::Delivery(_)) => dead_letters::unknown_timer(number),
         };
         self.write(number, &Record::Purged { letter: letter.pack(), timer: timer.pack() })?;
         Ok(Outcome::Purged)
@@ -242,7 +252,8 @@ impl Engine {
 fn unattempted(known: Known) -> Option<Timestamp> {
     match known {
         Known::Live(_, entry)
-            if entry.claimable().kind == Kind::First && !entry.flags().has(Flags::LEASED) =>
+            if entry.claimable().kind == AttemptKind::First
+                && !entry.flags().has(Flags::LEASED) =>
         {
             Some(Timestamp::saturating_from_unix_ms(entry.claimable().at_ms))
         }

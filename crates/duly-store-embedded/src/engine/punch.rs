@@ -19,11 +19,11 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    disk::{self, Disk, File, Punched, room},
+    disk::{self, Disk, File, Punched, deallocate},
     files::FileId,
 };
 
-use super::{Engine, work::Pace};
+use super::{Engine, background_work::Pace};
 
 /// Slots that one step visits.
 const SLOTS_PER_STEP: usize = 64;
@@ -35,7 +35,7 @@ const BYTES_AT_ONCE: u64 = 64 << 20;
 pub(super) struct Puncher {
     /// Next slot to visit; `None`: all were visited.
     next: Option<usize>,
-    is_away: bool,
+    is_under_way: bool,
 }
 
 impl Puncher {
@@ -46,7 +46,7 @@ impl Puncher {
 }
 
 /// Ranges of a run that can be freed.
-struct Dead {
+struct DeadRanges {
     slot: u16,
     id: FileId,
     file: Arc<dyn File>,
@@ -54,7 +54,7 @@ struct Dead {
 }
 
 /// Result of freeing them.
-struct Gone {
+struct FreedRanges {
     slot: u16,
     id: FileId,
     ranges: Vec<Range<u64>>,
@@ -67,7 +67,7 @@ impl Engine {
         let (Some(first), Some(oldest)) = (self.puncher.next, self.checkpoints.oldest()) else {
             return;
         };
-        if self.puncher.is_away || self.backups.is_held() || self.rewriter.is_moving() {
+        if self.puncher.is_under_way || self.backups.is_held() || self.rewriter.is_moving() {
             return;
         }
         if !self.files.can_punch() {
@@ -83,7 +83,7 @@ impl Engine {
             let ranges = self.files.removable(slot, oldest.number);
             bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             if let Some(file) = self.files.get(slot).filter(|_| !ranges.is_empty()) {
-                dead.push(Dead { slot, id: file.id, file: Arc::clone(&file.file), ranges });
+                dead.push(DeadRanges { slot, id: file.id, file: Arc::clone(&file.file), ranges });
             }
             next += 1;
         }
@@ -92,7 +92,7 @@ impl Engine {
         if dead.is_empty() {
             return;
         }
-        self.puncher.is_away = true;
+        self.puncher.is_under_way = true;
         let (disk, pace) = (Arc::clone(&self.disk), self.pace);
         self.in_background(
             move || punch(disk.as_ref(), dead, pace),
@@ -100,9 +100,9 @@ impl Engine {
         );
     }
 
-    fn punched(&mut self, (gone, failed): (Vec<Gone>, Option<disk::Error>)) {
-        self.puncher.is_away = false;
-        for Gone { slot, id, ranges, punched } in gone {
+    fn punched(&mut self, (gone, failed): (Vec<FreedRanges>, Option<disk::Error>)) {
+        self.puncher.is_under_way = false;
+        for FreedRanges { slot, id, ranges, punched } in gone {
             match punched {
                 Punched::Done => self.files.punched(slot, id, &ranges),
                 Punched::Unsupported if self.files.can_punch() => {
@@ -122,11 +122,15 @@ impl Engine {
 }
 
 /// Returns what was done up to the first error.
-fn punch(disk: &dyn Disk, dead: Vec<Dead>, pace: Pace) -> (Vec<Gone>, Option<disk::Error>) {
+fn punch(
+    disk: &dyn Disk,
+    dead: Vec<DeadRanges>,
+    pace: Pace,
+) -> (Vec<FreedRanges>, Option<disk::Error>) {
     let mut throttle = pace.throttle();
     let mut gone = Vec::new();
-    for Dead { slot, id, file, ranges } in dead {
-        let mut one = Gone { slot, id, ranges: Vec::new(), punched: Punched::Done };
+    for DeadRanges { slot, id, file, ranges } in dead {
+        let mut one = FreedRanges { slot, id, ranges: Vec::new(), punched: Punched::Done };
         match disk.is_shared(&id.name()) {
             Ok(false) => {}
             Ok(true) => continue,
@@ -134,7 +138,7 @@ fn punch(disk: &dyn Disk, dead: Vec<Dead>, pace: Pace) -> (Vec<Gone>, Option<dis
             Err(error) if error.is_not_found() => continue,
             Err(error) => return (gone, Some(error)),
         }
-        for range in ranges.into_iter().flat_map(room::parts) {
+        for range in ranges.into_iter().flat_map(deallocate::deallocation_ranges) {
             let bytes = range.end - range.start;
             match file.punch_hole(range.start, bytes) {
                 Ok(Punched::Done) => one.ranges.push(range),

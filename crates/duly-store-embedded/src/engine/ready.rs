@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use duly_core::{Invalid, NamespaceName, destination::LaneKey};
 use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane};
 
-use crate::index::Kind;
+use crate::index::AttemptKind;
 
 use super::{Engine, namespaces::Namespace};
 
@@ -27,16 +27,16 @@ impl Engine {
             None => Unbounded,
         };
         let mut last: Option<&NamespaceName> = None;
-        let mut looked_at = 0;
+        let mut visited = 0;
         for (name, _) in self.namespaces.active.range((from, Unbounded)) {
             if last == Some(name) {
                 continue;
             }
-            if ready.lanes.len() >= limit || looked_at == NAMES_PER_PAGE {
+            if ready.lanes.len() >= limit || visited == NAMES_PER_PAGE {
                 ready.cursor = last.map(cursor_behind);
                 break;
             }
-            looked_at += 1;
+            visited += 1;
             last = Some(name);
             let number = self.namespaces.number_of(name);
             if let Some(namespace) = number.and_then(|number| self.namespaces.get(number)) {
@@ -54,8 +54,8 @@ impl Engine {
                     continue;
                 };
                 let counts = by_key.entry(key).or_default();
-                counts.0 += lane.due(Kind::First).claimable();
-                counts.1 += lane.due(Kind::Retry).claimable();
+                counts.0 += lane.due(AttemptKind::First).claimable();
+                counts.1 += lane.due(AttemptKind::Retry).claimable();
             }
         }
         by_key
@@ -70,10 +70,10 @@ impl Engine {
     }
 
     /// Returns the clock that a kind of claim follows, in milliseconds.
-    pub(super) const fn clock_of(&self, kind: Kind) -> u64 {
+    pub(super) const fn clock_of(&self, kind: AttemptKind) -> u64 {
         match kind {
-            Kind::First => self.now.wall_ms,
-            Kind::Retry => self.now.steady_ms,
+            AttemptKind::First => self.now.wall_ms,
+            AttemptKind::Retry => self.now.steady_ms,
         }
     }
 
@@ -82,12 +82,14 @@ impl Engine {
     pub(super) fn next_due_in(&mut self) -> Option<Duration> {
         let now = &self.now;
         let left = [
-            self.near.next_ms(Kind::First).map(|at| at.saturating_sub(now.wall_ms)),
-            self.near.next_ms(Kind::Retry).map(|at| at.saturating_sub(now.steady_ms)),
-            self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
+            self.near_horizon.next_ms(AttemptKind::First).map(|at| at.saturating_sub(now.wall_ms)),
+            self.near_horizon
+                .next_ms(AttemptKind::Retry)
+                .map(|at| at.saturating_sub(now.steady_ms)),
+            self.deferred_retries.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
-            self.aside_again_in_ms(),
+            self.next_unreadable_round_in_ms(),
             self.next_resume_in_ms(),
         ];
         let left_ms = left.into_iter().flatten().min();

@@ -17,10 +17,10 @@
 use std::sync::Arc;
 
 use crate::{
-    disk::{self, Disk, room},
+    disk::{self, Disk, deallocate},
     files::FileId,
     journal::{self, DirSyncLock},
-    runs,
+    sorted_runs,
 };
 
 use super::Engine;
@@ -34,19 +34,22 @@ impl Engine {
         let Some(oldest) = self.checkpoints.oldest() else {
             return;
         };
-        if self.checkpoints.is_reclaiming || self.backups.is_held() || self.numbers.is_looking() {
+        if self.checkpoints.is_reclaiming
+            || self.backups.is_held()
+            || self.namespace_numbers.is_searching()
+        {
             return;
         }
         let is_behind = |id: FileId| match id {
             FileId::Segment(sequence) => sequence < oldest.sequence,
-            FileId::Run(_) => true,
+            FileId::SortedRun(_) => true,
         };
         let gone: Vec<(u16, FileId)> = self
             .files
             .reclaimable(oldest.number)
             .into_iter()
             .filter_map(|slot| Some((slot, self.files.get(slot)?.id)))
-            .filter(|(slot, id)| is_behind(*id) && !self.rewriter.is_at(*slot))
+            .filter(|(slot, id)| is_behind(*id) && !self.rewriter.is_using(*slot))
             .collect();
         if gone.is_empty() {
             return;
@@ -79,7 +82,10 @@ impl Engine {
             without_name.extend(file.filter(|_| nameless.contains(slot)));
         }
         if !without_name.is_empty() {
-            self.in_background(move || without_name.iter().for_each(room::give_back), |_, ()| {});
+            self.in_background(
+                move || without_name.iter().for_each(deallocate::deallocate_file),
+                |_, ()| {},
+            );
         }
     }
 }
@@ -98,11 +104,11 @@ fn remove(
         {
             continue;
         }
-        if room::remove_name(disk, &name)?.is_some() {
+        if deallocate::remove_name(disk, &name)?.is_some() {
             nameless.push(*slot);
         }
     }
     journal::sync_names(disk, naming)?;
-    disk.sync_dir(runs::FILES.dir)?;
+    disk.sync_dir(sorted_runs::FILES.dir)?;
     Ok(nameless)
 }

@@ -25,19 +25,19 @@ use crate::{
     disk,
     effect::Firing,
     files::FileId,
-    format::run,
+    format::sorted_run,
     index::{Key, Location},
     open::OpenError,
 };
 
-use super::{Engine, backoff::Backoff, letters, namespaces::Moved};
+use super::{Engine, backoff::Backoff, dead_letters, namespaces::Moved};
 
 mod gather;
-mod judge;
+mod select;
 mod write;
 
-use gather::{Candidate, Gathered, Mark};
-use write::{Make, Written, write};
+use gather::{Candidate, GatheredPart, PartStart};
+use write::{RunParameters, WrittenRuns, write};
 
 /// Bytes of live records after which a job reads no further file.
 const JOB_BYTES: u64 = 32 << 20;
@@ -55,7 +55,7 @@ const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 /// A live record that is copied to a run.
 #[derive(Debug)]
 struct Survivor {
-    kind: run::Kind,
+    kind: sorted_run::RunKind,
     namespace: u32,
     key: Key,
     /// Firing of a dead letter.
@@ -69,8 +69,8 @@ struct Survivor {
 
 /// A record's move to a new location.
 #[derive(Debug)]
-struct Move {
-    kind: run::Kind,
+struct RecordMove {
+    kind: sorted_run::RunKind,
     key: Key,
     firing: Option<Box<Firing>>,
     old: Location,
@@ -82,45 +82,45 @@ struct Move {
 
 /// A job of the rewriter.
 #[derive(Debug, Default)]
-struct Job {
+struct RewriteJob {
     /// Slots still to be read.
     to_read: Vec<u16>,
-    buffers: Buffers,
+    buffers: JobBuffers,
 }
 
 /// Large buffers of a job, which the next job reuses. To return memory to the system and to ask for it
 /// again costs more than the work done with it.
 #[derive(Debug, Default)]
-struct Buffers {
+struct JobBuffers {
     /// Part of a file that was read last.
-    part: Gathered,
+    part: GatheredPart,
     survivors: Vec<Survivor>,
     /// Bytes of the survivors.
     bytes: Vec<u8>,
-    moves: Vec<Move>,
+    moves: Vec<RecordMove>,
 }
 
 /// State of the rewriter.
 #[derive(Debug, Default)]
-enum State {
+enum RewriterState {
     #[default]
     Idle,
     /// The background thread has the job.
-    Away,
+    InBackground,
     /// A part of a file was read; its records are checked.
-    Judging { job: Job, slot: u16, next: usize },
+    Selecting { job: RewriteJob, slot: u16, next: usize },
     /// Runs were written; locations move to them.
-    Moving { slots: Vec<u16>, buffers: Buffers, next: usize },
+    Moving { slots: Vec<u16>, buffers: JobBuffers, next: usize },
 }
 
 /// The rewriter.
 #[derive(Debug)]
 pub(super) struct Rewriter {
-    state: State,
+    state: RewriterState,
     /// Slots from which the job reads.
     sources: Vec<u16>,
     /// Empty buffers of the last job.
-    buffers: Buffers,
+    buffers: JobBuffers,
     /// Highest number of a run.
     pub(super) latest_run: u64,
     /// Bytes of the journal at the last step, and how many of them the step before it wrote.
@@ -134,9 +134,9 @@ pub(super) struct Rewriter {
 impl Default for Rewriter {
     fn default() -> Self {
         Self {
-            state: State::default(),
+            state: RewriterState::default(),
             sources: Vec::new(),
-            buffers: Buffers::default(),
+            buffers: JobBuffers::default(),
             latest_run: 0,
             journal_bytes: (0, 0),
             backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1),
@@ -148,12 +148,12 @@ impl Default for Rewriter {
 impl Rewriter {
     /// Returns `true` if locations move: some entries do not point into the new runs yet.
     pub(super) const fn is_moving(&self) -> bool {
-        matches!(self.state, State::Moving { .. })
+        matches!(self.state, RewriterState::Moving { .. })
     }
 
     /// Returns `true` if it has no job.
     pub(super) const fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, RewriterState::Idle)
     }
 
     /// Returns the slots from which the job reads.
@@ -166,7 +166,7 @@ impl Rewriter {
     #[cfg(test)]
     pub(super) fn job_bytes(&self) -> usize {
         match &self.state {
-            State::Judging { job, .. } => job.buffers.bytes.len(),
+            RewriterState::Selecting { job, .. } => job.buffers.bytes.len(),
             _ => 0,
         }
     }
@@ -180,9 +180,9 @@ impl Rewriter {
     /// Returns `true` if the job uses the file in this slot, which then must not be removed even if no
     /// entry points at it. Locations move into it, or records were read from it: those would be taken for
     /// records of the next file in its slot.
-    pub(super) fn is_at(&self, slot: u16) -> bool {
+    pub(super) fn is_using(&self, slot: u16) -> bool {
         let is_moving_into =
-            matches!(&self.state, State::Moving { slots, .. } if slots.contains(&slot));
+            matches!(&self.state, RewriterState::Moving { slots, .. } if slots.contains(&slot));
         is_moving_into || self.sources.contains(&slot)
     }
 }
@@ -194,7 +194,7 @@ impl Engine {
         let (before, _) = self.rewriter.journal_bytes;
         self.rewriter.journal_bytes = (bytes, bytes - before);
         match std::mem::take(&mut self.rewriter.state) {
-            State::Idle => {
+            RewriterState::Idle => {
                 if !self.rewriter.backoff.is_over(self.now.boot_ms)
                     || !std::mem::take(&mut self.rewriter.is_wanted)
                 {
@@ -204,14 +204,14 @@ impl Engine {
                     Some(sources) => {
                         let buffers = self.buffers_for(&sources);
                         self.rewriter.sources.clone_from(&sources);
-                        self.read_next(Job { to_read: sources, buffers });
+                        self.read_next(RewriteJob { to_read: sources, buffers });
                     }
-                    None => self.rewriter.buffers = Buffers::default(),
+                    None => self.rewriter.buffers = JobBuffers::default(),
                 }
             }
-            State::Away => self.rewriter.state = State::Away,
-            State::Judging { job, slot, next } => self.judge(job, slot, next),
-            State::Moving { slots, buffers, next } => self.move_some(slots, buffers, next),
+            RewriterState::InBackground => self.rewriter.state = RewriterState::InBackground,
+            RewriterState::Selecting { job, slot, next } => self.select(job, slot, next),
+            RewriterState::Moving { slots, buffers, next } => self.move_some(slots, buffers, next),
         }
     }
 
@@ -248,7 +248,7 @@ impl Engine {
                     old.push((sequence, slot, counts.live_bytes));
                 }
                 FileId::Segment(_) => {}
-                FileId::Run(_) => {
+                FileId::SortedRun(_) => {
                     // Space that holes can free is no reason for a merge.
                     let bytes = self.files.held_bytes(file, counts);
                     if counts.live_bytes < bytes / 2 {
@@ -280,7 +280,7 @@ impl Engine {
     }
 
     /// Returns buffers with capacity for the live records of some files.
-    fn buffers_for(&mut self, sources: &[u16]) -> Buffers {
+    fn buffers_for(&mut self, sources: &[u16]) -> JobBuffers {
         let mut buffers = std::mem::take(&mut self.rewriter.buffers);
         let (mut live, mut bytes) = (0, 0);
         for counts in sources.iter().filter_map(|slot| self.files.counts(*slot)) {
@@ -297,7 +297,7 @@ impl Engine {
     }
 
     /// Reads the next file, or writes the runs when all are read.
-    fn read_next(&mut self, mut job: Job) {
+    fn read_next(&mut self, mut job: RewriteJob) {
         if job.buffers.bytes.len() as u64 >= JOB_BYTES {
             // Files were picked by size classes, which say little about very large records.
             let later = std::mem::take(&mut job.to_read);
@@ -311,77 +311,83 @@ impl Engine {
     }
 
     /// Reads the next part of a file, or the next file.
-    fn read_part(&mut self, mut job: Job, slot: u16, from: Option<Mark>) {
+    fn read_part(&mut self, mut job: RewriteJob, slot: u16, from: Option<PartStart>) {
         let Some(file) = self.files.get(slot) else {
             self.read_next(job);
             return;
         };
         let (id, file, length) = (file.id, Arc::clone(&file.file), file.length);
         let (hash_key, seed) = (self.hash_key, self.seed);
-        self.rewriter.state = State::Away;
+        self.rewriter.state = RewriterState::InBackground;
         self.in_background(
             move || {
-                job.buffers.carry_over_unasked();
-                let source = gather::Source { file, id, length, hash_key, seed };
+                job.buffers.copy_without_lookup();
+                let source = gather::SourceFile { file, id, length, hash_key, seed };
                 job.buffers.part = source.part(from, std::mem::take(&mut job.buffers.part))?;
                 Ok(job)
             },
-            move |engine, read: disk::Result<Job>| match read {
+            move |engine, read: disk::Result<RewriteJob>| match read {
                 Ok(job) => {
-                    engine.rewriter.state = State::Judging { job, slot, next: 0 };
+                    engine.rewriter.state = RewriterState::Selecting { job, slot, next: 0 };
                     engine.busy = true;
                 }
-                Err(error) => engine.give_up_rewrite(&error.into()),
+                Err(error) => engine.abandon_rewrite(&error.into()),
             },
         );
     }
 
-    fn give_up_rewrite(&mut self, error: &OpenError) {
+    fn abandon_rewrite(&mut self, error: &OpenError) {
         self.rewriter.backoff.failed(self.now.boot_ms);
         let pause_ms = self.rewriter.backoff.left_ms(self.now.boot_ms);
         tracing::warn!(%error, pause_ms, "old files could not be rewritten; it is tried again");
-        self.rewriter.state = State::Idle;
+        self.rewriter.state = RewriterState::Idle;
         self.rewriter.sources.clear();
         self.rewriter.is_wanted = true;
     }
 
-    fn write_runs(&mut self, mut job: Job) {
+    fn write_runs(&mut self, mut job: RewriteJob) {
         let first_run = self.rewriter.latest_run + 1;
         // More runs than a job can fill. A number is used once, even if the job fails.
         self.rewriter.latest_run += 16;
         let manifest = self.manifest;
         let (disk, now_ms) = (Arc::clone(&self.disk), self.now.wall_ms);
         let chunk_bytes = self.options.chunk_bytes;
-        let make = Make { first_run, manifest, pace: self.background_pace(), now_ms, chunk_bytes };
-        self.rewriter.state = State::Away;
+        let parameters = RunParameters {
+            first_run,
+            manifest,
+            pace: self.background_pace(),
+            now_ms,
+            chunk_bytes,
+        };
+        self.rewriter.state = RewriterState::InBackground;
         self.in_background(
             move || {
-                job.buffers.carry_over_unasked();
-                write(&disk, job, &make)
+                job.buffers.copy_without_lookup();
+                write(&disk, job, &parameters)
             },
             move |engine, written| match written {
                 Ok(written) => engine.runs_written(written),
-                Err(error) => engine.give_up_rewrite(&error),
+                Err(error) => engine.abandon_rewrite(&error),
             },
         );
     }
 
-    fn runs_written(&mut self, written: Written) {
+    fn runs_written(&mut self, written: WrittenRuns) {
         self.rewriter.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
-        let Written { runs, buffers, .. } = written;
+        let WrittenRuns { runs, buffers, .. } = written;
         let mut slots = Vec::new();
         for run in runs {
             match self.files.add_run(run) {
                 Ok(slot) => slots.push(slot),
                 // The next startup removes the written runs.
-                Err(error) => return self.give_up_rewrite(&error.into()),
+                Err(error) => return self.abandon_rewrite(&error.into()),
             }
         }
-        self.rewriter.state = State::Moving { slots, buffers, next: 0 };
+        self.rewriter.state = RewriterState::Moving { slots, buffers, next: 0 };
         self.busy = true;
     }
 
-    fn move_some(&mut self, slots: Vec<u16>, mut buffers: Buffers, next: usize) {
+    fn move_some(&mut self, slots: Vec<u16>, mut buffers: JobBuffers, next: usize) {
         let moves = &buffers.moves;
         let end = (next + self.rewriter.records_per_step()).min(moves.len());
         self.namespaces.warm(moves[next..end].iter().map(|moved| moved.key));
@@ -391,7 +397,7 @@ impl Engine {
         }
         self.busy = true;
         if end < moves.len() {
-            self.rewriter.state = State::Moving { slots, buffers, next: end };
+            self.rewriter.state = RewriterState::Moving { slots, buffers, next: end };
             return;
         }
         buffers.moves.clear();
@@ -408,23 +414,23 @@ impl Engine {
         self.reclaim();
     }
 
-    fn relocate(&mut self, moved: &Move, to: Location) {
+    fn relocate(&mut self, moved: &RecordMove, to: Location) {
         let number = moved.key.namespace();
         let (hash_key, old) = (self.hash_key, moved.old);
         let mut is_held = false;
         let did = self.namespaces.with(number, |namespace| match moved.kind {
-            run::Kind::Pending => {
+            sorted_run::RunKind::Pending => {
                 let relocated = namespace.relocate(moved.key, old, to);
                 is_held = relocated == Some(Moved::InWindow);
                 relocated.is_some()
             }
-            run::Kind::Tombstones => {
+            sorted_run::RunKind::Tombstones => {
                 namespace.tombstones.index_mut().relocate(moved.key, old, to).is_some()
             }
-            run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
+            sorted_run::RunKind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
-                let letter = letters::key_of(hash_key, number, delivery);
-                namespace.letters.relocate(letter, old, to)
+                let letter = dead_letters::key_of(hash_key, number, delivery);
+                namespace.dead_letters.relocate(letter, old, to)
             }),
         });
         if did == Some(true) {

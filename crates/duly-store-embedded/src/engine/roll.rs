@@ -13,7 +13,7 @@ use crate::{
     journal::{DirSyncLock, RollError},
 };
 
-use super::{Engine, Stop, backoff::Backoff, space};
+use super::{Engine, NotWritten, backoff::Backoff, space};
 
 /// Tries without a pause.
 const TRIES: usize = 3;
@@ -22,13 +22,13 @@ const PAUSES_MS: (u64, u64) = (100, 5_000);
 
 /// State of failed rolls.
 #[derive(Debug)]
-pub(super) struct Rolls {
+pub(super) struct FailedRolls {
     backoff: Backoff,
     /// Cause of the latest failure.
     reason: Option<String>,
 }
 
-impl Rolls {
+impl FailedRolls {
     pub(super) const fn new() -> Self {
         Self { backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1), reason: None }
     }
@@ -47,43 +47,45 @@ impl Rolls {
 
 impl Engine {
     /// Begins a new segment. The old one is synced.
-    pub(super) fn roll(&mut self) -> Result<(), Stop> {
+    pub(super) fn roll(&mut self) -> Result<(), NotWritten> {
         if self.space.is_full(self.now.boot_ms) {
-            return Err(Stop::Refused(space::disk_full()));
+            return Err(NotWritten::Refused(space::disk_full()));
         }
-        if !self.rolls.backoff.is_over(self.now.boot_ms)
-            && let Some(error) = self.rolls.refusal(self.now.boot_ms)
+        if !self.failed_rolls.backoff.is_over(self.now.boot_ms)
+            && let Some(error) = self.failed_rolls.refusal(self.now.boot_ms)
         {
-            return Err(Stop::NotNow(error));
+            return Err(NotWritten::NotNow(error));
         }
         if self.write_frame().is_err() {
-            return Err(self.check_stall().map_or_else(Stop::NotNow, |()| Stop::Terminal));
+            return Err(self
+                .check_stall()
+                .map_or_else(NotWritten::NotNow, |()| NotWritten::Terminal));
         }
-        let rolled = self.try_to_roll();
+        let rolled = self.roll_with_retries();
         if matches!(rolled, Ok(()) | Err(RollError::Again(_))) {
             // The old segment was synced: its timers can be claimed.
-            self.publish_durable();
+            self.make_durable_claimable();
         }
         match rolled {
             Ok(()) => {
-                self.rolls = Rolls::new();
-                self.numbers.note_roll();
+                self.failed_rolls = FailedRolls::new();
+                self.namespace_numbers.note_roll();
                 self.space.note_segment();
                 self.rewriter.is_wanted = true;
                 Ok(())
             }
             Err(RollError::Again(error)) if error.is_no_space() => {
                 self.space.note_full(self.now.boot_ms);
-                Err(Stop::Refused(space::disk_full()))
+                Err(NotWritten::Refused(space::disk_full()))
             }
-            Err(RollError::Again(error)) => Err(Stop::NotNow(self.note_failed_roll(&error))),
+            Err(RollError::Again(error)) => Err(NotWritten::NotNow(self.note_failed_roll(&error))),
             Err(RollError::Unsynced(error)) => {
                 self.sync_failed(&error);
-                Err(self.check_stall().map_or_else(Stop::NotNow, |()| Stop::Terminal))
+                Err(self.check_stall().map_or_else(NotWritten::NotNow, |()| NotWritten::Terminal))
             }
             Err(RollError::Terminal(error)) => {
-                self.end(&error);
-                Err(Stop::Terminal)
+                self.fail_terminally(&error);
+                Err(NotWritten::Terminal)
             }
         }
     }
@@ -93,7 +95,7 @@ impl Engine {
         self.journal.naming()
     }
 
-    fn try_to_roll(&mut self) -> Result<(), RollError> {
+    fn roll_with_retries(&mut self) -> Result<(), RollError> {
         let mut left = TRIES;
         loop {
             let rolled = self.journal.roll(&mut self.files);
@@ -108,17 +110,18 @@ impl Engine {
     }
 
     fn note_failed_roll(&mut self, error: &disk::Error) -> Error {
-        self.rolls.backoff.failed(self.now.boot_ms);
+        self.failed_rolls.backoff.failed(self.now.boot_ms);
         let reason = format!("no journal segment can be begun ({error}); it is tried again");
-        tracing::warn!(pause_ms = self.rolls.backoff.left_ms(self.now.boot_ms), "{reason}");
-        self.rolls.reason = Some(reason.clone());
-        let retry_after = Millis::from_ms(self.rolls.backoff.left_ms(self.now.boot_ms));
+        tracing::warn!(pause_ms = self.failed_rolls.backoff.left_ms(self.now.boot_ms), "{reason}");
+        self.failed_rolls.reason = Some(reason.clone());
+        let retry_after = Millis::from_ms(self.failed_rolls.backoff.left_ms(self.now.boot_ms));
         Error::Unavailable { reason, retry_after }
     }
 
     /// Tries again to begin a segment, if the latest try failed and its pause is over.
-    pub(super) fn roll_again(&mut self) {
-        if self.rolls.reason.is_some() && self.rolls.backoff.is_over(self.now.boot_ms) {
+    pub(super) fn retry_roll(&mut self) {
+        if self.failed_rolls.reason.is_some() && self.failed_rolls.backoff.is_over(self.now.boot_ms)
+        {
             // `roll` records the result.
             drop(self.roll());
         }

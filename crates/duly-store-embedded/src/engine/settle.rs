@@ -14,30 +14,29 @@ use crate::{
 };
 
 use super::{
-    Engine, Stop,
-    allowance::{SHARE_RECORDS, StepBudget},
-    leases,
+    Engine, NotWritten, leases,
     leases::Lease,
+    step_budget::{SLICE_RECORDS, StepBudget},
     view::not_now,
 };
 
 impl Engine {
     /// Carries out one slice of verdicts. Returns the outcomes when all are done. If a verdict cannot be
     /// written, it and those after it are in doubt.
-    pub(crate) fn settle_on(
+    pub(crate) fn settle_slice(
         &mut self,
         settling: &mut Settling,
     ) -> Option<Result<Vec<SettleOutcome>, Error>> {
         let outcomes = &mut settling.outcomes;
-        let mut allowance = StepBudget::of_a_share();
+        let mut budget = StepBudget::for_slice();
         let left = &settling.settlements[outcomes.len()..];
         let keys = left.iter().filter_map(|settlement| leases::parse(&settlement.token));
-        self.namespaces.warm(keys.map(|(key, _)| key).take(SHARE_RECORDS));
+        self.namespaces.warm(keys.map(|(key, _)| key).take(SLICE_RECORDS));
         for settlement in left {
-            if allowance.is_spent() {
+            if budget.is_spent() {
                 return None;
             }
-            match self.settle_within(settlement, &mut allowance) {
+            match self.settle_within(settlement, &mut budget) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) if outcomes.is_empty() => return Some(Err(error)),
                 Err(_) => {
@@ -50,7 +49,7 @@ impl Engine {
     }
 
     /// Returns a firing that no consumer has seen. If that cannot be written, its lease ends soon.
-    pub(crate) fn hand_back(&mut self, token: &Token) {
+    pub(crate) fn release_unreceived(&mut self, token: &Token) {
         let verdict = SettleVerdict::Release;
         let settlement = Settlement { token: token.clone(), namespace: None, verdict };
         if self.settle(&settlement).is_err()
@@ -65,13 +64,13 @@ impl Engine {
 
     /// Carries out one verdict.
     pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<SettleOutcome, Error> {
-        self.settle_within(settlement, &mut StepBudget::of_a_share())
+        self.settle_within(settlement, &mut StepBudget::for_slice())
     }
 
     fn settle_within(
         &mut self,
         settlement: &Settlement,
-        allowance: &mut StepBudget,
+        budget: &mut StepBudget,
     ) -> Result<SettleOutcome, Error> {
         let Some((key, nonce)) = leases::parse(&settlement.token) else {
             return Ok(SettleOutcome::InvalidToken);
@@ -89,12 +88,12 @@ impl Engine {
         }
         let lease = lease.filter(|_| !is_over);
         let (Some(lease), Some(entry)) = (lease, self.namespaces.live(key)) else {
-            allowance.spend(LOOK_BACK_BYTES);
+            budget.spend(PRIOR_VERDICT_BYTES);
             return self.settled_before(key, nonce, &settlement.verdict);
         };
         let is_at_hand =
             settlement.verdict.level() == Level::Head && self.leases.head(key).is_some();
-        allowance.spend(if is_at_hand { 0 } else { entry.location().bytes_estimate() });
+        budget.spend(if is_at_hand { 0 } else { entry.location().bytes_estimate() });
         self.settled(|engine| engine.take_verdict(key, &entry, &lease, &settlement.verdict))
     }
 
@@ -104,7 +103,7 @@ impl Engine {
         entry: &Entry,
         lease: &Lease,
         verdict: &SettleVerdict,
-    ) -> Result<SettleOutcome, Stop> {
+    ) -> Result<SettleOutcome, NotWritten> {
         let head = match verdict {
             SettleVerdict::Ack => self.leases.take_head(key),
             SettleVerdict::Extend { .. } => self.leases.head(key).cloned().map(Box::new),
@@ -129,7 +128,13 @@ impl Engine {
         Ok(outcome)
     }
 
-    fn extend(&mut self, key: Key, id: TimerId, lease: &Lease, left: Millis) -> Result<(), Stop> {
+    fn extend(
+        &mut self,
+        key: Key,
+        id: TimerId,
+        lease: &Lease,
+        left: Millis,
+    ) -> Result<(), NotWritten> {
         let lease = record::Lease {
             nonce: lease.nonce,
             attempt: lease.attempt,
@@ -164,7 +169,7 @@ impl Engine {
         if let (Some(namespace), Some(_)) = (self.namespaces.get(key.namespace()), verdict.ending())
         {
             let live = namespace.live.get(key).map(|entry| entry.location());
-            for location in live.into_iter().chain(namespace.letters.of(key)) {
+            for location in live.into_iter().chain(namespace.dead_letters.of(key)) {
                 known.push(self.load_timer(location).map_err(damaged)?.last_settled);
             }
             if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
@@ -175,27 +180,27 @@ impl Engine {
     }
 
     /// Ends one slice of the leases of a node. Returns their number when all are ended.
-    pub(crate) fn release_on(&mut self, releasing: &mut Releasing) -> Option<u64> {
-        let run = Some(releasing.run.0);
-        let mut allowance = StepBudget::of_a_share();
-        for _ in 0..PARTS_PER_SHARE {
+    pub(crate) fn release_slice(&mut self, releasing: &mut Releasing) -> Option<u64> {
+        let member = Some(releasing.member.0);
+        let mut budget = StepBudget::for_slice();
+        for _ in 0..PARTS_PER_SLICE {
             while let Some(key) = releasing.keys.pop() {
-                let is_held = self.leases.get(key).is_some_and(|lease| lease.node == run);
+                let is_held = self.leases.get(key).is_some_and(|lease| lease.node == member);
                 let entry = self.namespaces.live(key).filter(|_| is_held);
                 let Some(entry) = entry else {
                     continue;
                 };
-                allowance.spend(entry.location().bytes_estimate());
+                budget.spend(entry.location().bytes_estimate());
                 self.end_lease(key, LeaseLoss::NodeGone);
                 releasing.ended += 1;
-                if allowance.is_spent() {
+                if budget.is_spent() {
                     return None;
                 }
             }
             if releasing.part == leases::PARTS {
                 return Some(releasing.ended);
             }
-            releasing.keys = self.leases.keys_where(releasing.part, |lease| lease.node == run);
+            releasing.keys = self.leases.keys_where(releasing.part, |lease| lease.node == member);
             releasing.part += 1;
         }
         None
@@ -221,7 +226,7 @@ impl Settling {
 /// Leases of a node that are being ended.
 #[derive(Debug)]
 pub(crate) struct Releasing {
-    run: duly_store::MemberId,
+    member: duly_store::MemberId,
     /// Next part of the leases.
     part: usize,
     keys: Vec<Key>,
@@ -229,12 +234,12 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
-    pub(crate) const fn new(run: duly_store::MemberId) -> Self {
-        Self { run, part: 0, keys: Vec::new(), ended: 0 }
+    pub(crate) const fn new(member: duly_store::MemberId) -> Self {
+        Self { member, part: 0, keys: Vec::new(), ended: 0 }
     }
 }
 
 /// Estimated cost of a check whether a verdict was given before, in bytes.
-const LOOK_BACK_BYTES: u64 = 4_096;
+const PRIOR_VERDICT_BYTES: u64 = 4_096;
 /// Parts of the leases that one slice visits.
-const PARTS_PER_SHARE: usize = 16;
+const PARTS_PER_SLICE: usize = 16;

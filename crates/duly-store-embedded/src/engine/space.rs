@@ -10,7 +10,7 @@ use duly_store::{
 
 use crate::disk;
 
-use super::{Engine, work::Pace};
+use super::{Engine, background_work::Pace};
 
 /// Time between two checks of the disk.
 const CHECK_EVERY_MS: u64 = 1_000;

@@ -72,10 +72,10 @@ impl Engine {
             match self.journal.rewrite_unsynced() {
                 Ok(()) => {
                     self.stall.is_unsynced = false;
-                    self.publish_durable();
+                    self.make_durable_claimable();
                 }
                 Err(error @ disk::Error::NoSpace { .. }) => return Err(self.begin_stall(&error)),
-                Err(error) => return Err(self.end(&error)),
+                Err(error) => return Err(self.fail_terminally(&error)),
             }
         }
         match self.journal.commit(self.now.steady_ms) {
@@ -93,7 +93,7 @@ impl Engine {
     /// Records a failed write of the journal. If there is no space it is tried again; otherwise the store
     /// ends.
     pub(super) fn write_failed(&mut self, error: &disk::Error) -> Error {
-        if error.is_no_space() { self.begin_stall(error) } else { self.end(error) }
+        if error.is_no_space() { self.begin_stall(error) } else { self.fail_terminally(error) }
     }
 
     /// Records a failed sync of the journal. If there is no space its data is written again; otherwise
@@ -104,7 +104,7 @@ impl Engine {
                 self.stall.is_unsynced = true;
                 self.begin_stall(error)
             }
-            error => self.end(error),
+            error => self.fail_terminally(error),
         }
     }
 

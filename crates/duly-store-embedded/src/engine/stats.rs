@@ -3,7 +3,7 @@
 use duly_core::{Millis, Timestamp};
 use duly_store::{Health, Stats, query::LaneStats};
 
-use crate::index::Kind;
+use crate::index::AttemptKind;
 
 use super::Engine;
 
@@ -24,14 +24,14 @@ impl Engine {
         };
         let mut oldest = None;
         for (slot, lane) in namespace.lanes.iter() {
-            let due = lane.due(Kind::First).len();
+            let due = lane.due(AttemptKind::First).len();
             stats.due += due;
-            let first = lane.due(Kind::First).first_ms();
+            let first = lane.due(AttemptKind::First).first_ms();
             oldest = oldest.into_iter().chain(first.filter(|_| due > 0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
             };
-            let retry_due = lane.due(Kind::Retry).len();
+            let retry_due = lane.due(AttemptKind::Retry).len();
             stats.add_lane(LaneStats { key, due, retry_due, in_flight: lane.in_flight });
         }
         stats.scheduled = namespace.first.saturating_sub(stats.due);
@@ -55,9 +55,9 @@ impl Engine {
             namespaces_paused: self.namespaces.sums().paused,
             namespaces_dead_full: self.namespaces.sums().dead_full,
             overdue: self.namespaces.overdue(),
-            unreadable: self.namespaces.aside(),
-            in_flight: (self.leases.len() as u64).saturating_sub(self.graves.leases()),
-            calendar_bytes: (self.near.heap_bytes()
+            unreadable: self.namespaces.unreadable(),
+            in_flight: (self.leases.len() as u64).saturating_sub(self.reclamation.leases()),
+            calendar_bytes: (self.near_horizon.heap_bytes()
                 + self.lease_ends.heap_bytes()
                 + self.expiries.heap_bytes()) as u64,
             ..Health::default()
@@ -69,7 +69,7 @@ impl Engine {
         health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.terminal_error.clone());
         health.not_ready.extend(self.stall.reason().map(str::to_owned));
-        health.not_ready.extend(self.rolls.reason().map(str::to_owned));
+        health.not_ready.extend(self.failed_rolls.reason().map(str::to_owned));
         health.not_ready.extend(self.low_space().map(str::to_owned));
         health.not_ready.extend(self.clock_reason());
         health

@@ -10,42 +10,42 @@
 
 use duly_core::NamespaceName;
 
-use crate::index::{Claimable, Cursor, Entry, Flags, Key, Kind};
+use crate::index::{AttemptKind, Claimable, Cursor, Entry, Flags, Key};
 
-use super::{Engine, PendingClaimable, allowance::StepBudget, overdue::Place};
+use super::{Engine, PendingClaimable, lane_due::DuePlace, step_budget::StepBudget};
 
 /// Entries that one step visits, plus the rest of a table.
-const LOOKS_PER_STEP: usize = 32_768;
+const VISITS_PER_STEP: usize = 32_768;
 /// Entries of a window that are taken at once.
 const CHUNK: usize = 64;
 
 /// The pass; `None` if none is under way.
 #[derive(Debug, Default)]
-pub(super) struct StepBack(Option<Pass>);
+pub(super) struct StepBack(Option<StepBackPass>);
 
 #[derive(Debug, Default)]
-struct Pass {
+struct StepBackPass {
     /// Lane under way, or the one after which to resume.
     lane: Option<(NamespaceName, u8)>,
-    stage: Stage,
+    stage: StepBackStage,
     /// `true`: another pass must follow.
     again: bool,
 }
 
 /// Progress in a lane.
 #[derive(Debug, Default)]
-enum Stage {
+enum StepBackStage {
     /// The next lane is to be begun.
     #[default]
     Done,
     /// First attempts, all of them resident in the window: after this place.
-    Held(Option<Place>),
+    FirstResident(Option<DuePlace>),
     /// First attempts, some of them spilled: from here on in the index.
-    Hidden(Cursor),
+    FirstSpilled(Cursor),
     /// Retries, all of them resident in the window: after this place.
-    Retries(Option<Place>),
+    RetriesResident(Option<DuePlace>),
     /// Retries, some of them spilled: these, and those from here on in the index.
-    HiddenRetries(Vec<Key>, Option<Cursor>),
+    RetriesSpilled(Vec<Key>, Option<Cursor>),
 }
 
 impl StepBack {
@@ -63,51 +63,57 @@ impl StepBack {
 
 impl Engine {
     /// Begins a pass, after the wall clock has stepped back.
-    pub(super) fn look_back(&mut self) {
-        self.step_back.0 = Some(Pass::default());
+    pub(super) fn begin_step_back_pass(&mut self) {
+        self.step_back.0 = Some(StepBackPass::default());
     }
 
     /// Begins another pass if the due time of some retry may be after the wall clock.
-    pub(super) fn look_back_for_retries(&mut self) {
+    pub(super) fn repeat_step_back_for_retries(&mut self) {
         if self.may_be_ahead() {
             self.busy = true;
             match &mut self.step_back.0 {
                 Some(pass) => pass.again = true,
-                None => self.look_back(),
+                None => self.begin_step_back_pass(),
             }
         }
     }
 
     /// Runs one step of the pass, if one is under way.
-    pub(super) fn look_back_on(&mut self) {
+    pub(super) fn step_back_step(&mut self) {
         let Some(mut pass) = self.step_back.0.take() else {
             return;
         };
-        let (mut looks, mut allowance) = (0, StepBudget::of_a_pass());
-        while looks < LOOKS_PER_STEP && !allowance.is_spent() {
-            looks += 1;
-            if let Stage::Done = pass.stage {
-                if self.next_lane_back(&mut pass) {
+        let (mut visits, mut budget) = (0, StepBudget::for_pass());
+        while visits < VISITS_PER_STEP && !budget.is_spent() {
+            visits += 1;
+            if let StepBackStage::Done = pass.stage {
+                if self.next_step_back_lane(&mut pass) {
                     continue;
                 }
-                self.step_back.0 = pass.again.then(Pass::default);
+                self.step_back.0 = pass.again.then(StepBackPass::default);
                 self.busy |= pass.again;
                 return;
             }
             let Some(lane) = pass.lane.as_ref().and_then(|(name, slot)| {
                 self.namespaces.number_of(name).map(|number| (number, *slot))
             }) else {
-                pass.stage = Stage::Done;
+                pass.stage = StepBackStage::Done;
                 continue;
             };
             pass.stage = match std::mem::take(&mut pass.stage) {
-                Stage::Held(behind) => self.sink_held(lane, behind, &mut looks),
-                Stage::Hidden(cursor) => self.sink_hidden(lane, cursor, &mut looks),
-                Stage::Retries(behind) => self.hold_back_some(lane, behind, &mut allowance),
-                Stage::HiddenRetries(found, cursor) => {
-                    self.hold_back_hidden(lane, found, cursor, (&mut looks, &mut allowance))
+                StepBackStage::FirstResident(behind) => {
+                    self.clear_due_resident(lane, behind, &mut visits)
                 }
-                Stage::Done => Stage::Done,
+                StepBackStage::FirstSpilled(cursor) => {
+                    self.clear_due_spilled(lane, cursor, &mut visits)
+                }
+                StepBackStage::RetriesResident(behind) => {
+                    self.defer_resident(lane, behind, &mut budget)
+                }
+                StepBackStage::RetriesSpilled(found, cursor) => {
+                    self.defer_spilled(lane, found, cursor, (&mut visits, &mut budget))
+                }
+                StepBackStage::Done => StepBackStage::Done,
             };
         }
         self.step_back.0 = Some(pass);
@@ -115,7 +121,7 @@ impl Engine {
     }
 
     /// Moves to the next lane. Returns `true` if there is one.
-    fn next_lane_back(&self, pass: &mut Pass) -> bool {
+    fn next_step_back_lane(&self, pass: &mut StepBackPass) -> bool {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = pass.lane.take().map_or(Unbounded, Excluded);
         pass.lane = self.namespaces.active.range((from, Unbounded)).next().cloned();
@@ -124,27 +130,40 @@ impl Engine {
             self.namespaces.get(number)?.lanes.get(*slot)
         });
         pass.stage = match lane {
-            Some(lane) if lane.due(Kind::First).has_unheld() => Stage::Hidden(Cursor::START),
-            Some(_) => Stage::Held(None),
-            None => Stage::Done,
+            Some(lane) if lane.due(AttemptKind::First).has_nonresident() => {
+                StepBackStage::FirstSpilled(Cursor::START)
+            }
+            Some(_) => StepBackStage::FirstResident(None),
+            None => StepBackStage::Done,
         };
         pass.lane.is_some()
     }
 
-    fn sink_held(&mut self, lane: (u32, u8), behind: Option<Place>, looks: &mut usize) -> Stage {
-        let behind = behind.unwrap_or(Place::behind(self.now.wall_ms));
-        let some = self.held_behind(lane, Kind::First, Some(behind));
-        *looks += some.len();
+    fn clear_due_resident(
+        &mut self,
+        lane: (u32, u8),
+        behind: Option<DuePlace>,
+        visits: &mut usize,
+    ) -> StepBackStage {
+        let behind = behind.unwrap_or(DuePlace::behind(self.now.wall_ms));
+        let some = self.resident_places_after(lane, AttemptKind::First, Some(behind));
+        *visits += some.len();
         for place in &some {
             let entry = self.namespaces.live(Key::unpack(place.key));
             if let Some(entry) = entry.filter(|entry| self.is_ahead(lane.1, entry)) {
-                self.sink_ahead(lane.0, &entry);
+                self.clear_due_ahead(lane.0, &entry);
             }
         }
-        some.last().map_or_else(|| self.retries_of(lane), |last| Stage::Held(Some(*last)))
+        some.last()
+            .map_or_else(|| self.retries_of(lane), |last| StepBackStage::FirstResident(Some(*last)))
     }
 
-    fn sink_hidden(&mut self, lane: (u32, u8), cursor: Cursor, looks: &mut usize) -> Stage {
+    fn clear_due_spilled(
+        &mut self,
+        lane: (u32, u8),
+        cursor: Cursor,
+        visits: &mut usize,
+    ) -> StepBackStage {
         let namespace = self.namespaces.get(lane.0);
         let Some(scan) = namespace.and_then(|namespace| namespace.live.scan(cursor)) else {
             return self.retries_of(lane);
@@ -152,85 +171,90 @@ impl Engine {
         let next = scan.next;
         let mut ahead = Vec::new();
         for entry in scan.entries() {
-            *looks += 1;
+            *visits += 1;
             if self.is_ahead(lane.1, &entry) {
                 ahead.push(entry);
             }
         }
-        ahead.iter().for_each(|entry| self.sink_ahead(lane.0, entry));
-        next.map_or_else(|| self.retries_of(lane), Stage::Hidden)
+        ahead.iter().for_each(|entry| self.clear_due_ahead(lane.0, entry));
+        next.map_or_else(|| self.retries_of(lane), StepBackStage::FirstSpilled)
     }
 
-    fn retries_of(&self, (number, slot): (u32, u8)) -> Stage {
+    fn retries_of(&self, (number, slot): (u32, u8)) -> StepBackStage {
         let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
-        match lane.map(|lane| lane.due(Kind::Retry)) {
-            Some(due) if self.may_be_ahead() && due.has_hidden() => {
-                Stage::HiddenRetries(Vec::new(), Some(Cursor::START))
+        match lane.map(|lane| lane.due(AttemptKind::Retry)) {
+            Some(due) if self.may_be_ahead() && due.has_spilled() => {
+                StepBackStage::RetriesSpilled(Vec::new(), Some(Cursor::START))
             }
-            Some(_) => Stage::Retries(None),
-            None => Stage::Done,
+            Some(_) => StepBackStage::RetriesResident(None),
+            None => StepBackStage::Done,
         }
     }
 
-    fn hold_back_hidden(
+    fn defer_spilled(
         &mut self,
         (number, slot): (u32, u8),
         mut found: Vec<Key>,
         cursor: Option<Cursor>,
-        (looks, allowance): (&mut usize, &mut StepBudget),
-    ) -> Stage {
+        (visits, budget): (&mut usize, &mut StepBudget),
+    ) -> StepBackStage {
         while let Some(key) = found.pop() {
             if let Some(entry) = self.namespaces.live(key)
                 && is_due_retry(slot, &entry)
             {
-                allowance.spend(entry.location().bytes_estimate());
-                self.hold_back_retry(key, &entry);
+                budget.spend(entry.location().bytes_estimate());
+                self.defer_retry(key, &entry);
             }
-            if allowance.is_spent() {
-                return Stage::HiddenRetries(found, cursor);
+            if budget.is_spent() {
+                return StepBackStage::RetriesSpilled(found, cursor);
             }
         }
         let namespace = self.namespaces.get(number);
         let scan = namespace.zip(cursor).and_then(|(namespace, from)| namespace.live.scan(from));
         let Some(scan) = scan else {
-            return Stage::Done;
+            return StepBackStage::Done;
         };
         for entry in scan.entries() {
-            *looks += 1;
+            *visits += 1;
             if is_due_retry(slot, &entry) {
                 found.push(entry.key(number));
             }
         }
-        Stage::HiddenRetries(found, scan.next)
+        StepBackStage::RetriesSpilled(found, scan.next)
     }
 
-    fn hold_back_some(
+    fn defer_resident(
         &mut self,
         lane: (u32, u8),
-        behind: Option<Place>,
-        allowance: &mut StepBudget,
-    ) -> Stage {
+        behind: Option<DuePlace>,
+        budget: &mut StepBudget,
+    ) -> StepBackStage {
         if !self.may_be_ahead() {
-            return Stage::Done;
+            return StepBackStage::Done;
         }
-        let some = self.held_behind(lane, Kind::Retry, behind);
+        let some = self.resident_places_after(lane, AttemptKind::Retry, behind);
         let mut last = None;
         for place in some {
-            if allowance.is_spent() {
-                return Stage::Retries(last.or(behind));
+            if budget.is_spent() {
+                return StepBackStage::RetriesResident(last.or(behind));
             }
             let key = Key::unpack(place.key);
             if let Some(entry) = self.namespaces.live(key) {
-                allowance.spend(entry.location().bytes_estimate());
-                self.hold_back_retry(key, &entry);
+                budget.spend(entry.location().bytes_estimate());
+                self.defer_retry(key, &entry);
             }
             last = Some(place);
         }
-        last.map_or(Stage::Done, |last| Stage::Retries(Some(last)))
+        last.map_or(StepBackStage::Done, |last| StepBackStage::RetriesResident(Some(last)))
     }
 
     /// Returns some of the places in a lane's window after `behind`.
-    fn held_behind(&self, lane: (u32, u8), kind: Kind, behind: Option<Place>) -> Vec<Place> {
+    fn resident_places_after(
+        &self,
+        lane: (u32, u8),
+        kind: AttemptKind,
+        behind: Option<DuePlace>,
+    ) -> Vec<DuePlace> {
         use std::ops::Bound::{Excluded, Unbounded};
         let (number, slot) = lane;
         let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
@@ -242,18 +266,18 @@ impl Engine {
     /// Returns `true` if a first attempt of a lane is counted as due, and is not due any more.
     fn is_ahead(&self, slot: u8, entry: &Entry) -> bool {
         let Claimable { at_ms, kind } = entry.claimable();
-        kind == Kind::First
+        kind == AttemptKind::First
             && at_ms > self.now.wall_ms
             && entry.lane() == slot
-            && entry.flags().has(Flags::SURFACED)
+            && entry.flags().has(Flags::COUNTED_DUE)
     }
 
-    fn sink_ahead(&mut self, number: u32, entry: &Entry) {
-        self.namespaces.sink(number, entry);
+    fn clear_due_ahead(&mut self, number: u32, entry: &Entry) {
+        self.namespaces.clear_due(number, entry);
         self.namespaces.refresh_active(number, entry.lane());
         let (key, claimable) = (entry.key(number), entry.claimable());
         self.check_window((number, entry.lane(), claimable.kind));
-        self.publish(PendingClaimable { key, claimable });
+        self.make_claimable(PendingClaimable { key, claimable });
     }
 
     /// Returns `true` if some retry may have its due time after the wall clock.
@@ -265,8 +289,8 @@ impl Engine {
 /// Returns `true` if a retry of a lane is counted as due. An unreadable one is checked when it can be
 /// read.
 fn is_due_retry(slot: u8, entry: &Entry) -> bool {
-    entry.claimable().kind == Kind::Retry
+    entry.claimable().kind == AttemptKind::Retry
         && entry.lane() == slot
-        && entry.flags().has(Flags::SURFACED)
-        && !entry.flags().has(Flags::ASIDE)
+        && entry.flags().has(Flags::COUNTED_DUE)
+        && !entry.flags().has(Flags::UNREADABLE)
 }

@@ -15,7 +15,7 @@ use duly_store::Error;
 
 use crate::journal::{CLOSING_BYTES, Mark};
 
-use super::{Engine, work::Pace};
+use super::{Engine, background_work::Pace};
 
 /// Time without a write after which the journal gets a closing frame.
 const CLOSING_AFTER_MS: u64 = 1_000;
@@ -31,7 +31,7 @@ pub(super) enum Stopping {
     /// The last checkpoint is wanted.
     Wanted,
     /// The last checkpoint is being taken.
-    Taking,
+    CheckpointUnderWay,
     /// The last checkpoint was taken, or could not be.
     Done,
 }
@@ -87,13 +87,13 @@ impl Engine {
     /// Records that a checkpoint was begun.
     pub(super) const fn note_checkpoint_begun(&mut self) {
         if self.wants_last_checkpoint() {
-            self.stopping = Stopping::Taking;
+            self.stopping = Stopping::CheckpointUnderWay;
         }
     }
 
     /// Records that the checkpoint under way was taken or given up.
     pub(super) const fn note_checkpoint_ended(&mut self) {
-        if matches!(self.stopping, Stopping::Taking) {
+        if matches!(self.stopping, Stopping::CheckpointUnderWay) {
             self.stopping = Stopping::Done;
         }
     }

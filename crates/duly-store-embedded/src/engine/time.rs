@@ -16,10 +16,13 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Entry, Flags, Key, Kind, Location},
+    index::{AttemptKind, Claimable, Entry, Flags, Key, Location},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::StepBudget, aside, near::Due, view::not_now};
+use super::{
+    DeferredRetry, Engine, NotWritten, near_horizon::DueTimer, step_budget::StepBudget, unreadable,
+    view::not_now,
+};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -32,65 +35,66 @@ impl Engine {
     /// Updates the state to the time of the current step.
     pub(super) fn tick(&mut self) {
         self.check_space();
-        self.roll_again();
+        self.retry_roll();
         self.resume_due();
         self.end_leases();
-        self.hold_back();
-        self.keep_near();
-        self.surface(Kind::First);
-        self.surface(Kind::Retry);
-        self.try_aside();
+        self.update_deferred_retries();
+        self.fill_near_horizon();
+        self.count_due_timers(AttemptKind::First);
+        self.count_due_timers(AttemptKind::Retry);
+        self.retry_unreadable();
         self.refill();
         self.expire();
-        self.pass_over_tombstones();
-        self.count_out();
-        self.look_for_numbers();
+        self.run_tombstone_passes();
+        self.reclaim_namespaces();
+        self.search_free_numbers();
         self.audit();
-        for kind in [Kind::First, Kind::Retry] {
+        for kind in [AttemptKind::First, AttemptKind::Retry] {
             let now_ms = self.clock_of(kind);
-            self.busy |= self.near.window(kind).calendar.prepare(now_ms, PASS_MAX);
+            self.busy |= self.near_horizon.kind_mut(kind).calendar.prepare(now_ms, PASS_MAX);
         }
-        self.survey();
+        self.run_async_counts();
     }
 
     /// Counts due timers in their lanes.
-    fn surface(&mut self, kind: Kind) {
+    fn count_due_timers(&mut self, kind: AttemptKind) {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
-        let mut allowance = StepBudget::of_a_pass();
-        self.near.window(kind).pop_due(now_ms, PASS_MAX, &mut popped);
+        let mut budget = StepBudget::for_pass();
+        self.near_horizon.kind_mut(kind).pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         for due in popped.drain(..) {
-            self.surface_one(kind, due, &mut allowance);
+            self.count_due_timer(kind, due, &mut budget);
         }
-        let mut looks = 0;
-        while looks < PASS_MAX
-            && !allowance.is_spent()
-            && let Some((number, looked_at)) = self.near.window(kind).pop_turn(now_ms, &mut popped)
+        let mut visits = 0;
+        while visits < PASS_MAX
+            && !budget.is_spent()
+            && let Some((number, visited)) =
+                self.near_horizon.kind_mut(kind).pop_slice(now_ms, &mut popped)
         {
-            looks += looked_at;
+            visits += visited;
             self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
             let mut done = 0;
-            while done < popped.len() && !allowance.is_spent() {
-                self.surface_one(kind, popped[done], &mut allowance);
+            while done < popped.len() && !budget.is_spent() {
+                self.count_due_timer(kind, popped[done], &mut budget);
                 done += 1;
             }
-            self.near.window(kind).put_back(number, popped.drain(..).skip(done));
+            self.near_horizon.kind_mut(kind).return_unfinished(number, popped.drain(..).skip(done));
         }
-        self.busy |= self.near.window(kind).has_turns();
+        self.busy |= self.near_horizon.kind_mut(kind).has_bursts();
         self.popped = popped;
     }
 
     /// Counts a timer as due, if the index agrees. If that needs a read and the allowance is spent, the
     /// next step does it.
-    pub(super) fn surface_one(
+    pub(super) fn count_due_timer(
         &mut self,
-        kind: Kind,
-        (at_ms, packed): Due,
-        allowance: &mut StepBudget,
+        kind: AttemptKind,
+        (at_ms, packed): DueTimer,
+        budget: &mut StepBudget,
     ) {
-        if allowance.is_spent() {
-            self.near.window(kind).calendar.insert(at_ms, packed);
+        if budget.is_spent() {
+            self.near_horizon.kind_mut(kind).calendar.insert(at_ms, packed);
             self.busy = true;
             return;
         }
@@ -99,27 +103,27 @@ impl Engine {
             return;
         };
         let flags = entry.flags();
-        let waits = !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED);
+        let waits = !flags.has(Flags::LEASED) && !flags.has(Flags::COUNTED_DUE);
         let agrees = entry.claimable() == Claimable { at_ms, kind };
-        if !waits || !agrees || self.is_unpublished(key, &entry) {
+        if !waits || !agrees || self.is_awaiting_durability(key, &entry) {
             return;
         }
-        if kind == Kind::Retry && self.may_be_ahead() {
-            allowance.spend(entry.location().bytes_estimate());
-            if self.hold_back_retry(key, &entry) {
+        if kind == AttemptKind::Retry && self.may_be_ahead() {
+            budget.spend(entry.location().bytes_estimate());
+            if self.defer_retry(key, &entry) {
                 return;
             }
         }
-        self.surface_entry(key, &entry);
-        if kind == Kind::First && flags.has(Flags::EXPIRES) {
-            allowance.spend(entry.location().bytes_estimate());
+        self.count_due_entry(key, &entry);
+        if kind == AttemptKind::First && flags.has(Flags::EXPIRES) {
+            budget.spend(entry.location().bytes_estimate());
             self.note_expiry(key);
         }
     }
 
-    pub(super) fn surface_entry(&mut self, key: Key, entry: &Entry) {
+    pub(super) fn count_due_entry(&mut self, key: Key, entry: &Entry) {
         let number = key.namespace();
-        self.namespaces.surface(number, entry, self.options.overdue_max);
+        self.namespaces.count_due(number, entry, self.options.overdue_max);
         self.check_window((number, entry.lane(), entry.claimable().kind));
         self.wake = true;
     }
@@ -135,7 +139,7 @@ impl Engine {
                     self.expiries.insert(expires_at.unix_ms() + 1, key.pack());
                 }
             }
-            Err(ReadError::Disk(error)) => self.set_aside(key, &entry, &error),
+            Err(ReadError::Disk(error)) => self.mark_unreadable(key, &entry, &error),
             // The claim finds a damaged record.
             Err(_) => {}
         }
@@ -143,10 +147,10 @@ impl Engine {
 
     /// Returns `true` if an entry waits for its record to be durable; then it becomes claimable. An older
     /// calendar entry belongs to an earlier record.
-    pub(super) fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
+    pub(super) fn is_awaiting_durability(&self, key: Key, entry: &Entry) -> bool {
         !self.is_durable(entry.location())
-            && (entry.claimable().kind == Kind::First
-                || self.unpublished_retries.contains_key(&key))
+            && (entry.claimable().kind == AttemptKind::First
+                || self.retries_awaiting_durability.contains_key(&key))
     }
 
     /// Returns `true` if the record at this location is durable.
@@ -156,43 +160,43 @@ impl Engine {
             FileId::Segment(sequence) => {
                 self.journal.is_durable(sequence, location.unit() * format::ALIGN)
             }
-            FileId::Run(_) => true,
+            FileId::SortedRun(_) => true,
         })
     }
 
     /// Keeps due retries from being claimed while the wall clock is behind their due time, after it
     /// stepped back (P2). At all other times this does nothing.
-    fn hold_back(&mut self) {
+    fn update_deferred_retries(&mut self) {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
         if stepped_back {
-            self.look_back();
+            self.begin_step_back_pass();
         }
-        self.look_back_on();
-        let mut looks = 0;
-        while let Some(held) = self.held_back.first().copied()
+        self.step_back_step();
+        let mut visits = 0;
+        while let Some(held) = self.deferred_retries.first().copied()
             && held.due_ms <= self.now.wall_ms
         {
-            if looks == PASS_MAX {
+            if visits == PASS_MAX {
                 self.busy = true;
                 break;
             }
-            looks += 1;
-            self.held_back.remove(&held);
+            visits += 1;
+            self.deferred_retries.remove(&held);
             let key = Key::unpack(held.key);
             if let Some(entry) = self.namespaces.live(key)
-                && entry.claimable() == (Claimable { at_ms: held.at_ms, kind: Kind::Retry })
+                && entry.claimable() == (Claimable { at_ms: held.at_ms, kind: AttemptKind::Retry })
                 && !entry.flags().has(Flags::LEASED)
-                && !entry.flags().has(Flags::SURFACED)
+                && !entry.flags().has(Flags::COUNTED_DUE)
             {
-                self.surface_entry(key, &entry);
+                self.count_due_entry(key, &entry);
             }
         }
     }
 
     /// Defers a retry that is due by the steady clock, if its due time is after the wall clock. Returns
     /// `true` if it did.
-    pub(super) fn hold_back_retry(&mut self, key: Key, entry: &Entry) -> bool {
+    pub(super) fn defer_retry(&mut self, key: Key, entry: &Entry) -> bool {
         // The claim finds a record that cannot be read.
         let Ok(timer) = self.load_timer(entry.location()) else {
             return false;
@@ -201,10 +205,10 @@ impl Engine {
             return false;
         }
         let number = key.namespace();
-        self.namespaces.sink(number, entry);
+        self.namespaces.clear_due(number, entry);
         self.namespaces.refresh_active(number, entry.lane());
-        self.check_window((number, entry.lane(), Kind::Retry));
-        self.held_back.insert(HeldBack {
+        self.check_window((number, entry.lane(), AttemptKind::Retry));
+        self.deferred_retries.insert(DeferredRetry {
             due_ms: timer.due_at.unix_ms(),
             at_ms: entry.claimable().at_ms,
             key: key.pack(),
@@ -214,14 +218,14 @@ impl Engine {
 
     fn end_leases(&mut self) {
         let now_ms = self.now.boot_ms;
-        let (mut allowance, mut looks) = (StepBudget::of_a_pass(), 0);
+        let (mut budget, mut visits) = (StepBudget::for_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
         let mut more = true;
-        while more && !allowance.is_spent() && looks < PASS_MAX {
+        while more && !budget.is_spent() && visits < PASS_MAX {
             more = self.lease_ends.pop_due(now_ms, CHUNK, &mut popped);
-            looks += popped.len();
+            visits += popped.len();
             for (at_ms, packed) in popped.drain(..) {
-                if allowance.is_spent() {
+                if budget.is_spent() {
                     self.lease_ends.insert(at_ms, packed);
                     more = true;
                     continue;
@@ -229,7 +233,7 @@ impl Engine {
                 let key = Key::unpack(packed);
                 if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
                     let entry = self.namespaces.live(key);
-                    allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
+                    budget.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
                     self.end_lease(key, LeaseLoss::Ended);
                 }
             }
@@ -266,28 +270,28 @@ impl Engine {
     }
 
     /// Looks up the expiry of some retries from a checkpoint.
-    fn look_up_expiries(&mut self, allowance: &mut StepBudget) {
-        while !allowance.is_spent()
+    fn look_up_expiries(&mut self, budget: &mut StepBudget) {
+        while !budget.is_spent()
             && let Some(key) = self.retries_that_expire.pop()
         {
             let entry = self.namespaces.live(key);
-            allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
+            budget.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
             self.note_expiry(key);
         }
         self.busy |= !self.retries_that_expire.is_empty();
     }
 
     fn expire(&mut self) {
-        self.look_up_expiries(&mut StepBudget::of_a_pass());
+        self.look_up_expiries(&mut StepBudget::for_pass());
         let now_ms = self.now.wall_ms;
-        let (mut allowance, mut looks) = (StepBudget::of_a_pass(), 0);
+        let (mut budget, mut visits) = (StepBudget::for_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
         let mut more = true;
-        while more && !allowance.is_spent() && looks < PASS_MAX {
+        while more && !budget.is_spent() && visits < PASS_MAX {
             more = self.expiries.pop_due(now_ms, CHUNK, &mut popped);
-            looks += popped.len();
+            visits += popped.len();
             for (at_ms, packed) in popped.drain(..) {
-                if allowance.is_spent() {
+                if budget.is_spent() {
                     self.expiries.insert(at_ms, packed);
                     more = true;
                     continue;
@@ -296,9 +300,9 @@ impl Engine {
                 let entry = self.namespaces.live(key);
                 // The expiry of an unreadable timer is recorded again when it can be read.
                 let is_at_hand =
-                    |flags: Flags| !flags.has(Flags::LEASED) && !flags.has(Flags::ASIDE);
+                    |flags: Flags| !flags.has(Flags::LEASED) && !flags.has(Flags::UNREADABLE);
                 if let Some(entry) = entry.filter(|entry| is_at_hand(entry.flags())) {
-                    allowance.spend(entry.location().bytes_estimate());
+                    budget.spend(entry.location().bytes_estimate());
                     self.expire_one(key, &entry);
                 }
             }
@@ -311,8 +315,8 @@ impl Engine {
     fn expire_one(&mut self, key: Key, entry: &Entry) {
         let written = match self.load_timer(entry.location()) {
             Ok(timer) => self.expire_timer(key, timer).map(drop),
-            Err(ReadError::Disk(error)) if entry.flags().has(Flags::SURFACED) => {
-                self.set_aside(key, entry, &error);
+            Err(ReadError::Disk(error)) if entry.flags().has(Flags::COUNTED_DUE) => {
+                self.mark_unreadable(key, entry, &error);
                 Ok(())
             }
             Err(error) => self.quarantine(key, entry, &error),
@@ -327,7 +331,7 @@ impl Engine {
         &mut self,
         key: Key,
         timer: Box<Timer>,
-    ) -> Result<Option<Box<Timer>>, Stop> {
+    ) -> Result<Option<Box<Timer>>, NotWritten> {
         let expired =
             self.with_context(key.namespace(), 0, |context| settle::expire(timer, context));
         match expired {
@@ -344,7 +348,7 @@ impl Engine {
         key: Key,
         entry: &Entry,
         error: &ReadError,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), NotWritten> {
         may_be_damaged(error)?;
         tracing::error!(%error, "a record cannot be read; its timer becomes a dead letter");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
@@ -364,7 +368,11 @@ impl Engine {
     }
 
     /// Forgets a tombstone whose record is damaged: it is no longer counted, and its id is free.
-    pub(super) fn quarantine_tombstone(&mut self, key: Key, error: &ReadError) -> Result<(), Stop> {
+    pub(super) fn quarantine_tombstone(
+        &mut self,
+        key: Key,
+        error: &ReadError,
+    ) -> Result<(), NotWritten> {
         may_be_damaged(error)?;
         tracing::error!(%error, "a record cannot be read; that its timer has ended is forgotten");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
@@ -373,18 +381,18 @@ impl Engine {
 }
 
 /// Fails if the record itself may be valid, so that a later try can succeed.
-pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
+pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), NotWritten> {
     match error {
         ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
-        ReadError::Disk(error) => Err(Stop::Unread(not_now(error))),
+        ReadError::Disk(error) => Err(NotWritten::Unread(not_now(error))),
     }
 }
 
 /// Returns the pause before another try to write an end; `None` if none is needed.
-fn again_after_ms(written: &Result<(), Stop>) -> Option<u64> {
+fn again_after_ms(written: &Result<(), NotWritten>) -> Option<u64> {
     match written {
-        Err(Stop::Refused(_) | Stop::NotNow(_)) => Some(AGAIN_MS),
-        Err(Stop::Unread(_)) => Some(aside::LATER_MS),
-        Ok(()) | Err(Stop::Terminal) => None,
+        Err(NotWritten::Refused(_) | NotWritten::NotNow(_)) => Some(AGAIN_MS),
+        Err(NotWritten::Unread(_)) => Some(unreadable::RETRY_UNREADABLE_MS),
+        Ok(()) | Err(NotWritten::Terminal) => None,
     }
 }

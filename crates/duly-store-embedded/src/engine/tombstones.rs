@@ -10,20 +10,20 @@
 
 use std::collections::BTreeSet;
 
-use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location};
+use crate::index::{AttemptKind, Claimable, Cursor, Entry, Index, Key, Location};
 
 use super::{Engine, earliest::Ascending};
 
 mod evict;
 
-use evict::{Crowded, End};
+use evict::{End, OverLimit};
 
 /// Tables of an index that one step of a pass visits.
 const TABLES_PER_STEP: usize = 8;
 /// Tombstones that one step of a pass removes, plus the rest of a table.
 const REMOVALS_PER_STEP: usize = 4_096;
 /// Tombstones per millisecond since the last pass that a pass for ended ones may visit.
-const LOOKS_PER_MS: u64 = 1_000;
+const VISITS_PER_MS: u64 = 1_000;
 
 /// A tombstone to add.
 #[derive(Debug, Clone, Copy)]
@@ -72,16 +72,16 @@ impl Tombstones {
 
 /// The passes over tombstones, of all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Passes {
+pub(super) struct TombstonePasses {
     /// Time of the next pass for ended tombstones of each namespace.
     ends: BTreeSet<(u64, u32)>,
-    ending: Option<Ending>,
-    crowded: Crowded,
+    ending: Option<EndPass>,
+    over_limit: OverLimit,
 }
 
 /// A pass for ended tombstones.
 #[derive(Debug)]
-struct Ending {
+struct EndPass {
     number: u32,
     cursor: Cursor,
     /// Earliest end of the tombstones that stay.
@@ -95,7 +95,7 @@ impl Engine {
             self.drop_tombstone(key);
             return;
         }
-        let claimable = Claimable { at_ms: ends_ms, kind: Kind::First };
+        let claimable = Claimable { at_ms: ends_ms, kind: AttemptKind::First };
         let entry = Entry::new(key, 0, claimable, location).with_number(order);
         self.files.retain(location);
         let number = key.namespace();
@@ -127,12 +127,12 @@ impl Engine {
     }
 
     /// One step of the passes over tombstones.
-    pub(super) fn pass_over_tombstones(&mut self) {
-        self.pass_over_ended();
-        self.pass_over_crowded();
+    pub(super) fn run_tombstone_passes(&mut self) {
+        self.run_end_pass();
+        self.run_eviction_pass();
     }
 
-    fn pass_over_ended(&mut self) {
+    fn run_end_pass(&mut self) {
         let now_ms = self.now.wall_ms;
         let mut removed = 0;
         for _ in 0..TABLES_PER_STEP {
@@ -140,7 +140,7 @@ impl Engine {
                 break;
             }
             let Some(mut ending) =
-                self.tombstone_passes.ending.take().or_else(|| self.next_ending())
+                self.tombstone_passes.ending.take().or_else(|| self.next_end_pass())
             else {
                 return;
             };
@@ -161,15 +161,15 @@ impl Engine {
             removed += over.len();
             over.into_iter().for_each(|key| self.drop_tombstone(key));
             match next {
-                Some(cursor) => self.tombstone_passes.ending = Some(Ending { cursor, ..ending }),
-                None => self.end_ending(&ending),
+                Some(cursor) => self.tombstone_passes.ending = Some(EndPass { cursor, ..ending }),
+                None => self.finish_end_pass(&ending),
             }
         }
         // Other tombstones may have ended, too: the next step checks.
         self.busy |= self.tombstone_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
     }
 
-    fn next_ending(&mut self) -> Option<Ending> {
+    fn next_end_pass(&mut self) -> Option<EndPass> {
         let (at_ms, number) = *self.tombstone_passes.ends.first()?;
         if at_ms > self.now.wall_ms {
             return None;
@@ -177,15 +177,15 @@ impl Engine {
         self.tombstone_passes.ends.pop_first();
         let namespace = self.namespaces.get_mut(number)?;
         namespace.tombstones.pass_at_ms = u64::MAX;
-        Some(Ending { number, cursor: Cursor::START, next_ms: u64::MAX })
+        Some(EndPass { number, cursor: Cursor::START, next_ms: u64::MAX })
     }
 
-    fn end_ending(&mut self, ending: &Ending) {
+    fn finish_end_pass(&mut self, ending: &EndPass) {
         if ending.next_ms == u64::MAX {
             return;
         }
         let count = self.namespaces.get(ending.number).map_or(0, |ns| ns.tombstones.len());
-        let rest_ms = count / LOOKS_PER_MS;
+        let rest_ms = count / VISITS_PER_MS;
         let next_ms = ending.next_ms.max(self.now.wall_ms.saturating_add(rest_ms));
         self.note_tombstone_end(ending.number, next_ms);
     }

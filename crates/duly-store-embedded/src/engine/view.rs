@@ -6,7 +6,7 @@ use duly_store::{Error, TimerView, query::Body};
 use crate::{
     disk,
     files::ReadError,
-    index::{Entry, Flags, Key, Kind, Location},
+    index::{AttemptKind, Entry, Flags, Key, Location},
 };
 
 use super::{Engine, leases::Lease};
@@ -51,7 +51,7 @@ impl Engine {
             // A tombstone over a dead letter is the later of the two. A redriven letter, or a new timer
             // with the same id, removes the tombstone.
             Known::Ended(key, entry.location())
-        } else if let Some((_, location)) = namespace.letters.latest(key) {
+        } else if let Some((_, location)) = namespace.dead_letters.latest(key) {
             Known::Dead(location)
         } else {
             Known::Nothing
@@ -63,9 +63,9 @@ impl Engine {
         let claimable = entry.claimable();
         match claimable.kind {
             _ if entry.flags().has(Flags::LEASED) => State::InFlight,
-            Kind::Retry => State::Retrying,
-            Kind::First if claimable.at_ms <= self.now.wall_ms => State::Due,
-            Kind::First => State::Scheduled,
+            AttemptKind::Retry => State::Retrying,
+            AttemptKind::First if claimable.at_ms <= self.now.wall_ms => State::Due,
+            AttemptKind::First => State::Scheduled,
         }
     }
 

@@ -17,23 +17,23 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    format::{ALIGN, run},
+    format::{ALIGN, sorted_run},
     index::Location,
 };
 
 /// Bytes of the longest file.
-const FILE_BYTES_MAX: u64 = run::RUN_BYTES_MAX;
+const FILE_BYTES_MAX: u64 = sorted_run::RUN_BYTES_MAX;
 
 /// A chunk of a file.
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
     /// Number of records that may touch it.
     live: u32,
-    state: State,
+    state: ChunkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// The chunk takes space. `emptied_at`: number of the first checkpoint that began after nothing
     /// pointed here any more.
     Kept { emptied_at: u64 },
@@ -76,7 +76,7 @@ impl Chunks {
 
     fn grow_to(&mut self, count: usize, next_checkpoint: u64) {
         if count > self.chunks.len() {
-            let state = State::Kept { emptied_at: next_checkpoint };
+            let state = ChunkState::Kept { emptied_at: next_checkpoint };
             self.chunks.resize(count, Chunk { live: 0, state });
         }
     }
@@ -85,7 +85,7 @@ impl Chunks {
         let touched = size.touched(location);
         self.grow_to(touched.end, next_checkpoint);
         for chunk in &mut self.chunks[touched] {
-            debug_assert!(chunk.state != State::Hole, "a record moves into a hole");
+            debug_assert!(chunk.state != ChunkState::Hole, "a record moves into a hole");
             self.occupied += u64::from(chunk.live == 0);
             chunk.live += 1;
         }
@@ -110,7 +110,7 @@ impl Chunks {
             let chunk = &mut self.chunks[index];
             chunk.live -= 1;
             if chunk.live == 0 {
-                chunk.state = State::Kept { emptied_at: next_checkpoint };
+                chunk.state = ChunkState::Kept { emptied_at: next_checkpoint };
                 self.occupied -= 1;
                 emptied += u64::from(removable.contains(&index));
             }
@@ -136,7 +136,7 @@ impl Chunks {
             let goes = self.chunks.get(index).is_some_and(|chunk| {
                 let is_old = |emptied_at| emptied_at <= oldest_kept;
                 chunk.live == 0
-                    && matches!(chunk.state, State::Kept { emptied_at } if is_old(emptied_at))
+                    && matches!(chunk.state, ChunkState::Kept { emptied_at } if is_old(emptied_at))
             });
             let start = index as u64 * size.0;
             match ranges.last_mut().filter(|last| last.end == start) {
@@ -154,8 +154,8 @@ impl Chunks {
         let mut bytes = 0;
         for index in size.removable(records_end) {
             let chunk = self.chunks.get_mut(index).filter(|_| whole.contains(&index));
-            if let Some(chunk) = chunk.filter(|chunk| chunk.state != State::Hole) {
-                chunk.state = State::Hole;
+            if let Some(chunk) = chunk.filter(|chunk| chunk.state != ChunkState::Hole) {
+                chunk.state = ChunkState::Hole;
                 bytes += size.0;
             }
         }

@@ -26,45 +26,45 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Gap between two records that is read rather than skipped.
 const GAP_BYTES: u64 = 4 << 10;
 /// Most bytes of one read.
-const STRETCH_BYTES_MAX: u64 = 512 << 10;
+const RANGE_BYTES_MAX: u64 = 512 << 10;
 
 impl Files {
     /// Reads many records back, with as few reads as their places allow. Returns them in the order
     /// asked. After `failures_max` failures the disk is not asked for the other records: each failure
     /// may take the disk long.
-    pub(crate) fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
+    pub(crate) fn read_many(&self, locations: &[Location], failures_max: usize) -> ReadResults {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&place| (locations[place].slot(), locations[place].unit()));
-        let mut answers = Answers::new(locations.len(), failures_max);
+        let mut results = ReadResults::new(locations.len(), failures_max);
         let mut waiting = VecDeque::new();
-        let (mut told_bytes, mut buffer) = (0, Vec::new());
-        let stretches = stretches(&order, locations);
-        let is_only = stretches.len() == 1;
-        for stretch in stretches {
-            if self.read_in_memory(&stretch, locations, &mut buffer, &mut answers) {
+        let (mut hinted_bytes, mut buffer) = (0, Vec::new());
+        let read_ranges = read_ranges(&order, locations);
+        let is_only = read_ranges.len() == 1;
+        for range in read_ranges {
+            if self.read_in_memory(&range, locations, &mut buffer, &mut results) {
                 continue;
             }
             if !is_only {
-                self.will_need(&stretch);
+                self.will_need(&range);
             }
-            told_bytes += stretch.len();
-            waiting.push_back(stretch);
-            while (waiting.len() >= READ_AHEAD || told_bytes >= READ_AHEAD_BYTES)
-                && let Some(stretch) = waiting.pop_front()
+            hinted_bytes += range.len();
+            waiting.push_back(range);
+            while (waiting.len() >= READ_AHEAD || hinted_bytes >= READ_AHEAD_BYTES)
+                && let Some(range) = waiting.pop_front()
             {
-                told_bytes -= stretch.len();
-                self.read_stretch(&stretch, locations, &mut buffer, &mut answers);
+                hinted_bytes -= range.len();
+                self.read_range(&range, locations, &mut buffer, &mut results);
             }
         }
-        for stretch in &waiting {
-            self.read_stretch(stretch, locations, &mut buffer, &mut answers);
+        for range in &waiting {
+            self.read_range(range, locations, &mut buffer, &mut results);
         }
-        answers
+        results
     }
 
-    fn will_need(&self, stretch: &Stretch<'_>) {
-        if let Some(file) = self.get(stretch.slot) {
-            let Range { start, end } = stretch.bytes;
+    fn will_need(&self, range: &ReadRange<'_>) {
+        if let Some(file) = self.get(range.slot) {
+            let Range { start, end } = range.bytes;
             file.file.will_need(start, end.min(file.length).saturating_sub(start));
         }
     }
@@ -72,69 +72,69 @@ impl Files {
     /// Reads a stretch if it is in memory. Returns `true` if it was.
     fn read_in_memory(
         &self,
-        stretch: &Stretch<'_>,
+        range: &ReadRange<'_>,
         locations: &[Location],
         buffer: &mut Vec<u8>,
-        answers: &mut Answers,
+        results: &mut ReadResults,
     ) -> bool {
-        let Some(file) = self.get(stretch.slot) else {
+        let Some(file) = self.get(range.slot) else {
             return false;
         };
-        stretch.make_room(buffer, file.length);
-        let got = file.file.read_now(stretch.bytes.start, buffer).unwrap_or(0);
+        range.resize_buffer(buffer, file.length);
+        let got = file.file.read_now(range.bytes.start, buffer).unwrap_or(0);
         let is_whole = got == buffer.len();
         if is_whole {
-            self.decode(stretch, locations, buffer, answers);
+            self.decode(range, locations, buffer, results);
         }
         is_whole
     }
 
-    fn read_stretch(
+    fn read_range(
         &self,
-        stretch: &Stretch<'_>,
+        range: &ReadRange<'_>,
         locations: &[Location],
         buffer: &mut Vec<u8>,
-        answers: &mut Answers,
+        results: &mut ReadResults,
     ) {
         buffer.clear();
-        if stretch.places.len() > 1
-            && answers.failures_left > 0
-            && let Some(file) = self.get(stretch.slot)
+        if range.places.len() > 1
+            && results.failures_left > 0
+            && let Some(file) = self.get(range.slot)
         {
-            stretch.make_room(buffer, file.length);
-            let got = file.file.read_at(stretch.bytes.start, buffer).unwrap_or(0);
+            range.resize_buffer(buffer, file.length);
+            let got = file.file.read_at(range.bytes.start, buffer).unwrap_or(0);
             buffer.truncate(got);
         }
-        self.decode(stretch, locations, buffer, answers);
+        self.decode(range, locations, buffer, results);
     }
 
     fn decode(
         &self,
-        stretch: &Stretch<'_>,
+        range: &ReadRange<'_>,
         locations: &[Location],
         read: &[u8],
-        answers: &mut Answers,
+        results: &mut ReadResults,
     ) {
-        for &place in stretch.places {
+        for &place in range.places {
             let location = locations[place];
-            let at = usize::try_from(offset_of(location) - stretch.bytes.start);
+            let at = usize::try_from(offset_of(location) - range.bytes.start);
             // A record that reaches beyond the bytes read, or is damaged, is read again alone: then the
             // error names its place and cause.
             let bytes = at.ok().and_then(|at| read.get(at..));
             let decoded = bytes.map(record::decode).and_then(Result::ok);
-            answers.take(place, || decoded.map_or_else(|| self.read(location), Ok));
+            results.take(place, || decoded.map_or_else(|| self.read(location), Ok));
         }
     }
 }
 
 /// The results of the reads, in the order asked; `None` for records that the disk was not asked for.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct ReadResults {
     of: Vec<Option<Result<Decoded, ReadError>>>,
     failures_left: usize,
 }
 
-impl Answers {
+impl ReadResults {
     pub(crate) fn new(count: usize, failures_max: usize) -> Self {
         let of = std::iter::repeat_with(|| None).take(count).collect();
         Self { of, failures_left: failures_max }
@@ -143,9 +143,9 @@ impl Answers {
     /// Takes a result, unless the disk has failed too often.
     pub(crate) fn take(&mut self, nth: usize, read: impl FnOnce() -> Result<Decoded, ReadError>) {
         if self.failures_left > 0 {
-            let answer = read();
-            self.failures_left -= usize::from(matches!(answer, Err(ReadError::Disk(_))));
-            self.of[nth] = Some(answer);
+            let result = read();
+            self.failures_left -= usize::from(matches!(result, Err(ReadError::Disk(_))));
+            self.of[nth] = Some(result);
         }
     }
 
@@ -157,19 +157,19 @@ impl Answers {
 
 /// Records of one file that are read at once.
 #[derive(Debug)]
-struct Stretch<'a> {
+struct ReadRange<'a> {
     slot: u16,
     bytes: Range<u64>,
     /// Indexes of these records in the request.
     places: &'a [usize],
 }
 
-impl Stretch<'_> {
+impl ReadRange<'_> {
     const fn len(&self) -> u64 {
         self.bytes.end - self.bytes.start
     }
 
-    fn make_room(&self, buffer: &mut Vec<u8>, file_bytes: u64) {
+    fn resize_buffer(&self, buffer: &mut Vec<u8>, file_bytes: u64) {
         let bytes = self.bytes.end.min(file_bytes).saturating_sub(self.bytes.start);
         buffer.clear();
         buffer.resize(usize::try_from(bytes).expect("a stretch fits memory"), 0);
@@ -177,8 +177,8 @@ impl Stretch<'_> {
 }
 
 /// Joins records that are close to each other; the order is that of the places.
-fn stretches<'a>(order: &'a [usize], locations: &[Location]) -> Vec<Stretch<'a>> {
-    let mut stretches = Vec::new();
+fn read_ranges<'a>(order: &'a [usize], locations: &[Location]) -> Vec<ReadRange<'a>> {
+    let mut read_ranges = Vec::new();
     let mut rest = order;
     while let Some((&first, _)) = rest.split_first() {
         let (slot, start) = (locations[first].slot(), offset_of(locations[first]));
@@ -188,7 +188,7 @@ fn stretches<'a>(order: &'a [usize], locations: &[Location]) -> Vec<Stretch<'a>>
             let from = offset_of(locations[next]);
             let until = from + locations[next].bytes_max();
             let is_near = locations[next].slot() == slot && from <= end + GAP_BYTES;
-            if !is_near || until - start > STRETCH_BYTES_MAX {
+            if !is_near || until - start > RANGE_BYTES_MAX {
                 break;
             }
             end = end.max(until);
@@ -196,9 +196,9 @@ fn stretches<'a>(order: &'a [usize], locations: &[Location]) -> Vec<Stretch<'a>>
         }
         let (places, later) = rest.split_at(count);
         rest = later;
-        stretches.push(Stretch { slot, bytes: start..end, places });
+        read_ranges.push(ReadRange { slot, bytes: start..end, places });
     }
-    stretches
+    read_ranges
 }
 
 fn offset_of(location: Location) -> u64 {

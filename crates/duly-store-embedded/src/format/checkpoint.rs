@@ -44,10 +44,11 @@ mod small;
 pub(super) mod tests;
 
 pub(crate) use block::Block;
-pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, Which, append_entry};
+pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, IndexKind, append_entry};
 pub(crate) use namespace::{Lane, Namespace};
 pub(crate) use small::{
-    End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, LETTERS_MAX, Leases, Letter, Several,
+    DEAD_LETTERS_MAX, DeadLetterEntry, End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, Leases,
+    MultipleDeadLetters,
 };
 
 /// First bytes of a checkpoint.

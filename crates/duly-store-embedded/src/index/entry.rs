@@ -112,15 +112,15 @@ pub(crate) struct Flags(u8);
 impl Flags {
     pub(crate) const NONE: Self = Self(0);
     /// The timer is counted as due.
-    pub(crate) const SURFACED: Self = Self(1);
+    pub(crate) const COUNTED_DUE: Self = Self(1);
     /// The timer is leased.
     pub(crate) const LEASED: Self = Self(2);
     /// The timer has a time after which it must not be delivered.
     pub(crate) const EXPIRES: Self = Self(4);
     /// The timer is counted as due, but its record could not be read at the latest attempt.
-    pub(crate) const ASIDE: Self = Self(8);
+    pub(crate) const UNREADABLE: Self = Self(8);
     /// All flags that count the timer as due.
-    pub(crate) const DUE: Self = Self(Self::SURFACED.0 | Self::ASIDE.0);
+    pub(crate) const DUE: Self = Self(Self::COUNTED_DUE.0 | Self::UNREADABLE.0);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -150,7 +150,8 @@ impl Entry {
         debug_assert!(claim.at_ms < (1 << 43) - 1, "times end at 2200");
         let Fingerprint { low, high } = key.fingerprint();
         let word1 = u64::from(high) << HIGH_SHIFT | u64::from(lane) << LANE_SHIFT;
-        let word2 = claim.at_ms << DUE_SHIFT | u64::from(claim.kind == Kind::Retry) << RETRY_SHIFT;
+        let word2 =
+            claim.at_ms << DUE_SHIFT | u64::from(claim.kind == AttemptKind::Retry) << RETRY_SHIFT;
         Self([low, word1, word2]).at(location)
     }
 
@@ -235,7 +236,7 @@ impl Entry {
 
     pub(crate) const fn claimable(&self) -> Claimable {
         let retry = self.0[2] >> RETRY_SHIFT & 1 == 1;
-        let kind = if retry { Kind::Retry } else { Kind::First };
+        let kind = if retry { AttemptKind::Retry } else { AttemptKind::First };
         Claimable { at_ms: self.0[2] >> DUE_SHIFT, kind }
     }
 
@@ -258,7 +259,7 @@ impl Entry {
 
 /// The kind of the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum AttemptKind {
     First,
     Retry,
 }
@@ -267,7 +268,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claimable {
     pub(crate) at_ms: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AttemptKind,
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use super::{Entry, Index, Key, Root};
 
 /// An entry of an index.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct FoundEntry<'a> {
     index: &'a mut Index,
     /// Number of its table (0 if that is the only one), and its place there.
     place: (usize, usize),
 }
 
-impl<'a> Held<'a> {
+impl<'a> FoundEntry<'a> {
     #[inline]
     pub(super) fn find(index: &'a mut Index, key: Key) -> Option<Self> {
         let place = match &index.0 {

@@ -11,7 +11,7 @@ pub(super) fn key(n: u64) -> Key {
 }
 
 pub(super) fn entry(key: Key, at_ms: u64) -> Entry {
-    let claim = Claimable { at_ms, kind: Kind::First };
+    let claim = Claimable { at_ms, kind: AttemptKind::First };
     Entry::new(key, 9, claim, location(at_ms))
 }
 
@@ -158,7 +158,7 @@ proptest! {
                         Step::Put => drop(index.put(entry(key(STRANGERS + n), n))),
                         Step::Remove => drop(index.remove(key(STRANGERS + n))),
                         Step::Relocate | Step::Flag => {
-                            index.set_flags(key(n), Flags::SURFACED);
+                            index.set_flags(key(n), Flags::COUNTED_DUE);
                             index.relocate(key(n), location(n), location(n));
                         }
                     }

@@ -41,7 +41,7 @@ pub(crate) struct Fixture {
 #[derive(Debug)]
 pub(crate) struct Reread {
     pub(crate) records: Vec<(Location, Decoded)>,
-    pub(crate) found: recovery::Found,
+    pub(crate) found: recovery::RecoveredJournal,
 }
 
 impl Reread {
@@ -129,14 +129,22 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
 }
 
 /// Returns the result of recovery as text.
-fn text_of(found: &recovery::Found) -> String {
+fn text_of(found: &recovery::RecoveredJournal) -> String {
     let segments: Vec<_> = found
         .segments
         .iter()
         .map(|found| (found.sequence, found.slot, found.length, found.end, found.unsure_from))
         .collect();
-    let recovery::Found { segments: _, next_lsn, steady_ms, unused, tail, frames, bytes, records } =
-        found;
+    let recovery::RecoveredJournal {
+        segments: _,
+        next_lsn,
+        steady_ms,
+        unused,
+        tail,
+        frames,
+        bytes,
+        records,
+    } = found;
     format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {tail:?} {frames} {bytes} {records}")
 }
 
@@ -148,7 +156,7 @@ impl Fixture {
         disk.sync_dir("").expect("synced");
         let manifest = manifest();
         let mut journal = Self::journal_on(&disk, &manifest);
-        journal.adopt(1, recovery::Found::nothing(), 0);
+        journal.adopt(1, recovery::RecoveredJournal::nothing(), 0);
         let mut files = Files::default();
         journal.roll(&mut files).expect("the first segment");
         Self { disk, manifest, journal, files }

@@ -46,14 +46,14 @@ use crate::{
 #[cfg(test)]
 use crate::{format::record, index::Location};
 
-mod alone;
 mod checks;
 mod pipeline;
 mod scan;
+mod segment_contents;
 mod walk;
 
-pub(crate) use alone::{Alone, read_alone};
 pub(crate) use pipeline::{Replayed, recover};
+pub(crate) use segment_contents::{SegmentContents, read_segment};
 
 #[cfg(test)]
 use walk::{Halt, Visitor, WholeFrame, walk};
@@ -99,7 +99,7 @@ impl FoundSegment {
 
 /// The result of recovery.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct RecoveredJournal {
     pub(crate) segments: Vec<FoundSegment>,
     pub(crate) next_lsn: u64,
     /// The steady clock when the last frame was written, if any frame was read.
@@ -115,7 +115,7 @@ pub(crate) struct Found {
     pub(crate) records: u64,
 }
 
-impl Found {
+impl RecoveredJournal {
     /// Returns the result for a journal without segments.
     pub(crate) const fn nothing() -> Self {
         Self {
@@ -169,7 +169,7 @@ pub(crate) fn recover_records(
     from: Option<ReplayPoint>,
     each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Found, OpenError> {
+) -> Result<RecoveredJournal, OpenError> {
     walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
 

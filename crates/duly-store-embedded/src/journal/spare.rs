@@ -57,7 +57,7 @@ pub(crate) struct SparePace {
 /// The decision to continue or to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PaceDecision {
-    On,
+    Continue,
     Stop,
 }
 
@@ -71,15 +71,15 @@ impl SparePace {
         let part_until = self.part_since + PART_TIME;
         loop {
             let now = Instant::now();
-            let heard = if now < part_until {
+            let received = if now < part_until {
                 self.filled.recv_timeout(part_until - now)
             } else if written_bytes >= self.allowed_bytes {
                 self.filled.recv().map_err(RecvTimeoutError::from)
             } else {
                 self.part_since = now;
-                return PaceDecision::On;
+                return PaceDecision::Continue;
             };
-            match heard {
+            match received {
                 Ok(filled_bytes) => self.allow(filled_bytes),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return PaceDecision::Stop,
@@ -120,7 +120,7 @@ pub(crate) fn write_spare(
     }
     reserve(disk, SPARE_TEMPORARY, segment_bytes)?;
     match write_zeros(disk, segment_bytes, pace) {
-        Ok(PaceDecision::On) => {}
+        Ok(PaceDecision::Continue) => {}
         Ok(PaceDecision::Stop) => return disk.remove(SPARE_TEMPORARY),
         Err(error) => {
             drop(disk.remove(SPARE_TEMPORARY));
@@ -262,7 +262,7 @@ fn write_zeros(
         offset += count;
     }
     file.sync_all()?;
-    Ok(PaceDecision::On)
+    Ok(PaceDecision::Continue)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ error_sections! {
     NotEmpty => "### The target is not empty",
     Inside => "### The target is inside the data directory",
     Target => "### The target cannot be used",
-    NoRoom => "### There is no room for the backup",
+    NoSpace => "### There is no room for the backup",
     Damaged => "### The backup is damaged",
     Busy => "### Another backup is under way",
     Closed => "### The server was stopped meanwhile",

@@ -10,13 +10,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::engine::work::Work;
+use crate::engine::background_work::BackgroundWork;
 
-use super::{Answer, Inbox};
+use super::{EngineReply, Inbox};
 
 /// A handle of the thread.
 pub(super) struct Background {
-    work: Option<Sender<Work>>,
+    work: Option<Sender<BackgroundWork>>,
     /// `true`: work that was not begun is to be skipped.
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -24,7 +24,7 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn start(inbox: Arc<Inbox>) -> std::io::Result<Self> {
-        let (sender, receiver) = mpsc::channel::<Work>();
+        let (sender, receiver) = mpsc::channel::<BackgroundWork>();
         let is_over = Arc::<AtomicBool>::default();
         let skips = Arc::clone(&is_over);
         let thread = thread::Builder::new().name("duly-background".into()).spawn(move || {
@@ -32,10 +32,10 @@ impl Background {
                 if skips.load(Ordering::Relaxed) {
                     continue;
                 }
-                let sequel = work();
+                let completion = work();
                 inbox.push_always(Box::new(move |engine| {
-                    sequel(engine);
-                    Answer::Now(Box::new(|_| {}))
+                    completion(engine);
+                    EngineReply::Now(Box::new(|_| {}))
                 }));
             }
         })?;
@@ -44,7 +44,7 @@ impl Background {
 
     /// Queues a piece of work. If the thread is gone, the work is dropped: the panic was logged, and
     /// work that depends on it is not done until the next start.
-    pub(super) fn send(&self, work: Work) {
+    pub(super) fn send(&self, work: BackgroundWork) {
         if let Some(sender) = &self.work
             && sender.send(work).is_err()
         {

@@ -15,13 +15,13 @@ use crate::{
 use super::Waiter;
 
 /// Work that is done at once.
-pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
+pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> EngineReply + Send>;
 
 /// Work that is done in slices; `None` while there is more to do.
-pub(crate) type Shares = Box<dyn FnMut(&mut Engine) -> Option<Answer> + Send>;
+pub(crate) type Slices = Box<dyn FnMut(&mut Engine) -> Option<EngineReply> + Send>;
 
 /// A reply, and the time when it may leave.
-pub(crate) enum Answer {
+pub(crate) enum EngineReply {
     /// The reply leaves at once.
     Now(Waiter),
     /// The reply leaves when the call's records have been written.
@@ -35,7 +35,7 @@ pub(crate) enum Request {
     /// Work that is done at once.
     Call(Call),
     /// Work that is done in slices, one in each step, until it returns a reply.
-    Shares(Shares),
+    Slices(Slices),
     /// A batch, done in slices.
     Apply {
         commands: std::vec::IntoIter<Command>,
@@ -54,7 +54,7 @@ pub(super) struct Intake {
     pub(super) failed: Option<crate::disk::Error>,
     pub(super) closed: bool,
     /// `true`: the engine thread knows that the inbox is closed.
-    closed_told: bool,
+    is_close_seen: bool,
     /// Requests that the engine thread holds.
     held: usize,
     abandoned: Option<Error>,
@@ -159,37 +159,37 @@ impl Inbox {
         self.state.lock().requests.is_empty()
     }
 
-    /// Takes the contents, and waits up to `patience` for some. The `held` requests that were taken
+    /// Takes the contents, and waits up to `sleep_max` for some. The `held` requests that were taken
     /// before and still wait count for the bound of the queue.
-    pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {
+    pub(super) fn take(&self, sleep_max: Duration, held: usize) -> Intake {
         let mut state = self.state.lock();
         let is_empty = |state: &Intake| {
             state.requests.is_empty()
                 && state.synced.is_none()
                 && state.failed.is_none()
-                && state.closed == state.closed_told
+                && state.closed == state.is_close_seen
         };
         state.held = held;
-        if is_empty(&state) && !patience.is_zero() {
-            self.changed.wait_for(&mut state, patience);
+        if is_empty(&state) && !sleep_max.is_zero() {
+            self.changed.wait_for(&mut state, sleep_max);
         }
         let requests = std::mem::take(&mut state.requests);
         state.held = held + requests.len();
-        state.closed_told = state.closed;
+        state.is_close_seen = state.closed;
         Intake {
             requests,
             held: 0,
             synced: state.synced.take(),
             failed: state.failed.take(),
             closed: state.closed,
-            closed_told: true,
+            is_close_seen: true,
             abandoned: None,
         }
     }
 }
 
 /// Returns the error of a call that the engine did not finish before it ended.
-pub(crate) fn broken_off() -> Error {
+pub(crate) fn ended_before_reply() -> Error {
     Error::InDoubt {
         reason: "the store stopped before it answered; restart the server and repeat the call"
             .into(),

@@ -14,66 +14,66 @@ use crate::{
     journal::{self, DirSyncLock, PACED_BYTES, SparePace},
 };
 
-use super::{Answer, Inbox};
+use super::{EngineReply, Inbox};
 
 /// Writes one spare at a time. The engine thread makes it and calls it after each step.
 pub(super) struct SpareWriter {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     inbox: Arc<Inbox>,
-    at_work: Option<AtWork>,
+    writing: Option<SpareThread>,
 }
 
-struct AtWork {
+struct SpareThread {
     thread: JoinHandle<()>,
     filled: Sender<u64>,
     /// The latest number of bytes that was sent.
-    told_bytes: u64,
+    sent_bytes: u64,
 }
 
 impl SpareWriter {
     pub(super) const fn new(disk: Arc<dyn Disk>, segment_bytes: u64, inbox: Arc<Inbox>) -> Self {
-        Self { disk, segment_bytes, inbox, at_work: None }
+        Self { disk, segment_bytes, inbox, writing: None }
     }
 
     /// Begins a spare if the engine wants one, or tells the thread how far the active segment is filled.
     pub(super) fn advance(&mut self, engine: &mut Engine) {
-        if let Some(at_work) = &mut self.at_work
-            && !at_work.thread.is_finished()
+        if let Some(writing) = &mut self.writing
+            && !writing.thread.is_finished()
         {
             // A roll may have overtaken it: the next spare waits until this one is complete.
             let filled_bytes = engine.active_segment_bytes();
-            if filled_bytes.abs_diff(at_work.told_bytes) >= PACED_BYTES {
-                at_work.tell(filled_bytes);
+            if filled_bytes.abs_diff(writing.sent_bytes) >= PACED_BYTES {
+                writing.send_filled(filled_bytes);
             }
             return;
         }
         if engine.take_wants_spare() {
-            self.at_work = self.begin(engine.naming(), engine.active_segment_bytes());
+            self.writing = self.begin(engine.naming(), engine.active_segment_bytes());
         }
     }
 
     /// Starts the thread. Without a thread there is no spare, and a roll reserves a segment.
-    fn begin(&self, naming: DirSyncLock, filled_bytes: u64) -> Option<AtWork> {
-        let (filled, hears) = mpsc::channel();
+    fn begin(&self, naming: DirSyncLock, filled_bytes: u64) -> Option<SpareThread> {
+        let (filled, receiver) = mpsc::channel();
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
         let inbox = Arc::clone(&self.inbox);
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
-            let mut pace = SparePace::new(segment_bytes, hears);
+            let mut pace = SparePace::new(segment_bytes, receiver);
             let made = journal::write_spare(disk.as_ref(), &naming, segment_bytes, &mut pace);
             inbox.push_always(Box::new(move |engine| {
                 engine.spare_made(made);
-                Answer::Now(Box::new(|_| {}))
+                EngineReply::Now(Box::new(|_| {}))
             }));
         });
-        let mut at_work = AtWork { thread: thread.ok()?, filled, told_bytes: 0 };
-        at_work.tell(filled_bytes);
-        Some(at_work)
+        let mut writing = SpareThread { thread: thread.ok()?, filled, sent_bytes: 0 };
+        writing.send_filled(filled_bytes);
+        Some(writing)
     }
 
     /// Stops a spare that will not be needed, and waits for the thread.
     pub(super) fn stop(&mut self) {
-        if let Some(AtWork { thread, filled, .. }) = self.at_work.take() {
+        if let Some(SpareThread { thread, filled, .. }) = self.writing.take() {
             drop(filled);
             drop(thread.join());
         }
@@ -87,9 +87,9 @@ impl Drop for SpareWriter {
     }
 }
 
-impl AtWork {
-    fn tell(&mut self, filled_bytes: u64) {
-        self.told_bytes = filled_bytes;
+impl SpareThread {
+    fn send_filled(&mut self, filled_bytes: u64) {
+        self.sent_bytes = filled_bytes;
         // If sending fails, the thread has just ended.
         self.filled.send(filled_bytes).ok();
     }

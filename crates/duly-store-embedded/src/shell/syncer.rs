@@ -14,7 +14,7 @@ use super::Inbox;
 pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Default)]
-struct State {
+struct SyncerState {
     target: Option<(Mark, Instant)>,
     durable_lsn: u64,
     waiters: VecDeque<(u64, Waiter)>,
@@ -27,7 +27,7 @@ struct State {
 /// Hands frames to the syncing thread.
 #[derive(Default)]
 pub(crate) struct Syncer {
-    state: Mutex<State>,
+    state: Mutex<SyncerState>,
     changed: Condvar,
 }
 
@@ -127,7 +127,7 @@ impl Syncer {
     }
 }
 
-fn take_ready(state: &mut State) -> Vec<Waiter> {
+fn take_ready(state: &mut SyncerState) -> Vec<Waiter> {
     let ready = state.waiters.iter().take_while(|(lsn, _)| *lsn <= state.durable_lsn).count();
     state.waiters.drain(..ready).map(|(_, waiter)| waiter).collect()
 }

@@ -8,7 +8,7 @@ use duly_store::Result;
 use crate::{
     backup::{self, BackupError, BackupProgress, BackupReport, Target},
     engine::{Engine, backup::Plan},
-    shell::{self, Answer, Request},
+    shell::{self, EngineReply, Request},
 };
 
 use super::{EmbeddedStore, Mode, run_inline};
@@ -16,7 +16,7 @@ use super::{EmbeddedStore, Mode, run_inline};
 /// Waits before a failed backup is tried again. After the last one the failure is returned.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// Interval at which a wait checks if the store is closed.
-const PART_OF_A_PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_STEP: Duration = Duration::from_millis(50);
 
 impl EmbeddedStore {
     /// Copies the store, as it is at one moment, into a directory that is empty or missing. Other calls
@@ -52,8 +52,8 @@ impl EmbeddedStore {
         progress: &mut dyn FnMut(BackupProgress),
     ) -> std::result::Result<BackupReport, BackupError> {
         let target = Target::check(target, self.disk.as_ref())?;
-        let held = self.hold()?;
-        backup::copy(&self.disk, &target, &held.plan, &|| self.is_closed(), progress)
+        let pinned = self.pin_files()?;
+        backup::copy(&self.disk, &target, &pinned.plan, &|| self.is_closed(), progress)
     }
 
     fn is_closed(&self) -> bool {
@@ -70,14 +70,14 @@ impl EmbeddedStore {
             if self.is_closed() {
                 return Err(BackupError::Closed);
             }
-            thread::sleep(PART_OF_A_PAUSE);
-            left = left.saturating_sub(PART_OF_A_PAUSE);
+            thread::sleep(PAUSE_STEP);
+            left = left.saturating_sub(PAUSE_STEP);
         }
         Ok(())
     }
 
     /// Waits for a checkpoint and pins its files.
-    fn hold(&self) -> Result<Held<'_>> {
+    fn pin_files(&self) -> Result<PinnedPlan<'_>> {
         let (reply, answer) = mpsc::channel();
         match &self.mode {
             Mode::Threads { shared, .. } => {
@@ -86,7 +86,7 @@ impl EmbeddedStore {
                         Ok(()) => engine.pin(reply),
                         Err(error) => drop(reply.send(Err(error))),
                     }
-                    Answer::Now(Box::new(|_| {}))
+                    EngineReply::Now(Box::new(|_| {}))
                 })))?;
             }
             Mode::Inline { engine, wakeups } => {
@@ -97,22 +97,22 @@ impl EmbeddedStore {
             }
         }
         let plan = answer.recv().map_err(|_| shell::closed())??;
-        Ok(Held { store: self, plan })
+        Ok(PinnedPlan { store: self, plan })
     }
 }
 
 /// A plan of a backup. When it is dropped, its files are unpinned.
-struct Held<'a> {
+struct PinnedPlan<'a> {
     store: &'a EmbeddedStore,
     plan: Plan,
 }
 
-impl Drop for Held<'_> {
+impl Drop for PinnedPlan<'_> {
     fn drop(&mut self) {
         match &self.store.mode {
             Mode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
                 engine.unpin();
-                Answer::Now(Box::new(|_| {}))
+                EngineReply::Now(Box::new(|_| {}))
             })),
             Mode::Inline { engine, wakeups } => {
                 // A store that has ended does not need to unpin.

@@ -122,7 +122,7 @@ fn a_backup_leaves_the_reserve_of_its_disk() {
     let target = dir.path().join("backup");
     let store = opened(1 << 60);
     let error = store.backup(&target, &mut |_| {}).expect_err("there is no room");
-    assert!(matches!(error, BackupError::NoRoom { reserve_bytes: 0x1000_0000_0000_0000, .. }));
+    assert!(matches!(error, BackupError::NoSpace { reserve_bytes: 0x1000_0000_0000_0000, .. }));
     assert!(error.to_string().contains("store.min_free_bytes"), "{error}");
     assert!(!target.exists());
     drop(store);

@@ -5,12 +5,12 @@
 //! and `DULY_CRASH_SEED` the first seed. The checker is pure. The canaries put wrong replies between the
 //! store and the callers, one kind each, and the checker must name them.
 
+mod checker;
 mod heat;
-mod judge;
 
 use crate::seeds::{Repeat, number};
+use checker::Fault;
 use heat::{Plant, Tally};
-use judge::Fault;
 
 /// Races on one store.
 const HEAT: u64 = 4_800;

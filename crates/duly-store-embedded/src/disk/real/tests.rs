@@ -296,7 +296,7 @@ fn a_call_that_a_signal_interrupts_is_made_again() {
 
 #[test]
 fn a_reserved_descriptor_is_released_for_a_needed_file() {
-    use super::files_kept::{DescriptorPool, KEPT};
+    use super::descriptor_pool::{DescriptorPool, KEPT};
 
     let directory = tempfile::tempdir().unwrap();
     let kept = DescriptorPool::default();
@@ -315,7 +315,7 @@ fn a_reserved_descriptor_is_released_for_a_needed_file() {
     assert_eq!(kept.count(), KEPT, "they are taken again");
 
     let refused = kept.open(directory.path(), too_many::<()>);
-    assert!(super::files_kept::is_shortage(&refused.unwrap_err()), "none is left");
+    assert!(super::descriptor_pool::is_shortage(&refused.unwrap_err()), "none is left");
     assert_eq!(kept.count(), 0);
     let broken = kept.open(directory.path(), || Err::<(), _>(io::Error::from_raw_os_error(5)));
     assert_eq!(broken.unwrap_err().raw_os_error(), Some(5));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::names::Inode;
-use super::state::State;
+use super::state::SimState;
 use crate::disk::{Error, File, Operation, Punched};
 
 #[derive(Debug)]
 pub(super) struct SimFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     inode: Inode,
     name: String,
 }
@@ -19,8 +19,8 @@ pub(super) struct SimFile {
 impl SimFile {
     /// Makes a new handle; `locked` is the state that `state` guards.
     pub(super) fn open(
-        state: &Arc<Mutex<State>>,
-        locked: &mut State,
+        state: &Arc<Mutex<SimState>>,
+        locked: &mut SimState,
         inode: Inode,
         name: &str,
     ) -> Arc<dyn File> {

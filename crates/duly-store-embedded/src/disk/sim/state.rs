@@ -1,6 +1,6 @@
 //! The state of a simulated machine's disk, behind one lock.
 //!
-//! Each operation that changes something calls [`State::begin`], which counts it and triggers a planned
+//! Each operation that changes something calls [`SimState::begin`], which counts it and triggers a planned
 //! crash inside it.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const TOTAL_FILES: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SimState {
     pub(super) names: Names,
     contents: BTreeMap<Inode, Content>,
     /// Number of open handles of each file.
@@ -64,7 +64,7 @@ pub(super) enum Reach {
     Crash,
 }
 
-impl State {
+impl SimState {
     pub(super) fn new(seed: u64) -> Self {
         let shown = format!("simulated disk {seed}");
         Self::with(shown, SmallRng::seed_from_u64(seed), Names::default(), BTreeMap::new())
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Counts an operation that changes something. On [`Reach::Crash`] the caller does as much of it as
-    /// the seed says, and returns [`State::crashed`].
+    /// the seed says, and returns [`SimState::crashed`].
     pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Reach, Error> {
         self.check_up(operation, name)?;
         self.ops += 1;

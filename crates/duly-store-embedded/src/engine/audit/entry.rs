@@ -8,17 +8,17 @@
 use crate::{
     files::ReadError,
     format::ALIGN,
-    index::{Claimable, Entry, Flags, Key, Kind},
+    index::{AttemptKind, Claimable, Entry, Flags, Key},
 };
 
 use super::{
-    super::{Engine, PendingClaimable, namespaces::Namespace, overdue::Place},
-    Finding,
+    super::{Engine, PendingClaimable, lane_due::DuePlace, namespaces::Namespace},
+    AuditFinding,
 };
 
 /// An invariant that an entry breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum BrokenInvariant {
     /// Its record is in no file, or past the end of one.
     NoRecord,
     /// Its lane does not exist.
@@ -35,7 +35,7 @@ pub(super) enum Wrong {
     Forgotten,
 }
 
-impl Wrong {
+impl BrokenInvariant {
     const fn kind(self) -> &'static str {
         match self {
             Self::NoRecord => "file",
@@ -61,7 +61,7 @@ impl Wrong {
 
 /// Returns `true` if the entry has to be compared only with its file and the clock.
 pub(super) fn is_plain(entry: &Entry) -> bool {
-    !entry.flags().has(Flags::LEASED) && !entry.flags().has(Flags::SURFACED)
+    !entry.flags().has(Flags::LEASED) && !entry.flags().has(Flags::COUNTED_DUE)
 }
 
 pub(super) fn is_leased(entry: &Entry) -> bool {
@@ -69,47 +69,51 @@ pub(super) fn is_leased(entry: &Entry) -> bool {
 }
 
 impl Engine {
-    pub(super) fn wrong_with(
+    pub(super) fn broken_invariant(
         &self,
         number: u32,
         namespace: &Namespace,
         entry: &Entry,
-    ) -> Option<Wrong> {
+    ) -> Option<BrokenInvariant> {
         let (flags, location) = (entry.flags(), entry.location());
         let file = self.files.get(location.slot());
         if file.is_none_or(|file| location.unit() * ALIGN >= file.length) {
-            return Some(Wrong::NoRecord);
+            return Some(BrokenInvariant::NoRecord);
         }
         let Some(lane) = namespace.lanes.get(entry.lane()) else {
-            return Some(Wrong::NoLane);
+            return Some(BrokenInvariant::NoLane);
         };
         if flags.has(Flags::LEASED) {
-            return self.leases.get(entry.key(number)).is_none().then_some(Wrong::LeaseGone);
+            return self
+                .leases
+                .get(entry.key(number))
+                .is_none()
+                .then_some(BrokenInvariant::LeaseGone);
         }
         let Claimable { at_ms, kind } = entry.claimable();
-        if flags.has(Flags::SURFACED) {
+        if flags.has(Flags::COUNTED_DUE) {
             if at_ms > self.clock_of(kind) {
                 // After the wall clock has stepped back, a pass corrects this.
-                return (!self.step_back.is_under_way()).then_some(Wrong::Early);
+                return (!self.step_back.is_under_way()).then_some(BrokenInvariant::Early);
             }
             let due = lane.due(kind);
-            let is_there = match flags.has(Flags::ASIDE) {
-                true => due.aside() > 0,
-                false => due.has_hidden() || due.window().contains(&Place::of(number, entry)),
+            let is_there = match flags.has(Flags::UNREADABLE) {
+                true => due.unreadable() > 0,
+                false => due.has_spilled() || due.window().contains(&DuePlace::of(number, entry)),
             };
-            return (!is_there).then_some(Wrong::NotInLane);
+            return (!is_there).then_some(BrokenInvariant::NotInLane);
         }
-        let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));
+        let is_lost = self.near_horizon.has_lost(kind, at_ms, self.clock_of(kind));
         // A retry may be deferred while the wall clock is behind its due time.
         let waits_elsewhere = || {
-            (kind == Kind::Retry && self.may_be_ahead())
-                || self.is_unpublished(entry.key(number), entry)
+            (kind == AttemptKind::Retry && self.may_be_ahead())
+                || self.is_awaiting_durability(entry.key(number), entry)
         };
-        (is_lost && !waits_elsewhere()).then_some(Wrong::Forgotten)
+        (is_lost && !waits_elsewhere()).then_some(BrokenInvariant::Forgotten)
     }
 
     /// Reports the broken invariant and repairs it, unless it holds by now.
-    pub(super) fn judge_entry(&mut self, wrong: Wrong, key: Key) {
+    pub(super) fn repair_entry(&mut self, wrong: BrokenInvariant, key: Key) {
         let number = key.namespace();
         let Some((namespace, entry)) =
             self.namespaces.get(number).and_then(|ns| Some((ns, ns.live.get(key)?)))
@@ -117,39 +121,39 @@ impl Engine {
             return;
         };
         let is_still = match wrong {
-            Wrong::Unleased => !is_leased(&entry) && self.leases.get(key).is_some(),
-            _ => self.wrong_with(number, namespace, &entry) == Some(wrong),
+            BrokenInvariant::Unleased => !is_leased(&entry) && self.leases.get(key).is_some(),
+            _ => self.broken_invariant(number, namespace, &entry) == Some(wrong),
         };
         if !is_still {
             return;
         }
         let place = match wrong {
-            Wrong::NoRecord => self.place_of(entry.location()),
+            BrokenInvariant::NoRecord => self.place_of(entry.location()),
             _ => format!("lane {}, time {} ms", entry.lane(), entry.claimable().at_ms),
         };
         let (kind, what) = (wrong.kind(), wrong.what());
-        self.note_fault(Finding { kind, namespace: number, place, what });
+        self.note_fault(AuditFinding { kind, namespace: number, place, what });
         match wrong {
-            Wrong::NoRecord => self.give_up_unreadable(key, &entry),
-            Wrong::NoLane => {}
-            Wrong::LeaseGone => self.end_false_lease(key, &entry),
-            Wrong::Unleased => self.mark_leased(key, &entry),
-            Wrong::Early => {
-                self.namespaces.sink(number, &entry);
+            BrokenInvariant::NoRecord => self.dead_letter_damaged(key, &entry),
+            BrokenInvariant::NoLane => {}
+            BrokenInvariant::LeaseGone => self.end_false_lease(key, &entry),
+            BrokenInvariant::Unleased => self.mark_leased(key, &entry),
+            BrokenInvariant::Early => {
+                self.namespaces.clear_due(number, &entry);
                 self.namespaces.refresh_active(number, entry.lane());
                 self.check_window((number, entry.lane(), entry.claimable().kind));
-                self.publish(PendingClaimable { key, claimable: entry.claimable() });
+                self.make_claimable(PendingClaimable { key, claimable: entry.claimable() });
             }
-            Wrong::NotInLane => {
+            BrokenInvariant::NotInLane => {
                 let unmarked = entry.with_flags(entry.flags().without(Flags::DUE));
-                self.surface_entry(key, &unmarked);
+                self.count_due_entry(key, &unmarked);
             }
-            Wrong::Forgotten => self.put_back(key, &entry),
+            BrokenInvariant::Forgotten => self.reinsert(key, &entry),
         }
     }
 
     /// Makes a dead letter of a timer whose record does not read back.
-    pub(super) fn give_up_unreadable(&mut self, key: Key, entry: &Entry) {
+    pub(super) fn dead_letter_damaged(&mut self, key: Key, entry: &Entry) {
         // If the file does not count the entry, its location cannot be released: the entry is damaged.
         if !self.files.is_counted(entry.location()) {
             return;
@@ -170,25 +174,25 @@ impl Engine {
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
         }
-        self.publish(PendingClaimable { key, claimable: entry.claimable() });
+        self.make_claimable(PendingClaimable { key, claimable: entry.claimable() });
     }
 
     fn mark_leased(&mut self, key: Key, entry: &Entry) {
         let number = key.namespace();
-        self.namespaces.sink(number, entry);
+        self.namespaces.clear_due(number, entry);
         let flags = entry.flags().without(Flags::DUE).with(Flags::LEASED);
         self.namespace(number).live.set_flags(key, flags);
         self.namespaces.refresh_active(number, entry.lane());
     }
 
-    fn put_back(&mut self, key: Key, entry: &Entry) {
+    fn reinsert(&mut self, key: Key, entry: &Entry) {
         let claimable = entry.claimable();
         if claimable.at_ms > self.clock_of(claimable.kind) {
-            self.publish(PendingClaimable { key, claimable });
+            self.make_claimable(PendingClaimable { key, claimable });
             return;
         }
-        self.surface_entry(key, entry);
-        if claimable.kind == Kind::First && entry.flags().has(Flags::EXPIRES) {
+        self.count_due_entry(key, entry);
+        if claimable.kind == AttemptKind::First && entry.flags().has(Flags::EXPIRES) {
             self.note_expiry(key);
         }
     }

@@ -4,32 +4,32 @@
 //! 2. The spilled timers of a lane are on their way back into its resident window.
 //! 3. If nothing changed during the walk, every count is the sum over the entries.
 
-use crate::index::Kind;
+use crate::index::AttemptKind;
 
 use super::{
-    super::{Engine, refill::LaneOfKind},
-    Finding, Walk,
-    tally::Tally,
+    super::{Engine, refill::LaneKindKey},
+    AuditFinding, AuditWalk,
+    tally::AuditTally,
 };
 
 impl Engine {
-    pub(super) fn end_walk(&mut self, walk: &Walk) {
+    pub(super) fn end_walk(&mut self, walk: &AuditWalk) {
         let number = walk.number;
         let Some(namespace) = self.namespaces.get(number) else {
             return;
         };
         let is_quiet = namespace.touched == walk.touched;
-        let counted = Tally::as_counted(namespace);
+        let counted = AuditTally::as_counted(namespace);
         let name = namespace.name.clone();
         let mut unlisted = Vec::new();
-        let mut stuck: Vec<LaneOfKind> = Vec::new();
+        let mut stuck: Vec<LaneKindKey> = Vec::new();
         for (slot, lane) in namespace.lanes.iter() {
             if lane.is_idle() == self.namespaces.active.contains(&(name.clone(), slot)) {
                 unlisted.push((slot, lane.is_idle()));
             }
-            for kind in [Kind::First, Kind::Retry] {
+            for kind in [AttemptKind::First, AttemptKind::Retry] {
                 let (due, of) = (lane.due(kind), (number, slot, kind));
-                let waits = due.window().is_empty() && due.has_hidden();
+                let waits = due.window().is_empty() && due.has_spilled();
                 if waits && !(due.is_refilled() && self.refills.has(of)) {
                     stuck.push(of);
                 }
@@ -37,7 +37,7 @@ impl Engine {
         }
         for (slot, is_idle) in unlisted {
             let what = "a lane was not listed by whether something is due in it; it is now";
-            self.note_fault(Finding {
+            self.note_fault(AuditFinding {
                 kind: "lane",
                 namespace: number,
                 place: lane_name(slot),
@@ -53,7 +53,7 @@ impl Engine {
         }
         for of in stuck {
             let what = "nothing would have brought the due timers of a lane back; now a pass does";
-            self.note_fault(Finding {
+            self.note_fault(AuditFinding {
                 kind: "lane",
                 namespace: number,
                 place: lane_name(of.1),
@@ -66,7 +66,7 @@ impl Engine {
         if is_quiet && counted != walk.tally {
             let place = walk.tally.difference(&counted);
             let what = "the counts of a namespace are not those of its timers; they are now";
-            self.note_fault(Finding { kind: "count", namespace: number, place, what });
+            self.note_fault(AuditFinding { kind: "count", namespace: number, place, what });
             walk.tally.put_into(&mut self.namespaces, number);
         }
     }

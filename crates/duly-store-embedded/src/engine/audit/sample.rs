@@ -13,7 +13,7 @@ use crate::{
     index::{Entry, Key, Location},
 };
 
-use super::{super::Engine, Finding, entry};
+use super::{super::Engine, AuditFinding, entry};
 
 const READS_PER_SECOND: u64 = 100;
 const BYTES_PER_SECOND: u64 = 4 << 20;
@@ -59,13 +59,13 @@ impl Sampler {
 }
 
 /// A record to be read.
-struct Sample {
+struct RecordSample {
     key: Key,
     location: Location,
     file: Arc<dyn File>,
 }
 
-impl Sample {
+impl RecordSample {
     /// Returns `false` if the record does not read back.
     fn reads_back(&self) -> bool {
         let mut bytes = vec![0; usize::try_from(self.location.bytes_max()).unwrap_or(0)];
@@ -99,7 +99,7 @@ impl Engine {
             let can_be_read = !entry::is_leased(entry) && self.is_durable(location);
             if can_be_read && self.auditor.sampler.spend(location.bytes_max()) {
                 let (key, file) = (entry.key(number), Arc::clone(&file.file));
-                samples.push(Sample { key, location, file });
+                samples.push(RecordSample { key, location, file });
             }
         }
         if samples.is_empty() {
@@ -107,18 +107,18 @@ impl Engine {
         }
         self.auditor.sampler.is_under_way = true;
         let read = move || {
-            samples.retain(|sample: &Sample| !sample.reads_back());
+            samples.retain(|sample: &RecordSample| !sample.reads_back());
             samples
         };
-        self.in_background(read, |engine, suspects: Vec<Sample>| {
+        self.in_background(read, |engine, suspects: Vec<RecordSample>| {
             engine.auditor.sampler.is_under_way = false;
-            for Sample { key, location, .. } in suspects {
-                engine.judge_record(key, location);
+            for RecordSample { key, location, .. } in suspects {
+                engine.check_sample(key, location);
             }
         });
     }
 
-    fn judge_record(&mut self, key: Key, location: Location) {
+    fn check_sample(&mut self, key: Key, location: Location) {
         let entry = self.namespaces.live(key).filter(|entry| entry.location() == location);
         let Some(entry) = entry.filter(|entry| !entry::is_leased(entry)) else {
             return;
@@ -126,8 +126,13 @@ impl Engine {
         if let Err(ReadError::Damaged { .. }) = self.load_timer(location) {
             let place = self.place_of(location);
             let what = "a record does not read back; its timer becomes a dead letter";
-            self.note_fault(Finding { kind: "record", namespace: key.namespace(), place, what });
-            self.give_up_unreadable(key, &entry);
+            self.note_fault(AuditFinding {
+                kind: "record",
+                namespace: key.namespace(),
+                place,
+                what,
+            });
+            self.dead_letter_damaged(key, &entry);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::index::{Claimable, Entry, Flags, Kind};
+use crate::index::{AttemptKind, Claimable, Entry, Flags};
 
 use super::super::namespaces::{Namespace, Namespaces};
 
 /// Sums over entries, or the counts that should be the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct AuditTally {
     entries: u64,
     first: u64,
     retrying: u64,
@@ -24,11 +24,11 @@ struct LaneTally {
     first_due: u64,
     retry_due: u64,
     /// Of these, the unreadable ones.
-    first_aside: u64,
-    retry_aside: u64,
+    first_unreadable: u64,
+    retry_unreadable: u64,
 }
 
-impl Tally {
+impl AuditTally {
     pub(super) fn add(&mut self, entry: &Entry) {
         let Claimable { kind, .. } = entry.claimable();
         let lane = self.lanes.entry(entry.lane()).or_default();
@@ -40,18 +40,18 @@ impl Tally {
             lane.in_flight += 1;
             return;
         }
-        let is_due = u64::from(entry.flags().has(Flags::SURFACED));
-        let is_aside = u64::from(entry.flags().has(Flags::ASIDE));
+        let is_due = u64::from(entry.flags().has(Flags::COUNTED_DUE));
+        let is_unreadable = u64::from(entry.flags().has(Flags::UNREADABLE));
         match kind {
-            Kind::First => {
+            AttemptKind::First => {
                 self.first += 1;
                 lane.first_due += is_due;
-                lane.first_aside += is_aside;
+                lane.first_unreadable += is_unreadable;
             }
-            Kind::Retry => {
+            AttemptKind::Retry => {
                 self.retrying += 1;
                 lane.retry_due += is_due;
-                lane.retry_aside += is_aside;
+                lane.retry_unreadable += is_unreadable;
             }
         }
     }
@@ -62,10 +62,10 @@ impl Tally {
             let tally = LaneTally {
                 pending: lane.pending,
                 in_flight: lane.in_flight,
-                first_due: lane.due(Kind::First).len(),
-                retry_due: lane.due(Kind::Retry).len(),
-                first_aside: lane.due(Kind::First).aside(),
-                retry_aside: lane.due(Kind::Retry).aside(),
+                first_due: lane.due(AttemptKind::First).len(),
+                retry_due: lane.due(AttemptKind::Retry).len(),
+                first_unreadable: lane.due(AttemptKind::First).unreadable(),
+                retry_unreadable: lane.due(AttemptKind::Retry).unreadable(),
             };
             (slot, tally)
         });
@@ -103,9 +103,10 @@ impl Tally {
     /// Corrects the counts of a namespace. The index itself keeps the number of its entries.
     pub(super) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
         for (slot, tally) in &self.lanes {
-            let (first, retry) = ((number, *slot, Kind::First), (number, *slot, Kind::Retry));
-            namespaces.correct_due(first, tally.first_due, tally.first_aside);
-            namespaces.correct_due(retry, tally.retry_due, tally.retry_aside);
+            let (first, retry) =
+                ((number, *slot, AttemptKind::First), (number, *slot, AttemptKind::Retry));
+            namespaces.correct_due(first, tally.first_due, tally.first_unreadable);
+            namespaces.correct_due(retry, tally.retry_due, tally.retry_unreadable);
         }
         let Some(namespace) = namespaces.get_mut(number) else {
             return;

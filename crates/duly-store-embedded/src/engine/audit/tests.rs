@@ -16,7 +16,7 @@ use crate::{
         Engine, lanes,
         tests::{id, opened, shop, small},
     },
-    index::{Entry, Flags, Key, Kind, Location},
+    index::{AttemptKind, Entry, Flags, Key, Location},
     options::Options,
 };
 
@@ -141,7 +141,7 @@ fn consistent_state_has_no_findings() {
 fn timer_lost_by_calendar_is_found_when_overdue() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::from_secs(1));
-    bench.engine.near.window(Kind::First).calendar.clear();
+    bench.engine.near_horizon.kind_mut(AttemptKind::First).calendar.clear();
     bench.clock.advance(Millis::from_secs(2));
     bench.finds_and_mends(1);
     assert_eq!(bench.claimed(), ["a"]);
@@ -154,7 +154,7 @@ fn timer_lost_by_sweep_is_found_before_due() {
     bench.settle();
     // After the end of the calendar, and `beyond_ms` does not include it.
     bench.schedule("far", Millis::from_secs(86_400));
-    bench.engine.near.window(Kind::First).forget_beyond();
+    bench.engine.near_horizon.kind_mut(AttemptKind::First).forget_beyond();
     bench.finds_and_mends(1);
     bench.claim();
     bench.clock.advance(Millis::from_secs(86_401));
@@ -167,10 +167,10 @@ fn due_timer_lost_by_lane_is_restored() {
     let mut bench = Bench::new();
     let key = bench.schedule("a", Millis::ZERO);
     let entry = bench.entry(key);
-    assert!(entry.flags().has(Flags::SURFACED));
+    assert!(entry.flags().has(Flags::COUNTED_DUE));
     // The lane loses it; the flag stays.
     let number = bench.number();
-    bench.engine.namespaces.sink(number, &entry);
+    bench.engine.namespaces.clear_due(number, &entry);
     bench.engine.namespaces.refresh_active(number, entry.lane());
     bench.set_flags(key, entry.flags());
     assert!(bench.claim().is_empty());
@@ -184,9 +184,9 @@ fn timer_counted_as_due_too_early_is_corrected() {
     let mut bench = Bench::new();
     let key = bench.schedule("a", HOUR);
     let (number, entry) = (bench.number(), bench.entry(key));
-    bench.engine.namespaces.surface(number, &entry, 10);
+    bench.engine.namespaces.count_due(number, &entry, 10);
     bench.finds_and_mends(1);
-    assert!(!bench.entry(key).flags().has(Flags::SURFACED));
+    assert!(!bench.entry(key).flags().has(Flags::COUNTED_DUE));
     bench.clock.advance(HOUR);
     assert_eq!(bench.claimed(), ["a"]);
 }
@@ -210,8 +210,8 @@ fn spilled_timers_without_refill_are_refilled() {
     // The window is lost, and a refill that is not under way keeps another from beginning.
     let (number, room) = (bench.number(), 4);
     let namespace = bench.engine.namespaces.get_mut(number).unwrap();
-    let due = namespace.lanes.get_mut(lanes::DEFAULT).unwrap().due_mut(Kind::First);
-    due.hide_all();
+    let due = namespace.lanes.get_mut(lanes::DEFAULT).unwrap().due_mut(AttemptKind::First);
+    due.spill_all();
     assert!(due.begin_refill(room) && due.window().is_empty());
     bench.finds_and_mends(1);
     assert_eq!(bench.claim().len(), 8);
@@ -267,7 +267,7 @@ fn total_due_count_is_corrected_with_lane_count() {
     let mut bench = Bench::new();
     bench.schedule("a", Millis::ZERO);
     let number = bench.number();
-    let place = (number, lanes::DEFAULT, Kind::First);
+    let place = (number, lanes::DEFAULT, AttemptKind::First);
     bench.engine.namespaces.correct_due(place, 4, 0);
     assert_eq!(bench.engine.namespaces.overdue(), 4);
     assert!(bench.audit() >= 1);
@@ -281,11 +281,11 @@ fn counts_of_changing_namespace_are_not_compared() {
     let mut bench = Bench::new();
     bench.schedule("a", HOUR);
     let number = bench.number();
-    let walk = |touched| super::Walk {
+    let walk = |touched| super::AuditWalk {
         number,
         cursor: crate::index::Cursor::START,
         touched,
-        tally: super::Tally::default(),
+        tally: super::AuditTally::default(),
     };
     let touched = bench.engine.namespaces.get(number).unwrap().touched;
     let before = bench.engine.auditor.findings;

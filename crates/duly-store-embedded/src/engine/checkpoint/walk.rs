@@ -11,7 +11,7 @@ use crate::{
     checkpoint::Writer,
     disk,
     format::{
-        checkpoint::{self as layout, Block, Entries, Which, append_entry},
+        checkpoint::{self as layout, Block, Entries, IndexKind, append_entry},
         record,
     },
     index::{Cursor, Entry, Flags, Index, PackedKey},
@@ -35,26 +35,26 @@ const BLOCK_BYTES: usize = BLOCK_ENTRIES * layout::ENTRY_BYTES;
 const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
 
 /// A part of a checkpoint on its way to the writer.
-pub(in crate::engine) enum Piece {
+pub(in crate::engine) enum CheckpointPiece {
     Namespace(Box<layout::Namespace>),
-    Entries { namespace: u32, which: Which, bytes: Vec<u8> },
+    Entries { namespace: u32, which: IndexKind, bytes: Vec<u8> },
     Leases(layout::Leases),
-    Several(layout::Several),
+    MultipleDeadLetters(layout::MultipleDeadLetters),
     Files(Vec<layout::FileSlot>),
 }
 
-impl std::fmt::Debug for Piece {
+impl std::fmt::Debug for CheckpointPiece {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Piece").finish_non_exhaustive()
     }
 }
 
-impl Piece {
+impl CheckpointPiece {
     fn bytes(&self) -> usize {
         match self {
             Self::Entries { bytes, .. } => bytes.len(),
             Self::Leases(leases) => LEASE_BYTES * leases.leases.len(),
-            Self::Several(several) => 40 * several.letters.len(),
+            Self::MultipleDeadLetters(several) => 40 * several.dead_letters.len(),
             Self::Namespace(_) | Self::Files(_) => 1_024,
         }
     }
@@ -75,18 +75,20 @@ impl Piece {
                 writer.block(&Block::Entries(Entries::new(*namespace, *which, bytes)))
             }
             Self::Leases(leases) => writer.block(&Block::Leases(leases.clone())),
-            Self::Several(several) => writer.block(&Block::Several(several.clone())),
+            Self::MultipleDeadLetters(several) => {
+                writer.block(&Block::MultipleDeadLetters(several.clone()))
+            }
             Self::Files(files) => writer.block(&Block::Files(files.clone())),
         }
     }
 }
 
 /// A checkpoint under way.
-pub(super) struct Taking {
+pub(super) struct CheckpointUnderWay {
     pub(super) number: u64,
     pub(super) replay: ReplayPoint,
-    pub(super) place: Place,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) place: WalkPlace,
+    pub(super) pieces: Vec<CheckpointPiece>,
     pub(super) pieces_bytes: usize,
     /// Leases of copied entries, and the number of their namespace. They become a piece when the
     /// namespace is complete or the pieces are handed over. A piece of leases between the entries of two
@@ -102,25 +104,25 @@ pub(super) struct Taking {
     pub(super) begun_at_bytes: u64,
 }
 
-impl std::fmt::Debug for Taking {
+impl std::fmt::Debug for CheckpointUnderWay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Taking").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
 /// Place of the walk.
-pub(super) enum Place {
+pub(super) enum WalkPlace {
     /// After this namespace, or at the beginning.
     Behind(Option<NamespaceName>),
     /// In an index of a namespace.
-    In { name: NamespaceName, number: u32, which: Which, cursor: Cursor },
+    In { name: NamespaceName, number: u32, which: IndexKind, cursor: Cursor },
     /// All namespaces are copied.
     Done,
     /// The table of files is copied too. The rest waits for durability.
     Ended,
 }
 
-impl Taking {
+impl CheckpointUnderWay {
     /// Creates a checkpoint under way of which nothing is copied yet.
     pub(super) fn new(
         number: u64,
@@ -132,7 +134,7 @@ impl Taking {
         Self {
             number,
             replay,
-            place: Place::Behind(None),
+            place: WalkPlace::Behind(None),
             pieces: Vec::new(),
             pieces_bytes: 0,
             leases: (0, Vec::new()),
@@ -158,18 +160,18 @@ impl Taking {
         self.pieces_bytes -= LEASE_BYTES * leases.len();
         for leases in leases.chunks(layout::LEASES_MAX) {
             let leases = leases.to_vec();
-            self.push(Piece::Leases(layout::Leases { namespace, leases }));
+            self.push(CheckpointPiece::Leases(layout::Leases { namespace, leases }));
         }
     }
 
     /// Returns the collected pieces.
-    pub(super) fn take_pieces(&mut self) -> Vec<Piece> {
+    pub(super) fn take_pieces(&mut self) -> Vec<CheckpointPiece> {
         self.push_leases();
         self.pieces_bytes = 0;
         std::mem::take(&mut self.pieces)
     }
 
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: CheckpointPiece) {
         self.pieces_bytes += piece.bytes();
         self.pieces.push(piece);
     }
@@ -184,29 +186,29 @@ impl Taking {
     /// Neighbouring tables share a block.
     fn push_entries(
         &mut self,
-        (number, which, len): (u32, Which, usize),
+        (number, which, len): (u32, IndexKind, usize),
         entries: impl Iterator<Item = Entry>,
     ) {
         for entry in entries {
-            let room = match self.pieces.last_mut() {
-                Some(Piece::Entries { namespace, which: last, bytes })
+            let block = match self.pieces.last_mut() {
+                Some(CheckpointPiece::Entries { namespace, which: last, bytes })
                     if (*namespace, *last) == (number, which) && bytes.len() < BLOCK_BYTES =>
                 {
                     bytes
                 }
                 _ => self.new_block(number, which, len),
             };
-            append_entry(room, entry.words());
+            append_entry(block, entry.words());
             self.pieces_bytes += layout::ENTRY_BYTES;
         }
     }
 
-    fn new_block(&mut self, namespace: u32, which: Which, len: usize) -> &mut Vec<u8> {
+    fn new_block(&mut self, namespace: u32, which: IndexKind, len: usize) -> &mut Vec<u8> {
         let capacity = BLOCK_BYTES.min(len * layout::ENTRY_BYTES);
         let bytes = self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(capacity));
-        self.pieces.push(Piece::Entries { namespace, which, bytes });
+        self.pieces.push(CheckpointPiece::Entries { namespace, which, bytes });
         match self.pieces.last_mut() {
-            Some(Piece::Entries { bytes, .. }) => bytes,
+            Some(CheckpointPiece::Entries { bytes, .. }) => bytes,
             _ => unreachable!("it was pushed just now"),
         }
     }
@@ -214,7 +216,7 @@ impl Taking {
 
 impl Engine {
     /// Copies the next few tables.
-    pub(super) fn walk_on(&mut self) {
+    pub(super) fn walk_step(&mut self) {
         let Some(mut taking) = self.checkpoints.taking.take() else {
             return;
         };
@@ -223,81 +225,85 @@ impl Engine {
             && tables < TABLES_PER_STEP
             && namespaces < NAMESPACES_PER_STEP
         {
-            match std::mem::replace(&mut taking.place, Place::Done) {
-                Place::Behind(behind) => {
+            match std::mem::replace(&mut taking.place, WalkPlace::Done) {
+                WalkPlace::Behind(behind) => {
                     taking.place = self.copy_next_namespace(&mut taking, behind.as_ref());
                     namespaces += 1;
                 }
-                Place::In { name, number, which, cursor } => {
+                WalkPlace::In { name, number, which, cursor } => {
                     taking.place = self.copy_table(&mut taking, name, (number, which), cursor);
                     tables += 1;
                 }
-                Place::Done => {
+                WalkPlace::Done => {
                     for files in self.files.slots().chunks(layout::FILES_MAX) {
-                        taking.push(Piece::Files(files.to_vec()));
+                        taking.push(CheckpointPiece::Files(files.to_vec()));
                     }
-                    taking.place = Place::Ended;
+                    taking.place = WalkPlace::Ended;
                 }
-                Place::Ended => {
-                    taking.place = Place::Ended;
+                WalkPlace::Ended => {
+                    taking.place = WalkPlace::Ended;
                     break;
                 }
             }
         }
-        if !matches!(taking.place, Place::Ended) || !taking.pieces.is_empty() {
+        if !matches!(taking.place, WalkPlace::Ended) || !taking.pieces.is_empty() {
             taking.seen_lsn = self.journal.written_lsn();
         }
         let waits = taking.writer.is_none() && taking.pieces_bytes >= PIECES_BYTES_MAX;
-        self.busy |= !waits && !matches!(taking.place, Place::Ended);
+        self.busy |= !waits && !matches!(taking.place, WalkPlace::Ended);
         self.checkpoints.taking = Some(taking);
     }
 
-    fn copy_next_namespace(&self, taking: &mut Taking, behind: Option<&NamespaceName>) -> Place {
+    fn copy_next_namespace(
+        &self,
+        taking: &mut CheckpointUnderWay,
+        behind: Option<&NamespaceName>,
+    ) -> WalkPlace {
         let Some((name, number)) = self.namespaces.names_after(behind).next() else {
-            return Place::Done;
+            return WalkPlace::Done;
         };
         let Some(namespace) = self.namespaces.get(number) else {
-            return Place::Behind(Some(name.clone()));
+            return WalkPlace::Behind(Some(name.clone()));
         };
         let lane =
             |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key().cloned() };
-        taking.push(Piece::Namespace(Box::new(layout::Namespace {
+        taking.push(CheckpointPiece::Namespace(Box::new(layout::Namespace {
             number,
             lsn: self.journal.written_lsn(),
             record: namespace.record(),
             lanes: namespace.lanes.iter().map(lane).collect(),
             counts: index_of_all(namespace).map(|index| index.len() as u64),
         })));
-        Place::In { name: name.clone(), number, which: Which::Live, cursor: Cursor::START }
+        WalkPlace::In { name: name.clone(), number, which: IndexKind::Live, cursor: Cursor::START }
     }
 
     fn copy_table(
         &self,
-        taking: &mut Taking,
+        taking: &mut CheckpointUnderWay,
         name: NamespaceName,
-        (number, which): (u32, Which),
+        (number, which): (u32, IndexKind),
         cursor: Cursor,
-    ) -> Place {
+    ) -> WalkPlace {
         let Some(namespace) = self.namespaces.get(number) else {
             taking.push_leases();
-            return Place::Behind(Some(name));
+            return WalkPlace::Behind(Some(name));
         };
         let mut next = None;
         let index = index_of(namespace, which);
         if let Some(scan) = index.scan(cursor) {
             next = scan.next;
-            let is_live = which == Which::Live;
+            let is_live = which == IndexKind::Live;
             let (mut leases, mut several) = (Vec::new(), Vec::new());
             let seen = |entry: &Entry| {
                 let key = entry.key(number);
                 match which {
-                    Which::Live if entry.flags().has(Flags::LEASED) => {
+                    IndexKind::Live if entry.flags().has(Flags::LEASED) => {
                         let lease = self.leases.get(key).map(Lease::in_checkpoint);
                         leases.extend(lease.map(|lease| (key.pack(), lease)));
                     }
                     // The dead letters of one timer are copied at one moment.
-                    Which::DeadByTimer => several.extend(namespace.letters.several(key)),
-                    Which::Live | Which::Tombstones | Which::DeadLetters => {}
+                    IndexKind::DeadByTimer => several.extend(namespace.dead_letters.several(key)),
+                    IndexKind::Live | IndexKind::Tombstones | IndexKind::DeadLetters => {}
                 }
             };
             let kept = |entry: Entry| match is_live {
@@ -307,18 +313,21 @@ impl Engine {
             let entries = scan.entries().inspect(seen).map(kept);
             taking.push_entries((number, which, index.len()), entries);
             taking.add_leases(number, leases);
-            for letters in several.chunks(layout::LETTERS_MAX) {
-                let letters = letters.to_vec();
-                taking.push(Piece::Several(layout::Several { namespace: number, letters }));
+            for dead_letters in several.chunks(layout::DEAD_LETTERS_MAX) {
+                let dead_letters = dead_letters.to_vec();
+                taking.push(CheckpointPiece::MultipleDeadLetters(layout::MultipleDeadLetters {
+                    namespace: number,
+                    dead_letters,
+                }));
             }
         }
-        if next.is_none() && which == Which::Live {
+        if next.is_none() && which == IndexKind::Live {
             taking.push_leases();
         }
         match (next, after(which)) {
-            (Some(cursor), _) => Place::In { name, number, which, cursor },
-            (None, Some(which)) => Place::In { name, number, which, cursor: Cursor::START },
-            (None, None) => Place::Behind(Some(name)),
+            (Some(cursor), _) => WalkPlace::In { name, number, which, cursor },
+            (None, Some(which)) => WalkPlace::In { name, number, which, cursor: Cursor::START },
+            (None, None) => WalkPlace::Behind(Some(name)),
         }
     }
 }
@@ -329,26 +338,26 @@ const fn kept_flags(flags: Flags) -> Flags {
     flags.without(Flags::DUE).without(Flags::LEASED)
 }
 
-const fn after(which: Which) -> Option<Which> {
+const fn after(which: IndexKind) -> Option<IndexKind> {
     match which {
-        Which::Live => Some(Which::Tombstones),
-        Which::Tombstones => Some(Which::DeadLetters),
-        Which::DeadLetters => Some(Which::DeadByTimer),
-        Which::DeadByTimer => None,
+        IndexKind::Live => Some(IndexKind::Tombstones),
+        IndexKind::Tombstones => Some(IndexKind::DeadLetters),
+        IndexKind::DeadLetters => Some(IndexKind::DeadByTimer),
+        IndexKind::DeadByTimer => None,
     }
 }
 
-fn index_of(namespace: &Namespace, which: Which) -> &Index {
+fn index_of(namespace: &Namespace, which: IndexKind) -> &Index {
     match which {
-        Which::Live => &namespace.live,
-        Which::Tombstones => namespace.tombstones.index(),
-        Which::DeadLetters => namespace.letters.by_delivery(),
-        Which::DeadByTimer => namespace.letters.by_timer(),
+        IndexKind::Live => &namespace.live,
+        IndexKind::Tombstones => namespace.tombstones.index(),
+        IndexKind::DeadLetters => namespace.dead_letters.by_delivery(),
+        IndexKind::DeadByTimer => namespace.dead_letters.by_timer(),
     }
 }
 
 fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
-    [Which::Live, Which::Tombstones, Which::DeadLetters, Which::DeadByTimer]
+    [IndexKind::Live, IndexKind::Tombstones, IndexKind::DeadLetters, IndexKind::DeadByTimer]
         .map(|which| index_of(namespace, which))
 }
 

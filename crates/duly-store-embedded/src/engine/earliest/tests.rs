@@ -8,17 +8,17 @@ proptest! {
     #[test]
     fn keeps_the_earliest_and_reports_completeness(
         offered in prop::collection::vec(0_u32..1_000, 0..400),
-        room in 1_usize..50,
+        capacity in 1_usize..50,
     ) {
-        let mut earliest = Earliest::new(room);
+        let mut earliest = Earliest::new(capacity);
         offered.iter().for_each(|one| earliest.offer(*one));
         let (mut kept, last) = earliest.into_parts();
         kept.sort_unstable();
         let mut all = offered;
         all.sort_unstable();
         let known = last.map_or(all.len(), |last| all.partition_point(|one| *one < last));
-        prop_assert!(kept.len() <= room);
-        prop_assert!(last.is_none() || kept.len() == room);
+        prop_assert!(kept.len() <= capacity);
+        prop_assert!(last.is_none() || kept.len() == capacity);
         prop_assert_eq!(&kept[..known], &all[..known]);
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Candidates {
 
 /// The collected candidates.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Earliest {
+pub(super) enum CandidateResult {
     /// All candidates.
     All(VecDeque<(u64, PackedKey)>),
     /// All candidates that are due before the frontier.
@@ -66,16 +66,16 @@ impl Candidates {
         }
     }
 
-    pub(super) fn earliest(self) -> Earliest {
+    pub(super) fn earliest(self) -> CandidateResult {
         let mut earliest: VecDeque<_> = self.earliest.into_sorted_vec().into();
         let Some(frontier_ms) = self.dropped_ms else {
-            return Earliest::All(earliest);
+            return CandidateResult::All(earliest);
         };
         earliest.truncate(earliest.partition_point(|(due_ms, _)| *due_ms < frontier_ms));
         if earliest.is_empty() {
-            Earliest::OneInstant(frontier_ms)
+            CandidateResult::OneInstant(frontier_ms)
         } else {
-            Earliest::Before(frontier_ms, earliest)
+            CandidateResult::Before(frontier_ms, earliest)
         }
     }
 }
@@ -84,7 +84,7 @@ impl Candidates {
 mod tests {
     use super::*;
 
-    fn offered(times: impl Iterator<Item = u64>) -> Earliest {
+    fn offered(times: impl Iterator<Item = u64>) -> CandidateResult {
         let mut candidates = Candidates::default();
         for (n, due_ms) in times.enumerate() {
             let mut key = [0; 12];
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn candidates_are_complete_before_the_frontier() {
         let max = CANDIDATES_MAX as u64;
-        let Earliest::All(all) = offered((0..max).rev()) else { panic!("they fit") };
+        let CandidateResult::All(all) = offered((0..max).rev()) else { panic!("they fit") };
         assert_eq!(times(&all), (0..max).collect::<Vec<_>>());
-        let Earliest::Before(frontier_ms, some) = offered((0..2 * max).rev()) else {
+        let CandidateResult::Before(frontier_ms, some) = offered((0..2 * max).rev()) else {
             panic!("some do not fit")
         };
         assert_eq!((frontier_ms, times(&some)), (max, (0..max).collect()));
@@ -113,12 +113,12 @@ mod tests {
     fn of_one_millisecond_all_are_kept_or_none() {
         let max = CANDIDATES_MAX as u64;
         // All timers of the second millisecond fit, except one.
-        let Earliest::Before(frontier_ms, some) =
+        let CandidateResult::Before(frontier_ms, some) =
             offered(std::iter::once(1).chain((0..max).map(|_| 2)))
         else {
             panic!("some do not fit")
         };
         assert_eq!((frontier_ms, times(&some)), (2, vec![1]));
-        assert_eq!(offered((0..=max).map(|_| 7)), Earliest::OneInstant(7));
+        assert_eq!(offered((0..=max).map(|_| 7)), CandidateResult::OneInstant(7));
     }
 }

@@ -16,7 +16,7 @@ const VIEW_BYTES_MIN: u64 = size_of::<TimerView>() as u64 + size_of::<Tombstone>
 
 /// The first timers of a list so far.
 #[derive(Debug)]
-pub(super) struct Smallest {
+pub(super) struct FirstListed {
     /// Most timers: one more than a page takes.
     count_max: usize,
     listed: BTreeMap<Position, Listed>,
@@ -53,7 +53,7 @@ fn count_that_fits(bytes_max: u64) -> usize {
     usize::try_from(bytes_max / VIEW_BYTES_MIN).unwrap_or(usize::MAX).max(1)
 }
 
-impl Smallest {
+impl FirstListed {
     /// Creates an empty collection for a page of at most `limit` timers and `kept_bytes_max` bytes of
     /// memory.
     pub(super) fn of(limit: usize, kept_bytes_max: u64) -> Self {

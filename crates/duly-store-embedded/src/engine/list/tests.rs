@@ -24,7 +24,7 @@ fn page(bench: &mut Bench, request: &ListRequest) -> (Page, Cost) {
     let mut listing = Listing::new(&bench.engine, request.clone()).expect("it is allowed");
     loop {
         let page = listing.slice(&mut bench.engine);
-        let Spent { tables, reads, bytes } = listing.spent;
+        let SliceUsage { tables, reads, bytes } = listing.spent;
         assert!(tables <= TABLES_PER_SLICE, "{tables} tables in a slice");
         assert!(reads <= READS_PER_SLICE, "{reads} records in a slice");
         assert!(bytes <= 2 * BYTES_PER_SLICE, "{bytes} bytes in a slice");

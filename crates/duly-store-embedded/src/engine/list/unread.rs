@@ -10,21 +10,21 @@ use duly_store::Error;
 
 use crate::{
     disk,
-    index::{Entry, Kind},
+    index::{AttemptKind, Entry},
 };
 
-use super::{super::Engine, Source};
+use super::{super::Engine, ListSource};
 
 /// A record that the disk does not read now.
 #[derive(Debug)]
-pub(super) struct Unread {
-    belongs: Belongs,
+pub(super) struct UnreadRecord {
+    place: UnreadPlace,
     /// Cause, and location of the record.
     reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Belongs {
+enum UnreadPlace {
     /// A retry, at an unknown place.
     AnyRetry,
     /// An ended timer, at an unknown place.
@@ -33,44 +33,49 @@ enum Belongs {
     Due(u64),
 }
 
-impl Unread {
-    pub(super) fn of(engine: &Engine, source: Source, entry: &Entry, error: &disk::Error) -> Self {
+impl UnreadRecord {
+    pub(super) fn of(
+        engine: &Engine,
+        source: ListSource,
+        entry: &Entry,
+        error: &disk::Error,
+    ) -> Self {
         let claimable = entry.claimable();
-        let belongs = match source {
-            Source::Tombstones => Belongs::AnyEnded,
-            Source::Live if claimable.kind == Kind::Retry => Belongs::AnyRetry,
-            Source::Live | Source::Letters => Belongs::Due(claimable.at_ms),
+        let place = match source {
+            ListSource::Tombstones => UnreadPlace::AnyEnded,
+            ListSource::Live if claimable.kind == AttemptKind::Retry => UnreadPlace::AnyRetry,
+            ListSource::Live | ListSource::DeadLetters => UnreadPlace::Due(claimable.at_ms),
         };
-        Self { belongs, reason: format!("{error}, {}", engine.place_of(entry.location())) }
+        Self { place, reason: format!("{error}, {}", engine.place_of(entry.location())) }
     }
 
     /// Returns the due time of its timer, if the index knows it.
     pub(super) const fn due_ms(&self) -> Option<u64> {
-        match self.belongs {
-            Belongs::Due(due_ms) => Some(due_ms),
-            Belongs::AnyRetry | Belongs::AnyEnded => None,
+        match self.place {
+            UnreadPlace::Due(due_ms) => Some(due_ms),
+            UnreadPlace::AnyRetry | UnreadPlace::AnyEnded => None,
         }
     }
 
     pub(super) fn comes_before(&self, other: &Self) -> bool {
-        self.belongs < other.belongs
+        self.place < other.place
     }
 
     /// Returns the error of a call whose page would have to begin with it.
     pub(super) fn into_error(self, name: &NamespaceName) -> Error {
-        let whose = match self.belongs {
-            Belongs::Due(due_ms) => {
+        let whose = match self.place {
+            UnreadPlace::Due(due_ms) => {
                 let [due_at, behind] = [due_ms, due_ms + 1].map(Timestamp::saturating_from_unix_ms);
                 format!(
                     "it is of a timer of namespace {name} that is due at {due_at}; repeat the call \
                      later, or list what is due from {behind} on (due_from)"
                 )
             }
-            Belongs::AnyRetry => format!(
+            UnreadPlace::AnyRetry => format!(
                 "it is of a timer of namespace {name} that is retrying; repeat the call later, or \
                  list the states scheduled, due and in_flight one by one"
             ),
-            Belongs::AnyEnded => {
+            UnreadPlace::AnyEnded => {
                 format!("it is of an ended timer of namespace {name}; repeat the call later")
             }
         };

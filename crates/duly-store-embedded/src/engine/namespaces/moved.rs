@@ -1,8 +1,8 @@
 //! Moves of records: updates what a namespace keeps about a pending timer whose record moves.
 
-use crate::index::{Flags, Key, Kind, Location};
+use crate::index::{AttemptKind, Flags, Key, Location};
 
-use super::{Namespace, Place};
+use super::{DuePlace, Namespace};
 
 /// A pending timer whose record has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +17,10 @@ impl Namespace {
     /// kind of timer, or `None` if nothing moved.
     pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
         let before = self.live.relocate(key, from, to)?;
-        if before.flags().has(Flags::SURFACED)
+        if before.flags().has(Flags::COUNTED_DUE)
             && let Some(lane) = self.lanes.get_mut(before.lane())
         {
-            let place = |entry: &crate::index::Entry| Place::of(key.namespace(), entry);
+            let place = |entry: &crate::index::Entry| DuePlace::of(key.namespace(), entry);
             let due = lane.due_mut(before.claimable().kind);
             if due.relocate(place(&before), place(&before.at(to))) {
                 return Some(Moved::InWindow);
@@ -30,10 +30,10 @@ impl Namespace {
     }
 
     /// Returns the count of unleased timers of this kind.
-    pub(crate) const fn waiting_mut(&mut self, kind: Kind) -> &mut u64 {
+    pub(crate) const fn waiting_mut(&mut self, kind: AttemptKind) -> &mut u64 {
         match kind {
-            Kind::First => &mut self.first,
-            Kind::Retry => &mut self.retrying,
+            AttemptKind::First => &mut self.first,
+            AttemptKind::Retry => &mut self.retrying,
         }
     }
 }

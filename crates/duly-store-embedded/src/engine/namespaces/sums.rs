@@ -7,7 +7,7 @@ use super::{Namespace, NamespaceRecord};
 
 /// The counts of one namespace, or of all of them together.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct NamespaceSums {
     /// Pending timers.
     pub(crate) pending: u64,
     /// Dead letters.
@@ -22,12 +22,12 @@ pub(crate) struct Sums {
     pub(crate) dead_full: u64,
 }
 
-impl Sums {
+impl NamespaceSums {
     pub(super) fn of(namespace: &Namespace) -> Self {
         let bytes = namespace.fixed_bytes
             + namespace.live.heap_bytes()
             + namespace.tombstones.index().heap_bytes()
-            + namespace.letters.heap_bytes()
+            + namespace.dead_letters.heap_bytes()
             + namespace.lanes.heap_bytes();
         Self {
             pending: namespace.live.len() as u64,

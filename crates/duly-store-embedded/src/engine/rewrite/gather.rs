@@ -8,7 +8,7 @@ use crate::{
     disk::{self, File},
     effect::{Effect, Skimmed},
     files::FileId,
-    format::{ALIGN, align_up, frame, record, run, segment},
+    format::{ALIGN, align_up, frame, record, segment, sorted_run},
 };
 
 /// Bytes of a part, unless one frame or record is longer.
@@ -30,17 +30,17 @@ pub(super) struct Candidate {
 
 /// A part of a file.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct GatheredPart {
     pub(super) bytes: Vec<u8>,
     pub(super) candidates: Vec<Candidate>,
     /// Slot of its file, if nearly all of the part is live: then its small pending timers are copied
     /// without a lookup in the index.
     pub(super) is_live_in: Option<u16>,
     /// Start of the next part; `None` at the end.
-    pub(super) next: Option<Mark>,
+    pub(super) next: Option<PartStart>,
 }
 
-impl Gathered {
+impl GatheredPart {
     /// Clears it and keeps its memory, unless that is a large amount.
     fn clear(&mut self) {
         if self.bytes.capacity() as u64 > 4 * PART_BYTES {
@@ -54,7 +54,7 @@ impl Gathered {
 
 /// Start of a part of a file.
 #[derive(Debug, Clone)]
-pub(super) enum Mark {
+pub(super) enum PartStart {
     Frames(Frames),
     /// In a run: bounds of the stretches that are still to be read.
     Records(VecDeque<u64>),
@@ -70,7 +70,7 @@ pub(super) struct Frames {
 }
 
 /// A file that is read.
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub(super) file: Arc<dyn File>,
     pub(super) id: FileId,
     pub(super) length: u64,
@@ -78,10 +78,14 @@ pub(super) struct Source {
     pub(super) seed: frame::Seed,
 }
 
-impl Source {
+impl SourceFile {
     /// Reads a part into the memory of an earlier one. Unreadable records are left out: they stay where
     /// they are.
-    pub(super) fn part(&self, from: Option<Mark>, spent: Gathered) -> disk::Result<Gathered> {
+    pub(super) fn part(
+        &self,
+        from: Option<PartStart>,
+        spent: GatheredPart,
+    ) -> disk::Result<GatheredPart> {
         let mut into = spent;
         into.clear();
         let begin = match from {
@@ -92,33 +96,34 @@ impl Source {
             return Ok(into);
         };
         match mark {
-            Mark::Frames(from) => self.frames(from, &mut into)?,
-            Mark::Records(bounds) => self.records(bounds, &mut into)?,
+            PartStart::Frames(from) => self.frames(from, &mut into)?,
+            PartStart::Records(bounds) => self.records(bounds, &mut into)?,
         }
         Ok(into)
     }
 
     /// Returns the start of the first part; `None` if the file is not valid.
-    fn begin(&self) -> disk::Result<Option<Mark>> {
+    fn begin(&self) -> disk::Result<Option<PartStart>> {
         Ok(match self.id {
             FileId::Segment(_) => {
                 let header = segment::Header::read(&self.read(0, segment::HEADER_BYTES)?);
                 let at = segment::HEADER_BYTES;
-                header.map(|header| Mark::Frames(Frames { at, lsn: header.base_lsn, epoch: 0 }))
+                header
+                    .map(|header| PartStart::Frames(Frames { at, lsn: header.base_lsn, epoch: 0 }))
             }
-            FileId::Run(_) => self.bounds()?.map(Mark::Records),
+            FileId::SortedRun(_) => self.bounds()?.map(PartStart::Records),
         })
     }
 
     /// Returns the start of each stretch of a run, and the end of the last one.
     fn bounds(&self) -> disk::Result<Option<VecDeque<u64>>> {
-        let at = self.length.saturating_sub(run::TRAILER_BYTES);
-        let trailer = self.read(at, run::TRAILER_BYTES)?;
-        let Ok(trailer) = run::Trailer::read(&trailer, self.seed, self.length) else {
+        let at = self.length.saturating_sub(sorted_run::TRAILER_BYTES);
+        let trailer = self.read(at, sorted_run::TRAILER_BYTES)?;
+        let Ok(trailer) = sorted_run::Trailer::read(&trailer, self.seed, self.length) else {
             return Ok(None);
         };
         let directory = self.read(trailer.directory_at, at - trailer.directory_at)?;
-        let directory = run::Directory::decode(&directory, &trailer, self.seed).ok();
+        let directory = sorted_run::Directory::decode(&directory, &trailer, self.seed).ok();
         Ok(directory.map(|directory| {
             let starts = directory.groups.iter().map(|group| u64::from(group.unit) * ALIGN);
             starts.chain([trailer.directory_at]).collect()
@@ -138,8 +143,8 @@ impl Source {
 
     /// Reads the frames of a segment, up to the first that does not follow. After that there may be bytes
     /// of the file's earlier use.
-    fn frames(&self, from: Frames, into: &mut Gathered) -> disk::Result<()> {
-        let Gathered { bytes, candidates, next, .. } = into;
+    fn frames(&self, from: Frames, into: &mut GatheredPart) -> disk::Result<()> {
+        let GatheredPart { bytes, candidates, next, .. } = into;
         self.read_into(bytes, from.at, PART_BYTES)?;
         let mut mark = from;
         loop {
@@ -178,12 +183,12 @@ impl Source {
             let (at, lsn, epoch) = (from.at + end as u64, mark.lsn + 1, header.epoch);
             mark = Frames { at, lsn, epoch };
         }
-        *next = Some(Mark::Frames(mark));
+        *next = Some(PartStart::Frames(mark));
         Ok(())
     }
 
     /// Reads the next stretches of a run, at least one.
-    fn records(&self, mut bounds: VecDeque<u64>, into: &mut Gathered) -> disk::Result<()> {
+    fn records(&self, mut bounds: VecDeque<u64>, into: &mut GatheredPart) -> disk::Result<()> {
         let Some(begin) = bounds.pop_front() else {
             return Ok(());
         };
@@ -202,7 +207,7 @@ impl Source {
         }
         let has_more = !bounds.is_empty();
         bounds.push_front(end);
-        into.next = has_more.then_some(Mark::Records(bounds));
+        into.next = has_more.then_some(PartStart::Records(bounds));
         Ok(())
     }
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use crate::{
     disk::{self, Disk},
-    format::{self, run},
+    format::{self, sorted_run},
     manifest::Manifest,
     open::Result,
-    runs::{self, Pushed, Run},
+    sorted_runs::{self, Pushed, SortedRun},
 };
 
-use super::{super::work::Pace, Buffers, Job, Move, Survivor};
+use super::{super::background_work::Pace, JobBuffers, RecordMove, RewriteJob, Survivor};
 
 /// Parameters of the new runs.
-pub(super) struct Make {
+pub(super) struct RunParameters {
     pub(super) first_run: u64,
     pub(super) manifest: Manifest,
     pub(super) pace: Pace,
@@ -25,34 +25,47 @@ pub(super) struct Make {
 }
 
 /// Runs that were written.
-pub(super) struct Written {
+pub(super) struct WrittenRuns {
     ids: Vec<u64>,
-    pub(super) runs: Vec<Run>,
-    pub(super) buffers: Buffers,
+    pub(super) runs: Vec<SortedRun>,
+    pub(super) buffers: JobBuffers,
 }
 
 /// Writes the survivors of a job into runs. On failure it removes those that it wrote.
-pub(super) fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written> {
-    let mut written = Written { ids: Vec::new(), runs: Vec::new(), buffers: job.buffers };
-    match write_all(disk, make, &mut written) {
+pub(super) fn write(
+    disk: &Arc<dyn Disk>,
+    job: RewriteJob,
+    parameters: &RunParameters,
+) -> Result<WrittenRuns> {
+    let mut written = WrittenRuns { ids: Vec::new(), runs: Vec::new(), buffers: job.buffers };
+    match write_all(disk, parameters, &mut written) {
         Ok(()) => Ok(written),
         Err(error) => {
             for id in &written.ids {
                 // The next startup removes a file that cannot be removed now.
-                disk.remove(&runs::FILES.name(*id)).ok();
+                disk.remove(&sorted_runs::FILES.name(*id)).ok();
             }
             Err(error)
         }
     }
 }
 
-fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result<()> {
-    let Make { first_run, manifest, pace, now_ms, chunk_bytes } = make;
-    let Buffers { survivors, bytes, moves, .. } = &mut written.buffers;
+fn write_all(
+    disk: &Arc<dyn Disk>,
+    parameters: &RunParameters,
+    written: &mut WrittenRuns,
+) -> Result<()> {
+    let RunParameters { first_run, manifest, pace, now_ms, chunk_bytes } = parameters;
+    let JobBuffers { survivors, bytes, moves, .. } = &mut written.buffers;
     survivors.sort_unstable_by_key(|survivor| {
-        (survivor.kind as u8, run::hour_of(survivor.time_ms), survivor.namespace, survivor.time_ms)
+        (
+            survivor.kind as u8,
+            sorted_run::hour_of(survivor.time_ms),
+            survivor.namespace,
+            survivor.time_ms,
+        )
     });
-    let mut writer: Option<(run::Kind, runs::Writer)> = None;
+    let mut writer: Option<(sorted_run::RunKind, sorted_runs::Writer)> = None;
     for survivor in survivors.drain(..) {
         let record = &bytes[survivor.start..survivor.end];
         loop {
@@ -61,7 +74,7 @@ fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result
                 let id = first_run + written.ids.len() as u64;
                 let header = header(id, survivor.kind, manifest, *now_ms);
                 let (seed, throttle) = (manifest.frame_seed(), pace.throttle());
-                let next = runs::Writer::create(Arc::clone(disk), &header, seed, throttle)?;
+                let next = sorted_runs::Writer::create(Arc::clone(disk), &header, seed, throttle)?;
                 written.ids.push(id);
                 writer = Some((survivor.kind, next.with_chunk_bytes(*chunk_bytes)));
             }
@@ -72,7 +85,7 @@ fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result
                 Pushed::At(unit) => {
                     let Survivor { kind, key, firing, old, .. } = survivor;
                     let (run, bytes) = (written.ids.len() - 1, record.len() as u64);
-                    moves.push(Move { kind, key, firing, old, run, unit, bytes });
+                    moves.push(RecordMove { kind, key, firing, old, run, unit, bytes });
                     break;
                 }
                 Pushed::Full => finish(disk, writer.take(), &written.ids)?,
@@ -82,23 +95,34 @@ fn write_all(disk: &Arc<dyn Disk>, make: &Make, written: &mut Written) -> Result
     bytes.clear();
     finish(disk, writer.take(), &written.ids)?;
     for id in &written.ids {
-        written.runs.push(runs::open(disk.as_ref(), *id, manifest)?);
+        written.runs.push(sorted_runs::open(disk.as_ref(), *id, manifest)?);
     }
     Ok(())
 }
 
-fn header(id: u64, kind: run::Kind, manifest: &Manifest, now_ms: u64) -> run::Header {
-    run::Header { version: format::VERSION, store: manifest.store, id, kind, created_at_ms: now_ms }
+fn header(
+    id: u64,
+    kind: sorted_run::RunKind,
+    manifest: &Manifest,
+    now_ms: u64,
+) -> sorted_run::Header {
+    sorted_run::Header {
+        version: format::VERSION,
+        store: manifest.store,
+        id,
+        kind,
+        created_at_ms: now_ms,
+    }
 }
 
 fn finish(
     disk: &Arc<dyn Disk>,
-    writer: Option<(run::Kind, runs::Writer)>,
+    writer: Option<(sorted_run::RunKind, sorted_runs::Writer)>,
     ids: &[u64],
 ) -> disk::Result<()> {
     if let (Some((_, writer)), Some(id)) = (writer, ids.last()) {
         writer.finish()?;
-        runs::publish(disk.as_ref(), *id)?;
+        sorted_runs::publish(disk.as_ref(), *id)?;
     }
     Ok(())
 }

@@ -6,11 +6,11 @@ use duly_store::{MemberId, Stats};
 
 use super::*;
 use crate::engine::{
-    allowance::{PASS_BYTES, PASS_RECORDS, SHARE_BYTES, SHARE_RECORDS},
-    refill::LOOKS_AT_ONCE,
+    refill::VISITS_AT_ONCE,
     settle::{Releasing, Settling},
+    step_budget::{PASS_BYTES, PASS_RECORDS, SLICE_BYTES, SLICE_RECORDS},
 };
-use crate::index::Kind;
+use crate::index::AttemptKind;
 
 /// Timers with large payloads.
 const LARGE: usize = 150;
@@ -154,7 +154,7 @@ fn verdicts_are_settled_in_bounded_slices() {
     let mut settling = Settling::new(settlements.collect()).expect("it is allowed");
     let mut frames = Vec::new();
     let outcomes = loop {
-        let answer = bench.engine.settle_on(&mut settling);
+        let answer = bench.engine.settle_slice(&mut settling);
         frames.push(bench.engine.uncommitted_bytes() as u64);
         bench.commit();
         if let Some(outcomes) = answer {
@@ -162,7 +162,7 @@ fn verdicts_are_settled_in_bounded_slices() {
         }
     };
     assert!(frames.len() > 1, "{frames:?}");
-    check_frames(&frames, SHARE_BYTES);
+    check_frames(&frames, SLICE_BYTES);
     assert_eq!(outcomes.len(), LARGE);
     assert!(outcomes.iter().all(|outcome| outcome.as_str() == "ok"), "{outcomes:?}");
     assert_eq!(bench.counts().retrying, LARGE as u64);
@@ -179,21 +179,21 @@ fn leases_of_a_node_end_in_bounded_slices() {
     let mut releasing = Releasing::new(MemberId(7));
     let mut frames = Vec::new();
     let released = loop {
-        let answer = bench.engine.release_on(&mut releasing);
+        let answer = bench.engine.release_slice(&mut releasing);
         frames.push(bench.engine.uncommitted_bytes() as u64);
         bench.commit();
         if let Some(released) = answer {
             break released;
         }
     };
-    check_frames(&frames, SHARE_BYTES);
+    check_frames(&frames, SLICE_BYTES);
     assert_eq!((released, bench.counts().in_flight), (LARGE as u64, 1));
 }
 
 #[test]
 fn small_records_are_bounded_by_their_number() {
     let mut bench = Bench::with_large_segments();
-    let count = 3 * PASS_RECORDS.max(SHARE_RECORDS) as u64;
+    let count = 3 * PASS_RECORDS.max(SLICE_RECORDS) as u64;
     for n in 0..count {
         let mut schedule = Schedule::new(id(&format!("t{n}")), When::After(Millis::from_secs(5)));
         schedule.spec.expire_after = Some(Millis::from_secs(10));
@@ -253,7 +253,7 @@ fn health_equals_a_scan_of_every_lane() {
         let (mut overdue, mut oldest) = (0, None::<u64>);
         for (_, namespace) in bench.engine.namespaces.iter() {
             for (_, lane) in namespace.lanes.iter() {
-                for kind in [Kind::First, Kind::Retry] {
+                for kind in [AttemptKind::First, AttemptKind::Retry] {
                     overdue += lane.due(kind).len();
                     oldest = oldest.into_iter().chain(lane.due(kind).first_ms()).min();
                 }
@@ -351,8 +351,8 @@ fn claim_fills_empty_windows_bounded_and_misses_no_lane() {
         let namespace = bench.engine.namespaces.get_mut(number).unwrap();
         let numbers = namespace.lanes.numbers_of(&lane.key, &Destination::Pull);
         let slot = numbers[0].unwrap();
-        namespace.lanes.get_mut(slot).unwrap().due_mut(Kind::First).hide_all();
-        bench.engine.check_window((number, slot, Kind::First));
+        namespace.lanes.get_mut(slot).unwrap().due_mut(AttemptKind::First).spill_all();
+        bench.engine.check_window((number, slot, AttemptKind::First));
     }
     let claim = |lane: &Lane| LaneClaim { lane: lane.clone(), first_max: 1, retry_max: 1 };
     let request = ClaimRequest {
@@ -362,7 +362,7 @@ fn claim_fills_empty_windows_bounded_and_misses_no_lane() {
         owner: Owner::Consumer { lease: None },
     };
     let claimed = bench.engine.claim(&request).unwrap();
-    let at_once = LOOKS_AT_ONCE / (lanes_count * timers);
+    let at_once = VISITS_AT_ONCE / (lanes_count * timers);
     assert_eq!((at_once, claimed.firings.len()), (2, 2), "a fill looks at the whole namespace");
     assert_eq!(claimed.more, lanes, "the others have something, too");
     bench.settle_down();

@@ -28,7 +28,7 @@ use crate::{
     disk::SimDisk,
     engine::{
         Engine,
-        work::{Completion, Work},
+        background_work::{BackgroundWork, Completion},
     },
     journal::Mark,
     options::Options,
@@ -62,7 +62,7 @@ pub(super) struct Loose {
     random: StdRng,
     openings: u64,
     marks: VecDeque<Mark>,
-    work: VecDeque<Work>,
+    work: VecDeque<BackgroundWork>,
     sequels: VecDeque<Completion>,
     firings: BTreeMap<&'static str, Vec<Firing>>,
     /// State after each frame was written.

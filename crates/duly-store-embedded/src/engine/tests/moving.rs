@@ -6,7 +6,7 @@
 
 use duly_core::{Payload, payload::Form};
 
-use crate::{engine::work::Pace, index::Key};
+use crate::{engine::background_work::Pace, index::Key};
 
 use super::*;
 
@@ -118,7 +118,7 @@ impl Mover {
             self.engine.checkpoint_step();
             self.background();
             if newest(self) != before {
-                self.let_go();
+                self.drop_last_buckets();
                 return;
             }
             self.grow();
@@ -128,11 +128,11 @@ impl Mover {
 
     fn move_some(&mut self) {
         self.engine.rewrite_step();
-        self.let_go();
+        self.drop_last_buckets();
     }
 
     /// Removes and frees what can go now.
-    fn let_go(&mut self) {
+    fn drop_last_buckets(&mut self) {
         self.engine.reclaim();
         self.background();
         self.engine.punch_step();

@@ -9,7 +9,7 @@ use duly_core::Settings;
 use duly_store::namespaces::{DeleteMode, Secrets};
 
 use super::*;
-use crate::{journal::recovery, runs};
+use crate::{journal::recovery, sorted_runs};
 
 fn setting(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -85,12 +85,12 @@ impl Life {
             let mut note = |_, decoded: crate::format::record::Decoded| {
                 named.insert(decoded.namespace);
             };
-            let read = recovery::read_alone(disk, manifest, sequence, &mut note).unwrap();
+            let read = recovery::read_segment(disk, manifest, sequence, &mut note).unwrap();
             assert!(read.is_none_or(|alone| alone.damage.is_empty()));
         }
-        for run in runs::FILES.list(disk).unwrap() {
-            let run = runs::open(disk, run, manifest).unwrap();
-            runs::walk(&run, &mut |_, decoded| {
+        for run in sorted_runs::FILES.list(disk).unwrap() {
+            let run = sorted_runs::open(disk, run, manifest).unwrap();
+            sorted_runs::walk(&run, &mut |_, decoded| {
                 named.insert(decoded.namespace);
             })
             .unwrap();

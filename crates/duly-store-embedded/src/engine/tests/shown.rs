@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    engine::{Engine, letters, namespaces::Namespace},
+    engine::{Engine, dead_letters, namespaces::Namespace},
     index::{Cursor, Entry, Flags, Index, Key, Location},
 };
 
@@ -95,30 +95,31 @@ fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
 
 fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
     let mut places: Vec<Location> = Vec::new();
-    for entry in entries(ns.letters.by_delivery()) {
+    for entry in entries(ns.dead_letters.by_delivery()) {
         let timer = engine.load_timer(entry.location()).expect("a letter can be read");
         let delivery = timer.delivery_id(ns.name.as_str());
-        let letter = letters::key_of(engine.hash_key, number, delivery);
+        let letter = dead_letters::key_of(engine.hash_key, number, delivery);
         assert_eq!(letter, entry.key(number), "{delivery} is the letter of the entry");
         places.push(entry.location());
         forever(shown, format!("{} letter {} {delivery}", ns.name, timer.id), format!("{timer:?}"));
         let key = engine.key(number, timer.id.as_str());
-        let latest = ns.letters.latest(key);
+        let latest = ns.dead_letters.latest(key);
         forever(
             shown,
             format!("{} letter {} {delivery} by its timer", ns.name, timer.id),
             format!("{}", latest.is_some()),
         );
     }
-    for entry in entries(ns.letters.by_timer()) {
+    for entry in entries(ns.dead_letters.by_timer()) {
         let key: Key = entry.key(number);
-        let (latest, location) = ns.letters.latest(key).expect("the letter that is named is there");
+        let (latest, location) =
+            ns.dead_letters.latest(key).expect("the letter that is named is there");
         assert_eq!(latest, entry.named(number), "the latest is named");
         let timer = engine.load_timer(location).expect("a letter can be read by its timer");
         assert_eq!(engine.key(number, timer.id.as_str()), key, "it is a letter of the timer");
         let delivery = timer.delivery_id(ns.name.as_str());
         let of: Vec<String> = ns
-            .letters
+            .dead_letters
             .of(key)
             .into_iter()
             .map(|location| {
@@ -149,7 +150,7 @@ pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
 pub(super) fn check_files(engine: &Engine) {
     let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
     for (_, ns) in engine.namespaces.iter() {
-        for index in [&ns.live, ns.tombstones.index(), ns.letters.by_delivery()] {
+        for index in [&ns.live, ns.tombstones.index(), ns.dead_letters.by_delivery()] {
             for entry in entries(index) {
                 *counted.entry(entry.location().slot()).or_default() += 1;
             }

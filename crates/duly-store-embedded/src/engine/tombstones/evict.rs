@@ -23,7 +23,7 @@ use crate::{
 
 use super::{
     super::{
-        Engine, Stop,
+        Engine, NotWritten,
         earliest::{Ascending, Earliest},
         time::AGAIN_MS,
     },
@@ -38,7 +38,7 @@ const EVICTIONS_PER_STEP: u64 = 4_096;
 /// of them.
 const OLDEST_SHARE: usize = 8;
 /// Remembered tombstones that are checked in a row, and most gone ones that one step skips.
-const LOOKS_AT_ONCE: usize = 256;
+const VISITS_AT_ONCE: usize = 256;
 const GONE_MAX: usize = 16_384;
 /// Fewest and most of the oldest that are remembered.
 const OLDEST: std::ops::RangeInclusive<usize> = 64..=262_144;
@@ -48,20 +48,20 @@ pub(super) type End = (u64, PackedKey);
 
 /// Namespaces with more than `max_retained` tombstones.
 #[derive(Debug, Default)]
-pub(super) struct Crowded {
+pub(super) struct OverLimit {
     numbers: BTreeSet<u32>,
     /// Namespace that had its turn last.
     latest: u32,
     /// Time before which no eviction is written, by the boot-time clock: the last one could not be.
     not_before_ms: u64,
-    gathering: Option<Gathering>,
+    gathering: Option<OldestPass>,
     /// During replay: the end number below which no tombstone is left, by namespace.
     replayed: BTreeMap<u32, u64>,
 }
 
 /// A pass for the oldest tombstones.
 #[derive(Debug)]
-struct Gathering {
+struct OldestPass {
     number: u32,
     cursor: Cursor,
     oldest: Earliest<End>,
@@ -69,7 +69,7 @@ struct Gathering {
     began_at: u64,
 }
 
-impl Gathering {
+impl OldestPass {
     fn offer(&mut self, entry: &Entry, ended: u64) {
         let end = end_of(entry, ended);
         if end >= self.began_at {
@@ -104,18 +104,18 @@ impl Tombstones {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut gone = 0;
         loop {
-            let front = self.oldest.front(count.max(LOOKS_AT_ONCE));
-            let looked_at = front.len();
+            let front = self.oldest.front(count.max(VISITS_AT_ONCE));
+            let visited = front.len();
             self.index.warm(front.iter().map(|(_, key)| Key::unpack(*key)));
             let there = front.iter().filter(|end| is_there(&self.index, **end));
             match there.take(count).last() {
                 Some((last, _)) => return Some(last + 1),
-                None if looked_at == 0 => return None,
+                None if visited == 0 => return None,
                 // Most of the remembered ones are gone: another pass finds the oldest.
                 None if gone > GONE_MAX => self.oldest = Ascending::default(),
                 None => {
-                    gone += looked_at;
-                    self.oldest.take_out(looked_at);
+                    gone += visited;
+                    self.oldest.take_out(visited);
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Engine {
             let evicted = if is_small { self.evict(number, over.min(left)) } else { 0 };
             left = left.saturating_sub(evicted);
             if evicted == 0 || left == 0 {
-                self.tombstone_passes.crowded.numbers.insert(number);
+                self.tombstone_passes.over_limit.numbers.insert(number);
                 self.busy = true;
                 return;
             }
@@ -163,11 +163,11 @@ impl Engine {
         };
         match self.write(number, &Record::Evicted { below }) {
             Ok(()) => {}
-            Err(Stop::Refused(_) | Stop::Unread(_) | Stop::NotNow(_)) => {
-                self.tombstone_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
+            Err(NotWritten::Refused(_) | NotWritten::Unread(_) | NotWritten::NotNow(_)) => {
+                self.tombstone_passes.over_limit.not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return 0;
             }
-            Err(Stop::Terminal) => return 0,
+            Err(NotWritten::Terminal) => return 0,
         }
         before - self.namespaces.get(number).map_or(0, |namespace| namespace.tombstones.len())
     }
@@ -175,7 +175,7 @@ impl Engine {
     /// Applies an eviction record to the state.
     pub(in crate::engine) fn absorb_evicted(&mut self, number: u32, below: u64) {
         if self.replaying {
-            self.tombstone_passes.crowded.replayed.insert(number, below);
+            self.tombstone_passes.over_limit.replayed.insert(number, below);
             return;
         }
         while let Some(namespace) = self.namespaces.get_mut(number)
@@ -192,7 +192,7 @@ impl Engine {
     /// Runs after replay: drops the tombstones that eviction records name, and finds the namespaces with
     /// too many.
     pub(in crate::engine) fn settle_evictions(&mut self) {
-        for (number, below) in std::mem::take(&mut self.tombstone_passes.crowded.replayed) {
+        for (number, below) in std::mem::take(&mut self.tombstone_passes.over_limit.replayed) {
             let Some(namespace) = self.namespaces.get(number) else {
                 continue;
             };
@@ -206,10 +206,10 @@ impl Engine {
             }
             evicted.into_iter().for_each(|key| self.drop_tombstone(key));
         }
-        let crowded: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
-        let crowded =
-            crowded.into_iter().filter(|number| self.tombstones_over(*number) > 0).collect();
-        self.tombstone_passes.crowded.numbers = crowded;
+        let over_limit: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
+        let over_limit =
+            over_limit.into_iter().filter(|number| self.tombstones_over(*number) > 0).collect();
+        self.tombstone_passes.over_limit.numbers = over_limit;
     }
 
     fn gather_at_once(&mut self, number: u32) {
@@ -220,14 +220,14 @@ impl Engine {
         self.end_gathering(gathering);
     }
 
-    fn begin_gathering(&self, number: u32) -> Option<Gathering> {
+    fn begin_gathering(&self, number: u32) -> Option<OldestPass> {
         let namespace = self.namespaces.get(number)?;
         let (wanted, began_at) = (namespace.tombstones.oldest_wanted(), namespace.ended());
-        Some(Gathering { number, cursor: Cursor::START, oldest: Earliest::new(wanted), began_at })
+        Some(OldestPass { number, cursor: Cursor::START, oldest: Earliest::new(wanted), began_at })
     }
 
     /// Visits some more tombstones. Returns `true` if all were visited.
-    fn gather(&self, gathering: &mut Gathering) -> bool {
+    fn gather(&self, gathering: &mut OldestPass) -> bool {
         let Some(namespace) = self.namespaces.get(gathering.number) else {
             return true;
         };
@@ -245,37 +245,37 @@ impl Engine {
         false
     }
 
-    fn end_gathering(&mut self, gathering: Gathering) {
+    fn end_gathering(&mut self, gathering: OldestPass) {
         if let Some(namespace) = self.namespaces.get_mut(gathering.number) {
             namespace.tombstones.oldest = Ascending::of(gathering.oldest.into_parts().0);
         }
     }
 
     /// Runs one step for one of the namespaces with too many tombstones.
-    pub(super) fn pass_over_crowded(&mut self) {
-        let crowded = &mut self.tombstone_passes.crowded;
-        if let Some(mut gathering) = crowded.gathering.take() {
+    pub(super) fn run_eviction_pass(&mut self) {
+        let over_limit = &mut self.tombstone_passes.over_limit;
+        if let Some(mut gathering) = over_limit.gathering.take() {
             if self.gather(&mut gathering) {
                 self.end_gathering(gathering);
             } else {
-                self.tombstone_passes.crowded.gathering = Some(gathering);
+                self.tombstone_passes.over_limit.gathering = Some(gathering);
             }
-        } else if self.now.boot_ms < crowded.not_before_ms {
+        } else if self.now.boot_ms < over_limit.not_before_ms {
             return;
-        } else if let Some(number) = crowded.next() {
+        } else if let Some(number) = over_limit.next() {
             let over = self.tombstones_over(number);
             if over == 0 {
-                self.tombstone_passes.crowded.numbers.remove(&number);
+                self.tombstone_passes.over_limit.numbers.remove(&number);
             } else if self.evict(number, over.min(EVICTIONS_PER_STEP)) == 0 {
-                self.tombstone_passes.crowded.gathering = self.begin_gathering(number);
+                self.tombstone_passes.over_limit.gathering = self.begin_gathering(number);
             }
         }
-        let crowded = &self.tombstone_passes.crowded;
-        self.busy |= crowded.gathering.is_some() || !crowded.numbers.is_empty();
+        let over_limit = &self.tombstone_passes.over_limit;
+        self.busy |= over_limit.gathering.is_some() || !over_limit.numbers.is_empty();
     }
 }
 
-impl Crowded {
+impl OverLimit {
     /// Returns the namespace whose turn it is.
     fn next(&mut self) -> Option<u32> {
         let behind = self.numbers.range(self.latest.saturating_add(1)..).next();

@@ -88,8 +88,8 @@ fn scattered(count: u64, apart: u64, payload_bytes: usize) -> (Files, Arc<Noting
 }
 
 fn read_all(files: &Files, places: &[Location]) {
-    for answer in files.read_many(places, 1).into_vec() {
-        answer.expect("it is read").expect("it is there");
+    for result in files.read_many(places, 1).into_vec() {
+        result.expect("it is read").expect("it is there");
     }
 }
 

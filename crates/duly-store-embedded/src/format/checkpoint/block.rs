@@ -1,8 +1,8 @@
 //! One block of a checkpoint, of any kind.
 
 use super::{
-    BLOCK_CRC_AT, BLOCK_HEADER_BYTES, BlockHeader, End, Entries, FileSlot, Leases, Namespace,
-    PAYLOAD_BYTES_MAX, Several, small,
+    BLOCK_CRC_AT, BLOCK_HEADER_BYTES, BlockHeader, End, Entries, FileSlot, Leases,
+    MultipleDeadLetters, Namespace, PAYLOAD_BYTES_MAX, small,
 };
 use crate::format::{
     DecodeError, align_up,
@@ -27,7 +27,7 @@ pub(crate) enum Block<'a> {
     /// Kind 3: leases of one namespace.
     Leases(Leases),
     /// Kind 4: dead letters of timers that have several.
-    Several(Several),
+    MultipleDeadLetters(MultipleDeadLetters),
     /// Kind 5: the file of each slot.
     Files(Vec<FileSlot>),
     /// Kind 6: the end.
@@ -57,9 +57,9 @@ impl<'a> Block<'a> {
                 leases.encode(&mut writer);
                 (LEASES, leases.leases.len())
             }
-            Self::Several(several) => {
+            Self::MultipleDeadLetters(several) => {
                 several.encode(&mut writer);
-                (SEVERAL, several.letters.len())
+                (SEVERAL, several.dead_letters.len())
             }
             Self::Files(files) => {
                 small::encode_files(&mut writer, files);
@@ -91,7 +91,7 @@ impl<'a> Block<'a> {
             NAMESPACE => Self::Namespace(Box::new(Namespace::decode(&mut reader)?)),
             ENTRIES => Self::Entries(Entries::decode(&mut reader, count)?),
             LEASES => Self::Leases(Leases::decode(&mut reader, count)?),
-            SEVERAL => Self::Several(Several::decode(&mut reader, count)?),
+            SEVERAL => Self::MultipleDeadLetters(MultipleDeadLetters::decode(&mut reader, count)?),
             FILES => Self::Files(small::decode_files(&mut reader, count)?),
             END => Self::End(End::decode(&mut reader)?),
             other => {

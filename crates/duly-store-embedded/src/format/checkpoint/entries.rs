@@ -23,14 +23,14 @@ pub(crate) const ENTRIES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - 8) / ENTRY_B
 
 /// The index of a namespace that entries belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Which {
+pub(crate) enum IndexKind {
     Live = 1,
     Tombstones = 2,
     DeadLetters = 3,
     DeadByTimer = 4,
 }
 
-impl Which {
+impl IndexKind {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
         let all = [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer];
         from_code(&all, value, "index")
@@ -41,13 +41,13 @@ impl Which {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entries<'a> {
     pub(crate) namespace: u32,
-    pub(crate) which: Which,
+    pub(crate) which: IndexKind,
     bytes: &'a [u8],
 }
 
 impl<'a> Entries<'a> {
     /// Wraps entries that [`append_entry`] gathered in `bytes`, at most [`ENTRIES_MAX`].
-    pub(crate) fn new(namespace: u32, which: Which, bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(namespace: u32, which: IndexKind, bytes: &'a [u8]) -> Self {
         assert!(bytes.len().is_multiple_of(ENTRY_BYTES), "{} bytes of entries", bytes.len());
         Self { namespace, which, bytes }
     }
@@ -70,7 +70,7 @@ impl<'a> Entries<'a> {
     pub(super) fn decode(reader: &mut Reader<'a>, count: usize) -> Result<Self, DecodeError> {
         let namespace = reader.u32()?;
         let [which, ..] = reader.array::<4>()?;
-        let which = Which::from_u8(which)?;
+        let which = IndexKind::from_u8(which)?;
         let bytes = reader.rest();
         if count.checked_mul(ENTRY_BYTES) != Some(bytes.len()) {
             let what = format!("{count} entries in {} bytes", bytes.len());

@@ -20,7 +20,7 @@ use crate::format::{
 };
 
 const LEASE_BYTES: usize = 57;
-const LETTER_BYTES: usize = 32;
+const DEAD_LETTER_BYTES: usize = 32;
 const FILE_BYTES: usize = 16;
 /// Namespace and reserved bytes in front of leases and dead letters.
 const PREFIX_BYTES: usize = 8;
@@ -28,7 +28,8 @@ const PREFIX_BYTES: usize = 8;
 /// Most leases in a block.
 pub(crate) const LEASES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LEASE_BYTES;
 /// Most dead letters in a block.
-pub(crate) const LETTERS_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LETTER_BYTES;
+pub(crate) const DEAD_LETTERS_MAX: usize =
+    (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / DEAD_LETTER_BYTES;
 /// Most files in a block.
 pub(crate) const FILES_MAX: usize = PAYLOAD_BYTES_MAX as usize / FILE_BYTES;
 
@@ -60,37 +61,41 @@ impl Leases {
 
 /// Dead letters of timers in one namespace that have more than one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Several {
+pub(crate) struct MultipleDeadLetters {
     pub(crate) namespace: u32,
-    pub(crate) letters: Vec<Letter>,
+    pub(crate) dead_letters: Vec<DeadLetterEntry>,
 }
 
 /// A dead letter of a timer that has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Letter {
+pub(crate) struct DeadLetterEntry {
     pub(crate) timer: [u8; 12],
-    pub(crate) died_ms: u64,
+    pub(crate) dead_lettered_ms: u64,
     /// The key of the dead letter's delivery id.
     pub(crate) letter: [u8; 12],
 }
 
-impl Several {
+impl MultipleDeadLetters {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
         writer.u32(self.namespace);
         writer.u32(0);
-        for letter in &self.letters {
+        for letter in &self.dead_letters {
             writer.0.extend_from_slice(&letter.timer);
-            writer.u64(letter.died_ms);
+            writer.u64(letter.dead_lettered_ms);
             writer.0.extend_from_slice(&letter.letter);
         }
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
         let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
-        let letters = each(reader, count, LETTER_BYTES, |reader| {
-            Ok(Letter { timer: reader.array()?, died_ms: reader.u64()?, letter: reader.array()? })
+        let dead_letters = each(reader, count, DEAD_LETTER_BYTES, |reader| {
+            Ok(DeadLetterEntry {
+                timer: reader.array()?,
+                dead_lettered_ms: reader.u64()?,
+                letter: reader.array()?,
+            })
         })?;
-        Ok(Self { namespace, letters })
+        Ok(Self { namespace, dead_letters })
     }
 }
 
@@ -98,7 +103,7 @@ impl Several {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Segment = 1,
-    Run = 2,
+    SortedRun = 2,
 }
 
 /// The file that locations with this slot point into.
@@ -125,7 +130,7 @@ pub(super) fn decode_files(
     each(reader, count, FILE_BYTES, |reader| {
         let slot = reader.u16()?;
         let [kind, _reserved @ ..] = reader.array::<6>()?;
-        let kind = from_code(&[FileKind::Segment, FileKind::Run], kind, "kind of file")?;
+        let kind = from_code(&[FileKind::Segment, FileKind::SortedRun], kind, "kind of file")?;
         Ok(FileSlot { slot, kind, number: reader.u64()? })
     })
 }

@@ -68,7 +68,7 @@ fn a_block_has_the_documented_layout() {
     let mut entries = Vec::new();
     append_entry(&mut entries, [1, 2, u64::MAX]);
     append_entry(&mut entries, [4, 5, 6]);
-    let bytes = encoded(&Block::Entries(Entries::new(77, Which::DeadByTimer, &entries)));
+    let bytes = encoded(&Block::Entries(Entries::new(77, IndexKind::DeadByTimer, &entries)));
     assert_eq!(bytes.len(), 16 + 56 + 8, "padded to 16");
     assert_eq!(bytes[..4], 2_u32.to_le_bytes());
     assert_eq!(bytes[4..8], 56_u32.to_le_bytes());
@@ -81,7 +81,7 @@ fn a_block_has_the_documented_layout() {
     assert_eq!(bytes[40..48], [0xFF; 8]);
     assert_eq!(bytes[72..], [0; 8]);
 
-    let file = FileSlot { slot: 0x0201, kind: FileKind::Run, number: 9 };
+    let file = FileSlot { slot: 0x0201, kind: FileKind::SortedRun, number: 9 };
     let bytes = encoded(&Block::Files(vec![file]));
     assert_eq!(bytes[16..], [1, 2, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
 
@@ -116,12 +116,15 @@ fn full_blocks_keep_to_the_largest_payload() {
         until: Timestamp::MAX,
         extends: false,
     };
-    let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
+    let letter = DeadLetterEntry { timer: [1; 12], dead_lettered_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 2 };
     let blocks = [
-        Block::Entries(Entries::new(1, Which::Live, &entries)),
+        Block::Entries(Entries::new(1, IndexKind::Live, &entries)),
         Block::Leases(Leases { namespace: 1, leases: vec![([1; 12], lease); LEASES_MAX] }),
-        Block::Several(Several { namespace: 1, letters: vec![letter; LETTERS_MAX] }),
+        Block::MultipleDeadLetters(MultipleDeadLetters {
+            namespace: 1,
+            dead_letters: vec![letter; DEAD_LETTERS_MAX],
+        }),
         Block::Files(vec![file; FILES_MAX]),
     ];
     for block in blocks {
@@ -136,7 +139,7 @@ fn full_blocks_keep_to_the_largest_payload() {
 #[should_panic(expected = "a block of 4194320 bytes")]
 fn a_longer_block_is_an_error_of_the_caller() {
     let entries = vec![7; (ENTRIES_MAX + 1) * ENTRY_BYTES];
-    encoded(&Block::Entries(Entries::new(1, Which::Live, &entries)));
+    encoded(&Block::Entries(Entries::new(1, IndexKind::Live, &entries)));
 }
 
 #[test]
@@ -223,16 +226,16 @@ fn lease() -> impl Strategy<Value = ([u8; 12], Lease)> {
     (key(), strategies::lease())
 }
 
-fn letter() -> impl Strategy<Value = Letter> {
-    (key(), any::<u64>(), key()).prop_map(|(timer, died_ms, letter)| Letter {
+fn letter() -> impl Strategy<Value = DeadLetterEntry> {
+    (key(), any::<u64>(), key()).prop_map(|(timer, dead_lettered_ms, letter)| DeadLetterEntry {
         timer,
-        died_ms,
+        dead_lettered_ms,
         letter,
     })
 }
 
 fn file() -> impl Strategy<Value = FileSlot> {
-    let kind = prop::sample::select(vec![FileKind::Segment, FileKind::Run]);
+    let kind = prop::sample::select(vec![FileKind::Segment, FileKind::SortedRun]);
     (any::<u16>(), kind, any::<u64>()).prop_map(|(slot, kind, number)| FileSlot {
         slot,
         kind,
@@ -247,8 +250,12 @@ pub(crate) fn block() -> impl Strategy<Value = Block<'static>> {
         namespace().prop_map(|namespace| Block::Namespace(Box::new(namespace))),
         (any::<u32>(), prop::collection::vec(lease(), many.clone()))
             .prop_map(|(namespace, leases)| Block::Leases(Leases { namespace, leases })),
-        (any::<u32>(), prop::collection::vec(letter(), many.clone()))
-            .prop_map(|(namespace, letters)| Block::Several(Several { namespace, letters })),
+        (any::<u32>(), prop::collection::vec(letter(), many.clone())).prop_map(
+            |(namespace, dead_letters)| Block::MultipleDeadLetters(MultipleDeadLetters {
+                namespace,
+                dead_letters
+            })
+        ),
         prop::collection::vec(file(), many).prop_map(Block::Files),
         any::<([u64; 3], u32)>().prop_map(|([blocks, namespaces, entries], highest_namespace)| {
             Block::End(End { blocks, namespaces, entries, highest_namespace })
@@ -287,7 +294,7 @@ proptest! {
     fn any_entries_read_back(
         namespace: u32,
         which in prop::sample::select(vec![
-            Which::Live, Which::Tombstones, Which::DeadLetters, Which::DeadByTimer,
+            IndexKind::Live, IndexKind::Tombstones, IndexKind::DeadLetters, IndexKind::DeadByTimer,
         ]),
         entries: Vec<[u64; 3]>,
     ) {

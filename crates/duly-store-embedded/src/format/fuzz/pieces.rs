@@ -13,7 +13,7 @@ use crate::{
     format::{
         checkpoint::{self, Block, BlockHeader},
         frame::{self, Seed},
-        record, run, segment, strategies,
+        record, segment, sorted_run, strategies,
     },
     manifest::{self, Manifest},
 };
@@ -201,10 +201,16 @@ fn checkpoint_header(runner: &mut TestRunner) -> Piece {
 
 fn run_header(runner: &mut TestRunner) -> Piece {
     let (store, id, created_at_ms) = value(runner, &any::<(u128, u64, u64)>());
-    let header = run::Header { version: 1, store, id, kind: run::Kind::Tombstones, created_at_ms };
+    let header = sorted_run::Header {
+        version: 1,
+        store,
+        id,
+        kind: sorted_run::RunKind::Tombstones,
+        created_at_ms,
+    };
     let check = |bytes: &[u8]| {
-        run::Header::read(bytes, seed()).is_ok_and(|header| {
-            assert_eq!(run::Header::read(&header.encode(seed()), seed()), Ok(header));
+        sorted_run::Header::read(bytes, seed()).is_ok_and(|header| {
+            assert_eq!(sorted_run::Header::read(&header.encode(seed()), seed()), Ok(header));
             true
         })
     };
@@ -213,17 +219,17 @@ fn run_header(runner: &mut TestRunner) -> Piece {
 }
 
 /// Groups of 1, 2 and 3 records of 32 bytes each.
-fn some_directory() -> (run::Directory, run::Trailer) {
-    let group = |hour, namespace, unit, count| run::Group { hour, namespace, unit, count };
-    let directory = run::Directory { groups: vec![group(5, 7, 4, 1), group(6, 1, 6, 2)] };
-    let trailer = run::Trailer {
+fn some_directory() -> (sorted_run::Directory, sorted_run::Trailer) {
+    let group = |hour, namespace, unit, count| sorted_run::Group { hour, namespace, unit, count };
+    let directory = sorted_run::Directory { groups: vec![group(5, 7, 4, 1), group(6, 1, 6, 2)] };
+    let trailer = sorted_run::Trailer {
         directory_crc: directory.encode(seed()).1,
         id: 42,
         records: 3,
         directory_at: 64 + 3 * 32,
         groups: 2,
-        time_min_ms: 5 * run::HOUR_MS,
-        time_max_ms: 7 * run::HOUR_MS - 1,
+        time_min_ms: 5 * sorted_run::HOUR_MS,
+        time_max_ms: 7 * sorted_run::HOUR_MS - 1,
     };
     (directory, trailer)
 }
@@ -231,9 +237,9 @@ fn some_directory() -> (run::Directory, run::Trailer) {
 fn run_trailer() -> Piece {
     const LENGTH: u64 = 64 + 3 * 32 + 2 * 16 + 64;
     let check = |bytes: &[u8]| {
-        run::Trailer::read(bytes, seed(), LENGTH).is_ok_and(|trailer| {
-            assert!(trailer.groups * run::GROUP_BYTES <= LENGTH, "room is made for them");
-            let again = run::Trailer::read(&trailer.encode(seed()), seed(), LENGTH);
+        sorted_run::Trailer::read(bytes, seed(), LENGTH).is_ok_and(|trailer| {
+            assert!(trailer.groups * sorted_run::GROUP_BYTES <= LENGTH, "room is made for them");
+            let again = sorted_run::Trailer::read(&trailer.encode(seed()), seed(), LENGTH);
             assert_eq!(again, Ok(trailer));
             true
         })
@@ -245,12 +251,12 @@ fn run_trailer() -> Piece {
 fn directory() -> Piece {
     let check = |bytes: &[u8]| {
         // As with a trailer that was damaged consistently.
-        let trailer = run::Trailer {
+        let trailer = sorted_run::Trailer {
             directory_crc: seed().crc(bytes),
-            groups: bytes.len() as u64 / run::GROUP_BYTES,
+            groups: bytes.len() as u64 / sorted_run::GROUP_BYTES,
             ..some_directory().1
         };
-        run::Directory::decode(bytes, &trailer, seed()).is_ok_and(|directory| {
+        sorted_run::Directory::decode(bytes, &trailer, seed()).is_ok_and(|directory| {
             assert_eq!(directory.encode(seed()).0, bytes);
             true
         })
@@ -270,7 +276,7 @@ fn entries(runner: &mut TestRunner) -> Piece {
     for words in value(runner, &prop::collection::vec(any::<[u64; 3]>(), 0..9)) {
         checkpoint::append_entry(&mut gathered, words);
     }
-    let entries = checkpoint::Entries::new(3, checkpoint::Which::Live, &gathered);
+    let entries = checkpoint::Entries::new(3, checkpoint::IndexKind::Live, &gathered);
     let mut bytes = Vec::new();
     Block::Entries(entries).encode(&mut bytes, seed());
     Piece { name: "block of entries", bytes, seal: seal_block, check: check_block }

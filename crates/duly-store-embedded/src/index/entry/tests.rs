@@ -6,7 +6,7 @@ use crate::index::{NAMESPACE_MAX, PackedKey};
 /// The latest time of a timer: the year 2200.
 const AT_MAX_MS: u64 = 7_258_118_399_999;
 
-fn entry(key: Key, lane: u8, at_ms: u64, kind: Kind, location: Location) -> Entry {
+fn entry(key: Key, lane: u8, at_ms: u64, kind: AttemptKind, location: Location) -> Entry {
     Entry::new(key, lane, Claimable { at_ms, kind }, location)
 }
 
@@ -25,7 +25,7 @@ proptest! {
     fn an_entry_gives_back_what_it_holds(
         key in keys(), lane: u8, at_ms in 0..=AT_MAX_MS, retry: bool, location in locations(), flags: u8,
     ) {
-        let kind = if retry { Kind::Retry } else { Kind::First };
+        let kind = if retry { AttemptKind::Retry } else { AttemptKind::First };
         let plain = entry(key, lane, at_ms, kind, location);
         prop_assert_eq!(plain.flags(), Flags::NONE);
         let entry = plain.with_flags(Flags(flags));
@@ -46,14 +46,14 @@ proptest! {
         let entry = Entry::naming(key, at_ms, other);
         prop_assert_eq!(entry.named(key.namespace()), other);
         prop_assert_eq!(entry.key(key.namespace()), key);
-        prop_assert_eq!(entry.claimable(), Claimable { at_ms, kind: Kind::First });
+        prop_assert_eq!(entry.claimable(), Claimable { at_ms, kind: AttemptKind::First });
         prop_assert_eq!(Entry::from_words(entry.words()), Some(entry));
     }
 
     #[test]
     fn a_new_location_changes_nothing_else(key in keys(), flags: u8, old in locations(), new in locations()) {
-        let at_old = entry(key, 7, 1_234, Kind::Retry, old).with_flags(Flags(flags));
-        let at_new = entry(key, 7, 1_234, Kind::Retry, new).with_flags(Flags(flags));
+        let at_old = entry(key, 7, 1_234, AttemptKind::Retry, old).with_flags(Flags(flags));
+        let at_new = entry(key, 7, 1_234, AttemptKind::Retry, new).with_flags(Flags(flags));
         prop_assert_eq!(at_old.at(new), at_new);
     }
 }
@@ -71,9 +71,9 @@ fn an_entry_is_24_bytes_and_holds_the_extremes() {
     };
     let nothing = Location::new(0, 0, 0);
     let last = Location::new(u16::MAX, (1 << 24) - 1, u64::MAX);
-    check(Key::unpack([0; 12]), 0, 0, Kind::First, nothing, Flags::NONE);
-    check(Key::unpack([0xFF; 12]), 255, AT_MAX_MS, Kind::Retry, last, Flags(0xFF));
-    check(Key::unpack([0xFF; 12]), 255, AT_MAX_MS, Kind::First, nothing, Flags::NONE);
+    check(Key::unpack([0; 12]), 0, 0, AttemptKind::First, nothing, Flags::NONE);
+    check(Key::unpack([0xFF; 12]), 255, AT_MAX_MS, AttemptKind::Retry, last, Flags(0xFF));
+    check(Key::unpack([0xFF; 12]), 255, AT_MAX_MS, AttemptKind::First, nothing, Flags::NONE);
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn the_bits_of_an_entry_are_the_documented_ones() {
     let key = Key::unpack([1, 2, 3, 4, 5, 6, 7, 8, 0xAA, 0xBB, 0xCC, 0xFE]);
     assert_eq!(key.namespace(), 0x00CC_BBAA);
     let location = Location::new(0x1234, 0x0056_789A, 64 << 11);
-    let all = entry(key, 0xCD, 0x0677_7777_7777, Kind::Retry, location);
+    let all = entry(key, 0xCD, 0x0677_7777_7777, AttemptKind::Retry, location);
     let words = [
         0x0807_0605_0403_0201,
         0xFE << 56 | 0xCD << 24 | 0x0056_789A,
         0x0677_7777_7777 << 21 | 1 << 20 | 0x1234 << 4 | 11,
     ];
     assert_eq!(all.words(), words);
-    let flags = Flags::SURFACED.with(Flags::LEASED).with(Flags::EXPIRES);
+    let flags = Flags::COUNTED_DUE.with(Flags::LEASED).with(Flags::EXPIRES);
     assert_eq!(all.with_flags(flags).words(), [words[0], words[1] | 7 << 48, words[2]]);
 }
 
@@ -96,20 +96,23 @@ fn the_bits_of_an_entry_are_the_documented_ones() {
 fn each_field_has_bits_of_its_own() {
     let zero = Key::unpack([0; 12]);
     let nowhere = Location::new(0, 0, 0);
-    let none = entry(zero, 0, 0, Kind::First, nowhere);
+    let none = entry(zero, 0, 0, AttemptKind::First, nowhere);
     assert_eq!(none.words(), [0; 3]);
     let low = Key::unpack([255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0]);
     let high = Key::unpack([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255]);
     let of_namespace = Key::unpack([0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 0]);
     let check = |entry: Entry, words: [u64; 3]| assert_eq!(entry.words(), words);
-    check(entry(low, 0, 0, Kind::First, nowhere), [u64::MAX, 0, 0]);
-    check(entry(high, 0, 0, Kind::First, nowhere), [0, 0xFF << 56, 0]);
-    check(entry(of_namespace, 0, 0, Kind::First, nowhere), [0; 3]);
+    check(entry(low, 0, 0, AttemptKind::First, nowhere), [u64::MAX, 0, 0]);
+    check(entry(high, 0, 0, AttemptKind::First, nowhere), [0, 0xFF << 56, 0]);
+    check(entry(of_namespace, 0, 0, AttemptKind::First, nowhere), [0; 3]);
     check(none.with_flags(Flags(0xFF)), [0, 0xFF << 48, 0]);
-    check(entry(zero, 255, 0, Kind::First, nowhere), [0, 0xFF << 24, 0]);
+    check(entry(zero, 255, 0, AttemptKind::First, nowhere), [0, 0xFF << 24, 0]);
     check(none.at(Location::new(0, (1 << 24) - 1, 0)), [0, 0xFF_FFFF, 0]);
-    check(entry(zero, 0, (1 << 43) - 2, Kind::First, nowhere), [0, 0, ((1 << 43) - 2) << 21]);
-    check(entry(zero, 0, 0, Kind::Retry, nowhere), [0, 0, 1 << 20]);
+    check(
+        entry(zero, 0, (1 << 43) - 2, AttemptKind::First, nowhere),
+        [0, 0, ((1 << 43) - 2) << 21],
+    );
+    check(entry(zero, 0, 0, AttemptKind::Retry, nowhere), [0, 0, 1 << 20]);
     check(none.at(Location::new(u16::MAX, 0, 0)), [0, 0, 0xFFFF << 4]);
     check(none.at(Location::new(0, 0, u64::MAX)), [0, 0, 15]);
 }
@@ -123,10 +126,10 @@ fn the_words_of_an_empty_slot_are_no_entry() {
 
 #[test]
 fn flags_are_set_and_cleared_one_by_one() {
-    let both = Flags::NONE.with(Flags::SURFACED).with(Flags::EXPIRES);
-    assert!(both.has(Flags::SURFACED) && both.has(Flags::EXPIRES) && !both.has(Flags::LEASED));
-    assert!(!both.has(Flags::SURFACED.with(Flags::LEASED)), "all that is asked for");
-    assert_eq!(both.without(Flags::SURFACED), Flags::EXPIRES);
+    let both = Flags::NONE.with(Flags::COUNTED_DUE).with(Flags::EXPIRES);
+    assert!(both.has(Flags::COUNTED_DUE) && both.has(Flags::EXPIRES) && !both.has(Flags::LEASED));
+    assert!(!both.has(Flags::COUNTED_DUE.with(Flags::LEASED)), "all that is asked for");
+    assert_eq!(both.without(Flags::COUNTED_DUE), Flags::EXPIRES);
     assert_eq!(both.without(Flags::LEASED), both);
     assert_eq!(both.with(Flags::EXPIRES), both);
 }
@@ -135,13 +138,13 @@ fn flags_are_set_and_cleared_one_by_one() {
 fn another_timer_is_told_by_any_field() {
     let key = Key::of(1, 1, "a");
     let location = Location::new(1, 2, 300);
-    let one = entry(key, 1, 10, Kind::First, location);
+    let one = entry(key, 1, 10, AttemptKind::First, location);
     for other in [
-        entry(Key::of(1, 1, "b"), 1, 10, Kind::First, location),
-        entry(key, 2, 10, Kind::First, location),
-        entry(key, 1, 11, Kind::First, location),
-        entry(key, 1, 10, Kind::Retry, location),
-        entry(key, 1, 10, Kind::First, Location::new(1, 2, 64)),
+        entry(Key::of(1, 1, "b"), 1, 10, AttemptKind::First, location),
+        entry(key, 2, 10, AttemptKind::First, location),
+        entry(key, 1, 11, AttemptKind::First, location),
+        entry(key, 1, 10, AttemptKind::Retry, location),
+        entry(key, 1, 10, AttemptKind::First, Location::new(1, 2, 64)),
     ] {
         assert_ne!(one, other);
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::index::span::position;
-use crate::index::{Claimable, Key, Kind, Location};
+use crate::index::{AttemptKind, Claimable, Key, Location};
 
 impl Table {
     /// Panics unless all invariants hold.
@@ -45,7 +45,7 @@ fn remove(table: &mut Table, key: Key) -> Option<Entry> {
 }
 
 fn entry(low: u64, high: u8, at_ms: u64) -> Entry {
-    let claim = Claimable { at_ms, kind: Kind::First };
+    let claim = Claimable { at_ms, kind: AttemptKind::First };
     Entry::new(key(low, high), 9, claim, Location::new(5, 77, 100))
 }
 

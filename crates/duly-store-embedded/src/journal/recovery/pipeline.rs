@@ -28,7 +28,7 @@ use crate::{
 };
 
 use super::{
-    Found, Progress, ReplayPoint,
+    Progress, RecoveredJournal, ReplayPoint,
     walk::{Halt, Visitor, WholeFrame, walk},
 };
 
@@ -64,7 +64,7 @@ pub(crate) fn recover(
     from: Option<ReplayPoint>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Found> {
+) -> Result<RecoveredJournal> {
     let (sender, receiver) = sync_channel(BATCHES_AHEAD);
     thread::scope(|scope| {
         let reader = thread::Builder::new()
@@ -85,10 +85,10 @@ fn consume(
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    for heard in receiver {
-        match heard {
+    for message in receiver {
+        match message {
             ReplayMessage::Batch(batch) => each_batch(batch)?,
-            ReplayMessage::Progress(how_far) => progress(how_far),
+            ReplayMessage::Progress(read_progress) => progress(read_progress),
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn read(
     manifest: &Manifest,
     from: Option<ReplayPoint>,
     sender: SyncSender<ReplayMessage>,
-) -> Result<Found, Halt> {
+) -> Result<RecoveredJournal, Halt> {
     let mut skimmer = Skimmer { hash_key: manifest.hash_key, batch: Vec::new(), sender };
     let read = walk(disk, manifest, from, &mut skimmer);
     // Also before a refusal: an error of the consumer takes precedence.
@@ -115,8 +115,8 @@ struct Skimmer {
 }
 
 impl Skimmer {
-    fn send(&self, heard: ReplayMessage) -> Result<(), Halt> {
-        self.sender.send(heard).map_err(|_| Halt::Unheard)
+    fn send(&self, message: ReplayMessage) -> Result<(), Halt> {
+        self.sender.send(message).map_err(|_| Halt::ConsumerGone)
     }
 
     fn flush(&mut self) -> Result<(), Halt> {

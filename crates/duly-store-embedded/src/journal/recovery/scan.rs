@@ -14,14 +14,14 @@ use crate::{
 const WINDOW_BYTES: u64 = 1 << 20;
 
 /// A part of a file, in memory.
-struct Window<'a> {
+struct ReadWindow<'a> {
     file: &'a dyn File,
     length: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl ReadWindow<'_> {
     /// Returns the bytes from `from` on, cut at the end of the file.
     fn slice(&mut self, from: u64, bytes: u64) -> Result<&[u8]> {
         let until = from.saturating_add(bytes).min(self.length);
@@ -50,7 +50,7 @@ pub(super) struct Frame {
 
 /// The state of a scan over a segment.
 pub(super) struct Scan<'a> {
-    window: Window<'a>,
+    window: ReadWindow<'a>,
     seed: frame::Seed,
     /// End of the last valid frame.
     pub(super) at: u64,
@@ -73,7 +73,7 @@ impl<'a> Scan<'a> {
         epoch: u32,
         lsn: u64,
     ) -> Self {
-        let window = Window { file, length, start: 0, bytes: Vec::new() };
+        let window = ReadWindow { file, length, start: 0, bytes: Vec::new() };
         let at = segment::HEADER_BYTES;
         Self { window, seed, at, epoch, lsn, last: None, unsure: VecDeque::new() }
     }

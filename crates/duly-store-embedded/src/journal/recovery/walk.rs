@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Found, FoundSegment, Progress, ReplayPoint,
+    FoundSegment, Progress, RecoveredJournal, ReplayPoint,
     checks::{check_header, check_length, check_point, check_tail, damaged, sequences},
     scan::{Frame, Scan},
 };
@@ -37,7 +37,7 @@ pub(super) enum Halt {
     /// The directory is refused.
     Refused(OpenError),
     /// The consumer has stopped.
-    Unheard,
+    ConsumerGone,
 }
 
 impl Halt {
@@ -45,7 +45,7 @@ impl Halt {
     pub(super) fn refusal(self) -> OpenError {
         match self {
             Self::Refused(error) => error,
-            Self::Unheard => unreachable!("only a visitor ends a walk in this way"),
+            Self::ConsumerGone => unreachable!("only a visitor ends a walk in this way"),
         }
     }
 }
@@ -73,13 +73,13 @@ pub(super) struct WholeFrame<'a> {
 
 /// The place of a record.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct RecordPlace<'a> {
     name: &'a str,
     slot: u16,
     offset: u64,
 }
 
-impl Place<'_> {
+impl RecordPlace<'_> {
     /// Returns the location of the record whose bytes begin here.
     pub(super) fn location(self, bytes: &[u8]) -> Location {
         let bytes = record::bytes_of(bytes).unwrap_or(0);
@@ -101,13 +101,13 @@ impl WholeFrame<'_> {
     /// bytes that are not a whole record.
     pub(super) fn each_record(
         &self,
-        mut each: impl FnMut(Place<'_>, &[u8]) -> Result<(), Halt>,
+        mut each: impl FnMut(RecordPlace<'_>, &[u8]) -> Result<(), Halt>,
     ) -> Result<(), Halt> {
         let mut at = frame::HEADER_BYTES;
         for _ in 0..self.header.count {
             let offset = self.start + at as u64;
             let rest = self.bytes.get(at..).unwrap_or(&[]);
-            each(Place { name: self.name, slot: self.slot, offset }, rest)?;
+            each(RecordPlace { name: self.name, slot: self.slot, offset }, rest)?;
             let bytes = record::bytes_of(rest).unwrap_or(0);
             at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
         }
@@ -120,7 +120,7 @@ impl WholeFrame<'_> {
 }
 
 /// A segment before it is read.
-struct Named {
+struct NamedSegment {
     sequence: u64,
     name: String,
     file: Arc<dyn File>,
@@ -133,15 +133,15 @@ pub(super) fn walk(
     manifest: &Manifest,
     from: Option<ReplayPoint>,
     visitor: &mut dyn Visitor,
-) -> Result<Found, Halt> {
+) -> Result<RecoveredJournal, Halt> {
     let segments = segments(disk, from)?;
     let skipped = from.map_or(0, |point| point.offset);
     let bytes_total = segments.iter().map(|segment| segment.length).sum::<u64>();
-    let mut walk = Walk {
+    let mut walk = SegmentWalk {
         manifest,
         from,
         visitor,
-        found: Found::nothing(),
+        found: RecoveredJournal::nothing(),
         epoch: from.map_or(0, |point| point.epoch),
         progress: Progress {
             segments_done: 0,
@@ -151,7 +151,7 @@ pub(super) fn walk(
             bytes_total: bytes_total.saturating_sub(skipped),
         },
     };
-    walk.tell(0, 0)?;
+    walk.report_progress(0, 0)?;
     for segment in segments {
         if !walk.segment(segment)? {
             break;
@@ -166,33 +166,33 @@ pub(super) fn walk(
 }
 
 /// Opens the files to be read. Nothing is read if one of them cannot be right.
-fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<Named>, Halt> {
+fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<NamedSegment>, Halt> {
     let sequences = sequences(disk, from)?.into_iter();
     let open = sequences.map(|sequence| {
         let name = segment_name(sequence);
         let file = disk.open(&name)?;
         let length = file.len()?;
         check_length(&name, length)?;
-        Ok(Named { sequence, name, file, length })
+        Ok(NamedSegment { sequence, name, file, length })
     });
     open.collect()
 }
 
 /// A walk under way.
-struct Walk<'a> {
+struct SegmentWalk<'a> {
     manifest: &'a Manifest,
     from: Option<ReplayPoint>,
     visitor: &'a mut dyn Visitor,
-    found: Found,
+    found: RecoveredJournal,
     /// Epoch of the last frame.
     epoch: u32,
     progress: Progress,
 }
 
-impl Walk<'_> {
+impl SegmentWalk<'_> {
     /// Reads the next segment. Returns `false` for a file that a crash during a roll left behind.
-    fn segment(&mut self, segment: Named) -> Result<bool, Halt> {
-        let Named { sequence, name, file, length } = segment;
+    fn segment(&mut self, segment: NamedSegment) -> Result<bool, Halt> {
+        let NamedSegment { sequence, name, file, length } = segment;
         let place = self.found.segments.len();
         let is_last = place + 1 == self.progress.segments;
         let point = self.from.filter(|_| place == 0);
@@ -232,7 +232,7 @@ impl Walk<'_> {
             self.found.records += u64::from(header.count);
             let bytes_done = bytes_before + scan.at - begin;
             if bytes_done - self.progress.bytes_done >= PROGRESS_BYTES {
-                self.tell(place, bytes_done)?;
+                self.report_progress(place, bytes_done)?;
             }
         }
         // The header of the next segment is checked against this lsn, but a crash during a roll leaves a
@@ -259,7 +259,7 @@ impl Walk<'_> {
             unsure_from,
             cut_until,
         });
-        self.tell(place + 1, bytes_before + length - begin)?;
+        self.report_progress(place + 1, bytes_before + length - begin)?;
         Ok(true)
     }
 
@@ -274,7 +274,7 @@ impl Walk<'_> {
         Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what))
     }
 
-    fn tell(&mut self, segments_done: usize, bytes_done: u64) -> Result<(), Halt> {
+    fn report_progress(&mut self, segments_done: usize, bytes_done: u64) -> Result<(), Halt> {
         let records = self.found.records;
         self.progress = Progress { segments_done, records, bytes_done, ..self.progress };
         self.visitor.progress(self.progress)

@@ -17,7 +17,7 @@ use duly_store_embedded::disk::SimDisk;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-use super::judge::{Answered, Event, Fault, Said, judge};
+use super::checker::{Answered, Event, Fault, Said, check};
 use crate::{
     harness::Shell,
     stage::open,
@@ -134,7 +134,7 @@ pub(super) fn run(seed: u64, races: u64, plant: Option<Plant>) -> Tally {
             held: Mutex::default(),
         };
         round.race(seed);
-        round.judge(seed, &mut tally);
+        round.check(seed, &mut tally);
     }
     let stats: Stats = wait(store.stats(SHARD, name("shop")))
         .expect("a healthy store answers")
@@ -382,7 +382,7 @@ impl Round<'_> {
         get(self.store, "shop", &self.id(timer)).map(|view| view.state)
     }
 
-    fn judge(&self, seed: u64, tally: &mut Tally) {
+    fn check(&self, seed: u64, tally: &mut Tally) {
         for timer in 0..TIMERS {
             let life = self.lives[timer].lock();
             let end = self.end(timer);
@@ -403,7 +403,7 @@ impl Round<'_> {
                     _ => {}
                 }
             }
-            for fault in judge(&life, end) {
+            for fault in check(&life, end) {
                 let id = self.id(timer);
                 tally.faults.push((fault, format!("seed {seed}, {id}, {end:?}: {life:#?}")));
             }

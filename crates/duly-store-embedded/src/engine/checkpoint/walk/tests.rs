@@ -6,7 +6,7 @@ use duly_store::{conformance::ManualClock, namespaces::Put};
 use super::*;
 use crate::{
     disk::SimDisk,
-    engine::letters::{NewLetter, key_of},
+    engine::dead_letters::{NewDeadLetter, key_of},
     index::{Key, Location},
     options::Options,
 };
@@ -28,11 +28,11 @@ fn engine_with_letters() -> Engine {
     let hash_key = engine.hash_key;
     engine.namespaces.with(number, |namespace| {
         for i in 0..LETTERS {
-            namespace.letters.put(NewLetter {
+            namespace.dead_letters.put(NewDeadLetter {
                 letter: key_of(hash_key, number, DeliveryId::from_u128(i.into())),
                 timer: Key::of(hash_key, number, &format!("t{}", i / EACH)),
                 due_ms: 1_000,
-                died_ms: u64::from(i),
+                dead_lettered_ms: u64::from(i),
                 location: Location::new(0, 0, 64),
             });
         }
@@ -47,12 +47,12 @@ fn no_step_copies_more_letters_than_a_few_tables_hold() {
     let most = TABLES_PER_STEP * TABLE_LEN_MAX * (layout::ENTRY_BYTES + 40 * EACH as usize) + 4_096;
     let (mut steps, mut before) = (0, 0);
     loop {
-        engine.walk_on();
+        engine.walk_step();
         let taking = engine.checkpoints.taking.as_ref().expect("it is under way");
         let copied = taking.pieces_bytes - before;
         assert!(copied <= most, "{copied} bytes in one step");
         (steps, before) = (steps + 1, taking.pieces_bytes);
-        if matches!(taking.place, Place::Ended) {
+        if matches!(taking.place, WalkPlace::Ended) {
             break;
         }
     }

@@ -10,21 +10,21 @@ use crate::{
 };
 
 /// The timers of a part, read at the places that it names.
-fn ids(part: &Gathered) -> Vec<String> {
+fn ids(part: &GatheredPart) -> Vec<String> {
     let records = part.candidates.iter().map(|it| decode(&part.bytes[it.start..it.end]));
     records.map(|it| id_of(&it.expect("whole").record).expect("a timer").to_owned()).collect()
 }
 
 /// The timers that the rewriter finds in a segment.
 fn gathered(fixture: &Fixture, sequence: u64) -> Vec<String> {
-    let source = Source {
+    let source = SourceFile {
         file: fixture.disk.open(&segment_name(sequence)).expect("it is there"),
         id: FileId::Segment(sequence),
         length: SEGMENT_BYTES_MIN,
         hash_key: fixture.manifest.hash_key,
         seed: fixture.manifest.frame_seed(),
     };
-    ids(&source.part(None, Gathered::default()).expect("it is read"))
+    ids(&source.part(None, GatheredPart::default()).expect("it is read"))
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn long_journal() -> Fixture {
 fn recover_all(
     disk: &dyn Disk,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<(), OpenError>,
-) -> Result<Found, OpenError> {
+) -> Result<RecoveredJournal, OpenError> {
     recover(disk, &manifest(), None, each_batch, &mut |_| {})
 }
 
@@ -147,7 +147,7 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
     disk.make_dir(DIR).expect("made");
     let segment_bytes = 64 << 20;
     let mut journal = Journal::new(Arc::new(disk.clone()), &manifest(), segment_bytes);
-    journal.adopt(1, Found::nothing(), 0);
+    journal.adopt(1, RecoveredJournal::nothing(), 0);
     let mut files = Files::default();
     for _ in 0..2 {
         journal.roll(&mut files).expect("room");
@@ -158,8 +158,8 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
         }
     }
     let mut told = Vec::new();
-    let found = recover(&disk, &manifest(), None, &mut |_| Ok(()), &mut |how_far| {
-        told.push(how_far);
+    let found = recover(&disk, &manifest(), None, &mut |_| Ok(()), &mut |read_progress| {
+        told.push(read_progress);
     })
     .expect("whole");
     let last = Progress {
@@ -170,11 +170,13 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
         bytes_total: 2 * segment_bytes,
     };
     assert_eq!(told.last(), Some(&last));
-    assert!(told.is_sorted_by_key(|how_far| (how_far.bytes_done, how_far.records)));
+    assert!(
+        told.is_sorted_by_key(|read_progress| (read_progress.bytes_done, read_progress.records))
+    );
     let within: Vec<u64> = told
         .iter()
-        .filter(|how_far| how_far.segments_done == 0)
-        .map(|how_far| how_far.bytes_done >> 20)
+        .filter(|read_progress| read_progress.segments_done == 0)
+        .map(|read_progress| read_progress.bytes_done >> 20)
         .collect();
     assert_eq!(within, [0, 8, 16, 24], "every 8 MiB of 30");
 }

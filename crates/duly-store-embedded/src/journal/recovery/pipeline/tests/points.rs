@@ -27,7 +27,7 @@ fn keys(
     disk: &SimDisk,
     fixture: &Fixture,
     from: ReplayPoint,
-) -> Result<(Vec<Key>, Found), OpenError> {
+) -> Result<(Vec<Key>, RecoveredJournal), OpenError> {
     let mut keys = Vec::new();
     let mut each_batch = |batch: Vec<Replayed>| {
         for record in batch {
@@ -228,8 +228,12 @@ fn a_manifest_older_than_the_point_is_refused() {
 fn progress_counts_from_the_point() {
     let (fixture, point) = journal_with_point();
     let mut told = Vec::new();
-    recover(&fixture.disk, &fixture.manifest, Some(point), &mut |_| Ok(()), &mut |how_far| {
-        told.push((how_far.segments_done, how_far.bytes_done, how_far.bytes_total));
+    recover(&fixture.disk, &fixture.manifest, Some(point), &mut |_| Ok(()), &mut |read_progress| {
+        told.push((
+            read_progress.segments_done,
+            read_progress.bytes_done,
+            read_progress.bytes_total,
+        ));
     })
     .expect("whole");
     let total = 2 * SEGMENT_BYTES_MIN - point.offset;

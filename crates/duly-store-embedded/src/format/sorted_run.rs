@@ -1,0 +1,202 @@
+//! Sorted runs: immutable files of records that are sorted by time.
+//!
+//! ```text
+//!  0  magic       8 bytes  "DULYRUN\n"
+//!  8  version     u32      format version
+//! 12  crc         u32      over bytes 0..12 and 16..64, seeded by the store
+//! 16  store       u128     the store's UUID
+//! 32  id          u64      number of the run, from 1
+//! 40  kind        u8       1 pending timers, 2 tombstones, 3 dead letters
+//! 41  reserved    7 bytes  0
+//! 48  created_at  u64      Unix ms
+//! 56  reserved    u64      0
+//! 64  records, as in a frame of the journal; then the directory, then the trailer (see there)
+//! ```
+//!
+//! 1. Records are in the order of (hour, namespace). Each such group has one entry in the directory, and
+//!    one more for each MiB of the file that begins within it.
+//! 2. The decoder does not trust its input: counts and offsets are checked against the length of the
+//!    file before anything is allocated for them.
+
+use super::{
+    ALIGN, DecodeError,
+    fields::{Reader, Writer},
+    frame::Seed,
+    timer::from_code,
+};
+
+mod directory;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub(crate) use directory::Misplaced;
+pub(crate) use directory::{Directory, GROUP_BYTES, Group};
+
+/// First bytes of a sorted run.
+pub(crate) const MAGIC: &[u8; 8] = b"DULYRUN\n";
+/// First bytes of a sorted run's trailer.
+pub(crate) const TRAILER_MAGIC: &[u8; 8] = b"DULYRNE\n";
+/// Bytes of the header; the records begin behind it.
+pub(crate) const HEADER_BYTES: u64 = 64;
+/// Bytes of the trailer, the last of the file.
+pub(crate) const TRAILER_BYTES: u64 = 64;
+/// Longest sorted run: a location counts 24 bits of [`ALIGN`].
+pub(crate) const RUN_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a chunk. Space is deallocated in such chunks, and a group of the directory ends where a
+/// chunk ends.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+/// Milliseconds of an hour of the directory.
+pub(crate) const HOUR_MS: u64 = 3_600_000;
+
+const HEADER_CRC_AT: usize = 12;
+const TRAILER_CRC_AT: usize = 8;
+
+/// Returns the hour that contains a time.
+pub(crate) fn hour_of(time_ms: u64) -> u32 {
+    u32::try_from(time_ms / HOUR_MS).unwrap_or(u32::MAX)
+}
+
+/// The kind of the records in a sorted run. Each kind has its own files, so that the records of each end
+/// in the order in which they are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunKind {
+    /// Pending timers, by the time from which they can be claimed.
+    Pending = 1,
+    /// Tombstones, by when they expire.
+    Tombstones = 2,
+    /// Dead letters, by their due time.
+    DeadLetters = 3,
+}
+
+impl RunKind {
+    fn from_u8(value: u8) -> Result<Self, DecodeError> {
+        from_code(&[Self::Pending, Self::Tombstones, Self::DeadLetters], value, "kind of run")
+    }
+}
+
+/// A sorted run's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) version: u32,
+    pub(crate) store: u128,
+    pub(crate) id: u64,
+    pub(crate) kind: RunKind,
+    pub(crate) created_at_ms: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let mut writer = Writer(&mut bytes);
+        writer.u32(self.version);
+        writer.u32(0);
+        writer.u128(self.store);
+        writer.u64(self.id);
+        writer.u64(self.kind as u64);
+        writer.u64(self.created_at_ms);
+        writer.u64(0);
+        seed.seal(&mut bytes, HEADER_CRC_AT);
+        bytes
+    }
+
+    pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
+        let bytes = seed.checked(bytes, HEADER_BYTES, MAGIC, HEADER_CRC_AT)?;
+        let mut reader = Reader::new(&bytes[MAGIC.len()..]);
+        let (version, _crc, store, id) =
+            (reader.u32()?, reader.u32()?, reader.u128()?, reader.u64()?);
+        let [kind, ..] = reader.u64()?.to_le_bytes();
+        Ok(Self { version, store, id, kind: RunKind::from_u8(kind)?, created_at_ms: reader.u64()? })
+    }
+}
+
+/// The last bytes of a sorted run: the place of the directory, and the numbers that must fit together.
+///
+/// ```text
+///  0  magic          8 bytes  "DULYRNE\n"
+///  8  crc            u32      over bytes 0..8 and 12..64, seeded by the store
+/// 12  directory_crc  u32      over the whole directory, seeded by the store
+/// 16  id             u64      as in the header
+/// 24  records        u64
+/// 32  directory_at   u64      where the records end and the directory begins
+/// 40  groups         u64      entries of the directory
+/// 48  time_min       u64      earliest time of a record, Unix ms; 0 without records
+/// 56  time_max       u64      latest
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) directory_crc: u32,
+    pub(crate) id: u64,
+    pub(crate) records: u64,
+    pub(crate) directory_at: u64,
+    pub(crate) groups: u64,
+    pub(crate) time_min_ms: u64,
+    pub(crate) time_max_ms: u64,
+}
+
+impl Trailer {
+    pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
+        let mut bytes = TRAILER_MAGIC.to_vec();
+        let mut writer = Writer(&mut bytes);
+        writer.u32(0);
+        writer.u32(self.directory_crc);
+        for number in [
+            self.id,
+            self.records,
+            self.directory_at,
+            self.groups,
+            self.time_min_ms,
+            self.time_max_ms,
+        ] {
+            writer.u64(number);
+        }
+        seed.seal(&mut bytes, TRAILER_CRC_AT);
+        bytes
+    }
+
+    /// Reads the trailer of a file of `length` bytes and checks that it describes one.
+    pub(crate) fn read(bytes: &[u8], seed: Seed, length: u64) -> Result<Self, DecodeError> {
+        let bytes = seed.checked(bytes, TRAILER_BYTES, TRAILER_MAGIC, TRAILER_CRC_AT)?;
+        let mut reader = Reader::new(&bytes[TRAILER_MAGIC.len() + 4..]);
+        let trailer = Self {
+            directory_crc: reader.u32()?,
+            id: reader.u64()?,
+            records: reader.u64()?,
+            directory_at: reader.u64()?,
+            groups: reader.u64()?,
+            time_min_ms: reader.u64()?,
+            time_max_ms: reader.u64()?,
+        };
+        match trailer.contradiction(length) {
+            None => Ok(trailer),
+            Some(what) => Err(DecodeError::Impossible(what.into())),
+        }
+    }
+
+    /// Returns the first contradiction to a file of this length. After this check the directory, as
+    /// bytes and as groups together, is no larger than the file.
+    fn contradiction(&self, length: u64) -> Option<&'static str> {
+        let directory_end = self
+            .groups
+            .checked_mul(GROUP_BYTES)
+            .and_then(|bytes| bytes.checked_add(self.directory_at));
+        if directory_end.and_then(|end| end.checked_add(TRAILER_BYTES)) != Some(length) {
+            return Some("records, directory and trailer do not make up the file");
+        }
+        let Some(record_bytes) = self.directory_at.checked_sub(HEADER_BYTES) else {
+            return Some("the directory begins in the header");
+        };
+        if !record_bytes.is_multiple_of(ALIGN) {
+            return Some("the directory does not begin where a record can end");
+        }
+        // A record has at least its header, and a group at least one record.
+        if self.records > record_bytes / ALIGN || self.groups > self.records {
+            return Some("more records or groups than there is room for");
+        }
+        if (self.records == 0) != (record_bytes == 0) || (self.groups == 0) != (self.records == 0) {
+            return Some("records, groups and bytes are not all there or all absent");
+        }
+        (self.time_min_ms > self.time_max_ms).then_some("the earliest time is behind the latest")
+    }
+}
