@@ -88,9 +88,9 @@ pub enum BackupError {
     },
     /// The copy would use up the reserve of the file system that it goes to.
     #[error(
-        "{path} has no room for the backup: {needed_bytes} bytes are to be copied, {free_bytes} are \
-         free there, and Duly keeps {reserve_bytes} in reserve (store.min_free_bytes, \
-         store.min_free_percent); free space, or name a directory on a larger disk"
+        "{path} has too little space for the backup: {needed_bytes} bytes are to be copied, \
+         {free_bytes} are free there, and Duly keeps {reserve_bytes} in reserve \
+         (store.min_free_bytes, store.min_free_percent); free space, or name a directory on a larger disk"
     )]
     NoSpace {
         /// The target.
@@ -209,7 +209,11 @@ impl Target {
         });
         if let Err(error) = cleared.or_else(is_gone) {
             let path = self.path.display();
-            tracing::warn!(%error, %path, "what was written of a backup could not be removed");
+            tracing::warn!(
+                %error,
+                %path,
+                "partial backup could not be removed; remove its directory"
+            );
         }
     }
 }

@@ -66,8 +66,8 @@ pub fn check_disk(
         Ok(kept) => {
             let kept = kept.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
             if let Some((file, what)) = kept.fault {
-                let means = "the other file of the manifest is whole: nothing is lost, and the next \
-                             start writes both; look at the disk";
+                let means = "the other file of the manifest is whole: nothing is lost, and the \
+                             next start writes both; check the disk";
                 report.find(Finding { file: file.to_owned(), offset: 0, what, means });
             }
             kept.manifest
@@ -160,7 +160,7 @@ impl Check<'_> {
             self.report.find(Finding { file, offset, what, means });
         }
         for name in state.miscounted() {
-            let what = format!("the counts of namespace {name:?} are not those of its timers");
+            let what = format!("the counts of namespace {name:?} disagree with its timers");
             let file = manifest::NAME.to_owned();
             let means = "its numbers are wrong; this is an error in Duly: please report it";
             self.report.find(Finding { file, offset: 0, what, means });

@@ -401,7 +401,7 @@ impl Files {
             if again.is_ok() {
                 tracing::warn!(
                     error = %first,
-                    "a record could be read at the second try only: look at the disk and the memory"
+                    "record was readable only at the second attempt: check the disk and the memory"
                 );
             }
             return again;

@@ -385,7 +385,7 @@ impl Journal {
             return Err(disk::Error::Io {
                 operation: disk::Operation::Read,
                 name: active.file.name().to_owned(),
-                source: std::io::Error::other("what was written is not there any more"),
+                source: std::io::Error::other("the written bytes are no longer there"),
             });
         }
         active.file.rewrite(from, &bytes)?;

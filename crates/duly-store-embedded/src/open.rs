@@ -136,13 +136,13 @@ impl Tail {
         match self {
             Self::Closed => None,
             Self::Open => Some(
-                "the journal ends without a closing frame, as after kill -9: whether another frame \
-                 followed is unknown",
+                "the journal ends without a closing frame, as after kill -9: it is unknown if \
+                 another frame followed",
             ),
             Self::Unknown => Some(
-                "the journal ends in bytes that are no whole frame, and they are cut off: whether \
-                 they were acknowledged is unknown. After a crash or a power loss they were not; \
-                 else look at the disk, and compare with a backup",
+                "the journal ends in an incomplete frame, which is cut off: it is unknown if it \
+                 was acknowledged. After a crash or a power loss it was not; otherwise check the \
+                 disk, and compare with a backup",
             ),
         }
     }

@@ -152,7 +152,7 @@ impl EmbeddedStore {
                 if let Some(thread) = engine.lock().take()
                     && thread.join().is_err()
                 {
-                    tracing::error!("the engine's thread panicked");
+                    tracing::error!("the engine thread panicked");
                 }
             }
             Mode::Inline { engine, .. } => {

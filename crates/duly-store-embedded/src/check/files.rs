@@ -23,10 +23,10 @@ use super::{
 };
 
 /// The meaning of damage of which the state says nothing else.
-const OLD: &str = "what was acknowledged and still counts is looked at by itself: see what else is \
-                   said here";
+const OLD: &str = "records that are still needed are checked separately: see the other findings";
 /// The meaning of damage in a checkpoint.
-const CHECKPOINT: &str = "while the other checkpoint is whole the store opens, and makes a new one";
+const CHECKPOINT: &str =
+    "the store opens while the other checkpoint is intact, and writes a new one";
 
 impl Check<'_> {
     /// Reads every checkpoint to its end.
@@ -74,7 +74,7 @@ impl Check<'_> {
                 && before.next_lsn != next.base_lsn
             {
                 let what = format!(
-                    "frame {} should stand here: the next segment begins with frame {}",
+                    "frame {} should be here: the next segment begins with frame {}",
                     before.next_lsn, next.base_lsn
                 );
                 self.note(damaged(&segment_name(*last), before.end, &what), OLD)?;
@@ -175,7 +175,7 @@ impl Check<'_> {
         match listed {
             Ok(numbers) => Ok(numbers),
             Err(error) => {
-                self.note(error, "the store does not open until it is taken away")?;
+                self.note(error, "the store does not open until the file is removed")?;
                 Ok(Vec::new())
             }
         }

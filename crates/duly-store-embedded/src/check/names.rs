@@ -14,9 +14,9 @@ use crate::{
 use super::{Check, LeftOver};
 
 /// Describes a file that a crash cut off.
-const HALF: &str = "half a file, from a crash; the next start removes it";
-const UNKNOWN: &str = "not Duly's; left alone";
-const UNNAMED: &str = "nothing needs it any more; the next start removes it";
+const HALF: &str = "incomplete file, from a crash; the next start removes it";
+const UNKNOWN: &str = "not a file of Duly; ignored";
+const UNNAMED: &str = "no longer needed; the next start removes it";
 
 impl Check<'_> {
     /// Notes every name that is not needed.

@@ -135,7 +135,7 @@ fn a_torn_tail_is_reported_as_unknown_not_as_damage() {
     assert!(report.tail == Tail::Unknown && report.is_clean());
     assert_eq!(report.records.pending, 3);
     let text = report.to_string();
-    assert!(text.contains("whether they were acknowledged is unknown"), "{text}");
+    assert!(text.contains("it is unknown if it was acknowledged"), "{text}");
     assert!(text.contains("verdict         UNKNOWN at the end"), "{text}");
 }
 

@@ -153,8 +153,8 @@ impl Engine {
             let name = &self.namespace(number).name;
             tracing::warn!(
                 namespace = %name, max_dead,
-                "dead letters are at their limit: nothing of this namespace is delivered until some \
-                 are redriven or purged, or limits.namespace.max_dead is raised"
+                "namespace has reached its limit of dead letters; nothing of it is delivered until \
+                 some are redriven or purged, or limits.namespace.max_dead is raised"
             );
         }
     }

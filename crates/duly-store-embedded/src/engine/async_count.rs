@@ -204,7 +204,7 @@ impl Engine {
         }
         let mut async_count = AsyncCount::new(number);
         let back = async_count.join(question);
-        debug_assert!(back.is_none(), "a survey that nobody joined yet has room");
+        debug_assert!(back.is_none(), "a new count has capacity");
         queue.push_back(async_count);
     }
 

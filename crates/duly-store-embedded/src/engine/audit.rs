@@ -200,7 +200,7 @@ impl Engine {
             match self.namespaces.live(key) {
                 None => {
                     let place = "its leases".to_owned();
-                    let what = "a lease is on a timer that is not there";
+                    let what = "a lease belongs to a timer that does not exist; it was removed";
                     self.note_fault(AuditFinding {
                         kind: "lease",
                         namespace: key.namespace(),

@@ -209,10 +209,10 @@ impl Engine {
         if self.stopping.is_begun() {
             tracing::warn!(
                 %error,
-                "the last checkpoint could not be written; the next start reads the journal instead"
+                "last checkpoint before the stop failed; the next start replays the journal instead"
             );
         } else {
-            tracing::warn!(%error, pause_ms, "a checkpoint could not be written; it is tried again");
+            tracing::warn!(%error, pause_ms, "checkpoint failed, will retry");
         }
         self.fail_backups(error);
         let can_drop = self.checkpoints.kept.len() == KEPT
@@ -312,7 +312,10 @@ impl Engine {
             move || remove_others(disk.as_ref(), &kept),
             |engine, removed| {
                 if let Err(error) = removed {
-                    tracing::warn!(%error, "an old checkpoint could not be removed");
+                    tracing::warn!(
+                        %error,
+                        "old checkpoint could not be removed, will retry after the next checkpoint"
+                    );
                 }
                 engine.reclaim();
             },

@@ -45,7 +45,7 @@ impl ClockWatch {
         if last_ms.is_none() {
             self.usual_ms = ahead_ms;
         } else if is_step {
-            tracing::warn!(step_ms = moved_ms, "the wall clock has stepped; timers follow it");
+            tracing::warn!(step_ms = moved_ms, "wall clock stepped; timers follow it");
             metrics::counter!(metric_names::CLOCK_STEPS_TOTAL).increment(1);
         } else if self.jumped_ms.is_none() {
             self.usual_ms += moved_ms;
@@ -55,7 +55,11 @@ impl ClockWatch {
             .then_some(jumped_ms.unsigned_abs());
         if jumped_ms.is_some() != self.jumped_ms.is_some() {
             let is_held = jumped_ms.is_some();
-            tracing::warn!(is_held, ahead_ms = jumped_ms, "the store goes on by the time it had");
+            tracing::warn!(
+                is_held,
+                ahead_ms = jumped_ms,
+                "wall clock jumped; the store keeps the earlier time while is_held is true"
+            );
         }
         self.jumped_ms = jumped_ms;
         jumped_ms.map(|jumped_ms| wall_ms - jumped_ms)
@@ -78,8 +82,9 @@ impl Engine {
         self.clock_watch.jumped_ms.map(|jumped_ms| {
             let ahead = Millis::from_ms(jumped_ms / 1_000 * 1_000);
             format!(
-                "the wall clock has jumped ahead by {ahead}; timers go on by the time as it was, as \
-                 store.on_clock_jump says: put the clock right, or restart the server if it is right"
+                "the wall clock has jumped ahead by {ahead}; timers follow the earlier time \
+                 (store.on_clock_jump): correct the clock, or restart the server if the clock is \
+                 right"
             )
         })
     }

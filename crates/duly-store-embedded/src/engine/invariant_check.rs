@@ -214,7 +214,7 @@ impl InvariantCheck {
                 Some((kind, _, known, _)) if kind == of && known.location() == location => {
                     return None;
                 }
-                _ => "another record stands there".to_owned(),
+                _ => "another record is there".to_owned(),
             },
         };
         Some(self.stray_at(number, entry, of.name(), &wrong))
@@ -234,7 +234,7 @@ impl InvariantCheck {
                 {
                     return None;
                 }
-                _ => "another record stands there".to_owned(),
+                _ => "another record is there".to_owned(),
             },
         };
         Some(self.stray_at(number, letter, "the latest dead letter of a timer", &wrong))
@@ -248,7 +248,7 @@ impl InvariantCheck {
         StrayEntry {
             file,
             offset: location.unit() * ALIGN,
-            what: format!("{what} in namespace {name:?} should stand here, but: {wrong}"),
+            what: format!("{what} in namespace {name:?} should be here, but: {wrong}"),
         }
     }
 

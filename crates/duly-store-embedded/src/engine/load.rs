@@ -69,7 +69,7 @@ impl Engine {
             };
             tracing::error!(
                 error = %refusal, number,
-                "a checkpoint cannot be loaded; the one before it is tried"
+                "checkpoint cannot be loaded; trying the previous one"
             );
             skipped.note(refusal, Reader::open(disk.as_ref(), number, manifest).ok().as_ref());
             self.reset();
@@ -330,7 +330,11 @@ impl SkippedCheckpoints {
     fn first_or(&mut self, error: OpenError) -> OpenError {
         match self.refusal.take() {
             Some(refusal) => {
-                tracing::error!(%error, "nor can the one before it");
+                tracing::error!(
+                    %error,
+                    "the previous checkpoint cannot be used either; startup fails with the error \
+                     of the newest one"
+                );
                 refusal
             }
             None => error,

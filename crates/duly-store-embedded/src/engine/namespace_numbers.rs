@@ -81,8 +81,8 @@ impl Engine {
         let number = if fresh > 0 { Some(highest + 1) } else { self.namespace_numbers.free.pop() };
         let number = number.ok_or_else(|| Error::Overloaded {
             reason: format!(
-                "all {max} numbers of namespaces have been used, and files name them still; they become \
-                 free as the journal is rewritten"
+                "all {max} namespace numbers have been used, and files still refer to them; \
+                 numbers become free as the journal is rewritten"
             ),
             retry_after: Millis::from_secs(60),
         })?;
@@ -126,14 +126,11 @@ impl Engine {
             Ok(mut free) => {
                 given.sort_unstable();
                 free.retain(|number| given.binary_search(number).is_err());
-                tracing::info!(
-                    free = free.len(),
-                    "numbers of namespaces that no file names any more"
-                );
+                tracing::info!(free = free.len(), "search for free namespace numbers complete");
                 self.namespace_numbers.free = free;
             }
             Err(error) => {
-                tracing::warn!(%error, "no look for free numbers of namespaces; it is tried again");
+                tracing::warn!(%error, "search for free namespace numbers failed, will retry");
             }
         }
         // Removals that waited for the search run now.

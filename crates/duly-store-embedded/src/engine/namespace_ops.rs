@@ -113,7 +113,7 @@ impl Engine {
             let record =
                 NamespaceRecord { paused: false, resumes_at: None, updated_at: now, ..record };
             if let Err(error) = self.write_namespace(number, record) {
-                tracing::warn!(%error, "a namespace cannot go on at its time; it is tried again");
+                tracing::warn!(%error, "namespace could not be resumed at its time, will retry");
                 self.resume_not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return;
             }

@@ -51,8 +51,8 @@ impl Engine {
             tracing::warn!(
                 file,
                 reason,
-                "one of the two files of the manifest is damaged; the other one is used, and this \
-                 opening writes both: look at the disk"
+                "one of the two manifest files is damaged; using the other one, and this start \
+                 rewrites both: check the disk"
             );
         }
         let wall_ms = ms(clock.wall());
@@ -229,7 +229,7 @@ impl Engine {
                     let Some(pause) = pauses.next() else {
                         return Err(error.into());
                     };
-                    tracing::warn!(%error, ?pause, "the manifest could not be written; trying again");
+                    tracing::warn!(%error, ?pause, "manifest write failed, will retry");
                     thread::sleep(*pause);
                 }
                 written => return Ok(written?),
@@ -283,8 +283,9 @@ impl Engine {
         }
         tracing::warn!(
             namespaces = count,
-            "the store was restored from a backup and every namespace is paused: look at what is \
-             due, then `duly resume --all`, or `duly namespace resume` for one of them"
+            "the store was restored from a backup and every namespace is paused: check which \
+             timers are due, then run `duly resume --all`, or `duly namespace resume` for one \
+             namespace"
         );
         Ok(count)
     }

@@ -106,7 +106,9 @@ impl Engine {
             match punched {
                 Punched::Done => self.files.punched(slot, id, &ranges),
                 Punched::Unsupported if self.files.can_punch() => {
-                    tracing::info!("the file system has no holes: files are freed whole only");
+                    tracing::info!(
+                        "file system does not support holes; space is freed by whole files only"
+                    );
                     self.files.cannot_punch();
                 }
                 Punched::Unsupported => {}
@@ -114,7 +116,11 @@ impl Engine {
         }
         if let Some(error) = failed {
             // The ranges are tried again after the next checkpoint.
-            tracing::warn!(%error, "room that nothing needs could not be given back");
+            tracing::warn!(
+                %error,
+                "unneeded disk space could not be deallocated, will retry after the next \
+                 checkpoint"
+            );
             self.puncher.next = None;
         }
         self.busy = true;

@@ -72,7 +72,10 @@ impl Engine {
             Ok(nameless) => nameless,
             Err(error) => {
                 // The files are tried again after the next checkpoint.
-                tracing::warn!(%error, "files that nothing needs could not be removed");
+                tracing::warn!(
+                    %error,
+                    "unneeded files could not be removed, will retry after the next checkpoint"
+                );
                 return;
             }
         };

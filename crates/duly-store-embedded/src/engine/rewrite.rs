@@ -339,7 +339,7 @@ impl Engine {
     fn abandon_rewrite(&mut self, error: &OpenError) {
         self.rewriter.backoff.failed(self.now.boot_ms);
         let pause_ms = self.rewriter.backoff.left_ms(self.now.boot_ms);
-        tracing::warn!(%error, pause_ms, "old files could not be rewritten; it is tried again");
+        tracing::warn!(%error, pause_ms, "rewrite of old files failed, will retry");
         self.rewriter.state = RewriterState::Idle;
         self.rewriter.sources.clear();
         self.rewriter.is_wanted = true;

@@ -102,7 +102,7 @@ impl Engine {
             left -= 1;
             match rolled {
                 Err(RollError::Again(error)) if left > 0 && !error.is_no_space() => {
-                    tracing::warn!(%error, "no journal segment could be begun; trying again");
+                    tracing::warn!(%error, "journal segment could not be created, will retry");
                 }
                 rolled => return rolled,
             }
@@ -111,7 +111,7 @@ impl Engine {
 
     fn note_failed_roll(&mut self, error: &disk::Error) -> Error {
         self.failed_rolls.backoff.failed(self.now.boot_ms);
-        let reason = format!("no journal segment can be begun ({error}); it is tried again");
+        let reason = format!("no journal segment can be created ({error}), will retry");
         tracing::warn!(pause_ms = self.failed_rolls.backoff.left_ms(self.now.boot_ms), "{reason}");
         self.failed_rolls.reason = Some(reason.clone());
         let retry_after = Millis::from_ms(self.failed_rolls.backoff.left_ms(self.now.boot_ms));

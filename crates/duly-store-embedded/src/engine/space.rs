@@ -88,8 +88,9 @@ impl Engine {
         } else if index_bytes > index_max {
             let reason = format!(
                 "the index takes {index_bytes} bytes of memory and store.index_memory_max allows \
-                 {index_max}; raise it, or make room: shorten the retention or limits.max_retained \
-                 of namespaces, purge dead letters, cancel timers, delete namespaces"
+                 {index_max}; raise it, or free memory: shorten the retention or \
+                 limits.max_retained of namespaces, purge dead letters, cancel timers, delete \
+                 namespaces"
             );
             Some((Limit::Memory, reason))
         } else {
@@ -107,7 +108,7 @@ impl Engine {
         (backlog_bytes > young_bytes.saturating_mul(FAR_BEHIND)).then(|| {
             format!(
                 "{backlog_bytes} bytes of the journal wait to be rewritten, more than {FAR_BEHIND} \
-                 times store.young_bytes: the disk does not keep up with what is scheduled; \
+                 times store.young_bytes: the disk does not keep up with the rate of new timers; \
                  schedule more slowly, or move the data directory to a faster disk"
             )
         })
@@ -173,7 +174,10 @@ impl Engine {
         self.space.spare_failed = match made {
             Ok(()) => false,
             Err(error) => {
-                tracing::warn!(%error, "no spare journal segment could be written ahead");
+                tracing::warn!(
+                    %error,
+                    "spare journal segment could not be written; the next roll creates a new file"
+                );
                 error.is_no_space()
             }
         };

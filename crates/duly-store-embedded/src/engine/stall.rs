@@ -81,7 +81,7 @@ impl Engine {
         match self.journal.commit(self.now.steady_ms) {
             Ok(mark) => {
                 if self.is_stalled() {
-                    tracing::info!("there is room for the journal again; the store goes on");
+                    tracing::info!("the journal has disk space again; the store resumes");
                     self.stall = Stall::new();
                 }
                 Ok(mark)
@@ -110,9 +110,9 @@ impl Engine {
 
     fn begin_stall(&mut self, error: &disk::Error) -> Error {
         self.stall.backoff.failed(self.now.boot_ms);
-        let reason = format!("the journal waits for room on the disk ({error})");
+        let reason = format!("the journal waits for disk space ({error})");
         if !self.is_stalled() {
-            tracing::error!("{reason}; nothing is lost, and the store goes on when there is some");
+            tracing::error!("{reason}; nothing is lost, and the store resumes when there is space");
         }
         self.stall.reason = Some(reason.clone());
         Error::InDoubt { reason }

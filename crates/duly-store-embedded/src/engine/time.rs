@@ -350,7 +350,7 @@ impl Engine {
         error: &ReadError,
     ) -> Result<(), NotWritten> {
         may_be_damaged(error)?;
-        tracing::error!(%error, "a record cannot be read; its timer becomes a dead letter");
+        tracing::error!(%error, "record is damaged or missing; its timer becomes a dead letter");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
         let place = entry.location();
         let id = format!("corrupt-{}-{}", place.slot(), place.unit());
@@ -374,7 +374,7 @@ impl Engine {
         error: &ReadError,
     ) -> Result<(), NotWritten> {
         may_be_damaged(error)?;
-        tracing::error!(%error, "a record cannot be read; that its timer has ended is forgotten");
+        tracing::error!(%error, "tombstone record is damaged or missing; dropping the tombstone");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
         self.write(key.namespace(), &Record::Lost { key: key.pack() })
     }

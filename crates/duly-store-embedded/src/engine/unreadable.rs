@@ -115,7 +115,7 @@ impl Engine {
     pub(super) fn retry_unreadable(&mut self) {
         if self.namespaces.unreadable() == 0 {
             if self.unreadable.logged_ms.is_some() {
-                tracing::info!("no timer waits any more for its record to be read");
+                tracing::info!("no due timer is unreadable any more");
                 self.unreadable = UnreadableTimers::default();
             }
             return;
@@ -264,7 +264,7 @@ impl Engine {
             let count = self.namespaces.unreadable();
             tracing::warn!(
                 %error, count,
-                "timers that are due cannot be read now; they are tried again, and the others go on"
+                "due timers are unreadable, will retry; other timers are not affected"
             );
         }
     }

@@ -138,7 +138,7 @@ pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> disk::Result
     let taken = take_spare(disk, header.length)
         .and_then(|is_taken| Ok(is_taken || take_recycled(disk, header.length, NEXT_TEMPORARY)?));
     let is_taken = taken.unwrap_or_else(|error| {
-        tracing::warn!(%error, "a spare journal segment cannot be used; a new file is made");
+        tracing::warn!(%error, "spare journal segment not usable; creating a new file");
         false
     });
     if !is_taken {

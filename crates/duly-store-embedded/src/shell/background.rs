@@ -48,7 +48,9 @@ impl Background {
         if let Some(sender) = &self.work
             && sender.send(work).is_err()
         {
-            tracing::error!("the background thread is gone; no checkpoint is taken any more");
+            tracing::error!(
+                "background thread is gone; no checkpoint is taken until the next start"
+            );
         }
     }
 

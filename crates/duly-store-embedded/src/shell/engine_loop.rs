@@ -380,7 +380,7 @@ impl Shell {
         let waiter: Waiter = Box::new(move |result| drop(done.send(result)));
         self.syncer.when_durable(written, std::iter::once(waiter));
         if let Ok(Err(error)) = wait.recv_timeout(Duration::from_secs(30)) {
-            tracing::error!(%error, "the last sync failed");
+            tracing::error!(%error, "final sync at the stop failed");
         }
         drop(shared);
     }

@@ -191,7 +191,7 @@ impl Inbox {
 /// Returns the error of a call that the engine did not finish before it ended.
 pub(crate) fn ended_before_reply() -> Error {
     Error::InDoubt {
-        reason: "the store stopped before it answered; restart the server and repeat the call"
+        reason: "the store stopped before it replied; restart the server and repeat the call"
             .into(),
     }
 }

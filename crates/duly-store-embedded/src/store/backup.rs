@@ -38,7 +38,7 @@ impl EmbeddedStore {
                     let Some(pause) = pauses.next() else {
                         return Err(error);
                     };
-                    tracing::warn!(%error, ?pause, "a backup failed; it is tried again");
+                    tracing::warn!(%error, ?pause, "backup failed, will retry");
                     self.pause(*pause)?;
                 }
                 done => return done,

@@ -125,7 +125,7 @@ fn p1_a_damaged_closing_frame_loses_nothing_and_is_reported() {
         let report = check_disk(Arc::new(damaged.clone()), clock_of_check, &mut |_| {});
         let report = report.expect("it is checked");
         assert_eq!((report.is_clean(), report.tail), (true, Tail::Unknown), "byte {at}");
-        assert!(report.to_string().contains("acknowledged is unknown"), "{report}");
+        assert!(report.to_string().contains("unknown if it was acknowledged"), "{report}");
         let store = opened(Shell::Inline, &damaged, &clock, 9);
         assert_eq!(store.report().tail, Tail::Unknown, "byte {at}");
         assert_eq!(Snapshot::of(&store), shown, "byte {at}");

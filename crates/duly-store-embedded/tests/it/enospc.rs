@@ -193,7 +193,7 @@ impl Course {
                 // A verdict that writes a payload again may not fit the rest of the segment. A frame
                 // that found no space is tried again after a tenth of a second, and delays the following
                 // calls.
-                let is_held_up = reason.contains("the journal waits for room");
+                let is_held_up = reason.contains("the journal waits for disk space");
                 let is_full = is_held_up || reason.contains("the disk is full");
                 assert!(is_full, "{what}: {step:.200?}: {reason}");
                 if is_held_up {

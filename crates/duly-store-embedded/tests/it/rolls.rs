@@ -260,7 +260,7 @@ fn p1_a_failing_roll_is_retried_until_it_succeeds() {
             };
             assert!(refused.to_string().contains("too many files are open"), "{what}: {refused}");
             let not_ready = stage.store().health().not_ready.join("; ");
-            assert!(not_ready.contains("no journal segment can be begun"), "{what}: {not_ready}");
+            assert!(not_ready.contains("no journal segment can be created"), "{what}: {not_ready}");
             assert_eq!(stage.store().terminal_error(), None, "{what}");
 
             stage.disk.heal();

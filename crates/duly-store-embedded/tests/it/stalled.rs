@@ -38,7 +38,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn waits_for_room(store: &dyn Store) -> bool {
-    store.health().not_ready.iter().any(|why| why.contains("waits for room"))
+    store.health().not_ready.iter().any(|why| why.contains("waits for disk space"))
 }
 
 fn one() -> Vec<duly_store::Operation> {
@@ -55,7 +55,7 @@ fn refuses(store: &dyn Store, what: &str) {
     for operation in [schedule("later", 90_000, 10), cancel("a")] {
         match apply(store, "shop", vec![operation]) {
             Err(Error::Unavailable { reason, .. }) => {
-                assert!(reason.contains("waits for room"), "{what}: {reason}");
+                assert!(reason.contains("waits for disk space"), "{what}: {reason}");
             }
             other => panic!("{what}: {other:?}"),
         }

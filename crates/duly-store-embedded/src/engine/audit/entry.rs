@@ -49,12 +49,12 @@ impl BrokenInvariant {
     const fn what(self) -> &'static str {
         match self {
             Self::NoRecord => "a timer's record is in no file; it becomes a dead letter",
-            Self::NoLane => "a timer's lane is not there",
+            Self::NoLane => "a timer's lane does not exist",
             Self::LeaseGone => "a timer is marked as leased without a lease; it waits again",
             Self::Unleased => "a timer with a lease is not marked as leased; it is now",
             Self::Early => "a timer is counted as due before its time; it waits again",
-            Self::NotInLane => "a due timer was missing in its lane; it was put back",
-            Self::Forgotten => "nothing would have made a timer due; it was put back",
+            Self::NotInLane => "a due timer was missing in its lane; it was added",
+            Self::Forgotten => "a timer would never have become due; it was reinserted",
         }
     }
 }

@@ -36,7 +36,8 @@ impl Engine {
             }
         }
         for (slot, is_idle) in unlisted {
-            let what = "a lane was not listed by whether something is due in it; it is now";
+            let what = "the list of active lanes disagreed with the due timers of a lane; it was \
+                        corrected";
             self.note_fault(AuditFinding {
                 kind: "lane",
                 namespace: number,
@@ -52,7 +53,7 @@ impl Engine {
             }
         }
         for of in stuck {
-            let what = "nothing would have brought the due timers of a lane back; now a pass does";
+            let what = "spilled timers of a lane had no refill; one was begun";
             self.note_fault(AuditFinding {
                 kind: "lane",
                 namespace: number,
@@ -65,7 +66,7 @@ impl Engine {
         }
         if is_quiet && counted != walk.tally {
             let place = walk.tally.difference(&counted);
-            let what = "the counts of a namespace are not those of its timers; they are now";
+            let what = "the counts of a namespace disagreed with its timers; they were corrected";
             self.note_fault(AuditFinding { kind: "count", namespace: number, place, what });
             walk.tally.put_into(&mut self.namespaces, number);
         }
