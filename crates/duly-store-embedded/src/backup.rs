@@ -27,7 +27,7 @@ use std::{
 use crate::{
     checkpoint,
     disk::{self, Disk, RealDisk},
-    engine::{background_work::Pace, backup::Plan},
+    engine::{background_work::Pace, backup::BackupPlan},
     journal,
     manifest::{self, Manifest},
     open::OpenError,
@@ -231,11 +231,11 @@ fn is_gone(error: io::Error) -> io::Result<()> {
 pub(crate) fn copy(
     source: &Arc<dyn Disk>,
     target: &Target,
-    plan: &Plan,
+    plan: &BackupPlan,
     is_closed: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(BackupProgress),
 ) -> Result<BackupReport, BackupError> {
-    let Plan { checkpoint, whole, active, active_end, closing, lsn, pace, reserve } = plan;
+    let BackupPlan { checkpoint, whole, active, active_end, closing, lsn, pace, reserve } = plan;
     let names = whole.iter().map(|id| id.name());
     let names: Vec<String> = names.chain([checkpoint::FILES.name(*checkpoint)]).collect();
     let active = active.name();

@@ -16,9 +16,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::Reader;
+pub(crate) use read::CheckpointReader;
 pub(crate) use read_ahead::{ReadProgress, each_block};
-pub(crate) use write::{Finished, Writer};
+pub(crate) use write::{CheckpointWriter, FinishedCheckpoint};
 
 /// Directory and suffix of the checkpoints.
 pub(crate) const FILES: Numbered = Numbered { dir: "checkpoints", suffix: ".ckp" };

@@ -122,8 +122,8 @@ pub trait File: Send + Sync + Debug {
     /// soon. So the write evicts nothing that is in use. Only whole blocks in memory that is aligned to
     /// [`BLOCK_BYTES`] bypass it, and not on every file system; a wrapper may leave this out. Returns
     /// whether the bytes bypassed the cache; they are written either way.
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed> {
-        self.write_at(offset, bytes).map(|()| Passed::No)
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<CacheBypass> {
+        self.write_at(offset, bytes).map(|()| CacheBypass::No)
     }
 
     /// Makes the bytes, and the length needed to read them, durable (`fdatasync`).
@@ -198,7 +198,7 @@ pub trait File: Send + Sync + Debug {
 
 /// Result of a write that may bypass the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum CacheBypass {
     /// The cache was bypassed: nothing is left to write back.
     Yes,
     /// It was a normal write.

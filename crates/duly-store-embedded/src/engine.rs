@@ -37,7 +37,7 @@ use crate::{
         record::{self, Decoded, Record},
     },
     index::{AttemptKind, Claimable, Key, Location, PackedKey},
-    journal::{AppendError, Journal, Mark, Position},
+    journal::{AppendError, Journal, Position, SyncMark},
     manifest::Manifest,
     options::Options,
 };
@@ -232,7 +232,7 @@ impl Engine {
 
     /// Writes the frame of this step. Returns the mark to sync. After a terminal error it writes nothing,
     /// even if the disk would accept it now.
-    pub(crate) fn commit(&mut self) -> Result<Option<Mark>, Error> {
+    pub(crate) fn commit(&mut self) -> Result<Option<SyncMark>, Error> {
         if let Some(reason) = &self.terminal_error {
             return Err(Error::InDoubt { reason: reason.clone() });
         }

@@ -30,7 +30,7 @@ use crate::{
 mod chunks;
 mod read_many;
 
-use chunks::{ChunkBytes, Chunks, Emptied};
+use chunks::{ChunkBytes, Chunks, EmptiedChunks};
 pub(crate) use read_many::ReadResults;
 
 /// Bytes read at once for a record of unknown size.
@@ -104,7 +104,7 @@ impl DataFile {
 
 /// The counts of the records in a slot that are pointed at.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct LiveCounts {
     /// Records that are pointed at.
     pub(crate) live: u64,
     /// Estimate of their bytes by size class: at most twice the real number.
@@ -115,21 +115,21 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct SlotState {
     file: Option<DataFile>,
-    counts: Counts,
+    counts: LiveCounts,
 }
 
 /// The table of slots.
 #[derive(Debug)]
 pub(crate) struct Files {
-    slots: Vec<Slot>,
+    slots: Vec<SlotState>,
     by_id: FxHashMap<FileId, u16>,
     /// Number of the next checkpoint.
     next_checkpoint: u64,
     /// Size of the chunks in which space is deallocated.
     chunk_bytes: ChunkBytes,
-    emptied: Emptied,
+    emptied: EmptiedChunks,
     /// Result of the latest attempt to punch a hole. If holes are unsupported, there are no more
     /// attempts.
     punched: Punched,
@@ -149,7 +149,7 @@ impl Files {
             by_id: FxHashMap::default(),
             next_checkpoint: 0,
             chunk_bytes: ChunkBytes(chunk_bytes),
-            emptied: Emptied::default(),
+            emptied: EmptiedChunks::default(),
             punched: Punched::Done,
         }
     }
@@ -192,7 +192,7 @@ impl Files {
     }
 
     fn free_slot(&self) -> disk::Result<u16> {
-        let is_free = |slot: &Slot| slot.file.is_none() && slot.counts.live == 0;
+        let is_free = |slot: &SlotState| slot.file.is_none() && slot.counts.live == 0;
         let free = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
         u16::try_from(free).map_err(|_| disk::Error::NoSpace {
             operation: disk::Operation::Create,
@@ -213,10 +213,10 @@ impl Files {
         self.by_id.insert(id, slot);
     }
 
-    fn slot_mut(&mut self, slot: u16) -> &mut Slot {
+    fn slot_mut(&mut self, slot: u16) -> &mut SlotState {
         let place = usize::from(slot);
         if place >= self.slots.len() {
-            self.slots.resize_with(place + 1, Slot::default);
+            self.slots.resize_with(place + 1, SlotState::default);
         }
         &mut self.slots[place]
     }
@@ -226,7 +226,7 @@ impl Files {
         let place = self.slot_mut(slot);
         let file = place.file.take()?;
         assert_eq!(place.counts.live, 0, "{} is pointed at", file.id.name());
-        place.counts = Counts::default();
+        place.counts = LiveCounts::default();
         self.by_id.remove(&file.id);
         Some(file.file)
     }
@@ -239,7 +239,7 @@ impl Files {
         self.slots.get_mut(usize::from(slot))?.file.as_mut()
     }
 
-    pub(crate) fn counts(&self, slot: u16) -> Option<&Counts> {
+    pub(crate) fn counts(&self, slot: u16) -> Option<&LiveCounts> {
         Some(&self.slots.get(usize::from(slot))?.counts)
     }
 
@@ -247,7 +247,7 @@ impl Files {
         self.by_id.get(&id).copied()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &DataFile, &Counts)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &DataFile, &LiveCounts)> {
         let numbered = self.slots.iter().enumerate();
         numbered.filter_map(|(number, slot)| {
             Some((u16::try_from(number).ok()?, slot.file.as_ref()?, &slot.counts))
@@ -256,14 +256,14 @@ impl Files {
 
     /// Returns a slot without a file whose records are pointed at, if there is one, and their number.
     pub(crate) fn missing(&self) -> Option<(u16, u64)> {
-        let is_missing = |slot: &Slot| slot.file.is_none() && slot.counts.live > 0;
+        let is_missing = |slot: &SlotState| slot.file.is_none() && slot.counts.live > 0;
         let place = self.slots.iter().position(is_missing)?;
         Some((u16::try_from(place).ok()?, self.slots[place].counts.live))
     }
 
     /// Returns the slots as a checkpoint stores them.
     pub(crate) fn slots(&self) -> Vec<checkpoint::FileSlot> {
-        let slot = |(slot, file, _): (u16, &DataFile, &Counts)| match file.id {
+        let slot = |(slot, file, _): (u16, &DataFile, &LiveCounts)| match file.id {
             FileId::Segment(number) => {
                 checkpoint::FileSlot { slot, kind: checkpoint::FileKind::Segment, number }
             }
@@ -292,7 +292,7 @@ impl Files {
     /// Counts a record as no longer pointed at.
     pub(crate) fn release(&mut self, location: Location) {
         let (chunk_bytes, next_checkpoint) = (self.chunk_bytes, self.next_checkpoint);
-        let Slot { file, counts } = self.slot_mut(location.slot());
+        let SlotState { file, counts } = self.slot_mut(location.slot());
         assert!(counts.live > 0, "a record was released twice");
         counts.live -= 1;
         counts.live_bytes -= location.bytes_estimate();
@@ -313,7 +313,7 @@ impl Files {
     /// Returns the slots of the files at which nothing has pointed since before the checkpoint with this
     /// number began.
     pub(crate) fn reclaimable(&self, oldest_kept: u64) -> Vec<u16> {
-        let is_empty = |counts: &Counts| counts.live == 0 && counts.emptied_at <= oldest_kept;
+        let is_empty = |counts: &LiveCounts| counts.live == 0 && counts.emptied_at <= oldest_kept;
         let empty = self.iter().filter(|(_, _, counts)| is_empty(counts));
         empty.map(|(slot, ..)| slot).collect()
     }
@@ -321,7 +321,7 @@ impl Files {
     /// Returns the bytes of files and chunks of sorted runs at which nothing points, but which wait
     /// until later checkpoints than this one are the oldest kept.
     pub(crate) fn waiting_bytes(&self, oldest_kept: u64) -> u64 {
-        let waits = |counts: &Counts| counts.live == 0 && counts.emptied_at > oldest_kept;
+        let waits = |counts: &LiveCounts| counts.live == 0 && counts.emptied_at > oldest_kept;
         let waiting = self.iter().filter(|(_, _, counts)| waits(counts));
         if self.punched == Punched::Unsupported {
             return waiting.map(|(_, file, _)| file.bytes()).sum();
@@ -337,7 +337,7 @@ impl Files {
     }
 
     /// Returns the bytes of a file that holes cannot deallocate.
-    pub(crate) fn held_bytes(&self, file: &DataFile, counts: &Counts) -> u64 {
+    pub(crate) fn held_bytes(&self, file: &DataFile, counts: &LiveCounts) -> u64 {
         match self.punched {
             Punched::Done => file.bytes().min(counts.chunks.held_bytes(self.chunk_bytes)),
             Punched::Unsupported => file.bytes(),
@@ -360,7 +360,7 @@ impl Files {
     /// Notes holes in a sorted run, if it is still in this slot.
     pub(crate) fn punched(&mut self, slot: u16, id: FileId, holes: &[Range<u64>]) {
         let chunk_bytes = self.chunk_bytes;
-        let Slot { file, counts } = self.slot_mut(slot);
+        let SlotState { file, counts } = self.slot_mut(slot);
         if let Some(file) = file.as_mut().filter(|file| file.id == id) {
             for hole in holes {
                 file.hole_bytes += counts.chunks.punched(chunk_bytes, file.records_end, hole);

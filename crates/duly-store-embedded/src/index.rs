@@ -24,7 +24,7 @@ pub(crate) use held::FoundEntry;
 pub(crate) use key::COLLIDES;
 use key::Fingerprint;
 pub(crate) use key::{Key, NAMESPACE_MAX, PackedKey};
-pub(crate) use load::Loader;
+pub(crate) use load::IndexLoader;
 pub(crate) use span::Cursor;
 use span::{Span, position};
 use table::Table;
@@ -47,9 +47,9 @@ impl Index {
         Self(Root::One(Table::new(Span::default())))
     }
 
-    /// Starts an index of about `len` entries that come in the order of a scan. See [`Loader`].
-    pub(crate) fn load(len: usize) -> Loader {
-        Loader::new(len)
+    /// Starts an index of about `len` entries that come in the order of a scan. See [`IndexLoader`].
+    pub(crate) fn load(len: usize) -> IndexLoader {
+        IndexLoader::new(len)
     }
 
     #[inline]

@@ -62,7 +62,7 @@ pub(crate) struct Position {
 
 /// The frame and position that a sync must make durable.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+pub(crate) struct SyncMark {
     pub(crate) lsn: u64,
     pub(crate) position: Position,
     pub(crate) file: Arc<dyn File>,
@@ -103,14 +103,14 @@ pub(crate) enum RollError {
 
 /// The segment that frames are appended to.
 #[derive(Debug)]
-struct Active {
+struct ActiveSegment {
     sequence: u64,
     slot: u16,
     file: Arc<sync_guard::FailedSyncGuard>,
     length: u64,
 }
 
-impl Active {
+impl ActiveSegment {
     fn shared(&self) -> Arc<dyn File> {
         Arc::<sync_guard::FailedSyncGuard>::clone(&self.file)
     }
@@ -125,7 +125,7 @@ pub(crate) struct Journal {
     epoch: u32,
     segment_bytes: u64,
     /// The segment that frames are appended to; `None` before the first one.
-    active: Option<Active>,
+    active: Option<ActiveSegment>,
     naming: DirSyncLock,
     /// Offset of the next frame in the active segment.
     end: u64,
@@ -181,7 +181,7 @@ impl Journal {
             self.durable = Position { sequence: last.sequence, offset: self.end };
             let (sequence, length) = (last.sequence, last.length);
             let file = sync_guard::guard(last.file);
-            self.active = Some(Active { sequence, slot, file, length });
+            self.active = Some(ActiveSegment { sequence, slot, file, length });
         }
     }
 
@@ -286,7 +286,7 @@ impl Journal {
 
     /// Writes the frame under construction, with this time of the steady clock. Returns the mark to
     /// sync, if a frame was written.
-    pub(crate) fn commit(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
+    pub(crate) fn commit(&mut self, steady_ms: u64) -> disk::Result<Option<SyncMark>> {
         if self.frame_records == 0 {
             return Ok(None);
         }
@@ -306,7 +306,7 @@ impl Journal {
 
     /// Writes a closing frame behind the last frame, if that frame is durable and nothing proves it yet.
     /// Returns the mark to sync.
-    pub(crate) fn write_closing_frame(&mut self, steady_ms: u64) -> disk::Result<Option<Mark>> {
+    pub(crate) fn write_closing_frame(&mut self, steady_ms: u64) -> disk::Result<Option<SyncMark>> {
         if !self.wants_closing_frame() || self.durable_lsn < self.written_lsn() {
             return Ok(None);
         }
@@ -349,7 +349,7 @@ impl Journal {
     }
 
     /// Writes a sealed frame behind the last one.
-    fn write_frame(&mut self, frame: &[u8]) -> disk::Result<Mark> {
+    fn write_frame(&mut self, frame: &[u8]) -> disk::Result<SyncMark> {
         let active = self.active.as_ref().expect("the caller checked the room in it");
         active.file.write_at(self.end, frame)?;
         let lsn = self.next_lsn;
@@ -357,7 +357,7 @@ impl Journal {
         self.bytes_written += frame.len() as u64;
         debug_assert_eq!(self.end, align_up(self.end), "frames end aligned");
         self.next_lsn += 1;
-        Ok(Mark {
+        Ok(SyncMark {
             lsn,
             position: Position { sequence: active.sequence, offset: self.end },
             file: active.shared(),
@@ -464,7 +464,7 @@ impl Journal {
         let segment =
             DataFile::segment(sequence, Arc::<sync_guard::FailedSyncGuard>::clone(&file), length);
         let slot = files.add(segment).map_err(RollError::Again)?;
-        self.active = Some(Active { sequence, slot, file, length });
+        self.active = Some(ActiveSegment { sequence, slot, file, length });
         self.is_sealed = false;
         self.end = segment::HEADER_BYTES;
         self.durable = Position { sequence, offset: self.end };

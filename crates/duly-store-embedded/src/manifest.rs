@@ -28,7 +28,7 @@ use crate::{
     disk::{self, Disk},
     format::{
         self,
-        fields::{Reader, Writer},
+        fields::{FieldReader, FieldWriter},
         frame,
     },
     journal,
@@ -222,7 +222,7 @@ impl Manifest {
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        let mut w = Writer(&mut bytes);
+        let mut w = FieldWriter(&mut bytes);
         w.u32(self.version);
         w.u32(self.reader_min);
         w.u64(self.features);
@@ -241,7 +241,7 @@ impl Manifest {
         if &bytes[..8] != MAGIC || crc32c::crc32c(&bytes[..BYTES - 4]) != crc {
             return None;
         }
-        let mut r = Reader::new(&bytes[8..]);
+        let mut r = FieldReader::new(&bytes[8..]);
         Some(Self {
             version: r.u32().ok()?,
             reader_min: r.u32().ok()?,

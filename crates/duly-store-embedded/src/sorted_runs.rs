@@ -22,8 +22,8 @@ mod tests;
 pub(crate) use read::{SortedRun, open};
 pub(crate) use walk::{RecordFault, walk};
 #[cfg(test)]
-pub(crate) use write::Finished;
-pub(crate) use write::{Pushed, Writer};
+pub(crate) use write::FinishedRun;
+pub(crate) use write::{PushResult, SortedRunWriter};
 
 /// Directory and suffix of the sorted runs.
 pub(crate) const FILES: Numbered = Numbered { dir: "runs", suffix: ".run" };

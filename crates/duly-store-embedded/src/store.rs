@@ -35,7 +35,7 @@ use unreceived_claim::UnreceivedClaim;
 /// An open data directory.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    mode: Mode,
+    mode: StoreMode,
     disk: Arc<dyn Disk>,
     report: OpenReport,
     terminal: Terminal,
@@ -45,7 +45,7 @@ pub struct EmbeddedStore {
 }
 
 #[derive(Debug)]
-enum Mode {
+enum StoreMode {
     Threads { shared: EngineShared, engine: Mutex<Option<JoinHandle<()>>> },
     Inline { engine: Arc<Mutex<Engine>>, wakeups: watch::Sender<u64> },
 }
@@ -111,7 +111,7 @@ impl EmbeddedStore {
         let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
             .map_err(OpenError::no_thread)?;
         let terminal = shared.terminal.clone();
-        let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
+        let mode = StoreMode::Threads { shared, engine: Mutex::new(Some(thread)) };
         Ok(Self { mode, disk, report, terminal, backup: Mutex::new(()), _lock: lock })
     }
 
@@ -129,7 +129,7 @@ impl EmbeddedStore {
         let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
-            mode: Mode::Inline { engine, wakeups: watch::Sender::new(0) },
+            mode: StoreMode::Inline { engine, wakeups: watch::Sender::new(0) },
             disk,
             report,
             terminal,
@@ -147,7 +147,7 @@ impl EmbeddedStore {
     /// and stops the threads. Later calls are refused.
     pub fn close(&self) {
         match &self.mode {
-            Mode::Threads { shared, engine } => {
+            StoreMode::Threads { shared, engine } => {
                 shared.inbox.close();
                 if let Some(thread) = engine.lock().take()
                     && thread.join().is_err()
@@ -155,7 +155,7 @@ impl EmbeddedStore {
                     tracing::error!("the engine thread panicked");
                 }
             }
-            Mode::Inline { engine, .. } => {
+            StoreMode::Inline { engine, .. } => {
                 let mut engine = engine.lock();
                 while !engine.stop() && settle_down(&mut engine).is_ok() {}
             }
@@ -168,11 +168,11 @@ impl EmbeddedStore {
         work: impl FnOnce(&mut Engine) -> Result<T> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         match &self.mode {
-            Mode::Inline { engine, wakeups } => {
+            StoreMode::Inline { engine, wakeups } => {
                 let result = run_inline(&mut engine.lock(), wakeups, work);
                 when.received(std::future::ready(result))
             }
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     let result = engine.check_usable().and_then(|()| work(engine));
@@ -194,7 +194,7 @@ impl EmbeddedStore {
 /// `kill -9` of its process.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        if matches!(self.mode, Mode::Threads { .. }) {
+        if matches!(self.mode, StoreMode::Threads { .. }) {
             self.close();
         }
     }
@@ -289,13 +289,13 @@ impl Store for EmbeddedStore {
             return refused(error);
         }
         match &self.mode {
-            Mode::Inline { .. } => self.call(ReplyAt::Durable, move |engine| {
+            StoreMode::Inline { .. } => self.call(ReplyAt::Durable, move |engine| {
                 let mut outcomes = Vec::with_capacity(commands.len());
                 let (mut commands, all) = (commands.into_iter(), usize::MAX);
                 engine.apply_some(&mut commands, all, all, &mut outcomes);
                 Ok(outcomes)
             }),
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let outcomes = Vec::with_capacity(commands.len());
                 let request = Request::Apply { commands: commands.into_iter(), outcomes, reply };
@@ -321,10 +321,10 @@ impl Store for EmbeddedStore {
             return refused(error);
         }
         match &self.mode {
-            Mode::Inline { .. } => {
+            StoreMode::Inline { .. } => {
                 self.call(ReplyAt::Written, move |engine| engine.claim(&request))
             }
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let inbox = Arc::clone(&shared.inbox);
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
@@ -433,8 +433,8 @@ impl Store for EmbeddedStore {
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
         match &self.mode {
-            Mode::Threads { shared, .. } => shared.wakeups.subscribe(),
-            Mode::Inline { wakeups, .. } => wakeups.subscribe(),
+            StoreMode::Threads { shared, .. } => shared.wakeups.subscribe(),
+            StoreMode::Inline { wakeups, .. } => wakeups.subscribe(),
         }
     }
 
@@ -444,7 +444,7 @@ impl Store for EmbeddedStore {
 
     fn health(&self) -> Health {
         match &self.mode {
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = std::sync::mpsc::channel();
                 shared.inbox.push_always(Box::new(move |engine| {
                     drop(reply.send(engine.health()));
@@ -453,7 +453,7 @@ impl Store for EmbeddedStore {
                 let fresh = answer.recv_timeout(HEALTH_WAIT_MAX);
                 fresh.unwrap_or_else(|_| shared.health.lock().clone())
             }
-            Mode::Inline { engine, .. } => {
+            StoreMode::Inline { engine, .. } => {
                 let mut engine = engine.lock();
                 engine.begin_step();
                 engine.health()

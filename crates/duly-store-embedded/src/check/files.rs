@@ -1,7 +1,7 @@
 //! Checks the files of a store one after the other, each from its start to its end.
 
 use crate::{
-    checkpoint::{self, Reader},
+    checkpoint::{self, CheckpointReader},
     engine::invariant_check::{InvariantCheck, RecordStatus},
     files::FileId,
     format::{
@@ -51,7 +51,7 @@ impl Check<'_> {
     }
 
     fn checkpoint(&self, number: u64) -> Result<u64> {
-        let mut reader = Reader::open(self.disk.as_ref(), number, &self.manifest)?;
+        let mut reader = CheckpointReader::open(self.disk.as_ref(), number, &self.manifest)?;
         while reader.next_checked()?.is_some() {}
         Ok(reader.end().entries)
     }

@@ -28,7 +28,7 @@ const WINDOW_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 2 << 20 };
 
 /// An open checkpoint.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct CheckpointReader {
     file: Arc<dyn File>,
     name: String,
     seed: Seed,
@@ -46,7 +46,7 @@ pub(crate) struct Reader {
     window_at: u64,
 }
 
-impl Reader {
+impl CheckpointReader {
     /// Opens the checkpoint with this number, and checks its header and its end.
     pub(crate) fn open(disk: &dyn Disk, number: u64, manifest: &Manifest) -> Result<Self> {
         let name = FILES.name(number);

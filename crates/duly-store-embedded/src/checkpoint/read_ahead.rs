@@ -21,7 +21,7 @@ use crate::{
     open::{OpenError, Result},
 };
 
-use super::Reader;
+use super::CheckpointReader;
 
 /// Most blocks that wait for the caller's thread. A block of entries has about 100 KB.
 const BLOCKS_AHEAD: usize = 64;
@@ -42,7 +42,7 @@ struct CheckedBlock {
 
 /// Passes every block of a checkpoint before its end to `each`, in order.
 pub(crate) fn each_block(
-    reader: Reader,
+    reader: CheckpointReader,
     each: &mut dyn FnMut(Block<'_>, ReadProgress) -> Result<()>,
 ) -> Result<()> {
     let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
@@ -62,7 +62,7 @@ pub(crate) fn each_block(
     })
 }
 
-fn read(mut reader: Reader, sender: SyncSender<CheckedBlock>) -> Result<()> {
+fn read(mut reader: CheckpointReader, sender: SyncSender<CheckedBlock>) -> Result<()> {
     while let Some((header, payload)) = reader.next_checked()? {
         let payload = payload.to_vec();
         let read_progress = reader.read_progress();

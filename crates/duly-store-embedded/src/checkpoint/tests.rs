@@ -39,8 +39,8 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Writer> {
-    Writer::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
+fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<CheckpointWriter> {
+    CheckpointWriter::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
 }
 
 fn entries(count: u64) -> Vec<u8> {
@@ -80,7 +80,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
     ]
 }
 
-fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Finished> {
+fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<FinishedCheckpoint> {
     let mut writer = writer(disk, header, seed)?;
     for block in blocks(&entries(150)) {
         writer.block(&block)?;
@@ -88,13 +88,13 @@ fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Finis
     writer.finish(9)
 }
 
-fn write(disk: &SimDisk) -> disk::Result<Finished> {
+fn write(disk: &SimDisk) -> disk::Result<FinishedCheckpoint> {
     write_with(disk, &header(), manifest().frame_seed())
 }
 
 /// Reads all of it and returns its end.
 fn read(disk: &SimDisk) -> Result<End> {
-    let mut reader = Reader::open(disk, NUMBER, &manifest())?;
+    let mut reader = CheckpointReader::open(disk, NUMBER, &manifest())?;
     let mut at = 0;
     let gathered = entries(150);
     let expected = blocks(&gathered);
@@ -109,7 +109,7 @@ fn read(disk: &SimDisk) -> Result<End> {
 
 /// Reads all of it without comparing it.
 fn read_through(disk: &SimDisk) -> Result<()> {
-    let mut reader = Reader::open(disk, NUMBER, &manifest())?;
+    let mut reader = CheckpointReader::open(disk, NUMBER, &manifest())?;
     while reader.next()?.is_some() {}
     Ok(())
 }
@@ -151,7 +151,7 @@ fn a_checkpoint_reads_back_as_it_was_written() {
     let end = End { blocks: 7, namespaces: 2, entries: 154, highest_namespace: 9 };
     assert_eq!(finished.end, end);
     assert_eq!(read(&disk).unwrap(), end);
-    let reader = Reader::open(&disk, NUMBER, &manifest()).unwrap();
+    let reader = CheckpointReader::open(&disk, NUMBER, &manifest()).unwrap();
     assert_eq!(*reader.header(), header());
 }
 
@@ -159,8 +159,11 @@ fn a_checkpoint_reads_back_as_it_was_written() {
 fn a_checkpoint_of_nothing_reads_back() {
     let disk = disk(1);
     let writer = writer(&disk, &header(), manifest().frame_seed()).unwrap();
-    assert_eq!(writer.finish(0).unwrap(), Finished { bytes: 96 + 48, end: End::default() });
-    let mut reader = Reader::open(&disk, NUMBER, &manifest()).unwrap();
+    assert_eq!(
+        writer.finish(0).unwrap(),
+        FinishedCheckpoint { bytes: 96 + 48, end: End::default() }
+    );
+    let mut reader = CheckpointReader::open(&disk, NUMBER, &manifest()).unwrap();
     assert!(reader.next().unwrap().is_none());
 }
 
@@ -208,12 +211,12 @@ fn truncations_and_extensions_are_found_before_any_block() {
     let bytes = disk.read_file(FINAL);
     for end in (0..bytes.len()).step_by(16).chain([bytes.len() - 1]) {
         replace(&disk, &bytes[..end]);
-        let error = Reader::open(&disk, NUMBER, &manifest()).unwrap_err();
+        let error = CheckpointReader::open(&disk, NUMBER, &manifest()).unwrap_err();
         assert!(matches!(error, OpenError::Damaged { .. }), "cut at {end}: {error}");
     }
     for more in [1, 16, 48, 5_000] {
         replace(&disk, &[&bytes[..], &vec![0; more]].concat());
-        assert!(Reader::open(&disk, NUMBER, &manifest()).is_err(), "{more} zeros more");
+        assert!(CheckpointReader::open(&disk, NUMBER, &manifest()).is_err(), "{more} zeros more");
     }
 }
 
@@ -295,7 +298,10 @@ fn an_end_with_wrong_counts_is_noticed() {
     let mut damaged = bytes[..end_at].to_vec();
     Block::End(End { entries: 1 << 40, ..good }).encode(&mut damaged, seed);
     replace(&disk, &damaged);
-    assert!(Reader::open(&disk, NUMBER, &manifest()).is_err(), "nobody makes room for those");
+    assert!(
+        CheckpointReader::open(&disk, NUMBER, &manifest()).is_err(),
+        "nobody makes room for those"
+    );
 }
 
 #[test]

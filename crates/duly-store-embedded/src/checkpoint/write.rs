@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A checkpoint that is being written. If it is dropped or fails, it leaves nothing behind.
-pub(crate) struct Writer {
+pub(crate) struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     file: FreshFile,
     number: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Writer {
 
 /// A complete checkpoint under its final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedCheckpoint {
     pub(crate) bytes: u64,
     pub(crate) end: End,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Creates `checkpoints/<number>.tmp`.
     pub(crate) fn create(
         disk: Arc<dyn Disk>,
@@ -42,7 +42,7 @@ impl Writer {
         throttle: Throttle,
     ) -> disk::Result<Self> {
         let name = FILES.temporary_name(header.number);
-        let mut file = FreshFile::create(Arc::clone(&disk), name, throttle, Caching::Passed)?;
+        let mut file = FreshFile::create(Arc::clone(&disk), name, throttle, Caching::CacheBypass)?;
         file.append(&header.encode(seed))?;
         let (number, block, end) = (header.number, Vec::new(), End::default());
         Ok(Self { disk, file, number, seed, block, end })
@@ -51,7 +51,7 @@ impl Writer {
     /// Appends a block.
     ///
     /// # Panics
-    /// When the block is an end block, which only [`Writer::finish`] writes, or is longer than a block
+    /// When the block is an end block, which only [`CheckpointWriter::finish`] writes, or is longer than a block
     /// may be.
     pub(crate) fn block(&mut self, block: &Block<'_>) -> disk::Result<()> {
         match block {
@@ -78,13 +78,13 @@ impl Writer {
     /// name.
     ///
     /// `highest_namespace` is the highest number that a namespace ever had.
-    pub(crate) fn finish(mut self, highest_namespace: u32) -> disk::Result<Finished> {
+    pub(crate) fn finish(mut self, highest_namespace: u32) -> disk::Result<FinishedCheckpoint> {
         self.end.highest_namespace = self.end.highest_namespace.max(highest_namespace);
         let end = self.end;
         self.append(&Block::End(end))?;
         let bytes = self.file.finish()?;
         let (temporary, name) = (FILES.temporary_name(self.number), FILES.name(self.number));
         fresh::publish(&*self.disk, &temporary, &name)?;
-        Ok(Finished { bytes, end })
+        Ok(FinishedCheckpoint { bytes, end })
     }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{BLOCK_BYTES, Disk, Error, File, Passed};
+use super::{BLOCK_BYTES, CacheBypass, Disk, Error, File};
 
 /// Bytes of a write. Tests write small files, but still cross every boundary.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -23,7 +23,7 @@ pub(crate) enum Caching {
     /// The file is read soon.
     Kept,
     /// The file is read at the next start at the earliest, and must not evict other pages.
-    Passed,
+    CacheBypass,
 }
 
 /// A file that is written once, front to back, under a temporary name.
@@ -110,16 +110,16 @@ impl FreshFile {
         if bytes == 0 {
             return Ok(());
         }
-        let passed = if self.caching == Caching::Passed && chunk.len() == CHUNK_BYTES {
+        let passed = if self.caching == Caching::CacheBypass && chunk.len() == CHUNK_BYTES {
             self.file.write_past_cache(self.written, chunk)?
         } else {
             self.file.write_at(self.written, chunk)?;
-            Passed::No
+            CacheBypass::No
         };
         self.written += bytes;
         self.chunk.truncate(self.skip);
         (self.throttle)(bytes);
-        if passed == Passed::Yes {
+        if passed == CacheBypass::Yes {
             self.written_back = self.written;
         }
         let behind_bytes = self.written - self.written_back;

@@ -12,7 +12,7 @@ use duly_core::{
 use crate::{
     format::{
         DecodeError,
-        fields::Reader,
+        fields::FieldReader,
         record::{self, Cause, HEADER_BYTES, Header, Lease, cause_of},
         settings, timer, tombstone,
     },
@@ -46,7 +46,7 @@ impl Effect {
         }
         let key = |id: &str| Key::of(hash_key, namespace, id);
         let bytes = (HEADER_BYTES + body.len()) as u64;
-        let mut reader = Reader::new(body);
+        let mut reader = FieldReader::new(body);
         let r = &mut reader;
         let effect = match kind {
             record::PENDING => {
@@ -100,7 +100,7 @@ struct Timer<'a> {
 }
 
 impl<'a> Timer<'a> {
-    fn skim(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn skim(r: &mut FieldReader<'a>) -> Result<Self, DecodeError> {
         let (due_at, _created_at) = (r.time()?, r.time()?);
         let incarnation = Incarnation(r.u64()?);
         r.take(REQUEST_HASH_BYTES)?;
@@ -149,7 +149,7 @@ impl<'a> Timer<'a> {
     }
 }
 
-fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, DecodeError> {
+fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, DecodeError> {
     let ends_ms = match r.u64()? {
         0 => None,
         ms => Some(Timestamp::saturating_from_unix_ms(ms).unix_ms()),
@@ -181,7 +181,7 @@ fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, D
 
 /// Reads the next text, which must be a valid timer id. Plain ASCII, as nearly all ids are, is checked
 /// here; [`TimerId`] checks the rest.
-fn timer_id<'a>(r: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+fn timer_id<'a>(r: &mut FieldReader<'a>) -> Result<&'a str, DecodeError> {
     let id = r.text()?;
     let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic()) && id.len() <= TIMER_ID_BYTES_MAX;
     if !is_plain || id.len() <= 2 {

@@ -20,7 +20,7 @@ use super::{Engine, background_work::Pace, checkpoint::KeptCheckpoint};
 
 /// Contents of a backup.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct BackupPlan {
     /// Number of the checkpoint.
     pub(crate) checkpoint: u64,
     /// Sorted runs and sealed segments.
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
 /// Backups that wait for a checkpoint or are being copied.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
-    waiting: Vec<Sender<Result<Plan>>>,
+    waiting: Vec<Sender<Result<BackupPlan>>>,
     /// Number of plans that are held.
     held: usize,
 }
@@ -69,7 +69,7 @@ impl Backups {
 
 impl Engine {
     /// Sends a plan to `reply` after the next checkpoint. Its receiver calls [`Engine::unpin`].
-    pub(crate) fn pin(&mut self, reply: Sender<Result<Plan>>) {
+    pub(crate) fn pin(&mut self, reply: Sender<Result<BackupPlan>>) {
         self.backups.waiting.push(reply);
         self.busy = true;
     }
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    fn plan(&self, taken: KeptCheckpoint) -> Plan {
+    fn plan(&self, taken: KeptCheckpoint) -> BackupPlan {
         let (end, lsn) = self.journal.durable();
         let active = FileId::Segment(end.sequence);
         // Nothing has pointed at these files since before the checkpoint began: some may be under
@@ -103,7 +103,7 @@ impl Engine {
         let whole = files
             .filter(|(slot, id)| *id != active && (is_tail(*id) || !idle.contains(slot)))
             .map(|(_, id)| id);
-        Plan {
+        BackupPlan {
             checkpoint: taken.number,
             whole: whole.collect(),
             active,

@@ -16,7 +16,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    checkpoint::{self, FILES, Finished, Writer},
+    checkpoint::{self, CheckpointWriter, FILES, FinishedCheckpoint},
     disk::{self, Disk, deallocate},
     format::{self, checkpoint as layout},
     open::Result,
@@ -184,14 +184,14 @@ impl Engine {
         };
         let (disk, seed, pace) = (Arc::clone(&self.disk), self.seed, self.pace);
         self.in_background(
-            move || Writer::create(disk, &header, seed, pace.throttle()),
+            move || CheckpointWriter::create(disk, &header, seed, pace.throttle()),
             move |engine, created| engine.take_writer_back(number, created.map(Box::new)),
         );
         self.busy = true;
     }
 
     /// Takes the writer back from the background thread.
-    fn take_writer_back(&mut self, number: u64, writer: disk::Result<Box<Writer>>) {
+    fn take_writer_back(&mut self, number: u64, writer: disk::Result<Box<CheckpointWriter>>) {
         let taking = self.checkpoints.taking.as_mut().filter(|taking| taking.number == number);
         match (taking, writer) {
             (Some(taking), Ok(writer)) => taking.writer = Some(writer),
@@ -271,9 +271,13 @@ impl Engine {
         }
     }
 
-    fn checkpoint_taken(&mut self, kept: KeptCheckpoint, finished: disk::Result<Finished>) {
+    fn checkpoint_taken(
+        &mut self,
+        kept: KeptCheckpoint,
+        finished: disk::Result<FinishedCheckpoint>,
+    ) {
         match finished {
-            Ok(Finished { bytes, end }) => {
+            Ok(FinishedCheckpoint { bytes, end }) => {
                 tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
                 if let Some(taking) = self.checkpoints.taking.take() {
                     self.checkpoints.begun_at_bytes = taking.begun_at_bytes;

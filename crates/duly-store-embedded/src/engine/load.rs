@@ -14,11 +14,11 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{self, ReadProgress, Reader},
+    checkpoint::{self, CheckpointReader, ReadProgress},
     disk::Disk,
     files::{DataFile, FileId},
     format::checkpoint::{self as layout, Block, IndexKind},
-    index::{AttemptKind, Entry, Flags, Index, Key, Loader},
+    index::{AttemptKind, Entry, Flags, Index, IndexLoader, Key},
     journal::{
         recovery::{self, RecoveredJournal, ReplayPoint, Replayed},
         segment_name,
@@ -71,7 +71,10 @@ impl Engine {
                 error = %refusal, number,
                 "checkpoint cannot be loaded; trying the previous one"
             );
-            skipped.note(refusal, Reader::open(disk.as_ref(), number, manifest).ok().as_ref());
+            skipped.note(
+                refusal,
+                CheckpointReader::open(disk.as_ref(), number, manifest).ok().as_ref(),
+            );
             self.reset();
         }
         let first = recovery::all_sequences(disk.as_ref())?.first().copied();
@@ -136,7 +139,7 @@ impl Engine {
         let Some(&number) = older.first() else {
             return;
         };
-        if let Ok(reader) = Reader::open(disk, number, manifest) {
+        if let Ok(reader) = CheckpointReader::open(disk, number, manifest) {
             let sequence = reader.header().replay.sequence;
             self.checkpoints.kept.push_back(KeptCheckpoint { number, sequence });
         }
@@ -149,7 +152,7 @@ impl Engine {
         manifest: &Manifest,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<ReplayPoint, OpenError> {
-        let reader = Reader::open(disk, number, manifest)?;
+        let reader = CheckpointReader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
         self.checkpoints.bytes = reader.read_progress().bytes_total;
         let name = checkpoint::FILES.name(number);
@@ -321,7 +324,7 @@ struct SkippedCheckpoints {
 }
 
 impl SkippedCheckpoints {
-    fn note(&mut self, refusal: OpenError, reader: Option<&Reader>) {
+    fn note(&mut self, refusal: OpenError, reader: Option<&CheckpointReader>) {
         self.refusal.get_or_insert(refusal);
         self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header().replay.lsn));
     }
@@ -378,7 +381,7 @@ impl<'a> LoadProgress<'a> {
 #[derive(Default)]
 struct Loading {
     part: Option<(u32, IndexKind)>,
-    loader: Option<Loader>,
+    loader: Option<IndexLoader>,
     /// Leases of its entries.
     leases: Vec<layout::Leases>,
     /// Approximate number of entries of each index of the namespace.

@@ -333,7 +333,7 @@ impl Namespaces {
 
     /// Returns the most due timers that a lane may keep resident; `resident_max` is the configured limit.
     pub(crate) fn resident_max(&self, resident_max: usize) -> usize {
-        if self.dues.held() < RESIDENT_TOTAL_MAX {
+        if self.dues.resident() < RESIDENT_TOTAL_MAX {
             resident_max
         } else {
             resident_max.min(RESIDENT_MAX_WHEN_FULL)

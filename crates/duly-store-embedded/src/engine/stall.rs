@@ -16,7 +16,7 @@
 use duly_core::Millis;
 use duly_store::Error;
 
-use crate::{disk, journal::Mark};
+use crate::{disk, journal::SyncMark};
 
 use super::{Engine, backoff::Backoff};
 
@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// Writes the frame under construction. While the journal stalls, writes again what found no space.
-    pub(super) fn write_frame(&mut self) -> Result<Option<Mark>, Error> {
+    pub(super) fn write_frame(&mut self) -> Result<Option<SyncMark>, Error> {
         if !self.stall.backoff.is_over(self.now.boot_ms)
             && let Some(error) = self.stall.error()
         {

@@ -13,7 +13,7 @@
 
 use duly_store::Error;
 
-use crate::journal::{CLOSING_BYTES, Mark};
+use crate::journal::{CLOSING_BYTES, SyncMark};
 
 use super::{Engine, background_work::Pace};
 
@@ -46,7 +46,7 @@ impl Stopping {
 impl Engine {
     /// Writes a closing frame if nothing has been written for a while, or nothing will be. Returns the
     /// mark to sync.
-    pub(super) fn close_journal(&mut self) -> Result<Option<Mark>, Error> {
+    pub(super) fn close_journal(&mut self) -> Result<Option<SyncMark>, Error> {
         let idle_ms = self.now.boot_ms.saturating_sub(self.journal_grew_ms);
         if idle_ms < CLOSING_AFTER_MS && !self.stopping.is_begun() {
             return Ok(None);

@@ -22,7 +22,7 @@ use duly_store::{
 
 use crate::{
     disk::{Disk, Fault, SimDisk},
-    journal::Mark,
+    journal::SyncMark,
     options::Options,
 };
 
@@ -107,11 +107,11 @@ impl Bench {
         Self { engine, disk, clock }
     }
 
-    fn write(&mut self) -> Mark {
+    fn write(&mut self) -> SyncMark {
         self.engine.commit().unwrap().expect("something was appended")
     }
 
-    fn synced(&mut self, mark: &Mark) {
+    fn synced(&mut self, mark: &SyncMark) {
         self.engine.synced(mark.lsn, mark.position);
         self.engine.begin_step();
     }

@@ -169,9 +169,9 @@ const REMEMBERED: u64 = 16;
 
 /// Number of chunks that became empty, by the checkpoint that makes them removable.
 #[derive(Debug, Default)]
-pub(super) struct Emptied(BTreeMap<u64, u64>);
+pub(super) struct EmptiedChunks(BTreeMap<u64, u64>);
 
-impl Emptied {
+impl EmptiedChunks {
     pub(super) fn note(&mut self, next_checkpoint: u64, chunks: u64) {
         if chunks > 0 {
             *self.0.entry(next_checkpoint).or_default() += chunks;

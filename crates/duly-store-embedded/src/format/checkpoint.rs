@@ -31,7 +31,7 @@
 
 use super::{
     DecodeError, align_up,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     frame::Seed,
 };
 
@@ -94,7 +94,7 @@ pub(crate) struct Header {
 impl Header {
     pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = FieldWriter(&mut bytes);
         writer.u32(self.version);
         writer.u32(0);
         writer.u128(self.store);
@@ -110,7 +110,7 @@ impl Header {
 
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
         let bytes = seed.checked(bytes, HEADER_BYTES, MAGIC, HEADER_CRC_AT)?;
-        let mut reader = Reader::new(&bytes[MAGIC.len()..]);
+        let mut reader = FieldReader::new(&bytes[MAGIC.len()..]);
         let (version, _crc, store) = (reader.u32()?, reader.u32()?, reader.u128()?);
         Ok(Self {
             version,
@@ -140,7 +140,7 @@ pub(crate) struct BlockHeader {
 
 impl BlockHeader {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = FieldReader::new(bytes);
         let header = Self {
             kind: reader.u32()?,
             length: reader.u32()?,

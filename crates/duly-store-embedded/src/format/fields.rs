@@ -11,9 +11,9 @@ pub(crate) const END: u8 = 0;
 
 /// Appends values to a buffer.
 #[derive(Debug)]
-pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
+pub(crate) struct FieldWriter<'a>(pub(crate) &'a mut Vec<u8>);
 
-impl Writer<'_> {
+impl FieldWriter<'_> {
     pub(crate) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
@@ -50,7 +50,7 @@ impl Writer<'_> {
     }
 
     /// Appends a tagged field whose content `write` appends.
-    pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut Writer<'_>)) {
+    pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut FieldWriter<'_>)) {
         debug_assert_ne!(tag, END, "tag 0 ends the list");
         self.u8(tag);
         let at = self.0.len();
@@ -72,12 +72,12 @@ fn length(bytes: usize) -> u32 {
 
 /// Takes values from a slice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -142,12 +142,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next tagged field; `None` at the end of the list.
-    pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>, DecodeError> {
+    pub(crate) fn field(&mut self) -> Result<Option<(u8, FieldReader<'a>)>, DecodeError> {
         let tag = self.u8()?;
         if tag == END {
             return Ok(None);
         }
-        Ok(Some((tag, Reader::new(self.bytes()?))))
+        Ok(Some((tag, FieldReader::new(self.bytes()?))))
     }
 
     pub(crate) const fn is_done(&self) -> bool {

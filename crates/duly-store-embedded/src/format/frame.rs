@@ -30,7 +30,7 @@
 
 use super::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
 };
 
 /// The magic number, "DLYf".
@@ -103,7 +103,7 @@ impl Header {
     /// Reads a header; `None` if the bytes do not begin a frame of this store.
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
-        let mut reader = Reader::new(bytes);
+        let mut reader = FieldReader::new(bytes);
         if reader.u32().ok()? != MAGIC {
             return None;
         }
@@ -168,7 +168,7 @@ pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
     assert!(length.is_multiple_of(16) && (length > 0 || count == 0), "records take room");
     let lag = u32::try_from(lsn - durable_lsn).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    let mut writer = Writer(&mut bytes);
+    let mut writer = FieldWriter(&mut bytes);
     writer.u32(MAGIC);
     writer.u32(length);
     writer.u32(0);

@@ -20,7 +20,7 @@ use crate::index::PackedKey;
 
 use super::{
     ALIGN, DecodeError, align_up,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     settings, timer, tombstone,
 };
 
@@ -124,7 +124,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
     debug_assert_eq!(out.len() as u64 % ALIGN, 0, "records start aligned");
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
-    let mut writer = Writer(out);
+    let mut writer = FieldWriter(out);
     let (kind, cause) = match record {
         Record::Pending(cause, timer) => {
             timer::encode(&mut writer, timer);
@@ -198,7 +198,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(Header, &[u8]), DecodeError> {
     let total = bytes_of(bytes).ok_or(DecodeError::Truncated(bytes.len()))?;
     let total = usize::try_from(total).map_err(|_| DecodeError::Truncated(bytes.len()))?;
     let bytes = bytes.get(..total).ok_or(DecodeError::Truncated(bytes.len()))?;
-    let mut header = Reader::new(bytes);
+    let mut header = FieldReader::new(bytes);
     let crc = header.u32()?;
     if crc32c::crc32c(&bytes[4..]) != crc {
         return Err(DecodeError::Checksum);
@@ -212,7 +212,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(Header, &[u8]), DecodeError> {
 /// Checks and decodes the record at the beginning of `bytes`.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let (Header { kind, cause, namespace }, body) = check(bytes)?;
-    let mut body = Reader::new(body);
+    let mut body = FieldReader::new(body);
     let record = match kind {
         PENDING => Record::Pending(cause_of(cause)?, Box::new(timer::decode(&mut body)?)),
         DEAD => Record::Dead(cause_of(cause)?, Box::new(timer::decode(&mut body)?)),
@@ -244,7 +244,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 impl Lease {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u64(self.nonce);
         writer.u32(self.attempt);
         writer.u8(u8::from(self.node.is_some()) | u8::from(self.extends) << 1);
@@ -254,7 +254,7 @@ impl Lease {
         writer.time(self.until);
     }
 
-    pub(crate) fn decode(body: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(body: &mut FieldReader<'_>) -> Result<Self, DecodeError> {
         let (nonce, attempt, flags, node) = (body.u64()?, body.u32()?, body.u8()?, body.u64()?);
         Ok(Self {
             nonce,

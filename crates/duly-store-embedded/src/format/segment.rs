@@ -12,7 +12,7 @@
 //! 64  frames
 //! ```
 
-use super::fields::{Reader, Writer};
+use super::fields::{FieldReader, FieldWriter};
 
 /// First bytes of a segment.
 pub(crate) const MAGIC: &[u8; 8] = b"DULYJRN\n";
@@ -32,7 +32,7 @@ pub(crate) struct Header {
 impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = FieldWriter(&mut bytes);
         writer.u32(self.version);
         writer.u32(0);
         writer.u128(self.store);
@@ -51,7 +51,7 @@ impl Header {
         if &bytes[..8] != MAGIC {
             return None;
         }
-        let mut reader = Reader::new(&bytes[8..]);
+        let mut reader = FieldReader::new(&bytes[8..]);
         let version = reader.u32().ok()?;
         let crc = reader.u32().ok()?;
         if checksum(bytes) != crc {

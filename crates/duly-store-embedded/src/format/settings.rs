@@ -11,7 +11,7 @@ use duly_store::query::Totals;
 
 use super::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     record::NamespaceRecord,
     timer,
 };
@@ -27,7 +27,7 @@ const FALLBACK: u8 = 8;
 const RESUMES_AT: u8 = 9;
 const IMPLICIT: u8 = 10;
 
-pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) {
+pub(super) fn encode_namespace(w: &mut FieldWriter<'_>, namespace: &NamespaceRecord) {
     w.text(namespace.name.as_str());
     w.u8(u8::from(namespace.paused));
     w.time(namespace.created_at);
@@ -66,7 +66,7 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
     w.end();
 }
 
-pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, DecodeError> {
+pub(crate) fn decode_namespace(r: &mut FieldReader<'_>) -> Result<NamespaceRecord, DecodeError> {
     let name = NamespaceName::new(r.text()?)?;
     let paused = r.u8()? != 0;
     let (created_at, updated_at) = (r.time()?, r.time()?);
@@ -110,13 +110,13 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
     })
 }
 
-fn encode_fallback(w: &mut Writer<'_>, fallback: &Fallback) {
+fn encode_fallback(w: &mut FieldWriter<'_>, fallback: &Fallback) {
     w.u32(fallback.after_attempts);
     w.u64(fallback.after_open.ms());
     timer::encode_destination(w, &Destination::Http(fallback.destination.clone()));
 }
 
-fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback, DecodeError> {
+fn decode_fallback(r: &mut FieldReader<'_>) -> Result<Fallback, DecodeError> {
     let (after_attempts, after_open) = (r.u32()?, r.millis()?);
     match timer::decode_destination(r)? {
         Destination::Http(destination) => Ok(Fallback { destination, after_attempts, after_open }),
@@ -125,7 +125,7 @@ fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback, DecodeError> {
 }
 
 /// Encodes limits; `None` is written as the largest number.
-fn encode_limits(w: &mut Writer<'_>, limits: &Limits) {
+fn encode_limits(w: &mut FieldWriter<'_>, limits: &Limits) {
     w.u32(limits.schedule_per_second.unwrap_or(u32::MAX));
     w.u32(limits.deliver_per_second.unwrap_or(u32::MAX));
     w.u32(limits.max_in_flight);
@@ -136,7 +136,7 @@ fn encode_limits(w: &mut Writer<'_>, limits: &Limits) {
     w.u64(limits.max_retained);
 }
 
-fn decode_limits(r: &mut Reader<'_>) -> Result<Limits, DecodeError> {
+fn decode_limits(r: &mut FieldReader<'_>) -> Result<Limits, DecodeError> {
     let (schedule, deliver) = (r.u32()?, r.u32()?);
     let max_in_flight = r.u32()?;
     let max_pending = r.u64()?;

@@ -20,7 +20,7 @@
 
 use super::{
     ALIGN, DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     frame::Seed,
     timer::from_code,
 };
@@ -89,7 +89,7 @@ pub(crate) struct Header {
 impl Header {
     pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = FieldWriter(&mut bytes);
         writer.u32(self.version);
         writer.u32(0);
         writer.u128(self.store);
@@ -103,7 +103,7 @@ impl Header {
 
     pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
         let bytes = seed.checked(bytes, HEADER_BYTES, MAGIC, HEADER_CRC_AT)?;
-        let mut reader = Reader::new(&bytes[MAGIC.len()..]);
+        let mut reader = FieldReader::new(&bytes[MAGIC.len()..]);
         let (version, _crc, store, id) =
             (reader.u32()?, reader.u32()?, reader.u128()?, reader.u64()?);
         let [kind, ..] = reader.u64()?.to_le_bytes();
@@ -138,7 +138,7 @@ pub(crate) struct Trailer {
 impl Trailer {
     pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
         let mut bytes = TRAILER_MAGIC.to_vec();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = FieldWriter(&mut bytes);
         writer.u32(0);
         writer.u32(self.directory_crc);
         for number in [
@@ -158,7 +158,7 @@ impl Trailer {
     /// Reads the trailer of a file of `length` bytes and checks that it describes one.
     pub(crate) fn read(bytes: &[u8], seed: Seed, length: u64) -> Result<Self, DecodeError> {
         let bytes = seed.checked(bytes, TRAILER_BYTES, TRAILER_MAGIC, TRAILER_CRC_AT)?;
-        let mut reader = Reader::new(&bytes[TRAILER_MAGIC.len() + 4..]);
+        let mut reader = FieldReader::new(&bytes[TRAILER_MAGIC.len() + 4..]);
         let trailer = Self {
             directory_crc: reader.u32()?,
             id: reader.u64()?,

@@ -20,7 +20,7 @@ use duly_core::{
 
 use super::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
 };
 
 pub(crate) const PAYLOAD: u8 = 1;
@@ -40,7 +40,7 @@ pub(crate) const DEATH: u8 = 14;
 
 const MAYBE_DELIVERED: u8 = 1;
 
-pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
+pub(super) fn encode(w: &mut FieldWriter<'_>, timer: &Timer) {
     w.time(timer.due_at);
     w.time(timer.created_at);
     w.u64(timer.incarnation.0);
@@ -103,7 +103,7 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
     w.end();
 }
 
-pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
+pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Timer, DecodeError> {
     let (due_at, created_at) = (r.time()?, r.time()?);
     let (incarnation, request_hash) = (Incarnation(r.u64()?), RequestHash(r.u128()?));
     let (revision, occurrence) = (r.u32()?, r.u32()?);
@@ -179,14 +179,14 @@ const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 pub(crate) const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
-pub(super) fn encode_headers(w: &mut Writer<'_>, headers: &Headers) {
+pub(super) fn encode_headers(w: &mut FieldWriter<'_>, headers: &Headers) {
     for (name, value) in headers.iter() {
         w.text(name);
         w.text(value);
     }
 }
 
-pub(super) fn decode_headers(r: &mut Reader<'_>) -> Result<Headers, DecodeError> {
+pub(super) fn decode_headers(r: &mut FieldReader<'_>) -> Result<Headers, DecodeError> {
     let mut pairs = Vec::new();
     while !r.is_done() {
         pairs.push((r.text()?.to_owned(), r.text()?.to_owned()));
@@ -194,7 +194,7 @@ pub(super) fn decode_headers(r: &mut Reader<'_>) -> Result<Headers, DecodeError>
     Ok(Headers::from_stored(pairs))
 }
 
-fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
+fn decode_tags(r: &mut FieldReader<'_>) -> Result<Tags, DecodeError> {
     let mut tags = Vec::new();
     while !r.is_done() {
         tags.push(r.text()?.to_owned());
@@ -206,7 +206,7 @@ fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
 pub(crate) const PULL: u8 = 1;
 pub(crate) const HTTP: u8 = 2;
 
-pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) {
+pub(super) fn encode_destination(w: &mut FieldWriter<'_>, destination: &Destination) {
     match destination {
         Destination::Pull => w.u8(PULL),
         Destination::Http(http) => {
@@ -219,7 +219,7 @@ pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) 
     }
 }
 
-pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, DecodeError> {
+pub(super) fn decode_destination(r: &mut FieldReader<'_>) -> Result<Destination, DecodeError> {
     match r.u8()? {
         PULL => Ok(Destination::Pull),
         HTTP => {
@@ -235,7 +235,7 @@ pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, Deco
     }
 }
 
-pub(super) fn encode_retry(w: &mut Writer<'_>, retry: &RetryPolicy) {
+pub(super) fn encode_retry(w: &mut FieldWriter<'_>, retry: &RetryPolicy) {
     match retry {
         RetryPolicy::Exponential(policy) => {
             w.u8(1);
@@ -252,7 +252,7 @@ pub(super) fn encode_retry(w: &mut Writer<'_>, retry: &RetryPolicy) {
     }
 }
 
-pub(super) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy, DecodeError> {
+pub(super) fn decode_retry(r: &mut FieldReader<'_>) -> Result<RetryPolicy, DecodeError> {
     let policy = match r.u8()? {
         1 => RetryPolicy::Exponential(Exponential {
             max_attempts: r.u32()?,
@@ -275,7 +275,7 @@ pub(super) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy, DecodeErro
     Ok(policy.check()?)
 }
 
-pub(super) fn encode_history(w: &mut Writer<'_>, history: &[Attempt]) {
+pub(super) fn encode_history(w: &mut FieldWriter<'_>, history: &[Attempt]) {
     for attempt in history {
         w.u32(attempt.attempt);
         w.time(attempt.at);
@@ -284,7 +284,7 @@ pub(super) fn encode_history(w: &mut Writer<'_>, history: &[Attempt]) {
     }
 }
 
-pub(super) fn decode_history(r: &mut Reader<'_>) -> Result<Vec<Attempt>, DecodeError> {
+pub(super) fn decode_history(r: &mut FieldReader<'_>) -> Result<Vec<Attempt>, DecodeError> {
     let mut history = Vec::new();
     while !r.is_done() {
         history.push(Attempt {
@@ -297,12 +297,12 @@ pub(super) fn decode_history(r: &mut Reader<'_>) -> Result<Vec<Attempt>, DecodeE
     Ok(history)
 }
 
-pub(super) fn encode_settled(w: &mut Writer<'_>, settled: SettledToken) {
+pub(super) fn encode_settled(w: &mut FieldWriter<'_>, settled: SettledToken) {
     w.u64(settled.nonce);
     w.u8(code_in(&VERDICTS, &settled.verdict));
 }
 
-pub(super) fn decode_settled(r: &mut Reader<'_>) -> Result<SettledToken, DecodeError> {
+pub(super) fn decode_settled(r: &mut FieldReader<'_>) -> Result<SettledToken, DecodeError> {
     Ok(SettledToken { nonce: r.u64()?, verdict: from_code(&VERDICTS, r.u8()?, "verdict")? })
 }
 

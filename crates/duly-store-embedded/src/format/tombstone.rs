@@ -14,7 +14,7 @@ use duly_core::{
 
 use super::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     timer,
 };
 
@@ -28,7 +28,7 @@ const MAYBE_DELIVERED: u8 = 1;
 pub(crate) const FINISHED: u8 = 1;
 pub(crate) const CANCELLED: u8 = 2;
 
-pub(super) fn encode(w: &mut Writer<'_>, tombstone: &Tombstone) {
+pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
     w.time(tombstone.ended_at);
     w.time(tombstone.due_at);
     w.u32(tombstone.attempts);
@@ -60,7 +60,7 @@ pub(super) fn encode(w: &mut Writer<'_>, tombstone: &Tombstone) {
     w.end();
 }
 
-pub(super) fn decode(r: &mut Reader<'_>) -> Result<Tombstone, DecodeError> {
+pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> {
     let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
     let ended = match r.u8()? {
         FINISHED => Ended::Finished,

@@ -18,7 +18,7 @@ use super::{
 
 /// Builds an index from entries that come in the order of a scan.
 #[derive(Debug)]
-pub(crate) struct Loader {
+pub(crate) struct IndexLoader {
     /// Tables of the spans so far, in order.
     tables: Vec<Table>,
     /// The first position behind these tables.
@@ -33,7 +33,7 @@ pub(crate) struct Loader {
     depth_max: u8,
 }
 
-impl Loader {
+impl IndexLoader {
     /// Makes a loader for about `len` entries.
     pub(super) fn new(len: usize) -> Self {
         let enough = TABLE_LEN_MAX + 1;

@@ -22,7 +22,7 @@ use crate::{
     options::SEGMENT_BYTES_MIN,
 };
 
-use super::{DIR, Journal, Mark, recovery};
+use super::{DIR, Journal, SyncMark, recovery};
 
 /// Number of the namespace that the records belong to.
 pub(crate) const NAMESPACE: u32 = 1;
@@ -216,7 +216,7 @@ impl Fixture {
     }
 
     /// Writes the frame under construction without syncing it.
-    pub(crate) fn commit(&mut self) -> Mark {
+    pub(crate) fn commit(&mut self) -> SyncMark {
         self.journal.commit(0).expect("written").expect("something was appended")
     }
 

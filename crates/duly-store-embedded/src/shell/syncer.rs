@@ -6,7 +6,7 @@ use duly_core::metric_names;
 use duly_store::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{disk, journal::Mark};
+use crate::{disk, journal::SyncMark};
 
 use super::Inbox;
 
@@ -15,7 +15,7 @@ pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Default)]
 struct SyncerState {
-    target: Option<(Mark, Instant)>,
+    target: Option<(SyncMark, Instant)>,
     durable_lsn: u64,
     waiters: VecDeque<(u64, Waiter)>,
     failed: Option<Error>,
@@ -33,7 +33,7 @@ pub(crate) struct Syncer {
 
 impl Syncer {
     /// Requests a sync up to the mark.
-    pub(super) fn submit(&self, mark: Mark, since: Instant) {
+    pub(super) fn submit(&self, mark: SyncMark, since: Instant) {
         let mut state = self.state.lock();
         let since = state.target.as_ref().map_or(since, |(_, earlier)| *earlier);
         state.target = Some((mark, since));

@@ -28,8 +28,8 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Writer> {
-    Writer::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
+fn writer(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<SortedRunWriter> {
+    SortedRunWriter::create(Arc::new(disk.clone()), header, seed, Box::new(|_| {}))
 }
 
 fn encoded(id: &str, payload_bytes: usize) -> Vec<u8> {
@@ -47,17 +47,17 @@ fn records() -> Vec<(u32, u64, Vec<u8>)> {
     times.map(|(namespace, time, n)| (namespace, time, encoded(&format!("t{n}"), 150))).collect()
 }
 
-fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<Finished> {
+fn write_with(disk: &SimDisk, header: &Header, seed: Seed) -> disk::Result<FinishedRun> {
     let mut writer = writer(disk, header, seed)?;
     for (namespace, time_ms, record) in records() {
-        assert!(matches!(writer.push(namespace, time_ms, &record)?, Pushed::At(_)));
+        assert!(matches!(writer.push(namespace, time_ms, &record)?, PushResult::At(_)));
     }
     let finished = writer.finish()?;
     publish(disk, header.id)?;
     Ok(finished)
 }
 
-fn write(disk: &SimDisk) -> disk::Result<Finished> {
+fn write(disk: &SimDisk) -> disk::Result<FinishedRun> {
     write_with(disk, &header(), manifest().frame_seed())
 }
 
@@ -87,8 +87,8 @@ fn a_run_opens_as_it_was_written() {
     let mut places = Vec::new();
     for (namespace, time_ms, record) in records() {
         match writer.push(namespace, time_ms, &record).unwrap() {
-            Pushed::At(unit) => places.push(unit),
-            Pushed::Full => panic!("full"),
+            PushResult::At(unit) => places.push(unit),
+            PushResult::Full => panic!("full"),
         }
     }
     let finished = writer.finish().unwrap();
@@ -130,7 +130,7 @@ fn a_run_opens_as_it_was_written() {
 fn an_empty_run_opens() {
     let disk = disk(1);
     let finished = writer(&disk, &header(), manifest().frame_seed()).unwrap().finish().unwrap();
-    assert_eq!(finished, Finished { bytes: 128, records: 0 });
+    assert_eq!(finished, FinishedRun { bytes: 128, records: 0 });
     publish(&disk, ID).unwrap();
     let run = opened(&disk).unwrap();
     assert_eq!((run.records, run.groups.len(), run.time_min_ms, run.time_max_ms), (0, 0, 0, 0));
@@ -188,8 +188,8 @@ fn a_group_has_an_entry_for_each_chunk() {
         let bytes = if number % 8 == 7 { 9_000 } else { 400 };
         let hour = if number < 36 { 100 } else { 101 };
         match writer.push(1, hour * HOUR_MS + number, &encoded("t", bytes)).unwrap() {
-            Pushed::At(unit) => starts.push((hour, u64::from(unit) * 16 / 4096, unit)),
-            Pushed::Full => panic!("full"),
+            PushResult::At(unit) => starts.push((hour, u64::from(unit) * 16 / 4096, unit)),
+            PushResult::Full => panic!("full"),
         }
     }
     writer.finish().unwrap();
@@ -219,8 +219,8 @@ fn in_pieces(seed: u64) -> (SimDisk, Vec<u64>) {
     for number in 0..300 {
         let record = encoded(&format!("t{number}"), 100 + number as usize % 7 * 90);
         match writer.push(1, time_of(&record), &record).unwrap() {
-            Pushed::At(unit) => places.push(u64::from(unit) * 16),
-            Pushed::Full => panic!("full"),
+            PushResult::At(unit) => places.push(u64::from(unit) * 16),
+            PushResult::Full => panic!("full"),
         }
     }
     writer.finish().unwrap();
@@ -320,10 +320,10 @@ fn a_run_says_when_it_is_full_and_never_grows_past_its_limit() {
             writer(&disk, &header(), manifest().frame_seed()).unwrap().with_bytes_max(limit);
         let mut pushed = 0;
         // Each second record begins a group.
-        while writer.push(1, pushed / 2 * HOUR_MS, &record).unwrap() != Pushed::Full {
+        while writer.push(1, pushed / 2 * HOUR_MS, &record).unwrap() != PushResult::Full {
             pushed += 1;
         }
-        assert_eq!(writer.push(1, pushed / 2 * HOUR_MS, &record).unwrap(), Pushed::Full);
+        assert_eq!(writer.push(1, pushed / 2 * HOUR_MS, &record).unwrap(), PushResult::Full);
         let finished = writer.finish().unwrap();
         assert_eq!(finished.records, pushed);
         assert!(finished.bytes <= limit, "{finished:?} within {limit}");

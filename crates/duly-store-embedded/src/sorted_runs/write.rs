@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A sorted run that is being written. If it is dropped or fails, it leaves nothing behind.
-pub(crate) struct Writer {
+pub(crate) struct SortedRunWriter {
     file: FreshFile,
     id: u64,
     seed: Seed,
@@ -34,7 +34,7 @@ pub(crate) struct Writer {
 
 /// Result of pushing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// The record begins at this unit of [`ALIGN`] bytes.
     At(u32),
     /// The record does not fit any more: finish this sorted run and begin another with it.
@@ -43,12 +43,12 @@ pub(crate) enum Pushed {
 
 /// A complete sorted run, durable under its temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedRun {
     pub(crate) bytes: u64,
     pub(crate) records: u64,
 }
 
-impl Writer {
+impl SortedRunWriter {
     /// Creates `runs/<id>.tmp`.
     pub(crate) fn create(
         disk: Arc<dyn Disk>,
@@ -96,7 +96,7 @@ impl Writer {
         namespace: u32,
         time_ms: u64,
         record: &[u8],
-    ) -> disk::Result<Pushed> {
+    ) -> disk::Result<PushResult> {
         assert!(
             !record.is_empty() && (record.len() as u64).is_multiple_of(ALIGN),
             "a record of {} bytes is not padded",
@@ -119,7 +119,7 @@ impl Writer {
         let groups = self.directory.groups.len() as u64 + u64::from(begins_group);
         let bytes = at + record.len() as u64 + groups * GROUP_BYTES + TRAILER_BYTES;
         if bytes > self.bytes_max {
-            return Ok(Pushed::Full);
+            return Ok(PushResult::Full);
         }
         self.file.append(record)?;
         let unit = u32::try_from(at / ALIGN).expect("a run has at most 256 MiB");
@@ -133,12 +133,12 @@ impl Writer {
         self.records += 1;
         self.time_min_ms = self.time_min_ms.min(time_ms);
         self.time_max_ms = self.time_max_ms.max(time_ms);
-        Ok(Pushed::At(unit))
+        Ok(PushResult::At(unit))
     }
 
     /// Appends directory and trailer and makes the file durable. It still has its temporary name;
     /// [`super::publish`] gives it its own.
-    pub(crate) fn finish(mut self) -> disk::Result<Finished> {
+    pub(crate) fn finish(mut self) -> disk::Result<FinishedRun> {
         let (directory, directory_crc) = self.directory.encode(self.seed);
         let trailer = Trailer {
             directory_crc,
@@ -151,6 +151,6 @@ impl Writer {
         };
         self.file.append(&directory)?;
         self.file.append(&trailer.encode(self.seed))?;
-        Ok(Finished { bytes: self.file.finish()?, records: self.records })
+        Ok(FinishedRun { bytes: self.file.finish()?, records: self.records })
     }
 }

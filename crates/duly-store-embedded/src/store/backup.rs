@@ -7,11 +7,11 @@ use duly_store::Result;
 
 use crate::{
     backup::{self, BackupError, BackupProgress, BackupReport, Target},
-    engine::{Engine, backup::Plan},
+    engine::{Engine, backup::BackupPlan},
     shell::{self, EngineReply, Request},
 };
 
-use super::{EmbeddedStore, Mode, run_inline};
+use super::{EmbeddedStore, StoreMode, run_inline};
 
 /// Waits before a failed backup is tried again. After the last one the failure is returned.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
@@ -58,15 +58,15 @@ impl EmbeddedStore {
 
     fn is_closed(&self) -> bool {
         match &self.mode {
-            Mode::Threads { shared, .. } => shared.inbox.is_closed(),
-            Mode::Inline { .. } => false,
+            StoreMode::Threads { shared, .. } => shared.inbox.is_closed(),
+            StoreMode::Inline { .. } => false,
         }
     }
 
     /// Waits, unless the store is closed. A store without threads does not wait, because nothing would
     /// change meanwhile.
     fn pause(&self, mut left: Duration) -> std::result::Result<(), BackupError> {
-        while matches!(self.mode, Mode::Threads { .. }) && !left.is_zero() {
+        while matches!(self.mode, StoreMode::Threads { .. }) && !left.is_zero() {
             if self.is_closed() {
                 return Err(BackupError::Closed);
             }
@@ -80,7 +80,7 @@ impl EmbeddedStore {
     fn pin_files(&self) -> Result<PinnedPlan<'_>> {
         let (reply, answer) = mpsc::channel();
         match &self.mode {
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 shared.inbox.push(Request::Call(Box::new(move |engine| {
                     match engine.check_usable() {
                         Ok(()) => engine.pin(reply),
@@ -89,7 +89,7 @@ impl EmbeddedStore {
                     EngineReply::Now(Box::new(|_| {}))
                 })))?;
             }
-            Mode::Inline { engine, wakeups } => {
+            StoreMode::Inline { engine, wakeups } => {
                 run_inline(&mut engine.lock(), wakeups, move |engine| {
                     engine.pin(reply);
                     Ok(())
@@ -104,17 +104,17 @@ impl EmbeddedStore {
 /// A plan of a backup. When it is dropped, its files are unpinned.
 struct PinnedPlan<'a> {
     store: &'a EmbeddedStore,
-    plan: Plan,
+    plan: BackupPlan,
 }
 
 impl Drop for PinnedPlan<'_> {
     fn drop(&mut self) {
         match &self.store.mode {
-            Mode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
+            StoreMode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
                 engine.unpin();
                 EngineReply::Now(Box::new(|_| {}))
             })),
-            Mode::Inline { engine, wakeups } => {
+            StoreMode::Inline { engine, wakeups } => {
                 // A store that has ended does not need to unpin.
                 let unpin = |engine: &mut Engine| {
                     engine.unpin();

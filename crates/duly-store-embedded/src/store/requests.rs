@@ -12,7 +12,7 @@ use crate::{
     shell::{self, EngineReply, Request, Slices},
 };
 
-use super::{EmbeddedStore, Mode, ReplyAt, after, received, run_inline, write_durably};
+use super::{EmbeddedStore, ReplyAt, StoreMode, after, received, run_inline, write_durably};
 
 impl EmbeddedStore {
     /// Asks the engine a question about a namespace.
@@ -23,7 +23,7 @@ impl EmbeddedStore {
     ) -> StoreFuture<'_, T> {
         let (reply, mut answer) = oneshot::channel();
         match &self.mode {
-            Mode::Inline { engine, wakeups } => {
+            StoreMode::Inline { engine, wakeups } => {
                 let requested = run_inline(&mut engine.lock(), wakeups, move |engine| {
                     engine.queue_count(&namespace, question(reply));
                     Ok(())
@@ -33,7 +33,7 @@ impl EmbeddedStore {
                     requested.and_then(|()| answer.try_recv().unwrap_or_else(ended_before_reply));
                 ReplyAt::Now.received(std::future::ready(answer))
             }
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     match engine.check_usable() {
                         Ok(()) => engine.queue_count(&namespace, question(reply)),
@@ -49,7 +49,7 @@ impl EmbeddedStore {
     /// Reads a page of a list, slice by slice.
     pub(super) fn listed(&self, request: ListRequest) -> StoreFuture<'_, Page> {
         match &self.mode {
-            Mode::Inline { .. } => self.call(ReplyAt::Now, move |engine| {
+            StoreMode::Inline { .. } => self.call(ReplyAt::Now, move |engine| {
                 let mut listing = Listing::new(engine, request)?;
                 loop {
                     if let Some(page) = listing.slice(engine) {
@@ -57,7 +57,7 @@ impl EmbeddedStore {
                     }
                 }
             }),
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let inbox = Arc::clone(&shared.inbox);
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
@@ -80,7 +80,7 @@ impl EmbeddedStore {
         mut slice: impl FnMut(&mut Engine) -> Option<Result<T>> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         match &self.mode {
-            Mode::Inline { engine, wakeups } => {
+            StoreMode::Inline { engine, wakeups } => {
                 let mut engine = engine.lock();
                 let answer = run_inline(&mut engine, wakeups, move |engine| {
                     loop {
@@ -92,7 +92,7 @@ impl EmbeddedStore {
                 });
                 Box::pin(std::future::ready(answer))
             }
-            Mode::Threads { shared, .. } => {
+            StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let (mut reply, mut has_begun) = (Some(reply), false);
                 let slices: Slices = Box::new(move |engine| {

@@ -11,12 +11,12 @@ use duly_store_embedded::{
 };
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
-    steps::{Step, cancel, give_up, perform, schedule},
+    steps::{Step, cancel, dead_letter_verdict, perform, schedule},
     twins::busy,
     workload::{LARGE_BYTES, settings},
 };
@@ -29,7 +29,7 @@ fn stage(seed: u64) -> Stage {
     stage.take(&Step::Put("shop", Box::new(settings())));
     stage.take(&Step::Apply("shop", vec![schedule("dead", 0, 300)]));
     stage.take(&Step::Claim("shop", 1));
-    stage.take(&Step::Settle("shop", "dead".into(), give_up()));
+    stage.take(&Step::Settle("shop", "dead".into(), dead_letter_verdict()));
     stage
 }
 
@@ -46,7 +46,7 @@ fn names(stage: &Stage, part: &str) -> Vec<String> {
 }
 
 /// Runs rounds and advances the clock, so that failed operations are tried again.
-fn go_on(stage: &mut Stage, rounds: std::ops::Range<u64>) {
+fn run_rounds(stage: &mut Stage, rounds: std::ops::Range<u64>) {
     for round in rounds {
         stage.clock.advance(AGAIN);
         fill(stage, round);
@@ -61,26 +61,26 @@ fn check_restarts(stage: &mut Stage, what: &str) {
     assert!(Snapshot::of(stage.store()) == shown, "{what}: after a power loss");
 }
 
-fn fails(operation: Operation, name: &'static str, answers: Answers) {
+fn fails(operation: Operation, name: &'static str, fault_kind: FaultKind) {
     for after in 0..number("DULY_CRASH_STEPS", 4) {
         let _repeat = Repeat::new("background_faults", &[("DULY_CRASH_STEPS", after + 1)]);
         for times in [1, 3] {
-            let what = format!("{operation} of {name} {answers:?} after {after}, {times} times");
+            let what = format!("{operation} of {name} {fault_kind:?} after {after}, {times} times");
             let mut stage = stage(after + 1);
-            go_on(&mut stage, 0..2);
-            let rule = Rule { operation, name, answers, after, times };
+            run_rounds(&mut stage, 0..2);
+            let rule = Rule { operation, name, fault_kind, after, times };
             stage.disk.fail(rule);
-            go_on(&mut stage, 2..5);
+            run_rounds(&mut stage, 2..5);
             // A restart between the failures. The check of everything reads the disk, so the disk is
             // healed first.
             if after % 2 == 1 {
                 stage.disk.heal();
                 check_restarts(&mut stage, &what);
             }
-            go_on(&mut stage, 5..8);
+            run_rounds(&mut stage, 5..8);
             stage.disk.heal();
             let before = names(&stage, ".ckp");
-            go_on(&mut stage, 8..13);
+            run_rounds(&mut stage, 8..13);
             assert!(stage.store().health().not_ready.is_empty(), "{what}: the store goes on");
             // It was tried again: there are newer checkpoints, and old segments are gone.
             assert!(names(&stage, ".ckp") > before, "{what}: {before:?}");
@@ -94,9 +94,9 @@ fn fails(operation: Operation, name: &'static str, answers: Answers) {
 
 #[test]
 fn p1_a_checkpoint_that_cannot_be_written_is_tried_again() {
-    for answers in [Answers::Broken, Answers::Full] {
+    for fault_kind in [FaultKind::Broken, FaultKind::Full] {
         for operation in [Operation::Create, Operation::Write, Operation::Sync] {
-            fails(operation, "checkpoints/", answers);
+            fails(operation, "checkpoints/", fault_kind);
         }
     }
 }
@@ -112,7 +112,7 @@ fn p1_a_failed_checkpoint_is_retried_without_journal_growth() {
     stage.disk.fail(Rule {
         operation: Operation::Create,
         name: "checkpoints/",
-        answers: Answers::Broken,
+        fault_kind: FaultKind::Broken,
         after: 0,
         times: 1,
     });
@@ -130,60 +130,60 @@ fn p1_a_failed_checkpoint_is_retried_without_journal_growth() {
 
 #[test]
 fn p1_a_checkpoint_that_cannot_be_named_is_tried_again() {
-    fails(Operation::Rename, ".ckp", Answers::Broken);
-    fails(Operation::Rename, ".ckp", Answers::Full);
-    fails(Operation::SyncDir, "checkpoints", Answers::Broken);
+    fails(Operation::Rename, ".ckp", FaultKind::Broken);
+    fails(Operation::Rename, ".ckp", FaultKind::Full);
+    fails(Operation::SyncDir, "checkpoints", FaultKind::Broken);
 }
 
 #[test]
 fn p1_a_checkpoint_that_cannot_be_removed_is_not_in_the_way() {
     for operation in [Operation::Remove, Operation::SyncDir] {
-        fails(operation, "checkpoints", Answers::Broken);
+        fails(operation, "checkpoints", FaultKind::Broken);
     }
 }
 
 #[test]
 fn p1_runs_that_cannot_be_written_are_tried_again() {
-    for answers in [Answers::Broken, Answers::Full] {
+    for fault_kind in [FaultKind::Broken, FaultKind::Full] {
         for operation in [Operation::Create, Operation::Write, Operation::Sync] {
-            fails(operation, "runs/", answers);
+            fails(operation, "runs/", fault_kind);
         }
     }
 }
 
 #[test]
 fn p1_runs_that_cannot_be_named_or_opened_are_tried_again() {
-    fails(Operation::Rename, "runs/", Answers::Broken);
-    fails(Operation::Rename, "runs/", Answers::Full);
-    fails(Operation::SyncDir, "runs", Answers::Broken);
-    fails(Operation::Open, "runs/", Answers::Broken);
+    fails(Operation::Rename, "runs/", FaultKind::Broken);
+    fails(Operation::Rename, "runs/", FaultKind::Full);
+    fails(Operation::SyncDir, "runs", FaultKind::Broken);
+    fails(Operation::Open, "runs/", FaultKind::Broken);
 }
 
 #[test]
 fn p1_a_rewrite_that_cannot_read_is_tried_again() {
-    fails(Operation::Read, "runs/", Answers::Broken);
-    fails(Operation::Read, ".log", Answers::Broken);
+    fails(Operation::Read, "runs/", FaultKind::Broken);
+    fails(Operation::Read, ".log", FaultKind::Broken);
 }
 
 #[test]
 fn p1_a_failed_hole_is_punched_later() {
-    fails(Operation::PunchHole, "runs/", Answers::Broken);
+    fails(Operation::PunchHole, "runs/", FaultKind::Broken);
 }
 
 #[test]
 fn p1_files_that_cannot_be_listed_or_measured_are_tried_again() {
     for operation in [Operation::List, Operation::Length, Operation::SetLength] {
-        fails(operation, "runs", Answers::Broken);
-        fails(operation, "checkpoints", Answers::Broken);
+        fails(operation, "runs", FaultKind::Broken);
+        fails(operation, "checkpoints", FaultKind::Broken);
     }
-    fails(Operation::Space, "", Answers::Broken);
+    fails(Operation::Space, "", FaultKind::Broken);
 }
 
 #[test]
 fn p4_files_that_cannot_be_removed_go_later() {
-    fails(Operation::Remove, "runs/", Answers::Broken);
-    fails(Operation::Remove, ".log", Answers::Broken);
-    fails(Operation::Rename, "journal/spare", Answers::Broken);
+    fails(Operation::Remove, "runs/", FaultKind::Broken);
+    fails(Operation::Remove, ".log", FaultKind::Broken);
+    fails(Operation::Rename, "journal/spare", FaultKind::Broken);
 }
 
 /// A removal that fails half-way has already recycled a segment.
@@ -191,11 +191,11 @@ fn p4_files_that_cannot_be_removed_go_later() {
 fn p4_p10_a_half_failed_removal_restarts_from_the_beginning() {
     for after in 0..4 {
         let mut stage = stage(after + 1);
-        go_on(&mut stage, 0..3);
+        run_rounds(&mut stage, 0..3);
         let rule = Rule {
             operation: Operation::SyncDir,
             name: "runs",
-            answers: Answers::Broken,
+            fault_kind: FaultKind::Broken,
             after,
             times: 1,
         };
@@ -203,11 +203,11 @@ fn p4_p10_a_half_failed_removal_restarts_from_the_beginning() {
         stage.disk.fail(Rule {
             operation: Operation::Remove,
             name: "runs/",
-            answers: Answers::Broken,
+            fault_kind: FaultKind::Broken,
             after,
             times: 1,
         });
-        go_on(&mut stage, 3..16);
+        run_rounds(&mut stage, 3..16);
         let segments = names(&stage, ".log");
         assert!(segments.len() <= 7, "after {after}: {segments:?}");
         check_restarts(&mut stage, "a removal that failed");
@@ -223,14 +223,14 @@ fn p10_repeatedly_failing_rewrites_do_not_fill_the_disk() {
         stage.disk.fail(Rule {
             operation: Operation::Rename,
             name: "runs/",
-            answers: Answers::Full,
+            fault_kind: FaultKind::Full,
             after,
             times: 1,
         });
     }
     let mut most = 0;
     for round in 0..6 {
-        go_on(&mut stage, round..round + 1);
+        run_rounds(&mut stage, round..round + 1);
         most = most.max(names(&stage, "runs/").len());
     }
     let shown = names(&stage, "runs/");
@@ -242,20 +242,20 @@ fn p10_repeatedly_failing_rewrites_do_not_fill_the_disk() {
 #[test]
 fn p10_a_full_disk_keeps_one_loadable_checkpoint() {
     let mut stage = stage(1);
-    go_on(&mut stage, 0..5);
+    run_rounds(&mut stage, 0..5);
     let rule = Rule {
         operation: Operation::Write,
         name: "checkpoints/",
-        answers: Answers::Full,
+        fault_kind: FaultKind::Full,
         after: 0,
         times: u64::MAX,
     };
     stage.disk.fail(rule);
     let newest = names(&stage, ".ckp").pop().expect("there are two");
-    go_on(&mut stage, 5..8);
+    run_rounds(&mut stage, 5..8);
     assert_eq!(names(&stage, ".ckp"), [newest], "the older one is given up, the newer never");
     check_restarts(&mut stage, "with one checkpoint");
-    go_on(&mut stage, 8..12);
+    run_rounds(&mut stage, 8..12);
     assert_eq!(names(&stage, ".ckp").len(), 2, "room brings the second one back");
     check_restarts(&mut stage, "with two");
 }
@@ -268,25 +268,25 @@ fn p1_a_power_loss_after_a_half_removal_swaps_no_segments() {
         let one = [("DULY_CRASH_OP", at_op), ("DULY_CRASH_STEPS", at_op + 1)];
         let _repeat = Repeat::new("background_faults", &one);
         let mut stage = stage(at_op);
-        go_on(&mut stage, 0..3);
+        run_rounds(&mut stage, 0..3);
         // The removal ends after the first rename, before any of it is synced.
         stage.disk.fail(Rule {
             operation: Operation::Remove,
             name: "runs/",
-            answers: Answers::Broken,
+            fault_kind: FaultKind::Broken,
             after: 0,
             times: 50,
         });
         stage.disk.fail(Rule {
             operation: Operation::Remove,
             name: ".log",
-            answers: Answers::Broken,
+            fault_kind: FaultKind::Broken,
             after: 0,
             times: 50,
         });
         let mut round = 3;
         while !names(&stage, "journal/").iter().any(|name| name.ends_with(".old")) && round < 12 {
-            go_on(&mut stage, round..round + 1);
+            run_rounds(&mut stage, round..round + 1);
             round += 1;
         }
         assert!(round < 12, "a segment is recycled");

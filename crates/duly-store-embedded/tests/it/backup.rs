@@ -26,9 +26,11 @@ use crate::{
     seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
-    steps::{Step, Tokens, apply, cancel, claim, get, give_up, perform, schedule, settle},
+    steps::{
+        Step, Tokens, apply, cancel, claim, dead_letter_verdict, get, perform, schedule, settle,
+    },
     twins::small,
-    workload::{Line, forgetful, script, settings},
+    workload::{ScriptStep, forgetful, script, settings},
 };
 
 /// Options with a checkpoint every few records, and immediate rewriting of old segments.
@@ -47,8 +49,8 @@ pub(crate) fn worked(disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore 
     let mut tokens = Tokens::new();
     for line in script() {
         match line {
-            Line::Take(step) => drop(perform(&store, &step, &mut tokens).expect("taken")),
-            Line::Advance(ms) => clock.advance(duly_core::Millis::from_ms(ms)),
+            ScriptStep::Take(step) => drop(perform(&store, &step, &mut tokens).expect("taken")),
+            ScriptStep::Advance(ms) => clock.advance(duly_core::Millis::from_ms(ms)),
         }
     }
     fill(&store, &mut tokens);
@@ -64,7 +66,9 @@ fn fill(store: &EmbeddedStore, tokens: &mut Tokens) {
     apply(store, "rich", ids.iter().map(due).collect()).expect("taken");
     let firings = claim(store, "rich", 9).expect("claimed");
     assert_eq!(firings.len(), 3, "rich-3, rich-13, rich-23");
-    for (firing, verdict) in firings.iter().zip([give_up(), give_up(), SettleVerdict::Ack]) {
+    for (firing, verdict) in
+        firings.iter().zip([dead_letter_verdict(), dead_letter_verdict(), SettleVerdict::Ack])
+    {
         settle(store, "rich", &firing.token, verdict).expect("settled");
     }
     let ended = ids.iter().filter(|id| id.ends_with('5'));

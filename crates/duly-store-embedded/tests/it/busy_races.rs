@@ -18,8 +18,8 @@ use crate::{
     snapshot::Snapshot,
     stage::open,
     steps::{
-        Step, Tokens, apply, cancel, claim, get, give_up, payload, perform, put_timer, reschedule,
-        settle,
+        Step, Tokens, apply, cancel, claim, dead_letter_verdict, get, payload, perform, put_timer,
+        reschedule, settle,
     },
     twins::{Loss, busy},
     workload::settings,
@@ -31,7 +31,7 @@ const FAR_MS: u64 = 31_536_000_000;
 
 /// The replies that all callers together received.
 #[derive(Debug, Default)]
-struct Told {
+struct ReplyCounts {
     scheduled: AtomicU64,
     cancelled: AtomicU64,
     rescheduled: AtomicU64,
@@ -56,7 +56,7 @@ type Own = BTreeMap<String, State>;
 
 /// Makes calls about the caller's own timers, so that the caller knows the end of each, and claims any
 /// timers.
-fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &Told) -> Own {
+fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &ReplyCounts) -> Own {
     let mut random = StdRng::seed_from_u64(seed * 100 + caller);
     let mut own = Own::new();
     let mut kept = Vec::new();
@@ -102,7 +102,7 @@ fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &Told) -> O
                 kept.extend(firings);
                 if let Some(firing) = kept.pop() {
                     let (verdict, count) = match random.random_range(0..3) {
-                        0 => (give_up(), &told.dead),
+                        0 => (dead_letter_verdict(), &told.dead),
                         _ => (SettleVerdict::Ack, &told.delivered),
                     };
                     let settled = settle(store, "shop", &firing.token, verdict);
@@ -117,7 +117,7 @@ fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &Told) -> O
 
 fn race(seed: u64, loss: Loss) {
     let (clock, mut disk) = (ManualClock::default(), SimDisk::new(seed));
-    let told = Told::default();
+    let told = ReplyCounts::default();
     let mut own: Own = Own::new();
     for opening in 0..3 {
         let on = std::sync::Arc::new(disk.clone());
@@ -155,7 +155,7 @@ fn race(seed: u64, loss: Loss) {
     }
 }
 
-fn check(store: &duly_store_embedded::EmbeddedStore, told: &Told, own: &Own, what: &str) {
+fn check(store: &duly_store_embedded::EmbeddedStore, told: &ReplyCounts, own: &Own, what: &str) {
     let shown = Snapshot::of(store);
     let (_, totals) = &shown.namespaces["shop"];
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);

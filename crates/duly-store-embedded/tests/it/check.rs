@@ -15,12 +15,12 @@ use duly_store_embedded::{
 
 use crate::{
     backup::worked,
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     seeds::{Repeat, number},
     snapshot::Snapshot,
     steps::{
-        Step, Tokens, apply, cancel, claim, give_up, payload, perform, purge, put_timer, schedule,
-        settle,
+        Step, Tokens, apply, cancel, claim, dead_letter_verdict, payload, perform, purge,
+        put_timer, schedule, settle,
     },
     twins::copy,
     workload::settings,
@@ -57,7 +57,7 @@ fn varied() -> (SimDisk, ManualClock) {
         let twice = put_timer("twice", 0, payload(body, 10), IfExists::Replace);
         apply(&store, "rich", vec![twice]).expect("taken");
         for firing in claim(&store, "rich", 1).expect("claimed") {
-            settle(&store, "rich", &firing.token, give_up()).expect("settled");
+            settle(&store, "rich", &firing.token, dead_letter_verdict()).expect("settled");
         }
     }
     // Two dead letters of one timer, and a lease, are in both checkpoints.
@@ -114,8 +114,8 @@ fn too_many_open_files_are_not_damage() {
     let mut errors = 0;
     for after in 0.. {
         let disk = FaultyDisk::new(sim.clone());
-        let (operation, answers) = (Operation::Open, Answers::TooManyFiles);
-        disk.fail(Rule { operation, name: "", answers, after, times: 1 });
+        let (operation, fault_kind) = (Operation::Open, FaultKind::TooManyFiles);
+        disk.fail(Rule { operation, name: "", fault_kind, after, times: 1 });
         let by: Arc<dyn Clock> = Arc::new(clock.clone());
         match check_disk(Arc::new(disk.clone()), by, &mut |_| {}) {
             Ok(report) => assert!(report.is_clean(), "{report}"),

@@ -17,11 +17,11 @@ use crate::{
     crash_points::fires_what_is_pending,
     seeds::{Repeat, number},
     steps::{
-        Step, apply, cancel, fire, give_up, payload, perform, purge, put_timer, redrive, repay,
-        reschedule, retry_in, schedule,
+        Step, apply, cancel, dead_letter_verdict, fire, payload, perform, purge, put_timer,
+        redrive, repay, reschedule, retry_in, schedule,
     },
     twins::{Loss, Stepped, Twins, small},
-    workload::{LARGE_BYTES, Line, forgetful, settings},
+    workload::{LARGE_BYTES, ScriptStep, forgetful, settings},
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
@@ -30,25 +30,25 @@ const GOES_ON: u64 = 4;
 /// Lines of that continuation.
 const LINES_AFTER: usize = 12;
 
-fn shop(operations: Vec<Operation>) -> Line {
-    Line::Take(Step::Apply("shop", operations))
+fn shop(operations: Vec<Operation>) -> ScriptStep {
+    ScriptStep::Take(Step::Apply("shop", operations))
 }
 
-fn claim(most: usize) -> Line {
-    Line::Take(Step::Claim("shop", most))
+fn claim(most: usize) -> ScriptStep {
+    ScriptStep::Take(Step::Claim("shop", most))
 }
 
-fn settle(id: &str, verdict: SettleVerdict) -> Line {
-    Line::Take(Step::Settle("shop", id.to_owned(), verdict))
+fn settle(id: &str, verdict: SettleVerdict) -> ScriptStep {
+    ScriptStep::Take(Step::Settle("shop", id.to_owned(), verdict))
 }
 
 /// The timers that stay, all in the first segments.
-fn what_stays() -> Vec<Line> {
+fn what_stays() -> Vec<ScriptStep> {
     let now = ["leased", "retried", "dead", "twice", "acked", "extended"];
     let mut lines = vec![
-        Line::Take(Step::Put("shop", Box::new(settings()))),
-        Line::Take(Step::Put("brief", Box::new(forgetful()))),
-        Line::Take(Step::Put("gone", Box::new(settings()))),
+        ScriptStep::Take(Step::Put("shop", Box::new(settings()))),
+        ScriptStep::Take(Step::Put("brief", Box::new(forgetful()))),
+        ScriptStep::Take(Step::Put("gone", Box::new(settings()))),
         shop(now.iter().map(|id| schedule(id, 0, 200)).collect()),
         shop(vec![
             schedule("near", 900_000, 300),
@@ -56,32 +56,37 @@ fn what_stays() -> Vec<Line> {
             schedule("put off", YEAR_MS, 20),
             schedule("cancelled", YEAR_MS, LARGE_BYTES),
         ]),
-        Line::Take(Step::Apply("gone", vec![schedule("x", 0, LARGE_BYTES), schedule("y", 9, 9)])),
-        Line::Take(Step::Claim("gone", 1)),
+        ScriptStep::Take(Step::Apply(
+            "gone",
+            vec![schedule("x", 0, LARGE_BYTES), schedule("y", 9, 9)],
+        )),
+        ScriptStep::Take(Step::Claim("gone", 1)),
         claim(10),
         settle("retried", retry_in(3_600_000)),
-        settle("dead", give_up()),
-        settle("twice", give_up()),
+        settle("dead", dead_letter_verdict()),
+        settle("twice", dead_letter_verdict()),
         settle("acked", SettleVerdict::Ack),
         settle("extended", SettleVerdict::Extend { lease: duly_core::Millis::from_secs(3_000) }),
         shop(vec![cancel("cancelled"), schedule("twice", 0, 100)]),
         claim(10),
-        settle("twice", give_up()),
+        settle("twice", dead_letter_verdict()),
     ];
-    lines.push(Line::Take(Step::Settle("gone", "x".to_owned(), give_up())));
+    lines.push(ScriptStep::Take(Step::Settle("gone", "x".to_owned(), dead_letter_verdict())));
     lines
 }
 
 /// Fills a segment with timers, some of which stay for a round.
-fn round(number: u64) -> Vec<Line> {
+fn round(number: u64) -> Vec<ScriptStep> {
     let id = |i: u64| format!("r{number} {i}");
     let made = (0..7).map(|i| {
         let after_ms = [YEAR_MS, 800_000, 0][(i % 3) as usize] + number;
         schedule(&id(i), after_ms, LARGE_BYTES + 100 * i as usize)
     });
     let mut lines = vec![shop(made.collect()), claim(2), settle(&id(2), SettleVerdict::Ack)];
-    lines
-        .push(settle(&id(5), if number.is_multiple_of(2) { give_up() } else { retry_in(700_000) }));
+    lines.push(settle(
+        &id(5),
+        if number.is_multiple_of(2) { dead_letter_verdict() } else { retry_in(700_000) },
+    ));
     // Nearly all of the round before ends. Those timers are in sorted runs by then, which become sparse.
     if let Some(before) = number.checked_sub(1) {
         let old = |i: u64| format!("r{before} {i}");
@@ -91,20 +96,20 @@ fn round(number: u64) -> Vec<Line> {
     lines
 }
 
-pub(crate) fn script() -> Vec<Line> {
+pub(crate) fn script() -> Vec<ScriptStep> {
     let mut lines = what_stays();
     for number in 0..6 {
         lines.extend(round(number));
         if number == 2 {
-            lines.push(Line::Take(Step::Delete("gone")));
+            lines.push(ScriptStep::Take(Step::Delete("gone")));
             lines.push(shop(vec![redrive("twice", 40_000), fire("put off"), cancel("put off")]));
         }
     }
     let replacement = put_timer("near", 990_000, payload("other", 50), Default::default());
-    lines.push(Line::Advance(45_000));
+    lines.push(ScriptStep::Advance(45_000));
     lines.push(shop(vec![repay("year", payload("paid", 90)), replacement, purge("twice")]));
     // The tombstones end here, and what they kept is removed.
-    lines.push(Line::Advance(700_000));
+    lines.push(ScriptStep::Advance(700_000));
     for number in 6..9 {
         lines.extend(round(number));
     }
@@ -141,7 +146,7 @@ fn the_script_exercises_all_background_work() {
 /// The script of a crash test, and the check after each crash.
 #[derive(Clone, Copy)]
 pub(crate) struct Course {
-    pub(crate) script: fn() -> Vec<Line>,
+    pub(crate) script: fn() -> Vec<ScriptStep>,
     /// Checks the remaining store, before all pending timers fire.
     pub(crate) then: fn(&Twins) -> Result<(), String>,
 }
@@ -188,7 +193,7 @@ fn crash_at(course: Course, at_op: u64, seed: u64, loss: Loss) -> Result<bool, S
 /// is the module of the calling test.
 pub(crate) fn every_operation(
     module: &'static str,
-    script: fn() -> Vec<Line>,
+    script: fn() -> Vec<ScriptStep>,
     loss: Loss,
     stride: u64,
 ) {

@@ -43,7 +43,7 @@ fn take_batches(store: &EmbeddedStore) -> Snapshot {
 }
 
 /// Reads from a store, which is a step of its engine.
-fn look(store: &EmbeddedStore) {
+fn read_all(store: &EmbeddedStore) {
     wait(store.list_namespaces(None, 1)).expect("it is answered");
 }
 
@@ -83,7 +83,7 @@ fn idle() -> (SimDisk, ManualClock, Snapshot) {
     let shown = take_batches(&store);
     assert!(!is_closing(frames(&disk).last().expect("frames")), "not before a second has passed");
     clock.advance(SECOND);
-    look(&store);
+    read_all(&store);
     (disk.kill(), clock, shown)
 }
 
@@ -151,7 +151,7 @@ fn a_cut_tail_is_reported_once() {
     for (seed, expected) in [(3, Tail::Open), (4, Tail::Closed)] {
         let store = opened(Shell::Inline, &left, &clock, seed);
         assert_eq!(store.report().tail, expected, "opening {seed}");
-        look(&store);
+        read_all(&store);
     }
 }
 
@@ -165,7 +165,7 @@ fn an_idle_period_has_one_closing_frame_and_no_other_write() {
             clock.advance(SECOND);
             // With threads, the step of one read writes the frame, and a later one finds it durable.
             for _ in 0..1_000 {
-                look(&store);
+                read_all(&store);
                 if is_closing(frames(&disk).last().expect("frames")) {
                     break;
                 }
@@ -176,7 +176,7 @@ fn an_idle_period_has_one_closing_frame_and_no_other_write() {
             let ops = disk.ops();
             for _ in 0..100 {
                 clock.advance(SECOND);
-                look(&store);
+                read_all(&store);
             }
             assert!(disk.ops() <= ops + 1, "{shell:?}: nothing is written while it rests");
             assert_eq!(count(&disk), round, "{shell:?}");
@@ -344,7 +344,7 @@ fn p1_each_closing_frame_protects_the_frames_before_it() {
     put(&left, SEGMENT, &whole);
     let store = opened(Shell::Inline, &left, &clock, 3);
     clock.advance(SECOND);
-    look(&store);
+    read_all(&store);
     let left = left.kill();
     left.corrupt(SEGMENT, last.start as u64 + 20, 1);
     let error = open_inline(&left, &clock, 4).expect_err("it is no end of the journal");

@@ -6,7 +6,7 @@ use duly_store::{Error, Outcome, Store};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     stage::Stage,
     steps::{Answer, Step, apply, cancel, get, schedule},
@@ -24,8 +24,8 @@ fn stage(shell: Shell, seed: u64) -> Stage {
     stage
 }
 
-fn fails(operation: Operation, answers: Answers) -> Rule {
-    Rule { operation, name: ".log", answers, after: 0, times: 1 }
+fn fails(operation: Operation, fault_kind: FaultKind) -> Rule {
+    Rule { operation, name: ".log", fault_kind, after: 0, times: 1 }
 }
 
 fn check_acknowledged(store: &dyn Store, what: &str) {
@@ -43,7 +43,7 @@ fn p1_reopening_rewrites_the_tail_of_a_failed_sync() {
     for (shell, seed) in SHELLS.iter().flat_map(|shell| (0..12).map(|seed| (*shell, seed))) {
         let what = format!("{shell:?} seed {seed}");
         let mut stage = stage(shell, seed);
-        stage.disk.fail(fails(Operation::Sync, Answers::Broken));
+        stage.disk.fail(fails(Operation::Sync, FaultKind::Broken));
         let once = || Step::Apply("shop", vec![schedule("x", 90_000, 5_000)]);
         let error = stage.attempt(&once()).expect_err("its sync failed");
         assert!(matches!(error, Error::InDoubt { .. }), "{what}: {error:?}");
@@ -90,14 +90,14 @@ fn ends_and_reopens(shell: Shell, rule: Rule, says: &str) {
 fn p1_a_store_that_ended_says_why_and_is_opened_again() {
     for shell in SHELLS {
         for operation in [Operation::Write, Operation::Sync] {
-            ends_and_reopens(shell, fails(operation, Answers::Broken), "os error 5");
-            ends_and_reopens(shell, fails(operation, Answers::Interrupted), "os error 4");
+            ends_and_reopens(shell, fails(operation, FaultKind::Broken), "os error 5");
+            ends_and_reopens(shell, fails(operation, FaultKind::Interrupted), "os error 4");
         }
     }
 }
 
 #[test]
 fn p1_a_panic_of_the_engine_or_sync_thread_ends_the_store() {
-    ends_and_reopens(Shell::Threads, fails(Operation::Write, Answers::Panics), "internal error");
-    ends_and_reopens(Shell::Threads, fails(Operation::Sync, Answers::Panics), "panicked");
+    ends_and_reopens(Shell::Threads, fails(Operation::Write, FaultKind::Panics), "internal error");
+    ends_and_reopens(Shell::Threads, fails(Operation::Sync, FaultKind::Panics), "panicked");
 }

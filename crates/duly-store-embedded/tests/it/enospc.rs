@@ -17,14 +17,14 @@ use duly_store_embedded::disk::{Operation, SimDisk};
 use crate::{
     check::checked,
     checkpoint_crashes::script,
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
     steps::{Answer, Step, apply, cancel, schedule, settle, wait},
     twins::busy,
-    workload::Line,
+    workload::ScriptStep,
 };
 
 /// Lines that a run continues for after its fault.
@@ -151,10 +151,10 @@ impl Course {
         Self { stage, refused: false, unavailable: 0, in_doubt: 0, went_on: 0 }
     }
 
-    fn step_of(&self, line: Line) -> Step {
+    fn step_of(&self, line: ScriptStep) -> Step {
         match line {
-            Line::Take(step) => step,
-            Line::Advance(by_ms) => {
+            ScriptStep::Take(step) => step,
+            ScriptStep::Advance(by_ms) => {
                 self.stage.clock.advance(Millis::from_ms(by_ms));
                 Step::Tick
             }
@@ -163,7 +163,7 @@ impl Course {
 
     /// Returns the contents. If the store met the full disk in its own work, opens it again first:
     /// expired times are written with the next call.
-    fn look(&mut self) -> All {
+    fn read_all(&mut self) -> All {
         if let Err(error) = wait(self.stage.store().list_namespaces(None, 1)) {
             assert!(matches!(error, Error::InDoubt { .. }), "{error}");
             self.stage.restart_crashed();
@@ -174,10 +174,10 @@ impl Course {
 
     /// Takes a step and checks its result.
     fn step(&mut self, step: &Step, lasts: Lasts, what: &str) {
-        let before = self.look();
+        let before = self.read_all();
         match self.stage.attempt(step) {
             Ok(answer) => {
-                let after = self.look();
+                let after = self.read_all();
                 only_these_changed(&before, &after, step, what);
                 is_as_answered(&before, &after, step, &answer, what);
                 let refuses = |answer: &Answer| match answer {
@@ -286,7 +286,7 @@ enum Lasts {
 /// Returns the number of these operations after each line, on a disk that never fails.
 fn counted(operation: Operation, name: &'static str) -> Vec<u64> {
     let most = u64::MAX / 2;
-    let rule = Rule { operation, name, answers: Answers::Full, after: most, times: 1 };
+    let rule = Rule { operation, name, fault_kind: FaultKind::Full, after: most, times: 1 };
     let mut course = Course::new(rule);
     let mut counts = Vec::new();
     for line in script() {
@@ -311,7 +311,7 @@ fn full_at_every(operation: Operation, name: &'static str, lasts: Lasts, stride:
         let what = format!("{operation:?} {nth} of {name:?}, {lasts:?}");
         let first = counts.iter().position(|count| *count > nth).expect("it comes by it");
         let times = if lasts == Lasts::Once { 1 } else { u64::MAX };
-        let rule = Rule { operation, name, answers: Answers::Full, after: nth, times };
+        let rule = Rule { operation, name, fault_kind: FaultKind::Full, after: nth, times };
         let mut course = Course::new(rule);
         for (at, line) in script().into_iter().enumerate().take(first + LINES_AFTER) {
             let step = course.step_of(line);

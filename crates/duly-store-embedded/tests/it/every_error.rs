@@ -12,7 +12,7 @@ use duly_store::{Error, Outcome, SettleVerdict};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
-    faulty::{Answers, FaultyDisk},
+    faulty::{FaultKind, FaultyDisk},
     harness::Shell,
     seeds::{Repeat, number},
     snapshot::Snapshot,
@@ -22,8 +22,8 @@ use crate::{
     workload::{LARGE_BYTES, settings},
 };
 
-const ERRORS: [Answers; 4] =
-    [Answers::Broken, Answers::Full, Answers::TooManyFiles, Answers::Interrupted];
+const ERRORS: [FaultKind; 4] =
+    [FaultKind::Broken, FaultKind::Full, FaultKind::TooManyFiles, FaultKind::Interrupted];
 
 /// Rounds of a run.
 const ROUNDS: usize = 4;
@@ -31,11 +31,13 @@ const ROUNDS: usize = 4;
 const PAUSE: Millis = Millis::from_ms(2_100);
 
 /// Returns `true` if this operation ends the store with this error.
-fn ends(operation: Operation, name: &str, answers: Answers) -> bool {
+fn ends(operation: Operation, name: &str, fault_kind: FaultKind) -> bool {
     match operation {
-        Operation::Write | Operation::Sync => name.ends_with(".log") && answers != Answers::Full,
+        Operation::Write | Operation::Sync => {
+            name.ends_with(".log") && fault_kind != FaultKind::Full
+        }
         Operation::SyncDir => {
-            name == "journal" && matches!(answers, Answers::Broken | Answers::Interrupted)
+            name == "journal" && matches!(fault_kind, FaultKind::Broken | FaultKind::Interrupted)
         }
         _ => false,
     }
@@ -145,10 +147,10 @@ impl Course {
         }
     }
 
-    fn finish(&mut self, answers: Answers, what: &str) {
+    fn finish(&mut self, fault_kind: FaultKind, what: &str) {
         let (operation, name) = self.stage.disk.nth_failed().expect("the course comes by it");
-        let what = format!("{what}: {operation} {name} {answers:?}");
-        let expected = ends(operation, &name, answers);
+        let what = format!("{what}: {operation} {name} {fault_kind:?}");
+        let expected = ends(operation, &name, fault_kind);
         // Of the syncs of the directory only that of a roll ends the store.
         if operation != Operation::SyncDir || self.has_ended() {
             assert_eq!(self.has_ended(), expected, "{what}");
@@ -184,17 +186,17 @@ fn p1_every_disk_error_is_retried_or_ends_the_store() {
     let mut nth = first;
     while nth < count {
         let _repeat = Repeat::new("every_error", &[("DULY_CRASH_OP", nth)]);
-        for (place, answers) in ERRORS.into_iter().enumerate() {
+        for (place, fault_kind) in ERRORS.into_iter().enumerate() {
             // If not all operations are tried, each error gets different ones.
             let nth = nth + place as u64 % stride;
             if nth >= count {
                 continue;
             }
             let mut course = Course::new();
-            course.stage.disk.fail_nth(nth, answers);
+            course.stage.disk.fail_nth(nth, fault_kind);
             course.run();
             ended += u64::from(course.has_ended());
-            course.finish(answers, &format!("operation {nth}"));
+            course.finish(fault_kind, &format!("operation {nth}"));
         }
         nth += stride;
     }
@@ -218,11 +220,11 @@ fn p1_every_error_at_an_opening_leaves_a_store_that_opens() {
     let mut refused = 0;
     while nth < count {
         let _repeat = Repeat::new("every_error", &[("DULY_CRASH_OP", nth)]);
-        for answers in ERRORS {
+        for fault_kind in ERRORS {
             let disk = copy();
-            disk.fail_nth(nth, answers);
+            disk.fail_nth(nth, fault_kind);
             let opened = open_on(&disk, &prepared.stage.clock);
-            let what = format!("operation {nth} {answers:?}: {:?}", disk.nth_failed());
+            let what = format!("operation {nth} {fault_kind:?}: {:?}", disk.nth_failed());
             refused += usize::from(opened.is_err());
             drop(opened);
             let store = open_on(&disk, &prepared.stage.clock);

@@ -6,7 +6,7 @@ use duly_store::{ClaimRequest, Error, MemberId, Outcome, Owner};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     snapshot::Snapshot,
     stage::{Stage, open},
@@ -65,7 +65,7 @@ fn ends(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
 }
 
 fn rule(operation: Operation, name: &'static str, after: u64) -> Rule {
-    Rule { operation, name, answers: Answers::Broken, after, times: 1 }
+    Rule { operation, name, fault_kind: FaultKind::Broken, after, times: 1 }
 }
 
 /// Returns enough operations for a roll.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 /// The fault of an operation, instead of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum FaultKind {
     /// EIO.
     Broken,
     /// ENOSPC.
@@ -34,7 +34,7 @@ pub(crate) enum Answers {
     Garbled,
 }
 
-impl Answers {
+impl FaultKind {
     fn error(self, operation: Operation, name: &str) -> Error {
         let name = name.to_owned();
         match self {
@@ -57,7 +57,7 @@ pub(crate) struct Rule {
     pub(crate) operation: Operation,
     /// Part of the name of the file or directory.
     pub(crate) name: &'static str,
-    pub(crate) answers: Answers,
+    pub(crate) fault_kind: FaultKind,
     /// Number of operations that pass first.
     pub(crate) after: u64,
     /// Number of operations that fail then.
@@ -70,7 +70,7 @@ struct Nth {
     /// Operations of every kind so far.
     count: u64,
     /// Number of operations that pass first, and the fault of the next.
-    plan: Option<(u64, Answers)>,
+    plan: Option<(u64, FaultKind)>,
     /// The operation that failed.
     failed: Option<(Operation, String)>,
 }
@@ -132,8 +132,8 @@ impl FaultyDisk {
     }
 
     /// Makes the operation behind the next `after` ones fail, of any kind.
-    pub(crate) fn fail_nth(&self, after: u64, answers: Answers) {
-        self.nth.lock().plan = Some((after, answers));
+    pub(crate) fn fail_nth(&self, after: u64, fault_kind: FaultKind) {
+        self.nth.lock().plan = Some((after, fault_kind));
     }
 
     /// Returns the operation that failed by [`Self::fail_nth`], and its file.
@@ -141,16 +141,16 @@ impl FaultyDisk {
         self.nth.lock().failed.clone()
     }
 
-    fn nth_fault(&self, operation: Operation, name: &str) -> Option<Answers> {
+    fn nth_fault(&self, operation: Operation, name: &str) -> Option<FaultKind> {
         let mut nth = self.nth.lock();
         nth.count += 1;
         match &mut nth.plan {
             None => None,
-            Some((0, answers)) => {
-                let answers = *answers;
+            Some((0, fault_kind)) => {
+                let fault_kind = *fault_kind;
                 nth.plan = None;
                 nth.failed = Some((operation, name.to_owned()));
-                Some(answers)
+                Some(fault_kind)
             }
             Some((left, _)) => {
                 *left -= 1;
@@ -160,13 +160,14 @@ impl FaultyDisk {
     }
 
     fn check(&self, operation: Operation, name: &str) -> Result<(), Error> {
-        self.fault(operation, name).map_or(Ok(()), |answers| Err(answers.error(operation, name)))
+        self.fault(operation, name)
+            .map_or(Ok(()), |fault_kind| Err(fault_kind.error(operation, name)))
     }
 
     /// Returns the fault of this operation, if a rule applies.
-    fn fault(&self, operation: Operation, name: &str) -> Option<Answers> {
-        if let Some(answers) = self.nth_fault(operation, name) {
-            return Some(answers);
+    fn fault(&self, operation: Operation, name: &str) -> Option<FaultKind> {
+        if let Some(fault_kind) = self.nth_fault(operation, name) {
+            return Some(fault_kind);
         }
         for rule in self.rules.lock().iter_mut() {
             if rule.operation != operation || !name.contains(rule.name) || rule.times == 0 {
@@ -177,7 +178,7 @@ impl FaultyDisk {
                 continue;
             }
             rule.times -= 1;
-            return Some(rule.answers);
+            return Some(rule.fault_kind);
         }
         None
     }
@@ -263,11 +264,11 @@ struct FaultyFile {
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let fault = self.disk.fault(Operation::Read, self.name());
-        if let Some(answers) = fault.filter(|answers| *answers != Answers::Garbled) {
-            return Err(answers.error(Operation::Read, self.name()));
+        if let Some(fault_kind) = fault.filter(|fault_kind| *fault_kind != FaultKind::Garbled) {
+            return Err(fault_kind.error(Operation::Read, self.name()));
         }
         let got = self.file.read_at(offset, buf)?;
-        if fault == Some(Answers::Garbled) {
+        if fault == Some(FaultKind::Garbled) {
             buf[..got].iter_mut().for_each(|byte| *byte ^= 0x20);
         }
         self.disk.read_bytes.fetch_add(got as u64, Ordering::Relaxed);

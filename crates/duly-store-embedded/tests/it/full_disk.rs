@@ -6,7 +6,7 @@ use duly_store::{Outcome, Refusal, SettleOutcome, SettleVerdict};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     snapshot::Snapshot,
     stage::Stage,
@@ -145,7 +145,7 @@ fn p10_every_write_of_a_roll_can_find_the_disk_full() {
         for after in 0..2 {
             let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(6)));
             stage.take(&Step::Put("shop", Box::new(settings())));
-            let rule = Rule { operation, name, answers: Answers::Full, after, times: 1 };
+            let rule = Rule { operation, name, fault_kind: FaultKind::Full, after, times: 1 };
             stage.disk.fail(rule.clone());
             let mut taken = Vec::new();
             for i in 0..40 {

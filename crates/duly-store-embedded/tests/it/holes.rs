@@ -20,7 +20,7 @@ use crate::{
     stage::open,
     steps::{Step, Tokens, apply, cancel, perform, schedule},
     twins::{Loss, Stepped, Twins, busy, copy, open_busy},
-    workload::{LARGE_BYTES, Line, forgetful, settings},
+    workload::{LARGE_BYTES, ScriptStep, forgetful, settings},
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
@@ -29,12 +29,12 @@ const HOUR_MS: u64 = 3_600_000;
 const FRONT: u64 = 5;
 const SMALL: u64 = 60;
 
-fn of(namespace: &'static str, operations: Vec<Operation>) -> Line {
-    Line::Take(Step::Apply(namespace, operations))
+fn of(namespace: &'static str, operations: Vec<Operation>) -> ScriptStep {
+    ScriptStep::Take(Step::Apply(namespace, operations))
 }
 
 /// Makes timers that come and go until everything older is in a sorted run, and some checkpoints later.
-fn fillers(wave: &str, count: u64) -> Vec<Line> {
+fn fillers(wave: &str, count: u64) -> Vec<ScriptStep> {
     let filler = |number| {
         let id = format!("filler {wave} {number}");
         of("brief", vec![schedule(&id, YEAR_MS, 3 * LARGE_BYTES), cancel(&id)])
@@ -51,7 +51,7 @@ fn small(wave: &str, number: u64) -> String {
 }
 
 /// Makes a sorted run whose front is dead, and most of the rest.
-fn wave(name: &'static str) -> Vec<Line> {
+fn wave(name: &'static str) -> Vec<ScriptStep> {
     let large = (0..FRONT).map(|n| schedule(&front(name, n), YEAR_MS + n, LARGE_BYTES));
     let due_ms = |n: u64| YEAR_MS + HOUR_MS * (1 + n / 40);
     let few = (0..SMALL).map(|n| schedule(&small(name, n), due_ms(n), 200));
@@ -64,10 +64,10 @@ fn wave(name: &'static str) -> Vec<Line> {
     lines
 }
 
-fn script() -> Vec<Line> {
+fn script() -> Vec<ScriptStep> {
     let mut lines = vec![
-        Line::Take(Step::Put("shop", Box::new(forgetful()))),
-        Line::Take(Step::Put("brief", Box::new(forgetful()))),
+        ScriptStep::Take(Step::Put("shop", Box::new(forgetful()))),
+        ScriptStep::Take(Step::Put("brief", Box::new(forgetful()))),
     ];
     lines.extend(wave("one"));
     lines.extend(wave("two"));
@@ -144,7 +144,7 @@ fn punched() -> (SimDisk, ManualClock, Snapshot) {
     let store = open_busy(&disk, &clock, 1).expect("it opens");
     let mut tokens = Tokens::new();
     for line in script() {
-        let Line::Take(step) = line else {
+        let ScriptStep::Take(step) = line else {
             panic!("no time passes in the script");
         };
         perform(&store, &step, &mut tokens).expect("taken");
@@ -218,7 +218,7 @@ fn without_hole_support_whole_files_are_freed() {
     let store = open(Shell::Inline, on, &clock, busy(1)).expect("it opens");
     let mut tokens = Tokens::new();
     for line in script() {
-        if let Line::Take(step) = line {
+        if let ScriptStep::Take(step) = line {
             perform(&store, &step, &mut tokens).expect("taken");
         }
     }
@@ -232,9 +232,9 @@ fn on_files(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
     open(Shell::Inline, disk, clock, busy(seed)).unwrap_or_else(|error| panic!("opens: {error}"))
 }
 
-fn take(store: &EmbeddedStore, lines: Vec<Line>) {
+fn take(store: &EmbeddedStore, lines: Vec<ScriptStep>) {
     for line in lines {
-        if let Line::Take(step) = line {
+        if let ScriptStep::Take(step) = line {
             perform(store, &step, &mut Tokens::new()).expect("taken");
         }
     }
@@ -246,8 +246,8 @@ fn a_shared_sorted_run_gets_holes_only_after_its_backup_is_gone() {
     let (data, target) = (dir.path().join("data"), dir.path().join("backup"));
     let store = on_files(&data, &clock, 1);
     let mut lines = vec![
-        Line::Take(Step::Put("shop", Box::new(settings()))),
-        Line::Take(Step::Put("brief", Box::new(forgetful()))),
+        ScriptStep::Take(Step::Put("shop", Box::new(settings()))),
+        ScriptStep::Take(Step::Put("brief", Box::new(forgetful()))),
     ];
     let large = (0..FRONT).map(|n| schedule(&front("a", n), YEAR_MS + n, 3 * LARGE_BYTES));
     lines.push(of("shop", large.collect()));

@@ -21,8 +21,8 @@ use crate::{
     snapshot::Snapshot,
     stage::open,
     steps::{
-        Step, Tokens, apply, cancel, claim, fire, give_up, perform, put_timer, redrive, retry_in,
-        schedule, settle,
+        Step, Tokens, apply, cancel, claim, dead_letter_verdict, fire, perform, put_timer, redrive,
+        retry_in, schedule, settle,
     },
     twins::small,
     workload::forgetful,
@@ -194,7 +194,7 @@ fn p11_empty_and_16_mib_payloads_keep_their_bytes() {
     scene.restart();
     scene.clock.advance(Millis::from_secs(60));
     let firings = scene.claimed("the second attempt");
-    scene.settle_all(&firings, &give_up());
+    scene.settle_all(&firings, &dead_letter_verdict());
     scene.rewrite("dead");
     scene.restart();
     scene.all_are(State::Dead, "dead letters");

@@ -10,7 +10,7 @@ mod heat;
 
 use crate::seeds::{Repeat, number};
 use checker::Fault;
-use heat::{Plant, Tally};
+use heat::{Tally, WrongReply};
 
 /// Races on one store.
 const HEAT: u64 = 4_800;
@@ -44,7 +44,7 @@ fn t3_of_many_races_each_ends_with_exactly_one_outcome() {
 }
 
 /// Makes wrong replies, and checks that the checker names at least one of these faults.
-fn canary(plant: Plant, expected: &[Fault]) {
+fn canary(plant: WrongReply, expected: &[Fault]) {
     let tally = heat::run(77, 960, Some(plant));
     let found = |fault: &Fault| tally.faults.iter().any(|(found, _)| found == fault);
     assert!(expected.iter().all(found), "{plant:?}: not found: {expected:?} in {:?}", {
@@ -57,35 +57,35 @@ fn canary(plant: Plant, expected: &[Fault]) {
 
 #[test]
 fn canary_a_cancel_is_acknowledged_but_not_done() {
-    canary(Plant::CancelLies, &[Fault::ClaimedAfterEnd, Fault::Outcomes(2)]);
+    canary(WrongReply::CancelLies, &[Fault::ClaimedAfterEnd, Fault::Outcomes(2)]);
 }
 
 #[test]
 fn canary_a_cancel_is_done_but_not_reported() {
-    canary(Plant::CancelUntold, &[Fault::Outcomes(0)]);
+    canary(WrongReply::CancelUntold, &[Fault::Outcomes(0)]);
 }
 
 #[test]
 fn canary_a_change_that_is_not_done() {
-    canary(Plant::ChangeLies, &[Fault::OldTime]);
+    canary(WrongReply::ChangeLies, &[Fault::OldTime]);
 }
 
 #[test]
 fn canary_a_stale_verdict_that_is_taken() {
-    canary(Plant::StaleTaken, &[Fault::StaleSettle, Fault::Outcomes(2)]);
+    canary(WrongReply::StaleTaken, &[Fault::StaleSettle, Fault::Outcomes(2)]);
 }
 
 #[test]
 fn canary_an_ack_that_is_forgotten() {
-    canary(Plant::AckForgotten, &[Fault::ClaimedAfterEnd, Fault::Outcomes(2)]);
+    canary(WrongReply::AckForgotten, &[Fault::ClaimedAfterEnd, Fault::Outcomes(2)]);
 }
 
 #[test]
 fn canary_a_firing_goes_to_two_consumers() {
-    canary(Plant::TwiceGranted, &[Fault::LeasedTwice]);
+    canary(WrongReply::TwiceGranted, &[Fault::LeasedTwice]);
 }
 
 #[test]
 fn canary_a_firing_before_its_time() {
-    canary(Plant::FiresEarly, &[Fault::Early]);
+    canary(WrongReply::FiresEarly, &[Fault::Early]);
 }

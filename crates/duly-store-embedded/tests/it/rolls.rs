@@ -10,7 +10,7 @@ use duly_store_embedded::disk::{Fault, Operation, SimDisk};
 
 use crate::{
     crash_points::fires_what_is_pending,
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     seeds::{Repeat, number},
     snapshot::Snapshot,
@@ -158,7 +158,7 @@ fn p4_t10_a_failed_drop_of_dead_segments_brings_nothing_back() {
         for after in 0..4 {
             let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(after)));
             stage.take(&Step::Put("shop", Box::new(settings())));
-            let rule = Rule { operation, name, answers: Answers::Broken, after, times: 1 };
+            let rule = Rule { operation, name, fault_kind: FaultKind::Broken, after, times: 1 };
             stage.disk.fail(rule);
             let mut cancelled = Vec::new();
             for i in 0..60 {
@@ -194,8 +194,8 @@ const BEFORE: [(Operation, &str); 10] = [
     (Operation::Rename, "002.log"),
 ];
 
-fn breaks(operation: Operation, name: &'static str, answers: Answers, times: u64) -> Rule {
-    Rule { operation, name, answers, after: 0, times }
+fn breaks(operation: Operation, name: &'static str, fault_kind: FaultKind, times: u64) -> Rule {
+    Rule { operation, name, fault_kind, after: 0, times }
 }
 
 fn large(round: u64) -> Vec<duly_store::Operation> {
@@ -216,16 +216,16 @@ fn all_made(answer: &[duly_store::Outcome]) -> bool {
 #[test]
 fn p1_one_failure_before_a_segment_is_named_is_not_noticed() {
     for shell in [Shell::Inline, Shell::Threads] {
-        for answers in [Answers::Broken, Answers::TooManyFiles, Answers::Interrupted] {
+        for fault_kind in [FaultKind::Broken, FaultKind::TooManyFiles, FaultKind::Interrupted] {
             let after = [(Operation::Open, "002.log")];
             let listed = BEFORE.into_iter().chain(after);
             // A directory that could not be opened was not synced.
             let directory =
-                (answers == Answers::TooManyFiles).then_some((Operation::SyncDir, "journal"));
+                (fault_kind == FaultKind::TooManyFiles).then_some((Operation::SyncDir, "journal"));
             for (operation, name) in listed.chain(directory) {
-                let what = format!("{shell:?}: {operation} {name} {answers:?}");
+                let what = format!("{shell:?}: {operation} {name} {fault_kind:?}");
                 let mut stage = rolled(shell);
-                stage.disk.fail(breaks(operation, name, answers, 1));
+                stage.disk.fail(breaks(operation, name, fault_kind, 1));
                 let answer = apply(stage.store(), "shop", large(0)).expect("it is answered");
                 assert!(all_made(&answer), "{what}: {answer:?}");
                 assert_eq!(stage.store().terminal_error(), None, "{what}");
@@ -249,7 +249,7 @@ fn p1_a_failing_roll_is_retried_until_it_succeeds() {
         ] {
             let what = format!("{shell:?}: {operation} {name}");
             let mut stage = rolled(shell);
-            stage.disk.fail(breaks(operation, name, Answers::TooManyFiles, u64::MAX));
+            stage.disk.fail(breaks(operation, name, FaultKind::TooManyFiles, u64::MAX));
             let answer = apply(stage.store(), "shop", large(0)).expect("it is answered");
             let made = answer.iter().filter(|it| matches!(it, duly_store::Outcome::Created(_)));
             let made = made.count();
@@ -287,7 +287,7 @@ fn p1_recovery_remakes_a_segment_with_an_unsynced_name() {
     for seed in 0..12 {
         let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(seed)));
         stage.take(&Step::Put("shop", Box::new(settings())));
-        stage.disk.fail(breaks(Operation::SyncDir, "journal", Answers::Broken, 1));
+        stage.disk.fail(breaks(Operation::SyncDir, "journal", FaultKind::Broken, 1));
         apply(stage.store(), "shop", large(0)).expect_err("the roll fails");
         assert!(stage.ended().contains("sync directory"), "seed {seed}");
         stage.reopen();

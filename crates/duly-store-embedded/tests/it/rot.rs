@@ -14,7 +14,7 @@ use duly_store_embedded::{EmbeddedStore, OpenError, Options, disk::SimDisk};
 use crate::{
     seeds::{Repeat, number},
     snapshot::Snapshot,
-    steps::{Step, Tokens, cancel, give_up, perform, schedule},
+    steps::{Step, Tokens, cancel, dead_letter_verdict, perform, schedule},
     tail,
     twins::{copy, open_busy, small},
     workload::settings,
@@ -41,7 +41,7 @@ fn fill(store: &EmbeddedStore) {
     take(Step::Apply("shop", ids.iter().map(|id| schedule(id, 0, 400)).collect()));
     take(Step::Claim("shop", 4));
     take(Step::Settle("shop", "retried".into(), crate::steps::retry_in(HOUR_MS)));
-    take(Step::Settle("shop", "dead".into(), give_up()));
+    take(Step::Settle("shop", "dead".into(), dead_letter_verdict()));
     take(Step::Settle("shop", "acked".into(), SettleVerdict::Ack));
     for i in 0..40 {
         let (near, far) = (format!("n{i:02}"), format!("y{i:02}"));

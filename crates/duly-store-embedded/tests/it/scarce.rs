@@ -10,8 +10,8 @@ use duly_store_embedded::{EmbeddedStore, Options, disk::SimDisk};
 
 use crate::{
     steps::{
-        Step, Tokens, apply, cancel, claim, fire, get, give_up, payload, perform, purge, put_timer,
-        redrive, repay, reschedule, retry_in, schedule, settle,
+        Step, Tokens, apply, cancel, claim, dead_letter_verdict, fire, get, payload, perform,
+        purge, put_timer, redrive, repay, reschedule, retry_in, schedule, settle,
     },
     twins::small,
     workload::{forgetful, settings},
@@ -91,7 +91,8 @@ impl Scene {
         let mut ids: Vec<String> = firings.iter().map(|firing| firing.id.to_string()).collect();
         ids.sort_unstable();
         assert_eq!(ids, ["dead", "due 0", "due 1", "due 2", "moved"]);
-        let verdicts = [SettleVerdict::Ack, retry_in(1_000), give_up(), SettleVerdict::Release];
+        let verdicts =
+            [SettleVerdict::Ack, retry_in(1_000), dead_letter_verdict(), SettleVerdict::Release];
         for (firing, verdict) in firings.iter().zip(verdicts) {
             let settled = settle(&self.store, "shop", &firing.token, verdict);
             assert_eq!(settled, Ok(SettleOutcome::Ok));
@@ -109,7 +110,7 @@ fn prepared(options: Options, settings: Settings) -> Scene {
     let now = ["dead", "purged"].map(|id| schedule(id, 0, 10));
     apply(&scene.store, "shop", now.into()).expect("it is taken");
     for firing in claim(&scene.store, "shop", 2).expect("claims are granted") {
-        settle(&scene.store, "shop", &firing.token, give_up()).expect("it is settled");
+        settle(&scene.store, "shop", &firing.token, dead_letter_verdict()).expect("it is settled");
     }
     let due = ["due 0", "due 1", "due 2"].map(|id| schedule(id, 0, 10));
     let later = ["moved", "cancelled", "put off"].map(|id| schedule(id, 100 * HOUR_MS, 10));
@@ -169,7 +170,8 @@ fn p10_dead_letters_count_in_the_memory_of_the_index() {
         let made = made.collect();
         apply(&scene.store, "shop", made).expect("it is answered");
         for firing in claim(&scene.store, "shop", 100).expect("claims are granted") {
-            settle(&scene.store, "shop", &firing.token, give_up()).expect("it is settled");
+            settle(&scene.store, "shop", &firing.token, dead_letter_verdict())
+                .expect("it is settled");
         }
     });
     let before = scene.store.health().index_bytes;

@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use crate::{
     seeds::{Repeat, number},
     steps::{
-        Step, cancel, fire, give_up, payload, purge, put_timer, redrive, repay, reschedule,
-        retry_in,
+        Step, cancel, dead_letter_verdict, fire, payload, purge, put_timer, redrive, repay,
+        reschedule, retry_in,
     },
     twins::{Loss, Stepped, Twins},
     workload::{forgetful, settings},
@@ -66,7 +66,7 @@ impl Course {
             0..3 => SettleVerdict::Ack,
             3 => retry_in(0),
             4 => retry_in(2_000),
-            5 => give_up(),
+            5 => dead_letter_verdict(),
             6 => SettleVerdict::Extend { lease: Millis::from_secs(60) },
             _ => SettleVerdict::Release,
         }

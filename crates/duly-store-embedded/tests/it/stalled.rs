@@ -8,7 +8,7 @@ use duly_store::{Error, Outcome, Result, Store};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     stage::Stage,
     steps::{Step, apply, cancel, get, schedule},
@@ -24,7 +24,7 @@ fn stage(shell: Shell, seed: u64) -> Stage {
 }
 
 fn full(operation: Operation, after: u64, times: u64) -> Rule {
-    Rule { operation, name: ".log", answers: Answers::Full, after, times }
+    Rule { operation, name: ".log", fault_kind: FaultKind::Full, after, times }
 }
 
 /// Polls until a condition is true.
@@ -37,7 +37,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn waits_for_room(store: &dyn Store) -> bool {
+fn is_stalled(store: &dyn Store) -> bool {
     store.health().not_ready.iter().any(|why| why.contains("waits for disk space"))
 }
 
@@ -64,13 +64,13 @@ fn refuses(store: &dyn Store, what: &str) {
 }
 
 /// Makes space, and advances the clock to the next attempt.
-fn makes_room(stage: &Stage, what: &str) {
+fn frees_space(stage: &Stage, what: &str) {
     stage.disk.heal();
     stage.clock.advance(Millis::from_secs(2));
     until(what, || {
         // An inline store tries when it is called.
         apply(stage.store(), "shop", vec![schedule("probe", 90_000, 1)]).ok();
-        !waits_for_room(stage.store())
+        !is_stalled(stage.store())
     });
 }
 
@@ -108,9 +108,9 @@ fn p10_a_full_disk_below_the_journal_ends_no_inline_store() {
                 made = ids_of(&outcomes, &operations);
                 assert!(after > 0 || made.len() < operations.len(), "{what}: {outcomes:?}");
             }
-            if waits_for_room(stage.store()) {
+            if is_stalled(stage.store()) {
                 refuses(stage.store(), &what);
-                makes_room(&stage, &what);
+                frees_space(&stage, &what);
                 let again = apply(stage.store(), "shop", operations).expect("there is room");
                 assert!(
                     again.iter().all(|o| !matches!(o, Outcome::Failed(_))),
@@ -134,10 +134,10 @@ fn p1_p10_calls_wait_until_their_frame_has_space() {
             stage.disk.fail(full(operation, 0, u64::MAX));
             let answer: Result<Vec<Outcome>> = thread::scope(|scope| {
                 let waiting = scope.spawn(|| apply(stage.store(), "shop", one()));
-                until(&what, || waits_for_room(stage.store()));
+                until(&what, || is_stalled(stage.store()));
                 refuses(stage.store(), &what);
                 assert!(!waiting.is_finished(), "{what}");
-                makes_room(&stage, &what);
+                frees_space(&stage, &what);
                 waiting.join().expect("it is answered")
             });
             let made = answer.expect("it is durable");
@@ -154,7 +154,7 @@ fn p1_a_store_that_waits_for_room_is_closed_at_once() {
         stage.disk.fail(full(operation, 0, u64::MAX));
         let answer = thread::scope(|scope| {
             let waiting = scope.spawn(|| apply(stage.store(), "shop", one()));
-            until("it waits", || waits_for_room(stage.store()));
+            until("it waits", || is_stalled(stage.store()));
             stage.close();
             waiting.join().expect("it is answered")
         });

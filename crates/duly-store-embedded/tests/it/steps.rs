@@ -247,6 +247,6 @@ pub(crate) fn retry_in(after_ms: u64) -> SettleVerdict {
     }
 }
 
-pub(crate) fn give_up() -> SettleVerdict {
+pub(crate) fn dead_letter_verdict() -> SettleVerdict {
     SettleVerdict::Dead { reason: "never again".to_owned() }
 }

@@ -34,14 +34,14 @@ use crate::{
 /// The last reply about a caller's own timer, and the change that has no reply yet. A timer that is
 /// being made is entered as due without a reply: it may not exist.
 #[derive(Debug, Clone, PartialEq)]
-struct Told {
+struct LastReply {
     state: State,
     attempts: u32,
     /// `true`: another change may have been carried out.
     unanswered: bool,
 }
 
-type Ledger = BTreeMap<String, Told>;
+type Ledger = BTreeMap<String, LastReply>;
 
 const CALLERS: u64 = 3;
 
@@ -56,8 +56,8 @@ fn call(store: &dyn Store, namespace: &str, ledger: &mut Ledger, seed: u64, done
     for number in 0..10_000 {
         let id = format!("{seed}-{number}");
         let bytes = [10, 600, 3_000][random.random_range(0..3)];
-        let told = |state, attempts| Told { state, attempts, unanswered: false };
-        ledger.insert(id.clone(), Told { unanswered: true, ..told(State::Due, 0) });
+        let told = |state, attempts| LastReply { state, attempts, unanswered: false };
+        ledger.insert(id.clone(), LastReply { unanswered: true, ..told(State::Due, 0) });
         let made = apply(store, namespace, vec![schedule(&id, 0, bytes)]);
         match made.as_deref() {
             Ok([Outcome::Created(_)]) => ledger.insert(id.clone(), told(State::Due, 0)),
@@ -103,7 +103,7 @@ fn lease_some(
     };
     for firing in &firings {
         let told = ledger.get_mut(firing.id.as_str()).expect("a caller has its own namespace");
-        *told = Told { state: State::InFlight, attempts: firing.attempt, unanswered: false };
+        *told = LastReply { state: State::InFlight, attempts: firing.attempt, unanswered: false };
     }
     for firing in firings {
         let told = ledger.get_mut(firing.id.as_str()).expect("a caller has its own namespace");
@@ -111,7 +111,7 @@ fn lease_some(
             told.unanswered = true;
             match settle(store, namespace, &firing.token, SettleVerdict::Ack) {
                 Ok(SettleOutcome::Ok) => {
-                    *told = Told { state: State::Finished, attempts: 1, unanswered: false };
+                    *told = LastReply { state: State::Finished, attempts: 1, unanswered: false };
                 }
                 _ => return false,
             }
@@ -182,7 +182,7 @@ fn rounds(seed: u64, loss: Loss) -> Result<(), String> {
                 let view = found.timers.get(&(namespace.to_owned(), id.clone(), 0, 0));
                 view.is_some_and(|view| {
                     let (state, attempts) = (view.state, view.attempts());
-                    *told = Told { state, attempts, unanswered: false };
+                    *told = LastReply { state, attempts, unanswered: false };
                     true
                 })
             });

@@ -16,7 +16,7 @@ use crate::{
     snapshot::Snapshot,
     steps::{Step, apply, cancel, get, schedule},
     twins::{Loss, Stepped, Twins},
-    workload::{LARGE_BYTES, Line, RETENTION, forgetful, settings},
+    workload::{LARGE_BYTES, RETENTION, ScriptStep, forgetful, settings},
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
@@ -29,8 +29,8 @@ const WAVES: u64 = 9;
 const PAUSE_MS: u64 = 285_000;
 const _: () = assert!(2 * PAUSE_MS < RETENTION.ms());
 
-fn shop(operations: Vec<Operation>) -> Line {
-    Line::Take(Step::Apply("shop", operations))
+fn shop(operations: Vec<Operation>) -> ScriptStep {
+    ScriptStep::Take(Step::Apply("shop", operations))
 }
 
 /// Returns the request that made a timer that has ended since.
@@ -40,43 +40,43 @@ fn request(id: &str) -> Operation {
 }
 
 /// Makes timers that end at once, and one that stays.
-fn wave(number: u64) -> Vec<Line> {
+fn wave(number: u64) -> Vec<ScriptStep> {
     let acked: Vec<String> = (0..ACKED).map(|i| format!("acked {number} {i}")).collect();
     let cancelled: Vec<String> =
         (0..CANCELLED).map(|i| format!("cancelled {number} {i}")).collect();
     let mut lines = vec![
         shop(acked.iter().chain(&cancelled).map(|id| request(id)).collect()),
         shop(vec![schedule(&format!("stays {number}"), YEAR_MS + number, 50)]),
-        Line::Take(Step::Claim("shop", 10)),
+        ScriptStep::Take(Step::Claim("shop", 10)),
     ];
-    let ack = |id: String| Line::Take(Step::Settle("shop", id, SettleVerdict::Ack));
+    let ack = |id: String| ScriptStep::Take(Step::Settle("shop", id, SettleVerdict::Ack));
     lines.extend(acked.into_iter().map(ack));
     lines.push(shop(cancelled.iter().map(|id| cancel(id)).collect()));
     lines
 }
 
 /// Makes timers that grow the journal and leave nothing, so that older records go into sorted runs.
-fn fillers(wave: u64, count: u64) -> Vec<Line> {
+fn fillers(wave: u64, count: u64) -> Vec<ScriptStep> {
     let filler = |number| {
         let id = format!("filler {wave} {number}");
         let operations = vec![schedule(&id, YEAR_MS, 3 * LARGE_BYTES), cancel(&id)];
-        Line::Take(Step::Apply("brief", operations))
+        ScriptStep::Take(Step::Apply("brief", operations))
     };
     (0..count).map(filler).collect()
 }
 
-fn script() -> Vec<Line> {
+fn script() -> Vec<ScriptStep> {
     let mut lines = vec![
-        Line::Take(Step::Put("shop", Box::new(settings()))),
-        Line::Take(Step::Put("brief", Box::new(forgetful()))),
+        ScriptStep::Take(Step::Put("shop", Box::new(settings()))),
+        ScriptStep::Take(Step::Put("brief", Box::new(forgetful()))),
     ];
     for number in 0..WAVES {
         lines.extend(wave(number));
         lines.extend(fillers(number, 5));
-        lines.push(Line::Advance(PAUSE_MS));
+        lines.push(ScriptStep::Advance(PAUSE_MS));
         lines.extend(fillers(WAVES + number, 2));
     }
-    lines.push(Line::Advance(2 * RETENTION.ms()));
+    lines.push(ScriptStep::Advance(2 * RETENTION.ms()));
     lines.extend(fillers(2 * WAVES, 5));
     lines
 }

@@ -20,7 +20,7 @@ use duly_store_embedded::{
 use crate::{
     snapshot::Snapshot,
     steps::{Answer, Step, Tokens, perform},
-    workload::Line,
+    workload::ScriptStep,
 };
 
 /// The smallest segment size, so that a few large payloads fill one.
@@ -158,10 +158,10 @@ impl Twins {
     }
 
     /// Returns the step of a line of a script, and moves the clock if the line says so.
-    pub(crate) fn step_of(&self, line: Line) -> Step {
+    pub(crate) fn step_of(&self, line: ScriptStep) -> Step {
         match line {
-            Line::Take(step) => step,
-            Line::Advance(by_ms) => {
+            ScriptStep::Take(step) => step,
+            ScriptStep::Advance(by_ms) => {
                 self.clock.advance(Millis::from_ms(by_ms));
                 Step::Tick
             }

@@ -13,13 +13,13 @@ use duly_store_embedded::{
 };
 
 use crate::{
-    faulty::{Answers, FaultyDisk, Rule},
+    faulty::{FaultKind, FaultyDisk, Rule},
     harness::Shell,
     snapshot::Snapshot,
     stage::{Stage, open},
     steps::{
-        SHARD, Step, apply, cancel, claim, claim_request, due, get, give_up, name, payload,
-        put_timer, redrive, schedule, settle, timer_id, wait,
+        SHARD, Step, apply, cancel, claim, claim_request, dead_letter_verdict, due, get, name,
+        payload, put_timer, redrive, schedule, settle, timer_id, wait,
     },
     twins::{busy, copy},
     workload::{LARGE_BYTES, forgetful, settings},
@@ -34,7 +34,7 @@ const TIMERS: u64 = 9;
 const READS: u64 = 3;
 
 fn reads_fail(name: &'static str, after: u64, times: u64) -> Rule {
-    Rule { operation: Operation::Read, name, answers: Answers::Broken, after, times }
+    Rule { operation: Operation::Read, name, fault_kind: FaultKind::Broken, after, times }
 }
 
 fn id(number: u64) -> String {
@@ -294,7 +294,7 @@ fn an_unreadable_dead_letter_is_redriven_once_readable() {
     let mut stage = stage(0);
     stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
     stage.take(&Step::Claim("shop", 1));
-    stage.take(&Step::Settle("shop", id(0), give_up()));
+    stage.take(&Step::Settle("shop", id(0), dead_letter_verdict()));
     let shown = Snapshot::of(stage.store());
     let rewritten = vec![put_timer(&id(0), HOUR_MS, payload("again", 10), IfExists::Replace)];
     stage.disk.fail(reads_fail("", 0, u64::MAX));
@@ -342,7 +342,7 @@ fn p1_t14_unreadable_files_at_a_start_lose_nothing() {
         loop {
             let disk = FaultyDisk::new(copy(&left, 2));
             let what = format!("{operation} fails after {after}");
-            disk.fail(Rule { operation, name: "", answers: Answers::Broken, after, times: 1 });
+            disk.fail(Rule { operation, name: "", fault_kind: FaultKind::Broken, after, times: 1 });
             match try_to_open(&disk, &stage) {
                 Ok(store) => {
                     if disk.times_left() > 0 {
@@ -391,7 +391,7 @@ fn p6_one_failed_read_of_a_tombstone_does_not_forget_it() {
     let garbled = |times| Rule {
         operation: Operation::Read,
         name: ".log",
-        answers: Answers::Garbled,
+        fault_kind: FaultKind::Garbled,
         after: 0,
         times,
     };

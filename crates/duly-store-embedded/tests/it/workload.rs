@@ -7,8 +7,8 @@ use duly_core::{Millis, RetryPolicy, Settings, schedule::IfExists};
 use duly_store::{SettleVerdict, namespaces::Activity};
 
 use crate::steps::{
-    Step, cancel, fire, give_up, payload, purge, put_timer, redrive, repay, reschedule, retry_in,
-    schedule,
+    Step, cancel, dead_letter_verdict, fire, payload, purge, put_timer, redrive, repay, reschedule,
+    retry_in, schedule,
 };
 
 /// Size of a payload: ten of them fill a segment.
@@ -19,7 +19,7 @@ pub(crate) const RETENTION: Millis = Millis::from_secs(600);
 
 /// A step, or a movement of the clock.
 #[derive(Debug, Clone)]
-pub(crate) enum Line {
+pub(crate) enum ScriptStep {
     Take(Step),
     Advance(u64),
 }
@@ -39,7 +39,7 @@ pub(crate) fn forgetful() -> Settings {
 }
 
 /// The whole script.
-pub(crate) fn script() -> Vec<Line> {
+pub(crate) fn script() -> Vec<ScriptStep> {
     let mut lines = emptied_segment();
     lines.extend(every_operation());
     lines.extend(again_and_again());
@@ -48,7 +48,7 @@ pub(crate) fn script() -> Vec<Line> {
 
 /// Makes segment after segment that is dead as soon as the next one begins, beside one timer that stays.
 /// It is rescheduled now and then, so that its record moves to a later segment.
-pub(crate) fn dying_segments() -> Vec<Line> {
+pub(crate) fn dying_segments() -> Vec<ScriptStep> {
     let mut lines = vec![take(Step::Put("brief", Box::new(forgetful())))];
     lines.push(brief(vec![schedule("keep", 500_000, 20), schedule("gone", 500_000, 20)]));
     lines.push(brief(vec![cancel("gone")]));
@@ -66,28 +66,28 @@ pub(crate) fn dying_segments() -> Vec<Line> {
     lines
 }
 
-fn brief(operations: Vec<duly_store::Operation>) -> Line {
+fn brief(operations: Vec<duly_store::Operation>) -> ScriptStep {
     take(Step::Apply("brief", operations))
 }
 
-fn take(step: Step) -> Line {
-    Line::Take(step)
+fn take(step: Step) -> ScriptStep {
+    ScriptStep::Take(step)
 }
 
-fn ack(id: &str) -> Line {
+fn ack(id: &str) -> ScriptStep {
     take(Step::Settle("shop", id.to_owned(), SettleVerdict::Ack))
 }
 
-fn settle(id: &str, verdict: SettleVerdict) -> Line {
+fn settle(id: &str, verdict: SettleVerdict) -> ScriptStep {
     take(Step::Settle("shop", id.to_owned(), verdict))
 }
 
-fn shop(operations: Vec<duly_store::Operation>) -> Line {
+fn shop(operations: Vec<duly_store::Operation>) -> ScriptStep {
     take(Step::Apply("shop", operations))
 }
 
 /// Fills a segment with timers that all end before the next one begins.
-fn emptied_segment() -> Vec<Line> {
+fn emptied_segment() -> Vec<ScriptStep> {
     let mut lines = vec![
         take(Step::Put("brief", Box::new(forgetful()))),
         take(Step::Activity("brief", Activity::Paused)),
@@ -106,7 +106,7 @@ fn emptied_segment() -> Vec<Line> {
 }
 
 /// Every operation in every state that accepts it.
-fn every_operation() -> Vec<Line> {
+fn every_operation() -> Vec<ScriptStep> {
     let replacement = put_timer("b", 40_000, payload("new b", 50), IfExists::Replace);
     vec![
         take(Step::Put("shop", Box::new(settings()))),
@@ -127,7 +127,7 @@ fn every_operation() -> Vec<Line> {
         take(Step::Claim("shop", 10)),
         ack("a"),
         settle("e", retry_in(5_000)),
-        settle("f", give_up()),
+        settle("f", dead_letter_verdict()),
         settle("g", SettleVerdict::Release),
         settle("h", SettleVerdict::Extend { lease: Millis::from_secs(120) }),
         take(Step::Delete("gone")),
@@ -135,14 +135,14 @@ fn every_operation() -> Vec<Line> {
         take(Step::Claim("shop", 1)),
         shop(vec![redrive("f", 2_000), cancel("g"), schedule("d", 3_000, 10)]),
         take(Step::Activity("shop", Activity::Paused)),
-        Line::Advance(2_500),
+        ScriptStep::Advance(2_500),
         take(Step::Claim("shop", 10)),
         take(Step::Activity("shop", Activity::Running)),
         take(Step::Claim("shop", 10)),
-        settle("f", give_up()),
+        settle("f", dead_letter_verdict()),
         settle("e", SettleVerdict::Ack),
         shop(vec![purge("f"), cancel("f")]),
-        Line::Advance(31_000),
+        ScriptStep::Advance(31_000),
         shop(vec![cancel("c")]),
         take(Step::Claim("shop", 3)),
         take(Step::Put("shop", Box::new(Settings { weight: 3, ..settings() }))),
@@ -150,7 +150,7 @@ fn every_operation() -> Vec<Line> {
 }
 
 /// The same few ids again and again, until the segments with their first lives are gone.
-fn again_and_again() -> Vec<Line> {
+fn again_and_again() -> Vec<ScriptStep> {
     let mut lines = Vec::new();
     for round in 0..6 {
         let later = 100_000 + round * 1_000;
@@ -166,10 +166,10 @@ fn again_and_again() -> Vec<Line> {
             cancel("q"),
             cancel("p"),
         ]));
-        lines.push(Line::Advance(700));
+        lines.push(ScriptStep::Advance(700));
     }
     // The tombstones of the first lives end, and with them the need for their segments.
-    lines.push(Line::Advance(650_000));
+    lines.push(ScriptStep::Advance(650_000));
     lines.push(shop(vec![schedule("z", 700_000, 3), schedule("late", 2_000_000, LARGE_BYTES)]));
     for _ in 0..10 {
         lines.push(shop(vec![repay("late", payload("again", LARGE_BYTES))]));

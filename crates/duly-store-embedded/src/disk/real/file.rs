@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Access;
 use crate::disk::error::At;
-use crate::disk::{Error, File, Operation, Passed, Punched};
+use crate::disk::{CacheBypass, Error, File, Operation, Punched};
 
 #[derive(Debug)]
 pub(super) struct RealFile {
@@ -59,7 +59,7 @@ impl File for RealFile {
         self.change(Operation::Write, |file| file.write_all_at(bytes, offset))
     }
 
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed, Error> {
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<CacheBypass, Error> {
         self.change(Operation::Write, |file| write_past_cache(file, offset, bytes))
     }
 
@@ -130,7 +130,7 @@ impl File for RealFile {
 
 /// Sets `O_DIRECT` during the write.
 #[cfg(target_os = "linux")]
-fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<Passed> {
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<CacheBypass> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
     let flags = fcntl_getfl(file)?;
@@ -140,15 +140,15 @@ fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Resu
         fcntl_setfl(file, flags)?;
         match written {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-            written => return written.map(|()| Passed::Yes),
+            written => return written.map(|()| CacheBypass::Yes),
         }
     }
-    file.write_all_at(bytes, offset).map(|()| Passed::No)
+    file.write_all_at(bytes, offset).map(|()| CacheBypass::No)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<Passed> {
-    file.write_all_at(bytes, offset).map(|()| Passed::No)
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<CacheBypass> {
+    file.write_all_at(bytes, offset).map(|()| CacheBypass::No)
 }
 
 /// Returns `true` if the file system could reserve the space.

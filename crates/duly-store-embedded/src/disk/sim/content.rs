@@ -33,7 +33,7 @@ pub(super) struct Content {
     cache: Vec<u8>,
     unsynced: BTreeMap<usize, Unsynced>,
     platter_len: usize,
-    length: Fate,
+    length: WriteFate,
     /// For each sector: `true` if it takes space on the disk; a hole does not.
     allocated: Vec<bool>,
 }
@@ -41,13 +41,13 @@ pub(super) struct Content {
 #[derive(Clone, Debug)]
 struct Unsynced {
     platter: Box<Sector>,
-    fate: Fate,
-    change: Change,
+    fate: WriteFate,
+    change: ContentChange,
 }
 
 /// The cause of a difference between cache and platter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum ContentChange {
     Written,
     /// The sector was deallocated; after a power loss that is done or not done, for a whole sector.
     Freed,
@@ -55,7 +55,7 @@ enum Change {
 
 /// The effect of the next successful sync on a difference between cache and platter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fate {
+enum WriteFate {
     Dirty,
     #[default]
     Settled,
@@ -116,7 +116,7 @@ impl Content {
         self.touch(sectors(range.clone()), rng);
         if range.end > self.cache.len() {
             self.cache.resize(range.end, 0);
-            self.length = Fate::Dirty;
+            self.length = WriteFate::Dirty;
         }
         self.cache[range.clone()].copy_from_slice(bytes);
         let taken = sectors(range);
@@ -135,7 +135,7 @@ impl Content {
             self.allocated.truncate(len.div_ceil(SECTOR_BYTES));
         }
         self.cache.resize(len, 0);
-        self.length = Fate::Dirty;
+        self.length = WriteFate::Dirty;
     }
 
     /// Zeroes a range within the file and frees the sectors that lie completely in it.
@@ -145,7 +145,7 @@ impl Content {
         let whole = range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES;
         if !whole.is_empty() {
             for (_, sector) in self.unsynced.range_mut(whole.clone()) {
-                sector.change = Change::Freed;
+                sector.change = ContentChange::Freed;
             }
             // Behind the last sector ever written there is nothing to free.
             let taken = self.allocated.len();
@@ -154,24 +154,24 @@ impl Content {
     }
 
     pub(super) fn sync(&mut self) {
-        self.unsynced.retain(|_, sector| sector.fate == Fate::Settled);
-        if self.length == Fate::Dirty {
+        self.unsynced.retain(|_, sector| sector.fate == WriteFate::Settled);
+        if self.length == WriteFate::Dirty {
             self.platter_len = self.cache.len();
-            self.length = Fate::Settled;
+            self.length = WriteFate::Settled;
         }
     }
 
     /// Fails a sync with EIO: some of the dirty sectors got through, the rest is given up.
     pub(super) fn fail_sync(&mut self, rng: &mut SmallRng) {
         self.unsynced.retain(|_, sector| {
-            let arrived = sector.fate == Fate::Dirty && rng.random();
-            sector.fate = Fate::Settled;
+            let arrived = sector.fate == WriteFate::Dirty && rng.random();
+            sector.fate = WriteFate::Settled;
             !arrived
         });
-        if self.length == Fate::Dirty && rng.random() {
+        if self.length == WriteFate::Dirty && rng.random() {
             self.platter_len = self.cache.len();
         }
-        self.length = Fate::Settled;
+        self.length = WriteFate::Settled;
     }
 
     /// Returns the file as it is found after a power loss.
@@ -187,10 +187,10 @@ impl Content {
                 continue;
             }
             let cut_off = range.start >= self.cache.len();
-            let lost_bytes = if sector.fate == Fate::Settled || cut_off {
+            let lost_bytes = if sector.fate == WriteFate::Settled || cut_off {
                 0..range.len()
             } else if (1..4).contains(&survivors_of_4)
-                && sector.change == Change::Written
+                && sector.change == ContentChange::Written
                 && rng.random_ratio(1, TORN_ODDS)
             {
                 rng.random_range(0..range.len())..range.len()
@@ -207,7 +207,7 @@ impl Content {
 
     fn settled_len(&self, rng: &mut SmallRng) -> usize {
         let (old, new) = (self.platter_len, self.cache.len());
-        if self.length == Fate::Settled {
+        if self.length == WriteFate::Settled {
             return old;
         }
         match rng.random_range(0..3) {
@@ -247,15 +247,15 @@ impl Content {
             match self.unsynced.entry(index) {
                 Entry::Vacant(entry) => {
                     let platter = copy_sector(&self.cache, index);
-                    let (fate, change) = (Fate::Dirty, Change::Written);
+                    let (fate, change) = (WriteFate::Dirty, ContentChange::Written);
                     entry.insert(Unsynced { platter, fate, change });
                 }
                 Entry::Occupied(mut entry) => {
                     let sector = entry.get_mut();
-                    if sector.fate == Fate::Dirty && rng.random_ratio(1, WRITE_BACK_ODDS) {
+                    if sector.fate == WriteFate::Dirty && rng.random_ratio(1, WRITE_BACK_ODDS) {
                         sector.platter = copy_sector(&self.cache, index);
                     }
-                    (sector.fate, sector.change) = (Fate::Dirty, Change::Written);
+                    (sector.fate, sector.change) = (WriteFate::Dirty, ContentChange::Written);
                 }
             }
         }

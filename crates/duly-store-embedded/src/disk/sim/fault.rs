@@ -20,14 +20,14 @@ pub enum Fault {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     crash: Countdown,
     sync_error: Countdown,
     write_back_error: Countdown,
     no_space: Countdown,
 }
 
-impl Plan {
+impl FaultPlan {
     pub(super) fn add(&mut self, fault: Fault) {
         let (countdown, n) = match fault {
             Fault::CrashAtOp(n) => (&mut self.crash, n),

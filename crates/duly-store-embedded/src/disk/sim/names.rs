@@ -17,7 +17,7 @@ pub(super) type Inode = u64;
 pub(super) struct Names {
     live: Tree,
     platter: Tree,
-    pending: Vec<Change>,
+    pending: Vec<NameChange>,
 }
 
 /// Full file names and the directories below the root.
@@ -28,7 +28,7 @@ struct Tree {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum NameChange {
     Link { name: String, inode: Inode },
     Unlink { name: String },
     Rename { from: String, to: String, inode: Inode },
@@ -63,24 +63,24 @@ impl Names {
     }
 
     pub(super) fn link(&mut self, name: &str, inode: Inode) {
-        self.change(Change::Link { name: name.to_owned(), inode });
+        self.change(NameChange::Link { name: name.to_owned(), inode });
     }
 
     pub(super) fn unlink(&mut self, name: &str) {
-        self.change(Change::Unlink { name: name.to_owned() });
+        self.change(NameChange::Unlink { name: name.to_owned() });
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str, inode: Inode) {
-        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
+        self.change(NameChange::Rename { from: from.to_owned(), to: to.to_owned(), inode });
     }
 
     pub(super) fn make_dir(&mut self, dir: &str) {
-        self.change(Change::MakeDir { dir: dir.to_owned() });
+        self.change(NameChange::MakeDir { dir: dir.to_owned() });
     }
 
     /// Gives a file a name that is durable at once.
     pub(super) fn link_durably(&mut self, name: &str, inode: Inode) {
-        let change = Change::Link { name: name.to_owned(), inode };
+        let change = NameChange::Link { name: name.to_owned(), inode };
         self.live.apply(&change);
         self.platter.apply(&change);
     }
@@ -106,7 +106,7 @@ impl Names {
     pub(super) fn settle(&self, rng: &mut SmallRng) -> Self {
         let mut tree = self.platter.clone();
         let mut budgets: BTreeMap<&str, usize> = BTreeMap::new();
-        for dir in self.pending.iter().flat_map(Change::dirs) {
+        for dir in self.pending.iter().flat_map(NameChange::dirs) {
             *budgets.entry(dir).or_default() += 1;
         }
         for budget in budgets.values_mut() {
@@ -130,15 +130,15 @@ impl Names {
     /// Returns the files that a name leads to, now or after a power loss.
     pub(super) fn reachable(&self) -> BTreeSet<Inode> {
         let named = self.live.files.values().chain(self.platter.files.values()).copied();
-        named.chain(self.pending.iter().filter_map(Change::inode)).collect()
+        named.chain(self.pending.iter().filter_map(NameChange::inode)).collect()
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: NameChange) {
         self.live.apply(&change);
         self.pending.push(change);
     }
 
-    fn take_pending(&mut self, dir: &str) -> Vec<Change> {
+    fn take_pending(&mut self, dir: &str) -> Vec<NameChange> {
         let mut synced = BTreeSet::from([dir.to_owned()]);
         let (mut taken, mut kept) = (Vec::new(), Vec::new());
         for change in self.pending.drain(..).rev() {
@@ -157,26 +157,26 @@ impl Names {
 }
 
 impl Tree {
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &NameChange) {
         match change {
-            Change::Link { name, inode } => {
+            NameChange::Link { name, inode } => {
                 self.files.insert(name.clone(), *inode);
             }
-            Change::Unlink { name } => {
+            NameChange::Unlink { name } => {
                 self.files.remove(name);
             }
-            Change::Rename { from, to, inode } => {
+            NameChange::Rename { from, to, inode } => {
                 self.files.remove(from);
                 self.files.insert(to.clone(), *inode);
             }
-            Change::MakeDir { dir } => {
+            NameChange::MakeDir { dir } => {
                 self.dirs.insert(dir.clone());
             }
         }
     }
 }
 
-impl Change {
+impl NameChange {
     /// Returns the directories in which this changes a name, each once.
     fn dirs(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rustix::io::Errno;
 
 use super::content::{Content, SECTOR_BYTES};
-use super::fault::Plan;
+use super::fault::FaultPlan;
 use super::names::{Inode, Names};
 use crate::disk::error::At;
 use crate::disk::{Error, Inodes, Operation};
@@ -33,14 +33,14 @@ pub(super) struct SimState {
     handles: BTreeMap<Inode, usize>,
     next_inode: Inode,
     pub(super) rng: SmallRng,
-    pub(super) plan: Plan,
+    pub(super) plan: FaultPlan,
     pub(super) ops: u64,
     total_bytes: u64,
     used_bytes: u64,
     /// Most files with a name.
     files_max: u64,
     pub(super) locked: Locked,
-    power: Power,
+    power: PowerState,
     pub(super) shown: String,
 }
 
@@ -51,14 +51,14 @@ pub(super) enum Locked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Power {
+enum PowerState {
     On,
     Off,
 }
 
 /// Extent to which an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum SyncReach {
     Whole,
     /// The machine dies during the operation.
     Crash,
@@ -84,13 +84,13 @@ impl SimState {
             handles: BTreeMap::new(),
             next_inode,
             rng,
-            plan: Plan::default(),
+            plan: FaultPlan::default(),
             ops: 0,
             total_bytes: TOTAL_BYTES,
             used_bytes,
             files_max: TOTAL_FILES,
             locked: Locked::No,
-            power: Power::On,
+            power: PowerState::On,
             shown,
         }
     }
@@ -103,7 +103,7 @@ impl SimState {
             .files()
             .map(|(_, inode)| (inode, self.contents[&inode].settle(&mut rng)))
             .collect();
-        self.power = Power::Off;
+        self.power = PowerState::Off;
         self.successor(rng, names, contents)
     }
 
@@ -114,7 +114,7 @@ impl SimState {
         let mut contents = self.contents.clone();
         let named = names.reachable();
         contents.retain(|inode, _| named.contains(inode));
-        self.power = Power::Off;
+        self.power = PowerState::Off;
         self.successor(rng, names, contents)
     }
 
@@ -125,27 +125,27 @@ impl SimState {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.power == Power::Off
+        self.power == PowerState::Off
     }
 
     /// Fails if the machine is down.
     pub(super) fn check_up(&self, operation: Operation, name: &str) -> Result<(), Error> {
         match self.power {
-            Power::On => Ok(()),
-            Power::Off => Err(self.crashed(operation, name)),
+            PowerState::On => Ok(()),
+            PowerState::Off => Err(self.crashed(operation, name)),
         }
     }
 
-    /// Counts an operation that changes something. On [`Reach::Crash`] the caller does as much of it as
+    /// Counts an operation that changes something. On [`SyncReach::Crash`] the caller does as much of it as
     /// the seed says, and returns [`SimState::crashed`].
-    pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Reach, Error> {
+    pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<SyncReach, Error> {
         self.check_up(operation, name)?;
         self.ops += 1;
         if self.plan.crashes_now() {
-            self.power = Power::Off;
-            return Ok(Reach::Crash);
+            self.power = PowerState::Off;
+            return Ok(SyncReach::Crash);
         }
-        Ok(Reach::Whole)
+        Ok(SyncReach::Whole)
     }
 
     /// Runs an operation that is done either completely or not at all.
@@ -156,8 +156,8 @@ impl SimState {
         change: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match self.begin(operation, name)? {
-            Reach::Whole => change(self),
-            Reach::Crash => {
+            SyncReach::Whole => change(self),
+            SyncReach::Crash => {
                 if self.rng.random() {
                     // The result does not matter: the caller sees only the crash.
                     change(self).ok();
@@ -259,7 +259,7 @@ impl SimState {
         let reach = self.begin(Operation::Write, name)?;
         let offset = self.check_length(Operation::Write, name, (offset, bytes.len()))?;
         let planned_full = self.plan.is_full_now();
-        let wanted = if reach == Reach::Whole && !planned_full {
+        let wanted = if reach == SyncReach::Whole && !planned_full {
             bytes.len()
         } else {
             self.rng.random_range(0..=bytes.len())
@@ -270,11 +270,11 @@ impl SimState {
         content.write(offset, &bytes[..fitting], rng);
         self.used_bytes += new_bytes;
         match reach {
-            Reach::Crash => Err(self.crashed(Operation::Write, name)),
-            Reach::Whole if planned_full || fitting < wanted => {
+            SyncReach::Crash => Err(self.crashed(Operation::Write, name)),
+            SyncReach::Whole if planned_full || fitting < wanted => {
                 Err(self.failed(Operation::Write, name, Errno::NOSPC))
             }
-            Reach::Whole => Ok(()),
+            SyncReach::Whole => Ok(()),
         }
     }
 
@@ -302,8 +302,8 @@ impl SimState {
         let clamp = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes);
         let (start, end) = (clamp(offset), clamp(offset.saturating_add(len)));
         let end = match reach {
-            Reach::Whole => end,
-            Reach::Crash => {
+            SyncReach::Whole => end,
+            SyncReach::Crash => {
                 // Space is deallocated sector by sector.
                 let sectors = (end - start).div_ceil(SECTOR_BYTES);
                 let count = self.rng.random_range(0..=sectors);
@@ -316,15 +316,15 @@ impl SimState {
         let freed_bytes = before_bytes - content.allocated_bytes();
         self.used_bytes = self.used_bytes.saturating_sub(freed_bytes);
         match reach {
-            Reach::Whole => Ok(()),
-            Reach::Crash => Err(self.crashed(Operation::PunchHole, name)),
+            SyncReach::Whole => Ok(()),
+            SyncReach::Crash => Err(self.crashed(Operation::PunchHole, name)),
         }
     }
 
     /// Makes nothing durable, since no caller may rely on it. It can fail, and then loses the same as a
     /// failed sync.
     pub(super) fn write_back(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
-        if self.begin(Operation::WriteBack, name)? == Reach::Crash {
+        if self.begin(Operation::WriteBack, name)? == SyncReach::Crash {
             return Err(self.crashed(Operation::WriteBack, name));
         }
         if self.plan.write_back_fails_now() {
@@ -336,7 +336,7 @@ impl SimState {
     }
 
     pub(super) fn sync_file(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
-        if self.begin(Operation::Sync, name)? == Reach::Crash {
+        if self.begin(Operation::Sync, name)? == SyncReach::Crash {
             return Err(self.crashed(Operation::Sync, name));
         }
         let fails = self.plan.sync_fails_now();
@@ -350,7 +350,7 @@ impl SimState {
     }
 
     pub(super) fn sync_dir(&mut self, dir: &str) -> Result<(), Error> {
-        if self.begin(Operation::SyncDir, dir)? == Reach::Crash {
+        if self.begin(Operation::SyncDir, dir)? == SyncReach::Crash {
             return Err(self.crashed(Operation::SyncDir, dir));
         }
         if !self.names.has_dir(dir) {

@@ -14,14 +14,14 @@ use duly_core::{
 
 use crate::format::{
     DecodeError,
-    fields::Reader,
+    fields::FieldReader,
     timer::{self, METHODS},
 };
 
 use super::LaneOf;
 
 /// Decodes a destination and returns its lane.
-pub(super) fn lane_of(r: &mut Reader<'_>) -> Result<LaneOf, DecodeError> {
+pub(super) fn lane_of(r: &mut FieldReader<'_>) -> Result<LaneOf, DecodeError> {
     match r.u8()? {
         timer::PULL => Ok(LaneOf::Pull),
         timer::HTTP => {

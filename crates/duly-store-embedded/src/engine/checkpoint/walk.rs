@@ -8,7 +8,7 @@
 use duly_core::NamespaceName;
 
 use crate::{
-    checkpoint::Writer,
+    checkpoint::CheckpointWriter,
     disk,
     format::{
         checkpoint::{self as layout, Block, Entries, IndexKind, append_entry},
@@ -68,7 +68,7 @@ impl CheckpointPiece {
         Some(bytes)
     }
 
-    pub(super) fn write(&self, writer: &mut Writer) -> disk::Result<()> {
+    pub(super) fn write(&self, writer: &mut CheckpointWriter) -> disk::Result<()> {
         match self {
             Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
             Self::Entries { namespace, which, bytes } => {
@@ -97,7 +97,7 @@ pub(super) struct CheckpointUnderWay {
     /// Buffers of written entries, for reuse.
     pub(super) buffers: Vec<Vec<u8>>,
     /// `None` while the background thread has it.
-    pub(super) writer: Option<Box<Writer>>,
+    pub(super) writer: Option<Box<CheckpointWriter>>,
     /// Newest frame whose effects the copy may include.
     pub(super) seen_lsn: u64,
     /// Bytes of the journal at which the checkpoint began.

@@ -9,7 +9,7 @@ use super::super::{lane_due::LaneDue, refill::LaneKindKey};
 #[derive(Debug, Default)]
 pub(super) struct DueCounts {
     /// Due timers in the resident windows.
-    held: usize,
+    resident: usize,
     /// All due timers.
     len: u64,
     /// Of these, the unreadable ones.
@@ -19,8 +19,8 @@ pub(super) struct DueCounts {
 }
 
 impl DueCounts {
-    pub(super) const fn held(&self) -> usize {
-        self.held
+    pub(super) const fn resident(&self) -> usize {
+        self.resident
     }
 
     pub(super) const fn len(&self) -> u64 {
@@ -46,7 +46,7 @@ impl DueCounts {
         let (before, first_ms) = (LaneCounts::of(due), due.first_ms());
         let answer = change(due);
         let after = LaneCounts::of(due);
-        self.held = self.held + after.held - before.held;
+        self.resident = self.resident + after.resident - before.resident;
         self.len = self.len + after.len - before.len;
         self.unreadable = self.unreadable + after.unreadable - before.unreadable;
         if first_ms != due.first_ms() {
@@ -61,7 +61,7 @@ impl DueCounts {
     /// Removes a lane with all its due timers from the counts.
     pub(super) fn forget(&mut self, place: LaneKindKey, due: &LaneDue) {
         let seen = LaneCounts::of(due);
-        self.held -= seen.held;
+        self.resident -= seen.resident;
         self.len -= seen.len;
         self.unreadable -= seen.unreadable;
         if let Some(at_ms) = due.first_ms() {
@@ -71,13 +71,13 @@ impl DueCounts {
 }
 
 struct LaneCounts {
-    held: usize,
+    resident: usize,
     len: u64,
     unreadable: u64,
 }
 
 impl LaneCounts {
     fn of(due: &LaneDue) -> Self {
-        Self { held: due.window().len(), len: due.len(), unreadable: due.unreadable() }
+        Self { resident: due.window().len(), len: due.len(), unreadable: due.unreadable() }
     }
 }

@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 
 use crate::index::{Key, PackedKey};
 
-use super::{DueTimer, queue::Queue};
+use super::{DueTimer, queue::BlockQueue};
 
 /// Entries that one step moves from the calendar into the queues.
 const GATHERED_PER_STEP: usize = 65_536;
@@ -32,7 +32,7 @@ const SLICE_TIMERS: usize = 64;
 /// The burst queue.
 #[derive(Debug, Default)]
 pub(super) struct BurstQueue {
-    queues: FxHashMap<u32, Queue<DueTimer>>,
+    queues: FxHashMap<u32, BlockQueue<DueTimer>>,
     /// Namespaces with a queue, in the order of their slices.
     slice_order: VecDeque<u32>,
     len: usize,

@@ -12,17 +12,17 @@ const BLOCK: usize = 1024;
 
 /// A queue in blocks, none of which is empty.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct BlockQueue<T> {
     blocks: VecDeque<VecDeque<T>>,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for BlockQueue<T> {
     fn default() -> Self {
         Self { blocks: VecDeque::new() }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> BlockQueue<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn it_is_a_queue_at_both_ends_over_many_blocks() {
-        let (mut queue, mut ring) = (Queue::default(), VecDeque::new());
+        let (mut queue, mut ring) = (BlockQueue::default(), VecDeque::new());
         for round in 0..40_usize {
             for entry in 0..500 {
                 queue.push_back((round, entry));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn no_block_is_larger_than_a_block() {
-        let mut queue = Queue::default();
+        let mut queue = BlockQueue::default();
         (0..100_000).for_each(|entry| queue.push_back(entry));
         (0..3_000).for_each(|entry| queue.push_front(entry));
         assert!(queue.blocks.iter().all(|block| block.capacity() <= BLOCK));

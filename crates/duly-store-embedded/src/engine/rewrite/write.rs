@@ -10,7 +10,7 @@ use crate::{
     format::{self, sorted_run},
     manifest::Manifest,
     open::Result,
-    sorted_runs::{self, Pushed, SortedRun},
+    sorted_runs::{self, PushResult, SortedRun},
 };
 
 use super::{super::background_work::Pace, JobBuffers, RecordMove, RewriteJob, Survivor};
@@ -65,7 +65,7 @@ fn write_all(
             survivor.time_ms,
         )
     });
-    let mut writer: Option<(sorted_run::RunKind, sorted_runs::Writer)> = None;
+    let mut writer: Option<(sorted_run::RunKind, sorted_runs::SortedRunWriter)> = None;
     for survivor in survivors.drain(..) {
         let record = &bytes[survivor.start..survivor.end];
         loop {
@@ -74,7 +74,12 @@ fn write_all(
                 let id = first_run + written.ids.len() as u64;
                 let header = header(id, survivor.kind, manifest, *now_ms);
                 let (seed, throttle) = (manifest.frame_seed(), pace.throttle());
-                let next = sorted_runs::Writer::create(Arc::clone(disk), &header, seed, throttle)?;
+                let next = sorted_runs::SortedRunWriter::create(
+                    Arc::clone(disk),
+                    &header,
+                    seed,
+                    throttle,
+                )?;
                 written.ids.push(id);
                 writer = Some((survivor.kind, next.with_chunk_bytes(*chunk_bytes)));
             }
@@ -82,13 +87,13 @@ fn write_all(
                 unreachable!("it was made above");
             };
             match open.push(survivor.namespace, survivor.time_ms, record)? {
-                Pushed::At(unit) => {
+                PushResult::At(unit) => {
                     let Survivor { kind, key, firing, old, .. } = survivor;
                     let (run, bytes) = (written.ids.len() - 1, record.len() as u64);
                     moves.push(RecordMove { kind, key, firing, old, run, unit, bytes });
                     break;
                 }
-                Pushed::Full => finish(disk, writer.take(), &written.ids)?,
+                PushResult::Full => finish(disk, writer.take(), &written.ids)?,
             }
         }
     }
@@ -117,7 +122,7 @@ fn header(
 
 fn finish(
     disk: &Arc<dyn Disk>,
-    writer: Option<(sorted_run::RunKind, sorted_runs::Writer)>,
+    writer: Option<(sorted_run::RunKind, sorted_runs::SortedRunWriter)>,
     ids: &[u64],
 ) -> disk::Result<()> {
     if let (Some((_, writer)), Some(id)) = (writer, ids.last()) {

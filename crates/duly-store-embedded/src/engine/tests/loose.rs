@@ -30,7 +30,7 @@ use crate::{
         Engine,
         background_work::{BackgroundWork, Completion},
     },
-    journal::Mark,
+    journal::SyncMark,
     options::Options,
 };
 
@@ -61,7 +61,7 @@ pub(super) struct Loose {
     clock: ManualClock,
     random: StdRng,
     openings: u64,
-    marks: VecDeque<Mark>,
+    marks: VecDeque<SyncMark>,
     work: VecDeque<BackgroundWork>,
     sequels: VecDeque<Completion>,
     firings: BTreeMap<&'static str, Vec<Firing>>,

@@ -133,7 +133,7 @@ fn p9_every_unreadable_timer_is_retried() {
     assert_eq!(bench.deliver(), [""; 0]);
     // The rest of a walk is short.
     let last = NamespaceName::new("zoo").unwrap();
-    let bad = [bench.few_aside(&last), bad].concat();
+    let bad = [bench.few_unreadable(&last), bad].concat();
     bench.spoil(&bad);
     (0..300).for_each(|_| bench.advance(LONG));
     let (for_long, _) = bad.split_at(1_998);

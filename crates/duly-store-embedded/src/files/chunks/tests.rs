@@ -83,7 +83,7 @@ fn a_hole_is_counted_once_and_tried_once() {
 
 #[test]
 fn emptied_chunks_wait_for_the_next_checkpoint() {
-    let mut emptied = Emptied::default();
+    let mut emptied = EmptiedChunks::default();
     for (next_checkpoint, chunks) in [(3, 1), (4, 10), (4, 100), (5, 0)] {
         emptied.note(next_checkpoint, chunks);
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// A request to a file, with its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum DiskCall {
     Ahead(u64),
     Read(u64),
 }
@@ -23,14 +23,14 @@ enum Asked {
 #[derive(Debug)]
 struct Noting {
     bytes: Vec<u8>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<DiskCall>>,
     /// `true`: the file is in memory.
     is_warm: AtomicBool,
 }
 
 impl File for Noting {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        self.asked.lock().push(Asked::Read(offset));
+        self.asked.lock().push(DiskCall::Read(offset));
         let start = usize::try_from(offset).unwrap().min(self.bytes.len());
         let count = buf.len().min(self.bytes.len() - start);
         buf[..count].copy_from_slice(&self.bytes[start..start + count]);
@@ -43,7 +43,7 @@ impl File for Noting {
 
     fn will_need(&self, offset: u64, len: u64) {
         assert!(len > 0 && offset + len <= self.bytes.len() as u64, "{len} bytes at {offset}");
-        self.asked.lock().push(Asked::Ahead(offset));
+        self.asked.lock().push(DiskCall::Ahead(offset));
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> Result<(), Error> {
@@ -100,8 +100,8 @@ fn scattered_records_are_hinted_before_the_first_read() {
     read_all(&files, &places);
     let asked = file.asked.lock().clone();
     let starts = (0..100).map(|number| number * 10_000);
-    let expected: Vec<Asked> =
-        starts.clone().map(Asked::Ahead).chain(starts.map(Asked::Read)).collect();
+    let expected: Vec<DiskCall> =
+        starts.clone().map(DiskCall::Ahead).chain(starts.map(DiskCall::Read)).collect();
     assert_eq!(asked, expected);
 }
 
@@ -110,7 +110,7 @@ fn records_in_memory_are_read_without_hints() {
     let (files, file, places) = scattered(100, 10_000, 50);
     file.is_warm.store(true, Ordering::Relaxed);
     read_all(&files, &places);
-    let expected: Vec<Asked> = (0..100).map(|number| Asked::Read(number * 10_000)).collect();
+    let expected: Vec<DiskCall> = (0..100).map(|number| DiskCall::Read(number * 10_000)).collect();
     assert_eq!(*file.asked.lock(), expected);
 }
 
@@ -121,8 +121,8 @@ fn read_ahead_hints_are_bounded() {
     let (mut ahead, mut read) = (0, 0);
     for asked in file.asked.lock().iter() {
         match asked {
-            Asked::Ahead(_) => ahead += 1,
-            Asked::Read(_) => read += 1,
+            DiskCall::Ahead(_) => ahead += 1,
+            DiskCall::Read(_) => read += 1,
         }
         assert!(ahead <= read + READ_AHEAD, "{ahead} told of after {read} reads");
     }
@@ -134,17 +134,17 @@ fn large_records_get_few_hints() {
     let (files, file, places) = scattered(100, 1 << 20, 600_000);
     read_all(&files, &places);
     let asked = file.asked.lock();
-    let ahead = asked.iter().take_while(|asked| matches!(asked, Asked::Ahead(_))).count();
+    let ahead = asked.iter().take_while(|asked| matches!(asked, DiskCall::Ahead(_))).count();
     assert_eq!(ahead, 16, "of a MiB each, by size class");
-    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Ahead(_))).count(), 100);
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, DiskCall::Ahead(_))).count(), 100);
 }
 
 #[test]
 fn records_side_by_side_are_one_read_without_a_hint() {
     let (files, file, places) = scattered(100, 400, 50);
     read_all(&files, &places);
-    assert_eq!(*file.asked.lock(), [Asked::Read(0)]);
+    assert_eq!(*file.asked.lock(), [DiskCall::Read(0)]);
     file.asked.lock().clear();
     read_all(&files, &places[..1]);
-    assert_eq!(*file.asked.lock(), [Asked::Read(0)]);
+    assert_eq!(*file.asked.lock(), [DiskCall::Read(0)]);
 }

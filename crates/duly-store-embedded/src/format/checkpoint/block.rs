@@ -6,7 +6,7 @@ use super::{
 };
 use crate::format::{
     DecodeError, align_up,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     frame::Seed,
 };
 
@@ -43,7 +43,7 @@ impl<'a> Block<'a> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>, seed: Seed) {
         let start = out.len();
         out.extend_from_slice(&[0; BLOCK_HEADER_BYTES as usize]);
-        let mut writer = Writer(out);
+        let mut writer = FieldWriter(out);
         let (kind, count) = match self {
             Self::Namespace(namespace) => {
                 namespace.encode(&mut writer);
@@ -86,7 +86,7 @@ impl<'a> Block<'a> {
     /// Decodes the payload that belongs to this header.
     pub(crate) fn decode(header: &BlockHeader, payload: &'a [u8]) -> Result<Self, DecodeError> {
         let count = header.count as usize;
-        let mut reader = Reader::new(payload);
+        let mut reader = FieldReader::new(payload);
         let block = match header.kind {
             NAMESPACE => Self::Namespace(Box::new(Namespace::decode(&mut reader)?)),
             ENTRIES => Self::Entries(Entries::decode(&mut reader, count)?),

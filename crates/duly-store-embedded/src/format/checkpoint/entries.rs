@@ -12,7 +12,7 @@
 use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     timer::from_code,
 };
 
@@ -61,13 +61,13 @@ impl<'a> Entries<'a> {
         entries.iter().map(words)
     }
 
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u32(self.namespace);
         writer.u32(self.which as u32);
         writer.0.extend_from_slice(self.bytes);
     }
 
-    pub(super) fn decode(reader: &mut Reader<'a>, count: usize) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut FieldReader<'a>, count: usize) -> Result<Self, DecodeError> {
         let namespace = reader.u32()?;
         let [which, ..] = reader.array::<4>()?;
         let which = IndexKind::from_u8(which)?;

@@ -13,7 +13,7 @@ use duly_core::destination::LaneKey;
 
 use crate::format::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     record::NamespaceRecord,
     settings,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Lane {
 }
 
 impl Namespace {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u32(self.number);
         writer.u64(self.lsn);
         for count in self.counts {
@@ -55,7 +55,7 @@ impl Namespace {
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut FieldReader<'_>) -> Result<Self, DecodeError> {
         let (number, lsn) = (reader.u32()?, reader.u64()?);
         let counts = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
         let record = settings::decode_namespace(reader)?;

@@ -14,7 +14,7 @@
 use super::PAYLOAD_BYTES_MAX;
 use crate::format::{
     DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     record::Lease,
     timer::from_code,
 };
@@ -41,7 +41,7 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u32(self.namespace);
         writer.u32(0);
         for (key, lease) in &self.leases {
@@ -50,7 +50,7 @@ impl Leases {
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut FieldReader<'_>, count: usize) -> Result<Self, DecodeError> {
         let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
         let leases = each(reader, count, LEASE_BYTES, |reader| {
             Ok((reader.array()?, Lease::decode(reader)?))
@@ -76,7 +76,7 @@ pub(crate) struct DeadLetterEntry {
 }
 
 impl MultipleDeadLetters {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u32(self.namespace);
         writer.u32(0);
         for letter in &self.dead_letters {
@@ -86,7 +86,7 @@ impl MultipleDeadLetters {
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut FieldReader<'_>, count: usize) -> Result<Self, DecodeError> {
         let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
         let dead_letters = each(reader, count, DEAD_LETTER_BYTES, |reader| {
             Ok(DeadLetterEntry {
@@ -115,7 +115,7 @@ pub(crate) struct FileSlot {
     pub(crate) number: u64,
 }
 
-pub(super) fn encode_files(writer: &mut Writer<'_>, files: &[FileSlot]) {
+pub(super) fn encode_files(writer: &mut FieldWriter<'_>, files: &[FileSlot]) {
     for file in files {
         let [low, high] = file.slot.to_le_bytes();
         writer.0.extend_from_slice(&[low, high, file.kind as u8, 0, 0, 0, 0, 0]);
@@ -124,7 +124,7 @@ pub(super) fn encode_files(writer: &mut Writer<'_>, files: &[FileSlot]) {
 }
 
 pub(super) fn decode_files(
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
     count: usize,
 ) -> Result<Vec<FileSlot>, DecodeError> {
     each(reader, count, FILE_BYTES, |reader| {
@@ -151,7 +151,7 @@ impl End {
     /// Bytes of its payload.
     pub(crate) const PAYLOAD_BYTES: u64 = 32;
 
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+    pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u64(self.blocks);
         writer.u64(self.namespaces);
         writer.u64(self.entries);
@@ -159,7 +159,7 @@ impl End {
         writer.u32(0);
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut FieldReader<'_>) -> Result<Self, DecodeError> {
         let end = Self {
             blocks: reader.u64()?,
             namespaces: reader.u64()?,
@@ -173,16 +173,16 @@ impl End {
 
 /// Reads `count` items of `bytes` bytes each, which must be all that is left.
 fn each<T>(
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
     count: usize,
     bytes: usize,
-    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+    mut read: impl FnMut(&mut FieldReader<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let rest = reader.rest();
     if count.checked_mul(bytes) != Some(rest.len()) {
         return Err(DecodeError::Impossible(format!("{count} things in {} bytes", rest.len())));
     }
-    let mut rest = Reader::new(rest);
+    let mut rest = FieldReader::new(rest);
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
         all.push(read(&mut rest)?);

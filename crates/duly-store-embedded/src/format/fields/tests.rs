@@ -5,14 +5,14 @@ use super::*;
 #[test]
 fn numbers_are_little_endian_and_come_back() {
     let mut bytes = Vec::new();
-    let mut w = Writer(&mut bytes);
+    let mut w = FieldWriter(&mut bytes);
     w.u8(0x01);
     w.u32(0x0203_0405);
     w.u64(0x0607_0809_0A0B_0C0D);
     w.u128(0x0E);
     w.text("é");
     assert_eq!(bytes[..5], [1, 5, 4, 3, 2]);
-    let mut r = Reader::new(&bytes);
+    let mut r = FieldReader::new(&bytes);
     assert_eq!(r.u8(), Ok(0x01));
     assert_eq!(r.u32(), Ok(0x0203_0405));
     assert_eq!(r.u64(), Ok(0x0607_0809_0A0B_0C0D));
@@ -25,9 +25,9 @@ fn numbers_are_little_endian_and_come_back() {
 fn a_wrong_length_is_found_before_allocation() {
     for claimed in [1_u32, 5, 1 << 20, u32::MAX] {
         let mut bytes = claimed.to_le_bytes().to_vec();
-        assert_eq!(Reader::new(&bytes).bytes(), Err(DecodeError::Truncated(4)), "{claimed}");
+        assert_eq!(FieldReader::new(&bytes).bytes(), Err(DecodeError::Truncated(4)), "{claimed}");
         bytes.insert(0, 7);
-        let field = Reader::new(&bytes).field();
+        let field = FieldReader::new(&bytes).field();
         assert_eq!(field.err(), Some(DecodeError::Truncated(5)), "{claimed}");
     }
 }
@@ -35,7 +35,7 @@ fn a_wrong_length_is_found_before_allocation() {
 #[test]
 fn times_end_at_2200() {
     let check = |ms: u64, known: bool| {
-        assert_eq!(Reader::new(&ms.to_le_bytes()).time().is_ok(), known, "{ms}");
+        assert_eq!(FieldReader::new(&ms.to_le_bytes()).time().is_ok(), known, "{ms}");
     };
     check(0, true);
     check(Timestamp::MAX.unix_ms(), true);
@@ -46,12 +46,12 @@ fn times_end_at_2200() {
 #[test]
 fn a_list_of_fields_ends_with_tag_0_and_not_otherwise() {
     let mut bytes = Vec::new();
-    let mut w = Writer(&mut bytes);
+    let mut w = FieldWriter(&mut bytes);
     w.field(3, |w| w.u8(9));
     w.field(200, |_| {});
     w.end();
     let read = |bytes: &[u8]| {
-        let mut r = Reader::new(bytes);
+        let mut r = FieldReader::new(bytes);
         let mut tags = Vec::new();
         while let Some((tag, mut field)) = r.field()? {
             tags.push((tag, field.rest().to_vec()));
@@ -70,7 +70,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..64),
         reads in prop::collection::vec(0_u8..9, 0..20),
     ) {
-        let mut r = Reader::new(&bytes);
+        let mut r = FieldReader::new(&bytes);
         for read in reads {
             let before = r.at;
             let taken = match read {

@@ -13,7 +13,7 @@
 use super::{HEADER_BYTES, Trailer, hour_of};
 use crate::format::{
     ALIGN, DecodeError,
-    fields::{Reader, Writer},
+    fields::{FieldReader, FieldWriter},
     frame::Seed,
 };
 
@@ -54,7 +54,7 @@ impl Directory {
     /// Returns the bytes of the directory, and their checksum for the trailer.
     pub(crate) fn encode(&self, seed: Seed) -> (Vec<u8>, u32) {
         let mut bytes = Vec::new();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = FieldWriter(&mut bytes);
         for group in &self.groups {
             for number in [group.hour, group.namespace, group.unit, group.count] {
                 writer.u32(number);
@@ -73,7 +73,7 @@ impl Directory {
         if trailer.groups.checked_mul(GROUP_BYTES) != Some(bytes.len() as u64) {
             return Err(whole(DecodeError::Truncated(bytes.len())));
         }
-        let mut reader = Reader::new(bytes);
+        let mut reader = FieldReader::new(bytes);
         let mut groups = Vec::with_capacity(bytes.len() / GROUP_BYTES as usize);
         while !reader.is_done() {
             groups.push(read_group(&mut reader).map_err(whole)?);
@@ -121,7 +121,7 @@ impl Directory {
     }
 }
 
-fn read_group(reader: &mut Reader<'_>) -> Result<Group, DecodeError> {
+fn read_group(reader: &mut FieldReader<'_>) -> Result<Group, DecodeError> {
     Ok(Group {
         hour: reader.u32()?,
         namespace: reader.u32()?,

@@ -48,9 +48,9 @@ fn every_member_has_a_code() {
     }
 }
 
-fn body(fields: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn body(fields: impl FnOnce(&mut FieldWriter<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut w = Writer(&mut bytes);
+    let mut w = FieldWriter(&mut bytes);
     w.time(Timestamp::MAX);
     w.time(Timestamp::MIN);
     w.u64(1);
@@ -66,7 +66,7 @@ fn body(fields: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Result<Timer, DecodeError> {
-    decode(&mut Reader::new(bytes))
+    decode(&mut FieldReader::new(bytes))
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_timer_without_extras_takes_62_bytes_and_its_id() {
     assert_eq!(bytes.len(), 57 + 4 + 1 + 1);
     let timer = read(&bytes).expect("a timer");
     let mut again = Vec::new();
-    encode(&mut Writer(&mut again), &timer);
+    encode(&mut FieldWriter(&mut again), &timer);
     assert_eq!(again, bytes);
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// A stretch of a file.
-pub(super) struct Part {
+pub(super) struct FilePart {
     pub(super) what: &'static str,
     pub(super) size: Size,
     pub(super) range: Range<usize>,
@@ -74,7 +74,7 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Returns the parts of a file, in order.
-pub(super) fn parts_of(name: &str, bytes: &[u8]) -> Vec<Part> {
+pub(super) fn parts_of(name: &str, bytes: &[u8]) -> Vec<FilePart> {
     let mut parts = Vec::new();
     match name.rsplit('.').next() {
         Some("log") => segment(bytes, &mut parts),
@@ -85,27 +85,27 @@ pub(super) fn parts_of(name: &str, bytes: &[u8]) -> Vec<Part> {
     parts
 }
 
-fn frame(what: &'static str, range: Range<usize>) -> Part {
-    Part { what, size: Size::Frame, range }
+fn frame(what: &'static str, range: Range<usize>) -> FilePart {
+    FilePart { what, size: Size::Frame, range }
 }
 
 fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
-fn segment(bytes: &[u8], parts: &mut Vec<Part>) {
+fn segment(bytes: &[u8], parts: &mut Vec<FilePart>) {
     parts.push(frame("the header of a segment", 0..64));
     let mut at = 64;
     while bytes[at..].starts_with(b"DLYf") {
         let size = if at == 64 { Size::Frame } else { Size::Content };
-        parts.push(Part { what: "the header of a frame", size, range: at..at + 48 });
+        parts.push(FilePart { what: "the header of a frame", size, range: at..at + 48 });
         let end = at + 48 + number(bytes, at + 4);
         records(bytes, at + 48..end, parts);
         at = end;
     }
 }
 
-fn run(bytes: &[u8], parts: &mut Vec<Part>) {
+fn run(bytes: &[u8], parts: &mut Vec<FilePart>) {
     let trailer = bytes.len() - 64;
     let directory = number(bytes, trailer + 32);
     parts.push(frame("the header of a run", 0..64));
@@ -114,24 +114,24 @@ fn run(bytes: &[u8], parts: &mut Vec<Part>) {
     parts.push(frame("the trailer of a run", trailer..bytes.len()));
 }
 
-fn records(bytes: &[u8], within: Range<usize>, parts: &mut Vec<Part>) {
+fn records(bytes: &[u8], within: Range<usize>, parts: &mut Vec<FilePart>) {
     let mut at = within.start;
     while at < within.end {
         let end = at + (16 + number(bytes, at + 4)).next_multiple_of(16);
         let what = RECORDS[usize::from(bytes[at + 8])];
-        parts.push(Part { what, size: Size::Content, range: at..end });
+        parts.push(FilePart { what, size: Size::Content, range: at..end });
         at = end;
     }
 }
 
-fn checkpoint(bytes: &[u8], parts: &mut Vec<Part>) {
+fn checkpoint(bytes: &[u8], parts: &mut Vec<FilePart>) {
     parts.push(frame("the header of a checkpoint", 0..96));
     let mut at = 96;
     while at < bytes.len() {
         let kind = number(bytes, at);
         let end = at + (16 + number(bytes, at + 4)).next_multiple_of(16);
         let size = if kind == 6 { Size::Frame } else { Size::Content };
-        parts.push(Part { what: BLOCKS[kind], size, range: at..end });
+        parts.push(FilePart { what: BLOCKS[kind], size, range: at..end });
         at = end;
     }
 }

@@ -8,7 +8,7 @@ use duly_store::SettleOutcome;
 
 /// The verdict of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Verdict {
     Ack,
     Dead,
     Retry { wait_ms: u64 },
@@ -30,7 +30,7 @@ pub(super) enum Event {
     /// Leased.
     Claimed { token: String, due_ms: u64, leased_until_ms: u64 },
     /// A verdict on a lease.
-    Settled { token: String, said: Said, outcome: SettleOutcome },
+    Settled { token: String, said: Verdict, outcome: SettleOutcome },
 }
 
 /// A completed call.
@@ -83,13 +83,13 @@ impl Answered {
     pub(super) const fn end(&self) -> Option<State> {
         match &self.event {
             Event::Cancelled => Some(State::Cancelled),
-            Event::Settled { said: Said::Ack, outcome: SettleOutcome::Ok, .. } => {
+            Event::Settled { said: Verdict::Ack, outcome: SettleOutcome::Ok, .. } => {
                 Some(State::Finished)
             }
-            Event::Settled { said: Said::Dead, outcome: SettleOutcome::Ok, .. }
-            | Event::Settled { said: Said::Retry { .. }, outcome: SettleOutcome::Dead, .. } => {
-                Some(State::Dead)
-            }
+            Event::Settled { said: Verdict::Dead, outcome: SettleOutcome::Ok, .. }
+            | Event::Settled {
+                said: Verdict::Retry { .. }, outcome: SettleOutcome::Dead, ..
+            } => Some(State::Dead),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ impl Answered {
         matches!(
             &self.event,
             Event::Settled { token, said, outcome: SettleOutcome::Ok | SettleOutcome::Dead }
-                if token == of && !matches!(said, Said::Extend { .. })
+                if token == of && !matches!(said, Verdict::Extend { .. })
         )
     }
 }
@@ -162,7 +162,7 @@ fn is_old_time(life: &[Answered], claim: &Answered, due_ms: u64) -> bool {
 /// come.
 fn waits(life: &[Answered], claim: &Answered) -> bool {
     life.iter().any(|a| {
-        let Event::Settled { said: Said::Retry { wait_ms }, outcome: SettleOutcome::Ok, .. } =
+        let Event::Settled { said: Verdict::Retry { wait_ms }, outcome: SettleOutcome::Ok, .. } =
             a.event
         else {
             return false;
@@ -196,7 +196,7 @@ fn is_stale(
     life: &[Answered],
     settle: &Answered,
     token: &str,
-    said: Said,
+    said: Verdict,
     outcome: SettleOutcome,
 ) -> bool {
     let mut claims = life
@@ -217,7 +217,7 @@ fn is_stale(
         }
         _ => return false,
     }
-    let extends = matches!(said, Said::Extend { .. });
+    let extends = matches!(said, Verdict::Extend { .. });
     // Another call gave this lease back. Of two such calls one is stale, and so is an extension that
     // follows.
     let settled = others.any(|a| !extends || settle.follows(a));
@@ -235,9 +235,11 @@ fn lease_end_ms(life: &[Answered], claim: &Answered, settle: &Answered) -> u64 {
         return 0;
     };
     let extended = life.iter().filter_map(|a| match &a.event {
-        Event::Settled { token, said: Said::Extend { lease_ms }, outcome: SettleOutcome::Ok }
-            if token == of && !std::ptr::eq(a, settle) && a.made < settle.answered =>
-        {
+        Event::Settled {
+            token,
+            said: Verdict::Extend { lease_ms },
+            outcome: SettleOutcome::Ok,
+        } if token == of && !std::ptr::eq(a, settle) && a.made < settle.answered => {
             Some(a.after_ms + lease_ms)
         }
         _ => None,

@@ -17,13 +17,13 @@ use duly_store_embedded::disk::SimDisk;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-use super::checker::{Answered, Event, Fault, Said, check};
+use super::checker::{Answered, Event, Fault, Verdict, check};
 use crate::{
     harness::Shell,
     stage::open,
     steps::{
-        SHARD, Step, Tokens, apply, cancel, claim, fire, get, give_up, name, perform, reschedule,
-        retry_in, schedule, settle, wait,
+        SHARD, Step, Tokens, apply, cancel, claim, dead_letter_verdict, fire, get, name, perform,
+        reschedule, retry_in, schedule, settle, wait,
     },
     twins::busy,
     workload::settings,
@@ -42,7 +42,7 @@ const RETRY_MS: u64 = 300;
 
 /// A wrong reply, made now and then between the store and its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plant {
+pub(super) enum WrongReply {
     /// A cancel is acknowledged and not done.
     CancelLies,
     /// A cancel is done, and its reply says that there is no such timer.
@@ -75,21 +75,21 @@ pub(super) struct Tally {
 
 /// A firing that a caller holds or has held.
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldFiring {
     timer: usize,
     firing: Firing,
 }
 
 /// The numbers of a call's start and of its reply.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct CallSpan {
     made: u64,
     answered: u64,
     before_ms: u64,
     after_ms: u64,
 }
 
-impl Asked {
+impl CallSpan {
     const fn with(self, event: Event) -> Answered {
         let Self { made, answered, before_ms, after_ms } = self;
         Answered { made, answered, before_ms, after_ms, event }
@@ -99,17 +99,17 @@ impl Asked {
 struct Round<'a> {
     store: &'a dyn Store,
     clock: &'a ManualClock,
-    plant: Option<Plant>,
+    plant: Option<WrongReply>,
     numbers: AtomicU64,
     /// Makes every due time different.
     times: AtomicU64,
     number: u64,
     lives: Vec<Mutex<Vec<Answered>>>,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<HeldFiring>>,
 }
 
 /// Runs `races` races, those of each seed on a store of its own.
-pub(super) fn run(seed: u64, races: u64, plant: Option<Plant>) -> Tally {
+pub(super) fn run(seed: u64, races: u64, plant: Option<WrongReply>) -> Tally {
     let clock = ManualClock::default();
     let disk = Arc::new(SimDisk::new(seed));
     let store = open(Shell::Threads, disk, &clock, busy(seed)).expect("a new store opens");
@@ -164,18 +164,18 @@ impl Round<'_> {
         self.clock.now().unix_ms() - ManualClock::START.unix_ms()
     }
 
-    fn ask<T>(&self, call: impl FnOnce() -> T) -> (T, Asked) {
+    fn ask<T>(&self, call: impl FnOnce() -> T) -> (T, CallSpan) {
         let (made, before_ms) = (self.number(), self.clock.now().unix_ms());
         let answer = call();
         let (after_ms, answered) = (self.clock.now().unix_ms(), self.number());
-        (answer, Asked { made, answered, before_ms, after_ms })
+        (answer, CallSpan { made, answered, before_ms, after_ms })
     }
 
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn lies(&self, plant: Plant) -> bool {
+    fn lies(&self, plant: WrongReply) -> bool {
         self.plant == Some(plant) && self.numbers.load(Ordering::Relaxed).is_multiple_of(3)
     }
 
@@ -223,8 +223,8 @@ impl Round<'_> {
         let (timers, operations): (Vec<usize>, Vec<Operation>) = wanted.into_iter().unzip();
         let is_cancel = matches!(operations.first(), Some(Operation::Cancel { .. }));
         let is_change = matches!(operations.first(), Some(Operation::Reschedule { .. }));
-        let lie =
-            is_cancel && self.lies(Plant::CancelLies) || is_change && self.lies(Plant::ChangeLies);
+        let lie = is_cancel && self.lies(WrongReply::CancelLies)
+            || is_change && self.lies(WrongReply::ChangeLies);
         let told: Vec<Operation> = match lie {
             // Asks about timers that do not exist, so that nothing is done.
             true => operations.iter().map(|_| cancel("nobody")).collect(),
@@ -234,8 +234,8 @@ impl Round<'_> {
             self.ask(|| apply(self.store, "shop", told).expect("a healthy store answers"));
         for ((timer, operation), outcome) in timers.into_iter().zip(operations).zip(outcomes) {
             let event = match outcome {
-                _ if lie => Some(told_instead(&operation)),
-                Outcome::Cancelled { .. } if self.lies(Plant::CancelUntold) => None,
+                _ if lie => Some(wrong_event(&operation)),
+                Outcome::Cancelled { .. } if self.lies(WrongReply::CancelUntold) => None,
                 Outcome::Created(view) => Some(Event::Made { due_ms: view.due_at().unix_ms() }),
                 Outcome::Changed(view) => Some(Event::Moved { due_ms: view.due_at().unix_ms() }),
                 Outcome::Cancelled { already: false, .. } => Some(Event::Cancelled),
@@ -318,8 +318,8 @@ impl Round<'_> {
         }
     }
 
-    fn claim(&self, most: usize) -> Vec<Held> {
-        let ahead_ms = if self.lies(Plant::FiresEarly) { 700 } else { 0 };
+    fn claim(&self, most: usize) -> Vec<HeldFiring> {
+        let ahead_ms = if self.lies(WrongReply::FiresEarly) { 700 } else { 0 };
         let (firings, asked) = self.ask(|| {
             self.clock.step_wall(ahead_ms);
             let firings = claim(self.store, "shop", most).expect("a healthy store answers");
@@ -333,26 +333,26 @@ impl Round<'_> {
                 due_ms: firing.due_at.unix_ms(),
                 leased_until_ms: firing.leased_until.map_or(u64::MAX, |until| until.unix_ms()),
             };
-            let again = self.lies(Plant::TwiceGranted).then(|| asked.with(event.clone()));
+            let again = self.lies(WrongReply::TwiceGranted).then(|| asked.with(event.clone()));
             let mut life = self.lives[timer].lock();
             life.push(asked.with(event));
             life.extend(again.map(|mut again| {
                 (again.made, again.answered) = (self.number(), self.number());
                 again
             }));
-            Held { timer, firing }
+            HeldFiring { timer, firing }
         });
         granted.collect()
     }
 
-    fn settle(&self, held: &Held, said: Said, verdict: SettleVerdict) {
-        let forgets = said == Said::Ack && self.lies(Plant::AckForgotten);
+    fn settle(&self, held: &HeldFiring, said: Verdict, verdict: SettleVerdict) {
+        let forgets = said == Verdict::Ack && self.lies(WrongReply::AckForgotten);
         let verdict = if forgets { SettleVerdict::Release } else { verdict };
         let (mut outcome, asked) = self.ask(|| {
             settle(self.store, "shop", &held.firing.token, verdict)
                 .expect("a healthy store answers")
         });
-        if outcome == SettleOutcome::LeaseLost && self.lies(Plant::StaleTaken) {
+        if outcome == SettleOutcome::LeaseLost && self.lies(WrongReply::StaleTaken) {
             outcome = SettleOutcome::Ok;
         }
         let token = held.firing.token.to_string();
@@ -366,7 +366,7 @@ impl Round<'_> {
         for _ in 0..1_000 {
             let granted = self.claim(TIMERS);
             for held in &granted {
-                self.settle(held, Said::Ack, SettleVerdict::Ack);
+                self.settle(held, Verdict::Ack, SettleVerdict::Ack);
             }
             if granted.is_empty() {
                 if (0..TIMERS).all(|timer| self.end(timer).is_none_or(|end| !end.is_pending())) {
@@ -412,7 +412,7 @@ impl Round<'_> {
 }
 
 /// Returns the wrong reply for an operation that was not done.
-fn told_instead(operation: &Operation) -> Event {
+fn wrong_event(operation: &Operation) -> Event {
     match operation {
         Operation::Reschedule { patch, .. } => {
             let due_ms = match &patch.when {
@@ -425,15 +425,15 @@ fn told_instead(operation: &Operation) -> Event {
     }
 }
 
-fn verdict(random: &mut StdRng) -> (Said, SettleVerdict) {
+fn verdict(random: &mut StdRng) -> (Verdict, SettleVerdict) {
     match random.random_range(0..10) {
-        0..5 => (Said::Ack, SettleVerdict::Ack),
-        5 => (Said::Dead, give_up()),
-        6 | 7 => (Said::Retry { wait_ms: RETRY_MS }, retry_in(RETRY_MS)),
-        8 => (Said::Release, SettleVerdict::Release),
+        0..5 => (Verdict::Ack, SettleVerdict::Ack),
+        5 => (Verdict::Dead, dead_letter_verdict()),
+        6 | 7 => (Verdict::Retry { wait_ms: RETRY_MS }, retry_in(RETRY_MS)),
+        8 => (Verdict::Release, SettleVerdict::Release),
         _ => {
             let lease = Millis::from_ms(2 * LEASE_MS);
-            (Said::Extend { lease_ms: 2 * LEASE_MS }, SettleVerdict::Extend { lease })
+            (Verdict::Extend { lease_ms: 2 * LEASE_MS }, SettleVerdict::Extend { lease })
         }
     }
 }

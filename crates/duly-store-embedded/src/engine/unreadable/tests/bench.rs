@@ -107,7 +107,7 @@ impl Bench {
     }
 
     /// Schedules three timers of another namespace and marks them as unreadable.
-    pub(super) fn few_aside(&mut self, name: &NamespaceName) -> Vec<Key> {
+    pub(super) fn few_unreadable(&mut self, name: &NamespaceName) -> Vec<Key> {
         self.engine.put_namespace(name, Put::IfAbsent(Box::default())).unwrap();
         self.settle();
         let number = self.engine.namespaces.number_of(name).unwrap();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum RandomStep {
     Schedule {
         after_ms: u64,
         expires: bool,
@@ -23,41 +23,41 @@ enum Step {
     Back(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RandomStep> {
     prop_oneof![
         6 => (0_u64..20_000, any::<bool>())
-            .prop_map(|(after_ms, expires)| Step::Schedule { after_ms, expires }),
-        2 => any::<u64>().prop_map(Step::Spoil),
-        3 => (1_usize..20).prop_map(Step::Claim),
-        2 => (1_usize..5).prop_map(Step::Fail),
-        1 => any::<usize>().prop_map(Step::Cancel),
-        1 => any::<usize>().prop_map(Step::Fire),
-        3 => (1_u64..40_000).prop_map(Step::Advance),
-        1 => (1_u64..30_000).prop_map(Step::Back),
+            .prop_map(|(after_ms, expires)| RandomStep::Schedule { after_ms, expires }),
+        2 => any::<u64>().prop_map(RandomStep::Spoil),
+        3 => (1_usize..20).prop_map(RandomStep::Claim),
+        2 => (1_usize..5).prop_map(RandomStep::Fail),
+        1 => any::<usize>().prop_map(RandomStep::Cancel),
+        1 => any::<usize>().prop_map(RandomStep::Fire),
+        3 => (1_u64..40_000).prop_map(RandomStep::Advance),
+        1 => (1_u64..30_000).prop_map(RandomStep::Back),
     ]
 }
 
-fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, step: &Step) {
+fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, step: &RandomStep) {
     let name = |nth: usize| id(&format!("t{nth}"));
     match *step {
-        Step::Schedule { after_ms, expires } => {
+        RandomStep::Schedule { after_ms, expires } => {
             let due = When::After(Millis::from_ms(after_ms));
             let mut schedule = Schedule::new(name(keys.len()), due);
             schedule.spec.expire_after = expires.then_some(Millis::from_ms(3 * after_ms + 1));
             keys.push(bench.schedule(schedule));
         }
-        Step::Spoil(mask) => {
+        RandomStep::Spoil(mask) => {
             let is_bad = |nth: &usize| mask >> (nth % 64) & 1 == 1;
             let bad: Vec<Key> = (0..keys.len()).filter(is_bad).map(|nth| keys[nth]).collect();
             bench.spoil(&bad);
         }
-        Step::Claim(most) => {
+        RandomStep::Claim(most) => {
             for firing in bench.claim(most).firings {
                 bench.give(&firing, SettleVerdict::Ack);
                 assert!(done.insert(firing.id.to_string()), "{} fired twice", firing.id);
             }
         }
-        Step::Fail(most) => {
+        RandomStep::Fail(most) => {
             for firing in bench.claim(most).firings {
                 let wait = Wait::Exactly(Millis::from_secs(7));
                 let (outcome, reason) = (AttemptOutcome::TimedOut, "late".to_owned());
@@ -69,22 +69,22 @@ fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, ste
                 bench.settle();
             }
         }
-        Step::Cancel(nth) if !keys.is_empty() => {
+        RandomStep::Cancel(nth) if !keys.is_empty() => {
             let id = name(nth % keys.len());
             let operation = Operation::Cancel { id: id.clone(), if_revision: None };
             if let Outcome::Cancelled { already: false, .. } = bench.apply(operation) {
                 assert!(done.insert(id.to_string()), "{id} was cancelled after it fired");
             }
         }
-        Step::Fire(nth) if !keys.is_empty() => {
+        RandomStep::Fire(nth) if !keys.is_empty() => {
             bench.apply(Operation::Fire { id: name(nth % keys.len()) });
         }
-        Step::Advance(by_ms) => bench.advance(Millis::from_ms(by_ms)),
-        Step::Back(by_ms) => {
+        RandomStep::Advance(by_ms) => bench.advance(Millis::from_ms(by_ms)),
+        RandomStep::Back(by_ms) => {
             bench.clock.step_wall(-i64::try_from(by_ms).expect("it is small"));
             bench.settle();
         }
-        Step::Cancel(_) | Step::Fire(_) => {}
+        RandomStep::Cancel(_) | RandomStep::Fire(_) => {}
     }
 }
 
