@@ -1,7 +1,7 @@
 //! Checkpoints: copies the index to disk while the engine continues.
 //!
 //! ```text
-//!   begin (replay point) ─► walk: namespace, its entries, leases, dead letters … ─► files ─► durable? ─► name
+//!   begin (replay point) ─► walk: namespace, its entries, leases … ─► files ─► durable? ─► name
 //!                             a few tables a step        │ pieces
 //!                                                        ▼
 //!                                                  background: write
@@ -328,7 +328,7 @@ impl Engine {
 }
 
 /// Removes the checkpoints that are not kept: the oldest, and older ones that could not be removed before
-/// or got their name although they were given up.
+/// or got their name although they were abandoned.
 fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let newest = kept.iter().max().copied().unwrap_or(0);
     let others = checkpoint::list(disk)?;

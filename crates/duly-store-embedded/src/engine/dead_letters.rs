@@ -12,7 +12,7 @@
 //!
 //! 1. `by_timer` names the latest letter of a timer.
 //! 2. `several` has all letters of a timer that has more than one, oldest first, and no others.
-//! 3. A letter that is named and does not exist was damaged and dropped while its timer was unknown. It
+//! 3. A dead letter that is named and does not exist was damaged and dropped while its timer was unknown. It
 //!    is skipped.
 
 use std::collections::{
@@ -54,7 +54,7 @@ pub(crate) struct DeadLetters {
     listed: usize,
 }
 
-/// Returns the key that stands for an unknown timer: that of a letter whose record is damaged.
+/// Returns the key that stands for an unknown timer: that of a dead letter whose record is damaged.
 pub(crate) fn unknown_timer(namespace: u32) -> Key {
     let mut packed = [0; size_of::<PackedKey>()];
     packed[8..].copy_from_slice(&namespace.to_le_bytes());
@@ -74,7 +74,7 @@ impl Default for DeadLetters {
 }
 
 impl DeadLetters {
-    /// Adds a letter. Returns the old location of the same letter, if it was there.
+    /// Adds a dead letter. Returns the old location of the same letter, if it was there.
     pub(crate) fn put(&mut self, new: NewDeadLetter) -> Option<Location> {
         let NewDeadLetter { letter, timer, due_ms, dead_lettered_ms, location } = new;
         let due = Claimable { at_ms: due_ms, kind: AttemptKind::First };
@@ -83,7 +83,7 @@ impl DeadLetters {
         old.map(|old| old.location())
     }
 
-    /// Makes a letter the latest of its timer.
+    /// Makes a dead letter the latest of its timer.
     fn name(&mut self, timer: Key, dead_lettered: DeadLettered) {
         let (dead_lettered_ms, letter) = dead_lettered;
         let Some(before) = self.by_timer.put(Entry::naming(timer, dead_lettered_ms, letter)) else {
@@ -107,13 +107,13 @@ impl DeadLetters {
         }
     }
 
-    /// Removes a letter of this timer. Returns its location.
+    /// Removes a dead letter of this timer. Returns its location.
     pub(crate) fn remove(&mut self, timer: Key, letter: Key) -> Option<Location> {
         self.forget(timer, letter);
         self.by_delivery.remove(letter).map(|gone| gone.location())
     }
 
-    /// Removes a letter from those of its timer.
+    /// Removes a dead letter from those of its timer.
     fn forget(&mut self, timer: Key, letter: Key) {
         let Some(several) = self.several.get_mut(&timer) else {
             let latest = self.by_timer.get(timer);
@@ -136,7 +136,7 @@ impl DeadLetters {
         }
     }
 
-    /// Returns the entry of the letter with this delivery id.
+    /// Returns the entry of the dead letter with this delivery id.
     pub(crate) fn entry(
         &self,
         hash_key: u128,
@@ -146,12 +146,12 @@ impl DeadLetters {
         self.by_delivery.get(key_of(hash_key, namespace, delivery))
     }
 
-    /// Moves the location of a letter, if it is still the old one. Returns `true` if it was.
+    /// Moves the location of a dead letter, if it is still the old one. Returns `true` if it was.
     pub(crate) fn relocate(&mut self, letter: Key, from: Location, to: Location) -> bool {
         self.by_delivery.relocate(letter, from, to).is_some()
     }
 
-    /// Returns the location of a letter.
+    /// Returns the location of a dead letter.
     pub(crate) fn get(&self, letter: Key) -> Option<Location> {
         Some(self.by_delivery.get(letter)?.location())
     }
@@ -183,7 +183,7 @@ impl DeadLetters {
         })
     }
 
-    /// Restores a letter from a checkpoint.
+    /// Restores a dead letter from a checkpoint.
     pub(crate) fn restore(&mut self, copied: &layout::DeadLetterEntry) {
         let several = self.several.entry(Key::unpack(copied.timer)).or_default();
         several.push_back((copied.dead_lettered_ms, Key::unpack(copied.letter)));

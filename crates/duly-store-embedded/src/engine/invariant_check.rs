@@ -221,7 +221,7 @@ impl InvariantCheck {
     }
 
     /// Describes the fault of the dead letter that an entry names as the latest of its timer; `None` if
-    /// there is none. A letter that does not exist is no fault: it was dropped while its timer was
+    /// there is none. A dead letter that does not exist is no fault: it was dropped while its timer was
     /// unknown.
     fn describe_stray_by_timer(&self, number: u32, entry: Entry) -> Option<StrayEntry> {
         let (key, letter) = (entry.key(number), entry.named(number));

@@ -1,10 +1,10 @@
 //! The limit of one pass within a step: a number of records and of bytes.
 //!
 //! A step is one frame of the journal, and every caller waits for it. So a pass that reads or writes
-//! records stops when its allowance is spent, and resumes in the next step.
+//! records stops when its budget is spent, and resumes in the next step.
 //!
 //! 1. A record is always done whole: a pass exceeds its bytes by at most one record.
-//! 2. A pass always makes progress, even if a single record is larger than the allowance.
+//! 2. A pass always makes progress, even if a single record is larger than the budget.
 
 /// Records and bytes that are left.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(super) const SLICE_RECORDS: usize = 1_000;
 pub(super) const SLICE_BYTES: u64 = 4 << 20;
 
 impl StepBudget {
-    /// Returns the allowance of a background pass.
+    /// Returns the budget of a background pass.
     pub(super) const fn for_pass() -> Self {
         Self { records: PASS_RECORDS, bytes: PASS_BYTES }
     }
 
-    /// Returns the allowance of one slice of a call.
+    /// Returns the budget of one slice of a call.
     pub(super) const fn for_slice() -> Self {
         Self { records: SLICE_RECORDS, bytes: SLICE_BYTES }
     }

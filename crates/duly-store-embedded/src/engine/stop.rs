@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Records that the checkpoint under way was taken or given up.
+    /// Records that the checkpoint under way was taken or abandoned.
     pub(super) const fn note_checkpoint_ended(&mut self) {
         if matches!(self.stopping, Stopping::CheckpointUnderWay) {
             self.stopping = Stopping::Done;

@@ -85,7 +85,7 @@ impl Engine {
         self.popped = popped;
     }
 
-    /// Counts a timer as due, if the index agrees. If that needs a read and the allowance is spent, the
+    /// Counts a timer as due, if the index agrees. If that needs a read and the budget is spent, the
     /// next step does it.
     pub(super) fn count_due_timer(
         &mut self,

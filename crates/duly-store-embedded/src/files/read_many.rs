@@ -69,7 +69,7 @@ impl Files {
         }
     }
 
-    /// Reads a stretch if it is in memory. Returns `true` if it was.
+    /// Reads a range if it is in memory. Returns `true` if it was.
     fn read_in_memory(
         &self,
         range: &ReadRange<'_>,

@@ -7,12 +7,12 @@
 //!   namespace c                       ▇▇        ┘
 //! ```
 //!
-//! 1. A step ends when its frame is full, and the next step continues with the next party.
+//! 1. A step ends when its frame is full, and the next step continues with the next requester.
 //! 2. However many batches one namespace sends, another namespace waits for at most one slice of each
-//!    party.
+//!    requester.
 //! 3. A batch that is not finished goes to the back of its namespace, so no request waits for a whole
 //!    batch.
-//! 4. Requests of one party keep their order. Concurrent requests of several callers have none.
+//! 4. Requests of one requester keep their order. Concurrent requests of several callers have none.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ type Requester = Option<NamespaceName>;
 #[derive(Default)]
 pub(super) struct FairQueue {
     waiting: FxHashMap<Requester, VecDeque<Request>>,
-    /// Every waiting party, once; the next is first.
+    /// Every waiting requester, once; the next is first.
     order: VecDeque<Requester>,
     /// Calls still to be handed out in the present turn of the calls.
     calls_left: usize,
@@ -44,7 +44,7 @@ impl FairQueue {
         self.len == 0
     }
 
-    /// Queues a request behind the others of its party.
+    /// Queues a request behind the others of its requester.
     pub(super) fn push(&mut self, request: Request) {
         let requester = requester_of(&request);
         let waiting = self.waiting.entry(requester.clone()).or_default();
@@ -77,7 +77,7 @@ impl FairQueue {
     }
 }
 
-/// Returns the party of a request. A batch counts for the namespace of its first command.
+/// Returns the requester of a request. A batch counts for the namespace of its first command.
 fn requester_of(request: &Request) -> Requester {
     match request {
         Request::Apply { commands, .. } => {
