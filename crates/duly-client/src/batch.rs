@@ -1,7 +1,7 @@
 //! Automatic batching: sends concurrent operations on one namespace in shared requests.
 //!
 //! ```text
-//!   schedule ─┐             one queue (`Lane`) per namespace, while it has work
+//!   schedule ─┐             one queue (`OperationQueue`) per namespace, while it has work
 //!   cancel   ─┼─► queue ──► fewer than `batches_max` under way? now : with the next ──► Batch
 //!   fire     ─┘     ▲                                                               │
 //!                   └────────────── its own result, or error ◄──────────────────────┘
@@ -17,8 +17,8 @@
 //! 5. Everything has a limit: operations and bytes of a batch, batches under way, and bytes of all
 //!    operations that wait or are under way.
 
-mod lane;
-mod place;
+mod operation_state;
+mod queue;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -30,14 +30,14 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub(crate) use self::lane::of_item;
+pub(crate) use self::queue::of_item;
 use self::{
-    lane::{Lane, Waiting},
-    place::Place,
+    operation_state::{OperationState, WithdrawOnDrop},
+    queue::{OperationQueue, QueuedOperation},
 };
 use crate::{
+    connection::Connection,
     error::{Error, Result},
-    link::Link,
 };
 
 /// Bytes counted for an operation besides its own: its frame in the message, its entry in the queue.
@@ -74,22 +74,22 @@ impl Default for Batching {
 }
 
 /// The result of an operation: never one with a `Problem`, and never an empty one.
-pub(crate) type Done = Result<OperationResult>;
+pub(crate) type OperationOutcome = Result<OperationResult>;
 
 /// The operation queues of a client.
 #[derive(Debug)]
 pub(crate) struct Batches {
-    link: Link,
+    connection: Connection,
     options: Batching,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     /// The queues that have work, by namespace.
-    lanes: Mutex<HashMap<Arc<str>, Lane>>,
+    queues: Mutex<HashMap<Arc<str>, OperationQueue>>,
 }
 
 impl Batches {
-    pub(crate) fn new(link: Link, options: Batching) -> Self {
-        let room = Arc::new(Semaphore::new(options.waiting_bytes_max));
-        Self { link, options, room, lanes: Mutex::default() }
+    pub(crate) fn new(connection: Connection, options: Batching) -> Self {
+        let capacity = Arc::new(Semaphore::new(options.waiting_bytes_max));
+        Self { connection, options, capacity, queues: Mutex::default() }
     }
 
     /// Carries out one operation, once, in a batch with others.
@@ -99,34 +99,35 @@ impl Batches {
         operation: Operation,
         deadline: Instant,
         limit: Duration,
-    ) -> Done {
+    ) -> OperationOutcome {
         let id = Arc::from(operation.timer_id());
         let bytes = operation.encoded_len() + OPERATION_BYTES;
-        let share = u32::try_from(bytes.min(self.options.waiting_bytes_max)).unwrap_or(u32::MAX);
-        let room = timeout_at(deadline, Arc::clone(&self.room).acquire_many_owned(share));
-        let Ok(Ok(room)) = room.await else {
+        let reserved = u32::try_from(bytes.min(self.options.waiting_bytes_max)).unwrap_or(u32::MAX);
+        let capacity =
+            timeout_at(deadline, Arc::clone(&self.capacity).acquire_many_owned(reserved));
+        let Ok(Ok(capacity)) = capacity.await else {
             let reason = format!(
                 "{} bytes of operations wait already (waiting_bytes_max)",
                 self.options.waiting_bytes_max
             );
             return Err(Error::TooLate { limit, reason });
         };
-        let (answer, answered) = oneshot::channel();
-        let place = Arc::new(Place::default());
+        let (result, received) = oneshot::channel();
+        let state = Arc::new(OperationState::default());
         // Dropping this future withdraws the operation, unless it was sent.
-        let own = place::Own(Arc::clone(&place));
+        let withdraw_on_drop = WithdrawOnDrop(Arc::clone(&state));
         self.push(
             namespace,
-            Waiting { id, operation, bytes, place, answer, deadline, limit, room },
+            QueuedOperation { id, operation, bytes, state, result, deadline, limit, capacity },
         );
-        match timeout_at(deadline, answered).await {
-            Ok(Ok(done)) => done,
-            Err(_elapsed) if own.0.give_up() => {
+        match timeout_at(deadline, received).await {
+            Ok(Ok(outcome)) => outcome,
+            Err(_elapsed) if withdraw_on_drop.0.withdraw() => {
                 let reason = "the batches before it are still under way".to_owned();
                 Err(Error::TooLate { limit, reason })
             }
-            Err(_elapsed) => Err(Error::no_answer(limit)),
-            Ok(Err(_gone)) => Err(lane::stopped()),
+            Err(_elapsed) => Err(Error::no_response(limit)),
+            Ok(Err(_gone)) => Err(queue::stopped()),
         }
     }
 }

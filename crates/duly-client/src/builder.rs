@@ -10,8 +10,8 @@ use http::HeaderValue;
 use crate::{
     batch::{Batches, Batching},
     client::{Client, Inner},
+    connection::{AuthorizedChannel, Connection},
     error::{Invalid, Result},
-    link::{Line, Link},
     retry::Retries,
 };
 
@@ -117,10 +117,10 @@ impl Builder {
         self
     }
 
-    /// Calls `tell` with each notice of a response, a sentence for people. An example: a schedule
+    /// Calls `on_notice` with each notice of a response, a sentence for people. An example: a schedule
     /// created its namespace, and a namespace with a similar name exists.
-    pub fn on_notice(mut self, tell: fn(&str)) -> Self {
-        self.on_notice = Some(tell);
+    pub fn on_notice(mut self, on_notice: fn(&str)) -> Self {
+        self.on_notice = Some(on_notice);
         self
     }
 
@@ -149,7 +149,7 @@ impl Builder {
         self.check()?;
         let authorization = self.credentials.as_ref().map(Credentials::header).transpose()?;
         check_runtime("build", "called within a Tokio runtime")?;
-        let (endpoint, below) = url::endpoint(&self.url)?;
+        let (endpoint, path_prefix) = url::endpoint(&self.url)?;
         let mut endpoint = endpoint
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
@@ -164,12 +164,14 @@ impl Builder {
         if url::is_https(&endpoint) {
             endpoint = self.tls.apply(endpoint)?;
         }
-        let line = Line { channel: endpoint.connect_lazy(), authorization, below };
+        let channel =
+            AuthorizedChannel { channel: endpoint.connect_lazy(), authorization, path_prefix };
         let (server, message_bytes_max) = (Arc::from(self.url), self.message_bytes_max);
-        let link = Link { line, server, message_bytes_max, on_notice: self.on_notice };
-        let batches = Arc::new(Batches::new(link.clone(), self.batching));
+        let connection =
+            Connection { channel, server, message_bytes_max, on_notice: self.on_notice };
+        let batches = Arc::new(Batches::new(connection.clone(), self.batching));
         Ok(Client {
-            inner: Arc::new(Inner { link, batches, retries: self.retries }),
+            inner: Arc::new(Inner { connection, batches, retries: self.retries }),
             timeout: self.timeout,
             is_batched: true,
         })

@@ -8,13 +8,13 @@ macro_rules! call {
     ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr) => {
         call!($client, $service.$method, $request, $safety, Duration::ZERO)
     };
-    ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr, $on_top:expr) => {{
-        let service = $client.inner.link.$service();
+    ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr, $extra:expr) => {{
+        let service = $client.inner.connection.$service();
         let once = |request| {
             let mut service = service.clone();
             async move { service.$method(request).await }
         };
-        $client.call($safety, $on_top, $request, once).await
+        $client.call($safety, $extra, $request, once).await
     }};
 }
 
@@ -41,8 +41,8 @@ use tonic::{Request, Response, Status};
 use crate::{
     batch::Batches,
     builder::{Builder, TIMEOUT_MAX, check_runtime, within},
+    connection::Connection,
     error::{Invalid, Result},
-    link::Link,
     retry::{Retries, Safety, repeat},
 };
 
@@ -58,7 +58,7 @@ pub struct Client {
 /// The part that all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) link: Link,
+    pub(crate) connection: Connection,
     pub(crate) batches: Arc<Batches>,
     pub(crate) retries: Retries,
 }
@@ -91,16 +91,16 @@ impl Client {
     }
 
     /// Returns the deadline of a call that begins now: the timeout plus this extra time.
-    fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
+    fn deadline(&self, extra: Duration) -> Result<Instant, Invalid> {
         check_runtime("the call", "made within a Tokio runtime")?;
-        Ok(Instant::now() + self.timeout + on_top)
+        Ok(Instant::now() + self.timeout + extra)
     }
 
     /// Makes a single call, and repeats it as far as that is safe.
     async fn call<Q, A, F>(
         &self,
         safety: Safety,
-        on_top: Duration,
+        extra: Duration,
         request: Q,
         call: impl Fn(Request<Q>) -> F,
     ) -> Result<A>
@@ -108,10 +108,10 @@ impl Client {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let (deadline, limit) = (self.deadline(on_top)?, self.timeout + on_top);
-        let link = &self.inner.link;
+        let (deadline, limit) = (self.deadline(extra)?, self.timeout + extra);
+        let connection = &self.inner.connection;
         repeat(self.inner.retries, safety, deadline, || {
-            link.call(request.clone(), deadline, limit, &call)
+            connection.call(request.clone(), deadline, limit, &call)
         })
         .await
     }

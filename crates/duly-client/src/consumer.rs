@@ -27,8 +27,8 @@
 mod counts;
 mod handler;
 mod options;
-mod running;
-mod seen;
+mod recent_deliveries;
+mod running_handlers;
 mod session;
 mod worker;
 

@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// The peer at the address does not speak HTTP/2, so it cannot speak gRPC.
     #[error(
-        "what answers at {server} speaks no HTTP/2, which gRPC needs: is it a Duly server, and does a proxy in front of it pass gRPC on?"
+        "the server at {server} does not use HTTP/2, which gRPC needs: check that it is a Duly server, and that a proxy in front of it forwards gRPC"
     )]
     Foreign {
         /// The URL that was given to the builder.
@@ -53,7 +53,7 @@ pub enum Error {
         reason: String,
     },
     /// The call was sent, and its outcome is unknown.
-    #[error("whether it was done is not known: {reason}; {}", advice(*.retry))]
+    #[error("the outcome is unknown: {reason}; {}", advice(*.retry))]
     Unknown {
         /// `aborted`, `deadline_exceeded` or `internal`.
         code: Code,
@@ -63,8 +63,8 @@ pub enum Error {
         retry: RetryAdvice,
     },
     /// A call that changes nothing was sent, and no response came.
-    #[error("no answer, and nothing was changed: {reason}; repeat the call")]
-    NoAnswer {
+    #[error("no response, and nothing was changed: {reason}; repeat the call")]
+    NoResponse {
         /// `aborted`, `deadline_exceeded` or `internal`.
         code: Code,
         /// The cause.
@@ -72,9 +72,9 @@ pub enum Error {
     },
     /// The server's response cannot be understood by this client.
     #[error(
-        "the answer of the server cannot be read: {0}; use a client that is as new as the server"
+        "the response of the server cannot be parsed: {0}; use a client of the server's version or a later one"
     )]
-    Answer(String),
+    BadResponse(String),
 }
 
 /// The advice of an error: repeat the call or not.
@@ -90,13 +90,13 @@ pub enum RetryAdvice {
 
 /// The certainty that a failed call was not carried out, and the wait before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Repetition {
     /// A repetition would be refused as well.
-    No,
+    Never,
     /// The call was certainly not carried out. A repetition may succeed, after at least this wait.
-    NotDone(Duration),
+    Safe(Duration),
     /// The call may have been carried out.
-    Perhaps(Duration),
+    Unknown(Duration),
 }
 
 impl Error {
@@ -107,25 +107,25 @@ impl Error {
             Self::Refused(refusal) => refusal.code,
             Self::Unreachable { .. } | Self::Foreign { .. } => Code::Unavailable,
             Self::TooLate { .. } => Code::DeadlineExceeded,
-            Self::Unknown { code, .. } | Self::NoAnswer { code, .. } => *code,
-            Self::Answer(_) => Code::Internal,
+            Self::Unknown { code, .. } | Self::NoResponse { code, .. } => *code,
+            Self::BadResponse(_) => Code::Internal,
         }
     }
 
     /// Returns the advice to repeat the call or not.
     pub fn retry(&self) -> RetryAdvice {
         match self {
-            Self::Invalid(_) | Self::Foreign { .. } | Self::Answer(_) => RetryAdvice::Never,
+            Self::Invalid(_) | Self::Foreign { .. } | Self::BadResponse(_) => RetryAdvice::Never,
             Self::Refused(refusal) => refusal.retry(),
             Self::Unreachable { .. } => RetryAdvice::After(Duration::from_secs(1)),
-            Self::TooLate { .. } | Self::NoAnswer { .. } => RetryAdvice::After(Duration::ZERO),
+            Self::TooLate { .. } | Self::NoResponse { .. } => RetryAdvice::After(Duration::ZERO),
             Self::Unknown { retry, .. } => *retry,
         }
     }
 
     /// Returns `true` if it is certain that nothing was changed.
     pub const fn is_not_done(&self) -> bool {
-        !matches!(self, Self::Unknown { .. } | Self::Foreign { .. } | Self::Answer(_))
+        !matches!(self, Self::Unknown { .. } | Self::Foreign { .. } | Self::BadResponse(_))
     }
 
     /// Returns the server's refusal, if the error is one.
@@ -144,28 +144,28 @@ impl Error {
         }
     }
 
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn repetition(&self) -> Repetition {
         match self {
-            Self::Unreachable { .. } => Again::NotDone(Duration::ZERO),
+            Self::Unreachable { .. } => Repetition::Safe(Duration::ZERO),
             Self::Refused(refusal) => match (refusal.code, refusal.retry_after()) {
-                (Code::Unavailable, wait) => Again::NotDone(wait.unwrap_or_default()),
-                (Code::ResourceExhausted, Some(wait)) => Again::NotDone(wait),
-                _ => Again::No,
+                (Code::Unavailable, wait) => Repetition::Safe(wait.unwrap_or_default()),
+                (Code::ResourceExhausted, Some(wait)) => Repetition::Safe(wait),
+                _ => Repetition::Never,
             },
-            Self::Unknown { code: Code::Internal, .. } => Again::No,
-            Self::Unknown { retry: RetryAdvice::After(wait), .. } => Again::Perhaps(*wait),
-            Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
+            Self::Unknown { code: Code::Internal, .. } => Repetition::Never,
+            Self::Unknown { retry: RetryAdvice::After(wait), .. } => Repetition::Unknown(*wait),
+            Self::Unknown { .. } => Repetition::Unknown(Duration::ZERO),
             Self::Invalid(_)
             | Self::Foreign { .. }
             | Self::TooLate { .. }
-            | Self::NoAnswer { .. }
-            | Self::Answer(_) => Again::No,
+            | Self::NoResponse { .. }
+            | Self::BadResponse(_) => Repetition::Never,
         }
     }
 
     /// Returns the error of a call that was sent and got no response in time.
-    pub(crate) fn no_answer(limit: Duration) -> Self {
-        let reason = format!("no answer came within {} ms", limit.as_millis());
+    pub(crate) fn no_response(limit: Duration) -> Self {
+        let reason = format!("no response within {} ms", limit.as_millis());
         Self::unknown(Code::DeadlineExceeded, reason)
     }
 
@@ -175,8 +175,8 @@ impl Error {
     }
 
     /// Returns the error of a response that lacks a member, or has an unexpected one.
-    pub(crate) fn answer(what: impl Into<String>) -> Self {
-        Self::Answer(what.into())
+    pub(crate) fn bad_response(what: impl Into<String>) -> Self {
+        Self::BadResponse(what.into())
     }
 }
 
@@ -185,13 +185,13 @@ pub(crate) fn check_count(results: usize, items: usize, what: &str) -> Result<()
     if results == items {
         return Ok(());
     }
-    Err(Error::answer(format!("{results} results for {items} {what}")))
+    Err(Error::bad_response(format!("{results} results for {items} {what}")))
 }
 
 fn advice(retry: RetryAdvice) -> &'static str {
     match retry {
         RetryAdvice::Never => "report it with the lines of the server's log",
-        RetryAdvice::AfterRead => "look at it before you repeat the call",
+        RetryAdvice::AfterRead => "read the timer before you repeat the call",
         RetryAdvice::After(_) => "repeat the same call",
     }
 }

@@ -49,9 +49,9 @@
 mod batch;
 mod builder;
 mod client;
+mod connection;
 mod consumer;
 mod error;
-mod link;
 mod list;
 pub mod retry;
 #[cfg(feature = "tls")]

@@ -39,7 +39,7 @@ use duly_core::Code;
 use rand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Again, Error, Result, RetryAdvice};
+use crate::error::{Error, Repetition, Result, RetryAdvice};
 
 /// Settings of the repetition of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,48 +111,50 @@ where
     let mut doubt: Option<Error> = None;
     loop {
         let error = match call().await {
-            Ok(answer) => return Ok(answer),
+            Ok(response) => return Ok(response),
             Err(error) => error,
         };
         tries += 1;
-        let (may_repeat, wait) = match error.again() {
-            Again::No => (false, Duration::ZERO),
-            Again::NotDone(wait) => (true, wait),
-            Again::Perhaps(wait) => (safety != Safety::Once, wait),
+        let (may_repeat, wait) = match error.repetition() {
+            Repetition::Never => (false, Duration::ZERO),
+            Repetition::Safe(wait) => (true, wait),
+            Repetition::Unknown(wait) => (safety != Safety::Once, wait),
         };
-        if matches!(error.again(), Again::Perhaps(_)) {
+        if matches!(error.repetition(), Repetition::Unknown(_)) {
             doubt = Some(error.clone());
         }
         let wait = wait.max(retries.some_wait_after(tries));
         let in_time = Instant::now() + wait < deadline;
         if !may_repeat || tries >= retries.tries_max || !in_time {
-            return Err(last_word(safety, error, doubt));
+            return Err(final_error(safety, error, doubt));
         }
-        tracing::debug!(%error, tries, ?wait, "the call is repeated");
+        tracing::debug!(%error, tries, ?wait, "call failed, will retry");
         sleep(wait).await;
     }
 }
 
 /// Returns the final error of a call. A doubt from an earlier try remains.
-fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
+fn final_error(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     let refused_by_state =
         matches!(error.retry(), RetryAdvice::AfterRead) || matches!(error.code(), Code::NotFound);
-    let doubtful = match (doubt, error.again()) {
-        (Some(_), Again::Perhaps(_)) | (None, _) => error,
+    let final_error = match (doubt, error.repetition()) {
+        (Some(_), Repetition::Unknown(_)) | (None, _) => error,
         // The last response decides: the server has seen the repetition.
-        (Some(_), Again::No) if matches!(safety, Safety::Reading | Safety::Repeatable) => error,
-        (Some(doubt), Again::No) if refused_by_state => match doubt {
+        (Some(_), Repetition::Never) if matches!(safety, Safety::Reading | Safety::Repeatable) => {
+            error
+        }
+        (Some(doubt), Repetition::Never) if refused_by_state => match doubt {
             Error::Unknown { code, reason, retry } => {
                 Error::Unknown { code, reason: format!("{reason}, then: {error}"), retry }
             }
             other => other,
         },
-        (Some(_), Again::No) => error,
-        (Some(doubt), Again::NotDone(_)) => doubt,
+        (Some(_), Repetition::Never) => error,
+        (Some(doubt), Repetition::Safe(_)) => doubt,
     };
-    match doubtful {
+    match final_error {
         Error::Unknown { code, reason, .. } if safety == Safety::Reading => {
-            Error::NoAnswer { code, reason }
+            Error::NoResponse { code, reason }
         }
         Error::Unknown { code, reason, retry: RetryAdvice::AfterRead }
             if safety == Safety::Repeatable =>

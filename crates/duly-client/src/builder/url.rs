@@ -15,7 +15,8 @@ const ALLOWED: &str = "http://host:port or https://host:port, such as http://127
 /// Checks an address. Returns its endpoint, and the path prefix of every call.
 pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invalid> {
     // Never shown whole: the text before the @ may be a password.
-    let refuse = |why: &str| Invalid::new("url", hidden(url), format!("{ALLOWED} ({why})"));
+    let refuse =
+        |why: &str| Invalid::new("url", without_credentials(url), format!("{ALLOWED} ({why})"));
     let uri: Uri = url.parse().map_err(|error| refuse(&format!("{error}")))?;
     match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => {}
@@ -39,9 +40,9 @@ pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invali
         return Err(refuse("it has a query"));
     }
     let path = uri.path().trim_end_matches('/');
-    let below = (!path.is_empty()).then(|| Arc::from(path));
+    let path_prefix = (!path.is_empty()).then(|| Arc::from(path));
     let endpoint = Endpoint::from_shared(url.to_owned());
-    Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, below))
+    Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, path_prefix))
 }
 
 /// Returns `true` if the address is one of TLS.
@@ -50,7 +51,7 @@ pub(super) fn is_https(endpoint: &Endpoint) -> bool {
     endpoint.uri().scheme() == Some(&Scheme::HTTPS)
 }
 
-fn hidden(url: &str) -> String {
+fn without_credentials(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("…@{host}"),
         None => url.to_owned(),

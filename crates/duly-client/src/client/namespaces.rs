@@ -31,7 +31,7 @@ impl Client {
         let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let request = v1::PutNamespaceRequest { namespace, settings };
         let namespace = call!(self, namespaces.put, request)?.namespace;
-        namespace.ok_or_else(|| Error::answer("it has no namespace"))
+        namespace.ok_or_else(|| Error::bad_response("the namespace is missing"))
     }
 
     /// Changes some settings of a namespace. An absent setting stays. A given setting replaces the old
@@ -83,7 +83,7 @@ impl Client {
     pub fn namespaces(&self) -> Listing<Namespace> {
         let client = self.clone();
         let first = v1::ListNamespacesRequest { limit: Some(PAGE), cursor: None };
-        let turn = move |request: v1::ListNamespacesRequest| {
+        let read_page = move |request: v1::ListNamespacesRequest| {
             let client = client.clone();
             async move {
                 let page = read!(client, namespaces.list, request.clone())?;
@@ -92,7 +92,7 @@ impl Client {
                 Ok(Page { items: page.namespaces, next })
             }
         };
-        listing(Ok(first), turn)
+        listing(Ok(first), read_page)
     }
 
     /// Pauses a namespace. After this no claim is granted; schedules are still accepted.

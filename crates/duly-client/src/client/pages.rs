@@ -18,19 +18,19 @@ struct Pages<Q, T, F> {
     items: VecDeque<T>,
     /// The request for the next page; none after the last.
     next: Option<Q>,
-    turn: F,
+    read_page: F,
 }
 
 /// Lists the items of all pages, from the first request on. Holds one page in memory at a time.
-pub(super) fn listing<Q, T, F, Fut>(first: Result<Q>, turn: F) -> Listing<T>
+pub(super) fn listing<Q, T, F, Fut>(first: Result<Q>, read_page: F) -> Listing<T>
 where
     Q: Send + 'static,
     T: Send + 'static,
     F: Fn(Q) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Page<Q, T>>> + Send,
 {
-    let begun = first.map(|first| Pages { items: VecDeque::new(), next: Some(first), turn });
-    Listing::new(stream::unfold(Some(begun), move |pages| async move {
+    let state = first.map(|first| Pages { items: VecDeque::new(), next: Some(first), read_page });
+    Listing::new(stream::unfold(Some(state), move |pages| async move {
         let mut pages = match pages? {
             Ok(pages) => pages,
             Err(error) => return Some((Err(error), None)),
@@ -40,7 +40,7 @@ where
                 return Some((Ok(item), Some(Ok(pages))));
             }
             // An empty page is not necessarily the last one.
-            match (pages.turn)(pages.next.take()?).await {
+            match (pages.read_page)(pages.next.take()?).await {
                 Ok(page) => (pages.items, pages.next) = (page.items.into(), page.next),
                 Err(error) => return Some((Err(error), None)),
             }

@@ -20,8 +20,8 @@ impl Client {
     pub async fn lease(&self, namespace: &str, mut request: LeaseRequest) -> Result<LeaseResponse> {
         request.namespace = namespace_of(namespace, &request.namespace)?;
         let wait = request.wait.as_ref().and_then(duly_api::Duration::to_std);
-        let on_top = wait.unwrap_or_default().min(WAIT_MAX);
-        call!(self, timers.lease, request, Safety::Once, on_top)
+        let extra = wait.unwrap_or_default().min(WAIT_MAX);
+        call!(self, timers.lease, request, Safety::Once, extra)
     }
 
     /// Settles up to 10,000 leased firings. Returns one result for each, in order. A refused settlement
@@ -45,6 +45,6 @@ pub(crate) fn settled(result: SettleResult) -> Result<SettleOutcome> {
     match (result.error, result.outcome.map(SettleOutcome::try_from)) {
         (Some(problem), _) => Err((*problem).into()),
         (None, Some(Ok(outcome))) if outcome != SettleOutcome::Unspecified => Ok(outcome),
-        (None, _) => Err(Error::answer("the outcome of a settlement is missing or not known")),
+        (None, _) => Err(Error::bad_response("the outcome of a settlement is missing or unknown")),
     }
 }

@@ -44,7 +44,7 @@ impl Client {
         let first = namespace_of(namespace, &request.namespace)
             .map(|namespace| ListRequest { namespace, ..request });
         let client = self.clone();
-        let turn = move |request: ListRequest| {
+        let read_page = move |request: ListRequest| {
             let client = client.clone();
             async move {
                 let page = read!(client, timers.list, request.clone())?;
@@ -52,7 +52,7 @@ impl Client {
                 Ok(Page { items: page.timers, next })
             }
         };
-        listing(first.map_err(Error::from), turn)
+        listing(first.map_err(Error::from), read_page)
     }
 
     /// Returns one page of a list: the first, or the one at the `cursor` of the request.

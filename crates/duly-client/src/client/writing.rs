@@ -64,7 +64,7 @@ impl Client {
     ) -> Result<CancelResponse> {
         let cancel = Cancel { id: id.to_owned(), if_revision };
         let result = self.operate(namespace, cancel.into(), Safety::Repeatable).await?;
-        result.cancelled.ok_or_else(another_kind)
+        result.cancelled.ok_or_else(unexpected_result)
     }
 
     /// Changes a pending timer. After this it never fires at its old time, nor with its old payload. The
@@ -86,7 +86,7 @@ impl Client {
 
     async fn change(&self, namespace: &str, operation: Operation, safety: Safety) -> Result<Timer> {
         let result = self.operate(namespace, operation, safety).await?;
-        result.timer.map(|timer| *timer).ok_or_else(another_kind)
+        result.timer.map(|timer| *timer).ok_or_else(unexpected_result)
     }
 
     async fn operate(
@@ -151,6 +151,6 @@ fn check(operation: &Operation) -> Result<(), Invalid> {
     due_at.map_or(Ok(()), |due_at| due_at.check("due_at").map(drop))
 }
 
-fn another_kind() -> Error {
-    Error::answer("it is one to another operation")
+fn unexpected_result() -> Error {
+    Error::bad_response("the result belongs to another operation")
 }

@@ -40,7 +40,7 @@ counts! {
     duplicates,
     /// Firings that came again while their handler was still running. The handler continues under the
     /// new lease.
-    rejoined,
+    continued,
     /// Lease extensions.
     extended,
     /// Verdicts and extensions that came too late: the lease was lost.
@@ -64,7 +64,7 @@ impl Counter {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn one_more(&self) {
+    pub(super) fn increment(&self) {
         self.add(1);
     }
 }

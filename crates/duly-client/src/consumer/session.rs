@@ -18,7 +18,7 @@ use tokio::{
 };
 use tonic::Streaming;
 
-use super::worker::{Worker, told};
+use super::worker::{Worker, stop_requested};
 use crate::{
     client::pulling::settled,
     error::{Error, Result, check_count, of_status},
@@ -30,38 +30,38 @@ const SETTLEMENTS_MAX: usize = 1_000;
 const FLUSH: Duration = Duration::from_secs(5);
 
 /// The reason why a stream ended.
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// The consumer is to stop, and everything was sent.
     Stopped,
     /// The server or the connection ended the stream.
     Lost {
         error: Error,
         /// `true`: the server sent a message on it.
-        heard: bool,
+        received_any: bool,
     },
 }
 
 /// A stream.
 pub(super) struct Session {
-    say: Sender<v1::ConsumeRequest>,
-    hear: Streaming<v1::ConsumeResponse>,
+    requests: Sender<v1::ConsumeRequest>,
+    responses: Streaming<v1::ConsumeResponse>,
     /// Credits that the server has, including those that are still to be sent.
     credits: usize,
     /// Credits that are still to be sent.
-    to_give: usize,
+    credits_to_send: usize,
     to_settle: VecDeque<Settlement>,
     /// Settlements that were sent and have no result yet, by message.
-    unanswered: VecDeque<Vec<Settlement>>,
+    awaiting_results: VecDeque<Vec<Settlement>>,
     /// `true`: the server is stopping and delivers nothing more.
     server_stops: bool,
-    heard: bool,
+    received_any: bool,
 }
 
 /// An event of the stream.
 enum Event {
-    Ended(super::worker::Ended),
-    Heard(Result<Option<v1::ConsumeResponse>, tonic::Status>),
-    MaySay(Option<mpsc::OwnedPermit<v1::ConsumeRequest>>),
+    Ended(super::worker::HandlerResult),
+    Received(Result<Option<v1::ConsumeResponse>, tonic::Status>),
+    CanSend(Option<mpsc::OwnedPermit<v1::ConsumeRequest>>),
     Extend,
     Stop,
     OutOfTime,
@@ -70,9 +70,9 @@ enum Event {
 impl Session {
     /// Opens a stream, with a credit for each free handler.
     pub(super) async fn open(worker: &Worker) -> Result<Self> {
-        let link = &worker.client.inner.link;
+        let connection = &worker.client.inner.connection;
         let credits = worker.options.concurrency.saturating_sub(worker.tasks.len());
-        let (say, mut said) = mpsc::channel(1);
+        let (requests, mut queued) = mpsc::channel(1);
         let first = v1::ConsumeRequest {
             open: Some(v1::ConsumeOpen {
                 namespace: worker.namespace.as_ref().to_owned(),
@@ -82,49 +82,49 @@ impl Session {
             settlements: Vec::new(),
         };
         // The channel has capacity for one message, and this is the first.
-        say.try_send(first).ok();
-        let requests = stream::poll_fn(move |context| said.poll_recv(context));
-        let mut timers = link.timers();
+        requests.try_send(first).ok();
+        let outgoing = stream::poll_fn(move |context| queued.poll_recv(context));
+        let mut timers = connection.timers();
         let limit = worker.client.timeout;
-        let hear = match timeout(limit, timers.consume(requests)).await {
+        let responses = match timeout(limit, timers.consume(outgoing)).await {
             Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return Err(of_status(&status, &link.server)),
-            Err(_elapsed) => return Err(Error::no_answer(limit)),
+            Ok(Err(status)) => return Err(of_status(&status, &connection.server)),
+            Err(_elapsed) => return Err(Error::no_response(limit)),
         };
         Ok(Self {
-            say,
-            hear,
+            requests,
+            responses,
             credits,
-            to_give: 0,
+            credits_to_send: 0,
             to_settle: VecDeque::new(),
-            unanswered: VecDeque::new(),
+            awaiting_results: VecDeque::new(),
             server_stops: false,
-            heard: false,
+            received_any: false,
         })
     }
 
     /// Serves the stream until it ends.
-    pub(super) async fn run(mut self, worker: &mut Worker) -> End {
+    pub(super) async fn run(mut self, worker: &mut Worker) -> StreamEnd {
         let mut stopped = worker.stopped();
         // Deadline for the last results.
-        let mut flushed_at = None;
+        let mut flush_deadline = None;
         loop {
             self.give_credits(worker);
             let stops = worker.stops_at.is_some();
             if stops && worker.tasks.is_empty() {
-                if self.to_settle.is_empty() && self.unanswered.is_empty() {
-                    return End::Stopped;
+                if self.to_settle.is_empty() && self.awaiting_results.is_empty() {
+                    return StreamEnd::Stopped;
                 }
-                flushed_at.get_or_insert_with(|| Instant::now() + FLUSH);
+                flush_deadline.get_or_insert_with(|| Instant::now() + FLUSH);
             }
-            let ends_at = flushed_at.or(worker.stops_at);
+            let ends_at = flush_deadline.or(worker.stops_at);
             let extend_at = worker.running.next_extension();
-            let has_to_say = self.to_give > 0 || !self.to_settle.is_empty();
+            let has_to_send = self.credits_to_send > 0 || !self.to_settle.is_empty();
             // Deadlines first, sending last: so verdicts that are ready at the same time go in one
             // message.
             let event = tokio::select! {
                 biased;
-                () = told(&mut stopped), if !stops => Event::Stop,
+                () = stop_requested(&mut stopped), if !stops => Event::Stop,
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if ends_at.is_some() => {
                     Event::OutOfTime
                 }
@@ -132,9 +132,9 @@ impl Session {
                     Event::Extend
                 }
                 Some(ended) = worker.tasks.join_next_with_id() => Event::Ended(ended),
-                heard = self.hear.message() => Event::Heard(heard),
-                permit = self.say.clone().reserve_owned(), if has_to_say => {
-                    Event::MaySay(permit.ok())
+                received = self.responses.message() => Event::Received(received),
+                permit = self.requests.clone().reserve_owned(), if has_to_send => {
+                    Event::CanSend(permit.ok())
                 }
             };
             match event {
@@ -142,56 +142,56 @@ impl Session {
                 Event::Ended(ended) => {
                     self.to_settle.extend(worker.ended(ended));
                 }
-                Event::Heard(Ok(Some(message))) => {
-                    self.heard = true;
+                Event::Received(Ok(Some(message))) => {
+                    self.received_any = true;
                     if let Err(error) = self.take(worker, message) {
                         return self.lost(error);
                     }
                 }
-                Event::Heard(Ok(None)) => {
+                Event::Received(Ok(None)) => {
                     return self.lost(Error::unknown(Code::Aborted, "the server ended the stream"));
                 }
-                Event::Heard(Err(status)) => {
-                    let error = of_status(&status, &worker.client.inner.link.server);
+                Event::Received(Err(status)) => {
+                    let error = of_status(&status, &worker.client.inner.connection.server);
                     return self.lost(error);
                 }
-                Event::MaySay(Some(permit)) => drop(permit.send(self.words())),
+                Event::CanSend(Some(permit)) => drop(permit.send(self.next_message())),
                 // The next message of the stream contains the reason.
-                Event::MaySay(None) => {
-                    self.to_give = 0;
+                Event::CanSend(None) => {
+                    self.credits_to_send = 0;
                     self.to_settle.clear();
                 }
                 Event::Extend => self.extend(worker),
-                Event::OutOfTime if flushed_at.is_some() => return End::Stopped,
+                Event::OutOfTime if flush_deadline.is_some() => return StreamEnd::Stopped,
                 Event::OutOfTime => worker.abort(),
             }
         }
     }
 
-    fn lost(self, error: Error) -> End {
-        End::Lost { error, heard: self.heard }
+    fn lost(self, error: Error) -> StreamEnd {
+        StreamEnd::Lost { error, received_any: self.received_any }
     }
 
     /// Adds a credit for each free handler.
     fn give_credits(&mut self, worker: &Worker) {
         if worker.stops_at.is_some() || self.server_stops {
             // Credits that were not sent yet are withdrawn.
-            self.credits -= mem::take(&mut self.to_give);
+            self.credits -= mem::take(&mut self.credits_to_send);
             return;
         }
         let taken = worker.tasks.len() + self.credits;
         let free = worker.options.concurrency.saturating_sub(taken);
         self.credits += free;
-        self.to_give += free;
+        self.credits_to_send += free;
     }
 
     /// Returns the next message to send.
-    fn words(&mut self) -> v1::ConsumeRequest {
+    fn next_message(&mut self) -> v1::ConsumeRequest {
         let count = self.to_settle.len().min(SETTLEMENTS_MAX);
         let settlements: Vec<_> = self.to_settle.drain(..count).collect();
-        let credits = u32::try_from(mem::take(&mut self.to_give)).unwrap_or(u32::MAX);
+        let credits = u32::try_from(mem::take(&mut self.credits_to_send)).unwrap_or(u32::MAX);
         if !settlements.is_empty() {
-            self.unanswered.push_back(settlements.clone());
+            self.awaiting_results.push_back(settlements.clone());
         }
         v1::ConsumeRequest { open: None, credits, settlements }
     }
@@ -205,9 +205,9 @@ impl Session {
                 }
             }
             Some(Kind::Settled(v1::SettleResponse { results, .. })) => {
-                let said = self.unanswered.pop_front().unwrap_or_default();
-                check_count(results.len(), said.len(), "settlements")?;
-                for (settlement, result) in said.into_iter().zip(results) {
+                let sent = self.awaiting_results.pop_front().unwrap_or_default();
+                check_count(results.len(), sent.len(), "settlements")?;
+                for (settlement, result) in sent.into_iter().zip(results) {
                     settle(worker, &settlement, settled(result));
                 }
             }
@@ -219,19 +219,19 @@ impl Session {
     }
 
     fn take_firing(&mut self, worker: &mut Worker, firing: Firing) {
-        worker.counters.received.one_more();
+        worker.counters.received.increment();
         if worker.stops_at.is_some() {
             // The server releases it when the stream ends.
-            worker.counters.released.one_more();
+            worker.counters.released.increment();
             return;
         }
         let now = Instant::now();
         let extend_at = now + worker.options.lease / 3;
         let (token, delivery_id) = (&firing.token, &firing.delivery_id);
-        if worker.running.rejoin(delivery_id, token, extend_at) {
-            worker.counters.rejoined.one_more();
-        } else if worker.seen.knows(delivery_id, now) {
-            worker.counters.duplicates.one_more();
+        if worker.running.continue_handler(delivery_id, token, extend_at) {
+            worker.counters.continued.increment();
+        } else if worker.recent.contains(delivery_id, now) {
+            worker.counters.duplicates.increment();
             self.to_settle.push_back(Settlement::ack(token));
         } else {
             worker.begin(firing, extend_at);
@@ -252,19 +252,19 @@ fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOut
     let counters = &worker.counters;
     match result {
         Ok(SettleOutcome::Ok | SettleOutcome::AlreadySettled) => match settlement {
-            Settlement { ack: Some(_), .. } => counters.acked.one_more(),
-            Settlement { retry: Some(_), .. } => counters.retried.one_more(),
-            Settlement { dead: Some(_), .. } => counters.dead.one_more(),
-            Settlement { .. } => counters.extended.one_more(),
+            Settlement { ack: Some(_), .. } => counters.acked.increment(),
+            Settlement { retry: Some(_), .. } => counters.retried.increment(),
+            Settlement { dead: Some(_), .. } => counters.dead.increment(),
+            Settlement { .. } => counters.extended.increment(),
         },
-        Ok(SettleOutcome::Dead) => counters.dead.one_more(),
+        Ok(SettleOutcome::Dead) => counters.dead.increment(),
         Ok(_) => {
-            counters.lease_lost.one_more();
-            worker.running.lose(&settlement.token);
+            counters.lease_lost.increment();
+            worker.running.mark_lost(&settlement.token);
         }
         Err(error) => {
-            counters.unsettled.one_more();
-            tracing::warn!(namespace = %worker.namespace, %error, "a verdict was not taken");
+            counters.unsettled.increment();
+            tracing::warn!(namespace = %worker.namespace, %error, "settlement failed; unless it was recorded, the firing is retried when its lease ends");
         }
     }
 }

@@ -14,9 +14,9 @@ use super::{
     Failure, Handler,
     counts::Counters,
     options::Options,
-    running::{Run, Running},
-    seen::Seen,
-    session::{End, Session},
+    recent_deliveries::RecentDeliveries,
+    running_handlers::{RunningHandler, RunningHandlers},
+    session::{Session, StreamEnd},
 };
 use crate::{
     client::Client,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The result of a handler's task.
-pub(super) type Ended = Result<(Id, Result<(), Failure>), JoinError>;
+pub(super) type HandlerResult = Result<(Id, Result<(), Failure>), JoinError>;
 
 /// The handler, with its type erased.
 type Call = Arc<dyn Fn(Firing) -> Handling + Send + Sync>;
@@ -36,8 +36,8 @@ pub(super) struct Worker {
     pub(super) namespace: Arc<str>,
     pub(super) options: Options,
     pub(super) counters: Arc<Counters>,
-    pub(super) running: Running,
-    pub(super) seen: Seen,
+    pub(super) running: RunningHandlers,
+    pub(super) recent: RecentDeliveries,
     /// One task for each running handler.
     pub(super) tasks: JoinSet<Result<(), Failure>>,
     /// Deadline of running handlers, once the consumer is stopping.
@@ -63,10 +63,10 @@ impl Worker {
         Self {
             client,
             namespace,
-            seen: Seen::new(options.dedup),
+            recent: RecentDeliveries::new(options.dedup),
             options,
             counters,
-            running: Running::default(),
+            running: RunningHandlers::default(),
             tasks: JoinSet::new(),
             stops_at: None,
             handler,
@@ -84,11 +84,11 @@ impl Worker {
                 None => break,
                 Some(Err(error)) => error,
                 Some(Ok(session)) => {
-                    self.counters.connected.one_more();
+                    self.counters.connected.increment();
                     match session.run(&mut self).await {
-                        End::Stopped => return Ok(()),
-                        End::Lost { error, heard } => {
-                            if heard || began.elapsed() > retries.longest_wait {
+                        StreamEnd::Stopped => return Ok(()),
+                        StreamEnd::Lost { error, received_any } => {
+                            if received_any || began.elapsed() > retries.longest_wait {
                                 failures = 0;
                             }
                             error
@@ -96,7 +96,7 @@ impl Worker {
                     }
                 }
             };
-            self.running.lose_all();
+            self.running.mark_all_lost();
             if is_final(&lost) {
                 self.finish().await;
                 return Err(lost);
@@ -120,7 +120,7 @@ impl Worker {
         let session = Session::open(self);
         tokio::select! {
             session = session => Some(session),
-            () = told(&mut stopped) => {
+            () = stop_requested(&mut stopped) => {
                 self.begin_stop();
                 None
             }
@@ -136,7 +136,7 @@ impl Worker {
                 Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended);
                 }
-                () = told(&mut stopped) => {
+                () = stop_requested(&mut stopped) => {
                     self.begin_stop();
                     return;
                 }
@@ -186,21 +186,22 @@ impl Worker {
     }
 
     /// Records that a handler ended. Returns its settlement, if there is a lease to settle.
-    pub(super) fn ended(&mut self, ended: Ended) -> Option<Settlement> {
+    pub(super) fn ended(&mut self, ended: HandlerResult) -> Option<Settlement> {
         let (id, failure) = match ended {
             Ok((id, result)) => (id, result.err()),
             Err(error) => {
                 let id = error.id();
                 // An aborted handler has no verdict.
                 let panic = error.try_into_panic().ok()?;
-                self.counters.panicked.one_more();
-                let failure = Failure::retry(format!("the handler panicked: {}", said(&*panic)));
+                self.counters.panicked.increment();
+                let failure =
+                    Failure::retry(format!("the handler panicked: {}", panic_message(&*panic)));
                 (id, Some(failure))
             }
         };
-        let Run { delivery_id, token, .. } = self.running.end(id)?;
+        let RunningHandler { delivery_id, token, .. } = self.running.end(id)?;
         if failure.is_none() {
-            self.seen.remember(&delivery_id, Instant::now());
+            self.recent.remember(&delivery_id, Instant::now());
         }
         let token = token?;
         Some(match failure {
@@ -211,13 +212,13 @@ impl Worker {
 }
 
 /// Waits until the consumer is stopped or its handle is dropped.
-pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
+pub(super) async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
     // An error means that the handle was dropped, which stops the consumer as well.
     stopped.wait_for(|stopped| *stopped).await.ok();
 }
 
 /// Returns the message of a panic.
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

@@ -41,7 +41,7 @@ impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
         match code_of(&problem.code) {
             Some(code) => said(code, problem.detail.clone(), |_, _| problem),
-            None => Self::answer(format!("the code {} is not known", problem.code)),
+            None => Self::bad_response(format!("the code {} is unknown", problem.code)),
         }
     }
 }
@@ -67,14 +67,16 @@ fn of_others(status: &Status) -> Error {
         Grpc::PermissionDenied => refused(Code::PermissionDenied, ""),
         Grpc::InvalidArgument => refused(Code::InvalidArgument, ""),
         Grpc::Unimplemented => {
-            refused(Code::MethodNotAllowed, ": is this the port of a Duly server?")
+            refused(Code::MethodNotAllowed, ": check that this is the port of a Duly server")
         }
-        Grpc::OutOfRange => Error::answer(format!(
-            "{}: raise message_bytes_max of the builder, or ask for less",
+        Grpc::OutOfRange => Error::bad_response(format!(
+            "{}: raise message_bytes_max of the builder, or request less",
             status.message()
         )),
         _ if is_too_late(status) => Error::unknown(Code::DeadlineExceeded, reason(status)),
-        _ => Error::unknown(Code::Aborted, format!("the call broke off ({})", reason(status))),
+        _ => {
+            Error::unknown(Code::Aborted, format!("the call was interrupted ({})", reason(status)))
+        }
     }
 }
 

@@ -84,11 +84,11 @@ fn only_a_failed_connect_proves_that_nothing_was_done() {
     let error = of_status(&never, "http://localhost:1");
     assert!(matches!(&error, Error::Unreachable { server, .. } if server == "http://localhost:1"));
     assert!(error.is_not_done());
-    assert_eq!(error.again(), Again::NotDone(Duration::ZERO));
+    assert_eq!(error.repetition(), Repetition::Safe(Duration::ZERO));
     for status in [Status::unavailable("gone"), Status::cancelled(""), Status::unknown("h2")] {
         let error = of_status(&status, "server");
         assert!(!error.is_not_done(), "{error}");
-        assert_eq!(error.again(), Again::Perhaps(Duration::ZERO));
+        assert_eq!(error.repetition(), Repetition::Unknown(Duration::ZERO));
     }
 }
 
@@ -98,7 +98,7 @@ fn foreign_statuses_get_a_code_and_a_hint() {
         (Status::unauthenticated("who?"), Code::Unauthenticated, "token"),
         (Status::unimplemented("404"), Code::MethodNotAllowed, "Duly server"),
         (Status::out_of_range("too long"), Code::Internal, "message_bytes_max"),
-        (Status::deadline_exceeded("late"), Code::DeadlineExceeded, "look"),
+        (Status::deadline_exceeded("late"), Code::DeadlineExceeded, "read the timer"),
     ] {
         let error = of_status(&status, "server");
         assert_eq!(error.code(), code);

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Refusal;
 
 fn unknown() -> Error {
-    Error::no_answer(Duration::from_secs(1))
+    Error::no_response(Duration::from_secs(1))
 }
 
 fn not_done() -> Error {
@@ -66,8 +66,8 @@ async fn read_without_a_response_is_never_unknown() {
         })
         .await;
         let error = answer.unwrap_err();
-        assert!(matches!(error, Error::NoAnswer { .. }) && error.is_not_done(), "{error}");
-        assert!(!error.to_string().contains("not known"), "{error}");
+        assert!(matches!(error, Error::NoResponse { .. }) && error.is_not_done(), "{error}");
+        assert!(!error.to_string().contains("unknown"), "{error}");
     }
 }
 

@@ -91,7 +91,7 @@ async fn running_handler_rejoins_its_firing_after_a_server_restart() {
     let consumer = slow.consume(&client, Dedup::default());
     slow.has_begun(1).await;
     let server = server.stop().await.start().await;
-    until(|| async { consumer.counts().rejoined == 1 }).await;
+    until(|| async { consumer.counts().continued == 1 }).await;
     slow.finish.notify_one();
     until_state(&client, "x", State::Finished).await;
     assert_eq!(slow.begun.load(Ordering::SeqCst), 1);

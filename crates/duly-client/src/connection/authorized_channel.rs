@@ -14,15 +14,15 @@ use tower_service::Service;
 
 /// A connection that adds the caller's credentials and a path prefix to each call.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct AuthorizedChannel {
     pub(crate) channel: Channel,
     /// Value of the `authorization` header. Marked as sensitive, so that no `Debug` shows it.
     pub(crate) authorization: Option<HeaderValue>,
     /// Path prefix of every call, if a proxy serves the server below one: `/duly`.
-    pub(crate) below: Option<Arc<str>>,
+    pub(crate) path_prefix: Option<Arc<str>>,
 }
 
-impl Service<Request<Body>> for Line {
+impl Service<Request<Body>> for AuthorizedChannel {
     type Response = Response<Body>;
     type Error = Error;
     type Future = ResponseFuture;
@@ -35,17 +35,17 @@ impl Service<Request<Body>> for Line {
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        if let Some(below) = &self.below {
-            put_below(request.uri_mut(), below);
+        if let Some(path_prefix) = &self.path_prefix {
+            add_path_prefix(request.uri_mut(), path_prefix);
         }
         Service::call(&mut self.channel, request)
     }
 }
 
-fn put_below(uri: &mut Uri, below: &str) {
+fn add_path_prefix(uri: &mut Uri, path_prefix: &str) {
     let mut parts = std::mem::take(uri).into_parts();
     let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
-    let path = format!("{below}{path}");
+    let path = format!("{path_prefix}{path}");
     parts.path_and_query = Some(path.try_into().expect("a path behind a path is one"));
     *uri = Uri::from_parts(parts).expect("only its path has changed");
 }

@@ -17,7 +17,7 @@ impl Model {
         }
     }
 
-    fn knows(&mut self, id: u8, now: Instant) -> bool {
+    fn contains(&mut self, id: u8, now: Instant) -> bool {
         let Some(at) = self.ids.iter().position(|(other, _)| *other == id) else { return false };
         let entry = self.ids.remove(at);
         let is_fresh = now - entry.1 < self.dedup.keep;
@@ -51,7 +51,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..200),
     ) {
         let dedup = Dedup { entries_max, keep: Duration::from_millis(keep_ms) };
-        let (mut seen, mut model) = (Seen::new(dedup), Model { ids: Vec::new(), dedup });
+        let (mut seen, mut model) = (RecentDeliveries::new(dedup), Model { ids: Vec::new(), dedup });
         let mut now = Instant::now();
         for step in steps {
             match step {
@@ -60,7 +60,7 @@ proptest! {
                     model.remember(id, now);
                 }
                 Step::Ask(id) => {
-                    prop_assert_eq!(seen.knows(&id.to_string(), now), model.knows(id, now));
+                    prop_assert_eq!(seen.contains(&id.to_string(), now), model.contains(id, now));
                 }
                 Step::Wait(ms) => now += Duration::from_millis(ms),
             }
@@ -72,8 +72,8 @@ proptest! {
 #[test]
 fn lookup_does_not_extend_the_expiry() {
     let dedup = Dedup { entries_max: 4, keep: Duration::from_secs(10) };
-    let (mut seen, start) = (Seen::new(dedup), Instant::now());
+    let (mut seen, start) = (RecentDeliveries::new(dedup), Instant::now());
     seen.remember("a", start);
-    assert!(seen.knows("a", start + Duration::from_secs(9)));
-    assert!(!seen.knows("a", start + Duration::from_secs(10)));
+    assert!(seen.contains("a", start + Duration::from_secs(9)));
+    assert!(!seen.contains("a", start + Duration::from_secs(10)));
 }

@@ -12,13 +12,13 @@ use super::Dedup;
 
 /// Delivery ids, each with the time at which it was handled.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct RecentDeliveries {
     /// None if deduplication is off.
     ids: Option<LruCache<Box<str>, Instant>>,
     keep: Duration,
 }
 
-impl Seen {
+impl RecentDeliveries {
     pub(super) fn new(dedup: Dedup) -> Self {
         // The cache grows as it fills; it is not allocated in advance.
         let ids = NonZeroUsize::new(dedup.entries_max).map(|max| {
@@ -37,14 +37,14 @@ impl Seen {
     }
 
     /// Returns `true` if a delivery was handled recently.
-    pub(super) fn knows(&mut self, delivery_id: &str, now: Instant) -> bool {
+    pub(super) fn contains(&mut self, delivery_id: &str, now: Instant) -> bool {
         let Some(ids) = &mut self.ids else { return false };
         let is_fresh = |handled: &Instant| now.saturating_duration_since(*handled) < self.keep;
-        let knows = ids.get(delivery_id).is_some_and(is_fresh);
-        if !knows {
+        let contains = ids.get(delivery_id).is_some_and(is_fresh);
+        if !contains {
             ids.pop(delivery_id);
         }
-        knows
+        contains
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operation queue of one namespace (`Lane`), and the tasks that send its batches.
+//! The operation queue of one namespace (`OperationQueue`), and the tasks that send its batches.
 //!
 //! 1. A queue exists as long as it has work.
 //! 2. Each batch under way has a task. When the batch has its response, the task takes the next batch.
@@ -22,35 +22,35 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Batches, Batching, Done, Place};
+use super::{Batches, Batching, OperationOutcome, OperationState};
 use crate::error::{Error, Result, check_count};
 
 /// An operation that waits in the queue or is under way.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedOperation {
     pub(super) id: Arc<str>,
     pub(super) operation: Operation,
     pub(super) bytes: usize,
-    pub(super) place: Arc<Place>,
-    pub(super) answer: oneshot::Sender<Done>,
+    pub(super) state: Arc<OperationState>,
+    pub(super) result: oneshot::Sender<OperationOutcome>,
     pub(super) deadline: Instant,
     pub(super) limit: Duration,
     /// The capacity that it has reserved of `waiting_bytes_max`; released with the result.
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) capacity: OwnedSemaphorePermit,
 }
 
-impl Waiting {
-    fn answer(self, done: Done) {
+impl QueuedOperation {
+    fn finish(self, outcome: OperationOutcome) {
         // A caller that has stopped waiting does not need the result.
-        self.answer.send(done).ok();
-        drop(self.room);
+        self.result.send(outcome).ok();
+        drop(self.capacity);
     }
 }
 
 /// The operation queue of a namespace.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
-    waiting: VecDeque<Waiting>,
+pub(super) struct OperationQueue {
+    waiting: VecDeque<QueuedOperation>,
     /// Number of running tasks.
     tasks: usize,
     /// `true`: a task is about to take a batch, so no further task is needed.
@@ -61,10 +61,10 @@ pub(super) struct Lane {
     full: Arc<Notify>,
 }
 
-impl Lane {
+impl OperationQueue {
     /// Takes the next batch: the waiting operations in order, without those whose id is under way.
-    fn take(&mut self, options: &Batching) -> Vec<Waiting> {
-        let mut batch: Vec<Waiting> = Vec::new();
+    fn take(&mut self, options: &Batching) -> Vec<QueuedOperation> {
+        let mut batch: Vec<QueuedOperation> = Vec::new();
         let mut later = VecDeque::new();
         let mut bytes = 0_usize;
         while batch.len() < options.operations_max
@@ -89,87 +89,91 @@ impl Lane {
 
 impl Batches {
     /// Appends an operation to the queue of its namespace, and starts a task if one is needed.
-    pub(super) fn push(self: &Arc<Self>, namespace: &Arc<str>, waiting: Waiting) {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.entry(Arc::clone(namespace)).or_default();
-        lane.waiting.push_back(waiting);
-        if lane.about_to_take {
-            if lane.waiting.len() >= self.options.operations_max {
-                lane.full.notify_one();
+    pub(super) fn push(self: &Arc<Self>, namespace: &Arc<str>, waiting: QueuedOperation) {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(Arc::clone(namespace)).or_default();
+        queue.waiting.push_back(waiting);
+        if queue.about_to_take {
+            if queue.waiting.len() >= self.options.operations_max {
+                queue.full.notify_one();
             }
-        } else if lane.tasks < self.options.batches_max {
-            lane.tasks += 1;
-            lane.about_to_take = true;
+        } else if queue.tasks < self.options.batches_max {
+            queue.tasks += 1;
+            queue.about_to_take = true;
             let task = Task {
                 batches: Arc::clone(self),
                 namespace: Arc::clone(namespace),
-                full: Arc::clone(&lane.full),
+                full: Arc::clone(&queue.full),
             };
-            drop(lanes);
+            drop(queues);
             tokio::spawn(task.run());
         }
     }
 
     /// Sends a batch. A batch that is too large for the server is halved and sent in parts.
-    async fn send(&self, namespace: &str, batch: Vec<Waiting>) {
-        let mut parts = vec![batch];
-        while let Some(mut part) = parts.pop() {
+    async fn send(&self, namespace: &str, batch: Vec<QueuedOperation>) {
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
             // Operations that their callers have withdrawn are not sent.
-            part.retain(|waiting| waiting.place.take());
-            let Some(deadline) = part.iter().map(|waiting| waiting.deadline).max() else {
+            batch.retain(|waiting| waiting.state.mark_sent());
+            let Some(deadline) = batch.iter().map(|waiting| waiting.deadline).max() else {
                 continue;
             };
-            match self.send_part(namespace, &part, deadline).await {
+            match self.send_batch(namespace, &batch, deadline).await {
                 Ok(results) => {
-                    for (i, (waiting, result)) in part.into_iter().zip(results).enumerate() {
-                        let done = of_item(&waiting.operation, i, result);
-                        waiting.answer(done);
+                    for (i, (waiting, result)) in batch.into_iter().zip(results).enumerate() {
+                        let outcome = of_item(&waiting.operation, i, result);
+                        waiting.finish(outcome);
                     }
                 }
                 Err(Error::Refused(refusal))
-                    if refusal.code == Code::RequestTooLarge && part.len() > 1 =>
+                    if refusal.code == Code::RequestTooLarge && batch.len() > 1 =>
                 {
-                    for waiting in &part {
-                        waiting.place.put_back();
+                    for waiting in &batch {
+                        waiting.state.mark_unsent();
                     }
-                    let second = part.split_off(part.len() / 2);
-                    parts.push(second);
-                    parts.push(part);
+                    let second = batch.split_off(batch.len() / 2);
+                    batches.push(second);
+                    batches.push(batch);
                 }
                 Err(error) => {
-                    for waiting in part {
-                        waiting.answer(Err(error.clone()));
+                    for waiting in batch {
+                        waiting.finish(Err(error.clone()));
                     }
                 }
             }
         }
     }
 
-    async fn send_part(
+    async fn send_batch(
         &self,
         namespace: &str,
-        part: &[Waiting],
+        batch: &[QueuedOperation],
         deadline: Instant,
     ) -> Result<Vec<OperationResult>> {
-        let limit = part.iter().map(|waiting| waiting.limit).max().unwrap_or_default();
-        let operations = part.iter().map(|waiting| waiting.operation.clone()).collect();
+        let limit = batch.iter().map(|waiting| waiting.limit).max().unwrap_or_default();
+        let operations = batch.iter().map(|waiting| waiting.operation.clone()).collect();
         let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
-        let mut timers = self.link.timers();
-        let batch = |request| async move { timers.batch(request).await };
-        let results = self.link.call(request, deadline, limit, batch).await?.results;
-        check_count(results.len(), part.len(), "operations")?;
+        let mut timers = self.connection.timers();
+        let send = |request| async move { timers.batch(request).await };
+        let results = self.connection.call(request, deadline, limit, send).await?.results;
+        check_count(results.len(), batch.len(), "operations")?;
         Ok(results)
     }
 }
 
 /// Returns the result of one operation, in the form of a single call's result.
-pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResult) -> Done {
+pub(crate) fn of_item(
+    operation: &Operation,
+    index: usize,
+    result: OperationResult,
+) -> OperationOutcome {
     match result {
         OperationResult { error: Some(problem), .. } => Err(Error::from(*problem)
-            .without_path(&format!("operations[{place}]."))
+            .without_path(&format!("operations[{index}]."))
             .without_path(&format!("{}.", operation.name()))),
         OperationResult { timer: None, cancelled: None, .. } => {
-            Err(Error::answer("a result is empty"))
+            Err(Error::bad_response("a result is empty"))
         }
         result => Ok(result),
     }
@@ -177,7 +181,7 @@ pub(crate) fn of_item(operation: &Operation, place: usize, result: OperationResu
 
 /// Returns the error of an operation whose queue was removed because its runtime was shut down.
 pub(super) fn stopped() -> Error {
-    Error::unknown(Code::Aborted, "the runtime that the client worked on was shut down")
+    Error::unknown(Code::Aborted, "the Tokio runtime of the client was shut down")
 }
 
 /// A task of a queue: sends one batch after the other.
@@ -203,39 +207,42 @@ impl Task {
             } else {
                 let ids: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.id)).collect();
                 task.batches.send(&task.namespace, batch).await;
-                task.free(&ids);
+                task.release(&ids);
             }
         }
     }
 
     /// Takes the next batch. When there is none, the task counts as ended; the last task removes the
     /// queue.
-    fn take(&self) -> Vec<Waiting> {
-        let mut lanes = self.batches.lanes.lock();
-        let Some(lane) = self.own(&mut lanes) else { return Vec::new() };
-        lane.about_to_take = false;
-        let batch = lane.take(&self.batches.options);
+    fn take(&self) -> Vec<QueuedOperation> {
+        let mut queues = self.batches.queues.lock();
+        let Some(queue) = self.queue(&mut queues) else { return Vec::new() };
+        queue.about_to_take = false;
+        let batch = queue.take(&self.batches.options);
         if batch.is_empty() {
-            lane.tasks -= 1;
+            queue.tasks -= 1;
             // Operations that are left wait for ids that another task has under way.
-            if lane.tasks == 0 {
-                lanes.remove(&self.namespace);
+            if queue.tasks == 0 {
+                queues.remove(&self.namespace);
             }
         }
         batch
     }
 
     /// Releases the ids of a batch that has its response.
-    fn free(&self, ids: &[Arc<str>]) {
-        if let Some(lane) = self.own(&mut self.batches.lanes.lock()) {
+    fn release(&self, ids: &[Arc<str>]) {
+        if let Some(queue) = self.queue(&mut self.batches.queues.lock()) {
             for id in ids {
-                lane.busy.remove(id);
+                queue.busy.remove(id);
             }
         }
     }
 
-    fn own<'a>(&self, lanes: &'a mut HashMap<Arc<str>, Lane>) -> Option<&'a mut Lane> {
-        lanes.get_mut(&self.namespace).filter(|lane| Arc::ptr_eq(&lane.full, &self.full))
+    fn queue<'a>(
+        &self,
+        queues: &'a mut HashMap<Arc<str>, OperationQueue>,
+    ) -> Option<&'a mut OperationQueue> {
+        queues.get_mut(&self.namespace).filter(|queue| Arc::ptr_eq(&queue.full, &self.full))
     }
 }
 
@@ -245,11 +252,11 @@ struct Guard(Option<Task>);
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
-            let mut lanes = task.batches.lanes.lock();
-            let lane = task.own(&mut lanes).is_some().then(|| lanes.remove(&task.namespace));
+            let mut queues = task.batches.queues.lock();
+            let queue = task.queue(&mut queues).is_some().then(|| queues.remove(&task.namespace));
             // The waiting callers are notified by this drop, after the lock is released.
-            drop(lanes);
-            drop(lane);
+            drop(queues);
+            drop(queue);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! call sends its remaining time, so that the server ends it in time. In any case the call ends here at
 //! its deadline.
 
-mod line;
+mod authorized_channel;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use duly_api::v1::{
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
-pub(crate) use self::line::Line;
+pub(crate) use self::authorized_channel::AuthorizedChannel;
 use crate::error::{Error, Result, of_status};
 
 /// The connection to a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
-    pub(crate) line: Line,
+pub(crate) struct Connection {
+    pub(crate) channel: AuthorizedChannel,
     /// The server's address as the caller gave it.
     pub(crate) server: Arc<str>,
     /// Largest response in bytes.
@@ -29,20 +29,21 @@ pub(crate) struct Link {
     pub(crate) on_notice: Option<fn(&str)>,
 }
 
-impl Link {
-    pub(crate) fn timers(&self) -> TimersClient<Line> {
+impl Connection {
+    pub(crate) fn timers(&self) -> TimersClient<AuthorizedChannel> {
         // A request that is too large is refused by the server, whose error names the limit.
-        TimersClient::new(self.line.clone())
+        TimersClient::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes_max)
             .max_encoding_message_size(usize::MAX)
     }
 
-    pub(crate) fn namespaces(&self) -> NamespacesClient<Line> {
-        NamespacesClient::new(self.line.clone()).max_decoding_message_size(self.message_bytes_max)
+    pub(crate) fn namespaces(&self) -> NamespacesClient<AuthorizedChannel> {
+        NamespacesClient::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes_max)
     }
 
-    pub(crate) fn cluster(&self) -> ClusterClient<Line> {
-        ClusterClient::new(self.line.clone())
+    pub(crate) fn cluster(&self) -> ClusterClient<AuthorizedChannel> {
+        ClusterClient::new(self.channel.clone())
     }
 
     /// Makes one call. `limit` is the whole time that the caller gave it, for error texts.
@@ -58,7 +59,7 @@ impl Link {
     {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::TooLate { limit, reason: "its time was over before".to_owned() });
+            return Err(Error::TooLate { limit, reason: "its time had already passed".to_owned() });
         }
         let mut request = Request::new(request);
         request.set_timeout(left);
@@ -71,7 +72,7 @@ impl Link {
                 Ok(response.into_inner())
             }
             Ok(Err(status)) => Err(of_status(&status, &self.server)),
-            Err(_elapsed) => Err(Error::no_answer(limit)),
+            Err(_elapsed) => Err(Error::no_response(limit)),
         }
     }
 }
