@@ -12,13 +12,13 @@ use tokio::runtime::{Builder, Runtime};
 use crate::commands::bench;
 use crate::{
     Outcome,
-    args::{self, named::NamedTimer},
+    args::{self, identity::TimerArg},
     commands::{
         batch, cancel, cli_docs, cluster, completions, config, dead, export, get, health, import,
         lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
         serve, settle, store, top,
     },
-    failure::{Failure, Reader},
+    failure::{Failure, MessageReader},
     http::Http,
     output::{Format, Loudness, Printer},
 };
@@ -28,7 +28,7 @@ use crate::{
 #[command(name = "duly", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    everywhere: GlobalOptions,
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,12 +54,12 @@ enum Command {
     Serve(serve::Args),
     Schedule(schedule::Args),
     /// Show a timer: its state, attempts and history
-    Get(NamedTimer),
+    Get(TimerArg),
     List(list::Args),
     Reschedule(reschedule::Args),
     Cancel(cancel::Args),
     /// Fire a timer now: make it due, or start its next attempt
-    Fire(NamedTimer),
+    Fire(TimerArg),
     Batch(batch::Args),
     Lease(lease::Args),
     Settle(settle::Args),
@@ -93,7 +93,7 @@ pub(crate) struct Session {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
-        let GlobalOptions { server, output, quiet } = self.everywhere;
+        let GlobalOptions { server, output, quiet } = self.global;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
         let printer = Printer::new(output, loudness);
         let session = || {
@@ -137,26 +137,26 @@ impl Cli {
     }
 
     /// Returns the kind of reader of error messages.
-    pub(crate) fn reader(&self) -> Reader {
-        match self.everywhere.output {
-            Format::Table => Reader::Person,
-            Format::Json | Format::Ndjson => Reader::Program,
+    pub(crate) fn reader(&self) -> MessageReader {
+        match self.global.output {
+            Format::Table => MessageReader::Person,
+            Format::Json | Format::Ndjson => MessageReader::Program,
         }
     }
 }
 
 /// Returns the kind of reader of errors in a command line that could not be parsed.
-pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> Reader {
+pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> MessageReader {
     let mut is_format = false;
     for argument in arguments {
         let text = argument.to_string_lossy();
         let format = text.strip_prefix("--output=").or(is_format.then_some(&*text));
         if matches!(format, Some("json" | "ndjson")) {
-            return Reader::Program;
+            return MessageReader::Program;
         }
         is_format = text == "--output";
     }
-    Reader::Person
+    MessageReader::Person
 }
 
 /// Returns the public commands, for completions, manual pages and the reference.
@@ -184,5 +184,5 @@ pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 /// Starts a runtime.
 pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
     let built = builder.enable_all().build();
-    built.map_err(|error| Failure::new(format_args!("cannot start: {error}")))
+    built.map_err(|error| Failure::new(format_args!("cannot start the async runtime: {error}")))
 }

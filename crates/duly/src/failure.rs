@@ -9,7 +9,7 @@ use std::{fmt, io, io::Write as _, process::ExitCode};
 use serde_json::json;
 
 use crate::output::{
-    terminal::{Screen, Tone},
+    terminal::{OutputStream, Tone},
     text,
 };
 
@@ -47,7 +47,7 @@ pub(crate) enum Failure {
 
 /// The reader of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum MessageReader {
     /// A person.
     Person,
     /// A program that asked for JSON.
@@ -80,17 +80,17 @@ impl Failure {
     }
 
     /// Prints the message and returns the exit code.
-    pub(crate) fn report(self, reader: Reader) -> ExitCode {
+    pub(crate) fn report(self, reader: MessageReader) -> ExitCode {
         match self {
             Self::OutputClosed => return ExitCode::SUCCESS,
             Self::StoreEnded(_) => return ExitCode::from(STORE_ENDED),
             _ => {}
         }
-        let screen = Screen::stderr();
+        let screen = OutputStream::stderr();
         let text = match reader {
-            Reader::Program if screen.is_terminal() => text::json(&self.document()),
-            Reader::Program => self.document(),
-            Reader::Person => {
+            MessageReader::Program if screen.is_terminal() => text::json(&self.document()),
+            MessageReader::Program => self.document(),
+            MessageReader::Person => {
                 let label = screen.paint(Tone::Bad, "error:");
                 format!("{label} {}", text::lines(&self.sentence()))
             }
@@ -113,8 +113,8 @@ impl Failure {
     fn document(&self) -> String {
         let (code, title, detail) = match self {
             Self::Refused { problem, .. } => return text::one_line(problem),
-            Self::Usage(message) => ("usage", "It was typed wrong", message.as_str()),
-            Self::Failed { code, message } => (*code, "It failed", message.as_str()),
+            Self::Usage(message) => ("usage", "The command line is invalid", message.as_str()),
+            Self::Failed { code, message } => (*code, "The command failed", message.as_str()),
             // These two are not printed.
             Self::StoreEnded(_) | Self::OutputClosed => return String::new(),
         };
@@ -127,7 +127,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let message = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
-    Failure::usage(message).report(Reader::Program)
+    Failure::usage(message).report(MessageReader::Program)
 }
 
 /// The message for people.

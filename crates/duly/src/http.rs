@@ -20,9 +20,9 @@ use serde_json::value::RawValue;
 use crate::{failure::Failure, output::note};
 
 /// Time limit for connecting.
-pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of a whole exchange, besides the wait that the server was asked for.
-pub(crate) const EXCHANGE: Duration = Duration::from_secs(60);
+pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest response in bytes: enough for a page of 1000 timers with large payloads.
 const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
@@ -30,10 +30,10 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const HINTS: &[Hint] = &[
     (
         "not_found",
-        "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers; \
-         `duly namespace put NAMESPACE` makes a namespace",
+        "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers; `duly \
+         namespace put NAMESPACE` creates a namespace",
     ),
-    ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
+    ("dead", "`duly dead redrive` delivers it again, `duly dead purge` removes it"),
 ];
 
 /// A client of one server.
@@ -55,7 +55,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// The response to an accepted call.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     /// The body, unchanged.
     pub(crate) text: String,
     server: Url,
@@ -67,7 +67,7 @@ impl Http {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT);
+            .connect_timeout(CONNECT_TIMEOUT);
         if is_loopback(&server) {
             // A proxy would look for the server on the proxy's own machine.
             builder = builder.no_proxy();
@@ -157,11 +157,11 @@ impl Call<'_> {
     }
 
     /// Makes the call.
-    pub(crate) async fn send(self) -> Result<Answer, Failure> {
+    pub(crate) async fn send(self) -> Result<HttpResponse, Failure> {
         let server = &self.client.server;
-        let limit = EXCHANGE + self.wait;
+        let limit = EXCHANGE_TIMEOUT + self.wait;
         let method = self.method.clone();
-        let unreachable = |error| unreachable::failure(server, &error, limit, &method);
+        let unreachable = |error| unreachable::no_response_failure(server, &error, limit, &method);
         let mut request = self.client.http.request(self.method, self.url);
         if let Some(body) = self.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
@@ -176,52 +176,52 @@ impl Call<'_> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > self.bytes_max {
-                return Err(too_long(server, self.bytes_max));
+                return Err(too_long_failure(server, self.bytes_max));
             }
             body.extend_from_slice(&chunk);
         }
         let text = String::from_utf8_lossy(&body).into_owned();
         if status.is_success() || self.accepted == Some(status) {
-            Ok(Answer { text, server: server.clone() })
+            Ok(HttpResponse { text, server: server.clone() })
         } else {
-            Err(problem::failure(server, status, &text, &[self.hints, HINTS].concat()))
+            Err(problem::refusal(server, status, &text, &[self.hints, HINTS].concat()))
         }
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// Parses the body.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
-        serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
+        serde_json::from_str(&self.text).map_err(|error| not_duly_failure(&self.server, &error))
     }
 
     /// Returns the JSON texts of the items of a list in the body.
     pub(crate) fn items(&self, list: &str) -> Result<Vec<&RawValue>, Failure> {
         let mut fields: HashMap<&str, &RawValue> = self.parse()?;
         let items = fields.remove(list).map_or("[]", RawValue::get);
-        serde_json::from_str(items).map_err(|error| not_duly(&self.server, &error))
+        serde_json::from_str(items).map_err(|error| not_duly_failure(&self.server, &error))
     }
 }
 
 /// Returns the failure for a response that cannot be parsed.
-fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
+fn not_duly_failure(server: &Url, error: &serde_json::Error) -> Failure {
     Failure::coded(
         "not_duly",
         format_args!(
-            "{server} answered what a Duly server of this version does not ({error}): \
-             is it one, and of the same version as this command?"
+            "the response of {server} cannot be parsed ({error}): check that it is a Duly server \
+             of the same version as this command"
         ),
     )
 }
 
 /// Returns the failure for a response that is longer than any of a Duly server.
-fn too_long(server: &Url, bytes_max: usize) -> Failure {
+fn too_long_failure(server: &Url, bytes_max: usize) -> Failure {
     let server = unreachable::shown(server);
     Failure::coded(
         "not_duly",
         format_args!(
-            "{server} answered more than {bytes_max} bytes, which is more than is read: is it a \
-             Duly server, and of the same version as this command?"
+            "the response of {server} is longer than {bytes_max} bytes: check that it is a Duly \
+             server of the same version as this command"
         ),
     )
 }

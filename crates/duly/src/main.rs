@@ -35,7 +35,7 @@ use clap::Parser;
 
 use crate::{
     cli::Cli,
-    failure::{Failure, Reader},
+    failure::{Failure, MessageReader},
     output::{Format, Loudness, Printer},
 };
 
@@ -45,11 +45,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let first = env::args_os().nth(1).and_then(|name| name.into_string().ok());
     if let Some(command) = first.and_then(|name| cli::hidden(&name)) {
-        return ended(command(Printer::new(Format::Table, Loudness::Normal)), Reader::Person);
+        return ended(
+            command(Printer::new(Format::Table, Loudness::Normal)),
+            MessageReader::Person,
+        );
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && cli::reader_of(env::args_os()) == Reader::Program => {
+        Err(error)
+            if error.use_stderr() && cli::reader_of(env::args_os()) == MessageReader::Program =>
+        {
             return failure::report_usage(&error);
         }
         Err(error) => error.exit(),
@@ -60,7 +65,7 @@ fn main() -> ExitCode {
     ended(cli.run(), reader)
 }
 
-fn ended(outcome: Outcome, reader: Reader) -> ExitCode {
+fn ended(outcome: Outcome, reader: MessageReader) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(reader),

@@ -12,40 +12,41 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Open files of the process itself and of a small store: the standard ones, those of the runtime, those
 /// of probes, those that the store keeps, and its first files.
-const BESIDES: u64 = 384;
+const RESERVED_FILES: u64 = 384;
 /// Divisor of the limit: connections get at least this part of it. A server without connections is of no
 /// use.
-const CONNECTIONS_PART_MIN: u64 = 4;
+const CONNECTIONS_DIVISOR_MAX: u64 = 4;
 /// Directories of a store whose files stay open.
 const STORE_DIRS: [&str; 2] = ["journal", "runs"];
 
 /// Raises the limit of open files as far as the system allows without privileges: journal segments and
 /// connections each need one. If the system refuses, Duly continues with the current limit.
-pub(crate) fn allow() {
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, allowed = ?limit.current, "the limit of open files stays as it is");
+        tracing::warn!(%error, allowed = ?limit.current, "cannot raise the limit of open files; \
+                                                          continuing with the current one");
     }
 }
 
 /// A limit that allows fewer connections than are configured.
 #[derive(Debug)]
-pub(crate) struct TooFew {
+pub(crate) struct ConnectionsLowered {
     allowed: u64,
-    left: u64,
+    granted: u64,
     configured: u64,
 }
 
-impl TooFew {
+impl ConnectionsLowered {
     /// Logs a warning. Called after the server has started, since a failure to start is more important.
     pub(crate) fn warn(&self) {
-        let Self { allowed, left, configured } = self;
+        let Self { allowed, granted, configured } = self;
         tracing::warn!(
             allowed,
-            connections_max = left,
+            connections_max = granted,
             configured,
-            "the process may open fewer files than the configuration can need, so it takes fewer \
-             connections: raise its limit (`ulimit -n`, `LimitNOFILE`), or lower \
+            "the limit of open files is too low for the configuration; accepting fewer \
+             connections: raise the limit (`ulimit -n`, `LimitNOFILE`), or lower \
              server.connections_max"
         );
     }
@@ -53,25 +54,25 @@ impl TooFew {
 
 /// Lowers the connections of a configuration to the number that the limit allows, and with them the
 /// lease calls that may wait.
-pub(crate) fn fit(config: &mut Config) -> Option<TooFew> {
+pub(crate) fn limit_connections(config: &mut Config) -> Option<ConnectionsLowered> {
     let allowed = getrlimit(Resource::Nofile).current?;
     let store_files = if config.store.url.is_some() { 0 } else { files_of(&config.store.data) };
     let wanted = config.server.connections_max.get();
     let attempts = config.delivery.workers_max.get() + config.webhook.idle_max.get();
-    let left = connections(allowed, attempts, store_files);
-    if left >= wanted {
+    let granted = connections(allowed, attempts, store_files);
+    if granted >= wanted {
         return None;
     }
-    config.server.connections_max.lower_to(left);
+    config.server.connections_max.lower_to(granted);
     // The configuration has the same rule: waiting lease calls leave a quarter of the connections free.
-    config.delivery.pull_waiters_max.lower_to(left * 3 / 4);
-    Some(TooFew { allowed, left, configured: wanted })
+    config.delivery.pull_waiters_max.lower_to(granted * 3 / 4);
+    Some(ConnectionsLowered { allowed, granted, configured: wanted })
 }
 
 /// Returns the connections that a limit allows, if the store grows to twice its files.
 fn connections(allowed: u64, attempts: u64, store_files: u64) -> u64 {
-    let others = BESIDES + attempts + 2 * store_files;
-    allowed.saturating_sub(others).max(allowed / CONNECTIONS_PART_MIN).max(1)
+    let others = RESERVED_FILES + attempts + 2 * store_files;
+    allowed.saturating_sub(others).max(allowed / CONNECTIONS_DIVISOR_MAX).max(1)
 }
 
 /// Returns the number of files of a store that stay open; 0 for a store that does not exist yet.
@@ -95,8 +96,8 @@ mod tests {
             (262_144, 2_048, 200_000, 65_536),
             (3, 0, 0, 1),
         ] {
-            let left = connections(allowed, attempts, store_files);
-            assert_eq!(left, expected, "{allowed} {attempts} {store_files}");
+            let granted = connections(allowed, attempts, store_files);
+            assert_eq!(granted, expected, "{allowed} {attempts} {store_files}");
         }
     }
 }

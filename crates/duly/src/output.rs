@@ -15,7 +15,7 @@ use std::{
 
 use clap::ValueEnum;
 
-use self::terminal::{Screen, Tone};
+use self::terminal::{OutputStream, Tone};
 use crate::{Outcome, failure::Failure};
 
 /// The format of results.
@@ -45,7 +45,7 @@ pub(crate) fn note(notice: &str) {
 
 /// Prints a warning to stderr.
 pub(crate) fn warn(sentence: &str) {
-    let label = Screen::stderr().paint(Tone::Warning, "warning:");
+    let label = OutputStream::stderr().paint(Tone::Warning, "warning:");
     // If stderr is closed, the warning is lost.
     writeln!(io::stderr(), "{label} {}", text::lines(sentence)).ok();
 }
@@ -55,13 +55,13 @@ pub(crate) fn warn(sentence: &str) {
 pub(crate) struct Printer {
     format: Format,
     loudness: Loudness,
-    screen: Screen,
+    screen: OutputStream,
 }
 
 impl Printer {
     /// Returns a printer of this format.
     pub(crate) fn new(format: Format, loudness: Loudness) -> Self {
-        Self { format, loudness, screen: Screen::stdout() }
+        Self { format, loudness, screen: OutputStream::stdout() }
     }
 
     /// Returns `true` if programs read the output.
@@ -80,7 +80,7 @@ impl Printer {
     }
 
     /// Returns the properties of stdout.
-    pub(crate) fn screen(self) -> Screen {
+    pub(crate) fn screen(self) -> OutputStream {
         self.screen
     }
 

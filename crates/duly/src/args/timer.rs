@@ -10,7 +10,7 @@ use duly_api::{Duration, Header, Schedule, Time};
 use duly_core::{Millis, Timestamp, payload::PAYLOAD_BYTES_HARD};
 use serde_json::value::RawValue;
 
-use super::{input, place::Place, values};
+use super::{destination::DestinationArgs, input, values};
 use crate::failure::Failure;
 
 /// Due time, payload and destination of a timer. A command that needs a time adds a group over
@@ -38,7 +38,7 @@ pub(crate) struct TimerArgs {
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    destination: DestinationArgs,
 }
 
 #[derive(clap::Args)]
@@ -71,7 +71,7 @@ impl TimerArgs {
             payload_base64: payload_file.map(|path| read(&path)).transpose()?,
             headers: headers(self.headers),
             tags: self.tags,
-            destination: self.place.destination()?,
+            destination: self.destination.destination()?,
             ..Schedule::default()
         })
     }

@@ -91,7 +91,7 @@ pub(crate) const STATES: [(State, &str); 7] = [
     (State::Retrying, "Waiting for its next attempt"),
     (State::Finished, "Delivered"),
     (State::Cancelled, "Cancelled"),
-    (State::Dead, "Given up"),
+    (State::Dead, "Dead letter"),
 ];
 
 /// Parses a JSON value and keeps its exact text.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::{
     Outcome,
-    args::{input, named::Named},
+    args::{identity::NamespaceArg, input},
     cli::Session,
     failure::Failure,
     http,
@@ -36,7 +36,7 @@ use crate::{
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// The file with the operations, `-` for stdin
     #[arg(long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -66,12 +66,12 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let results = if errors_only { "errors" } else { "all" };
     let call = session.http.namespace(Method::POST, &args.named.namespace, &["batch"]);
     let call = call.query(&[("results", results.to_owned())]);
-    let mut answer = call.lines(source).await?;
+    let mut response = call.lines(source).await?;
     // The counts come from the summary, if there is one.
     let (mut lines, mut accepted, mut refused) = (0, 0, 0);
     let mut has_summary = false;
-    while let Some(text) = answer.next().await? {
-        let Line { line, error, last } = answer.parse(&text)?;
+    while let Some(text) = response.next().await? {
+        let Line { line, error, last } = response.parse(&text)?;
         if printer.is_json() {
             printer.json(&text)?;
         } else if let (Some(number), Some(error)) = (line, &error) {
@@ -103,8 +103,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if errors_only && !has_summary {
         return Err(Failure::coded(
             "outcome_unknown",
-            "the answer ended before its summary: it is not known which lines were taken. Lines that \
-             name an id can be sent again: what was taken is answered as existing",
+            "the response ended before its summary: the outcome of the lines is unknown. Lines \
+             with an id can be sent again: accepted ones are returned as existing",
         ));
     }
     let lines = text::count(lines, "line");

@@ -8,7 +8,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, named::Named, values},
+    args::{confirm::Confirm, identity::NamespaceArg, values},
     cli::Session,
     commands::reschedule,
     output::text,
@@ -25,7 +25,7 @@ use crate::{
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// The timer's id
     #[arg(
         value_parser = values::timer_id,
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             line.push_str(&format!(", after {attempts}"));
         }
         if cancelled.maybe_delivered {
-            line.push_str("; it may have been delivered: the outcome of an attempt is not known");
+            line.push_str("; it may have been delivered: the outcome of an attempt is unknown");
         }
         Ok(line)
     })

@@ -18,10 +18,10 @@ pub(crate) struct Args {}
 
 /// Runs the command.
 pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
-    let answer = session.http.service(Method::GET, &["cluster"]).send().await?;
+    let response = session.http.service(Method::GET, &["cluster"]).send().await?;
     let printer = session.printer;
-    printer.document(&answer.text, || {
-        let cluster: ClusterInfo = answer.parse()?;
+    printer.document(&response.text, || {
+        let cluster: ClusterInfo = response.parse()?;
         let counts = [
             ("version", cluster.version.clone()),
             ("shards", cluster.shards.to_string()),

@@ -26,16 +26,16 @@ enum Action {
     /// Reads the file and the variables DULY_SECTION__KEY of the environment, takes the flags of `duly
     /// serve`, and checks the files that the configuration names. Nothing is started or changed. Exit
     /// code 1 if anything is wrong.
-    Check(Places),
+    Check(SourceArgs),
     /// Show every key with its value and its origin
-    Show(Places),
+    Show(SourceArgs),
     /// Print a file with every key, its meaning, bounds and default, all commented out
     Example,
 }
 
 /// The sources of a configuration, besides the environment.
 #[derive(clap::Args)]
-struct Places {
+struct SourceArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -50,7 +50,7 @@ struct Places {
     listen: Option<String>,
 }
 
-impl Places {
+impl SourceArgs {
     fn source(self) -> Source {
         source(self.config, self.data, self.store, self.listen)
     }
@@ -77,16 +77,16 @@ pub(super) fn source(
 /// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     match args.action {
-        Action::Check(places) => {
-            let source = places.source();
+        Action::Check(source_args) => {
+            let source = source_args.source();
             let config = config::load_with_files(&source).map_err(Failure::new)?;
             for sentence in config.unused() {
                 warn(&sentence.to_string());
             }
-            verdict(&source, &config, printer)
+            print_counts(&source, &config, printer)
         }
-        Action::Show(places) => {
-            let config = config::load(&places.source()).map_err(Failure::new)?;
+        Action::Show(source_args) => {
+            let config = config::load(&source_args.source()).map_err(Failure::new)?;
             if !printer.is_json() {
                 return printer.line(&config.show());
             }
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 }
 
 /// Prints the number of values from each source, so that a forgotten file or variable is noticed.
-fn verdict(source: &Source, config: &Config, printer: Printer) -> Outcome {
+fn print_counts(source: &Source, config: &Config, printer: Printer) -> Outcome {
     let count = |is_of: fn(&Origin) -> bool| {
         config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
     };
@@ -123,7 +123,7 @@ fn verdict(source: &Source, config: &Config, printer: Printer) -> Outcome {
             None => "no file was named (--config)".to_owned(),
         };
         Ok(format!(
-            "the configuration is right: {file}, {from_environment} from the environment, \
+            "the configuration is valid: {file}, {from_environment} from the environment, \
              {from_flags} from flags, {defaults} defaults"
         ))
     })

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, filter::Filter, named::Named, values},
+    args::{confirm::Confirm, filter::Filter, identity::NamespaceArg, values},
     cli::Session,
     commands::{list, namespace::counts},
     failure::Failure,
@@ -29,16 +29,16 @@ enum Action {
     /// List dead letters with their last error
     List {
         #[command(flatten)]
-        named: Named,
+        named: NamespaceArg,
         #[command(flatten)]
         filter: Filter,
     },
     /// Deliver dead letters again, with a fresh number of attempts
     Redrive {
         #[command(flatten)]
-        named: Named,
+        named: NamespaceArg,
         #[command(flatten)]
-        which: Which,
+        selection: DeadLetterSelection,
         /// Wait this long before the delivery
         #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         delay: Option<Millis>,
@@ -49,9 +49,9 @@ enum Action {
     /// Remove dead letters for good
     Purge {
         #[command(flatten)]
-        named: Named,
+        named: NamespaceArg,
         #[command(flatten)]
-        which: Which,
+        selection: DeadLetterSelection,
         #[command(flatten)]
         confirm: Confirm,
     },
@@ -60,7 +60,7 @@ enum Action {
 
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-struct Which {
+struct DeadLetterSelection {
     /// The latest dead letter of this timer; repeat it for more
     #[arg(long = "id", value_name = "ID", value_parser = values::timer_id)]
     ids: Vec<TimerId>,
@@ -78,31 +78,31 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         Action::List { named, filter } => {
             list::pages(session, &named.namespace, Some(State::Dead), &filter, timers::dead).await
         }
-        Action::Redrive { named, which, delay, per_second } => {
+        Action::Redrive { named, selection, delay, per_second } => {
             let delay = delay.map(Duration::from);
-            let request = RedriveRequest { delay, per_second, ..which.request() };
-            deal(session, &named.namespace, "redrive", request).await
+            let request = RedriveRequest { delay, per_second, ..selection.request() };
+            redrive_or_purge(session, &named.namespace, "redrive", request).await
         }
-        Action::Purge { named: Named { namespace }, which, confirm } => {
-            if which.all && confirm.is_needed() {
+        Action::Purge { named: NamespaceArg { namespace }, selection, confirm } => {
+            if selection.all && confirm.is_needed() {
                 let dead = counts(session, &namespace).await?.dead;
-                let letters = text::count(dead, "dead letter");
-                Confirm::ask(&format!("Drop {letters} of {namespace} for good?"))?;
+                let dead_letters = text::count(dead, "dead letter");
+                Confirm::ask(&format!("Purge {dead_letters} of {namespace} for good?"))?;
             }
-            deal(session, &namespace, "purge", which.request()).await
+            redrive_or_purge(session, &namespace, "purge", selection.request()).await
         }
         Action::Overdue(args) => overdue::run(args, session).await,
     }
 }
 
 /// Redrives or purges, call by call. Prints the count, and fails if a named dead letter was refused.
-async fn deal(
+async fn redrive_or_purge(
     session: &Session,
     namespace: &NamespaceName,
     action: &str,
     mut request: RedriveRequest,
 ) -> Outcome {
-    let words = if action == "redrive" { "redriven" } else { "purged" };
+    let participle = if action == "redrive" { "redriven" } else { "purged" };
     let (mut done, mut refusals) = (0, Vec::new());
     let document = loop {
         let call = session.http.namespace(Method::POST, namespace, &["dead", action]);
@@ -122,11 +122,11 @@ async fn deal(
         request.cursor = cursor;
         match request.cursor {
             Some(_) => {}
-            None if request.all.is_some() => break json!({ words: done }).to_string(),
+            None if request.all.is_some() => break json!({ participle: done }).to_string(),
             None => break reply.text,
         }
     };
-    session.printer.document(&document, || Ok(format!("{done} {words}")))?;
+    session.printer.document(&document, || Ok(format!("{done} {participle}")))?;
     if refusals.is_empty() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ async fn deal(
     Err(Failure::coded("some_refused", format_args!("{refusals}\n  {hint}")))
 }
 
-impl Which {
+impl DeadLetterSelection {
     /// Returns a request about these dead letters. A purge has the same fields as a redrive, for those
     /// set here.
     fn request(self) -> RedriveRequest {

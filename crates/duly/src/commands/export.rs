@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use self::{
-    line::{End, Line, Opening},
+    line::{ExportLine, NamespaceEnd, NamespaceHead},
     target::Target,
 };
 use crate::{
@@ -76,7 +76,7 @@ struct Page {
 #[derive(Serialize)]
 struct Exported {
     #[serde(flatten)]
-    end: End,
+    end: NamespaceEnd,
     paused: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         // If the signal itself ended the process, secrets would stay behind in an unfinished file.
         _ = tokio::signal::ctrl_c() => Err(Failure::coded(
             "interrupted",
-            "interrupted: nothing was exported, and what is paused stays so",
+            "interrupted: nothing was exported; paused namespaces stay paused",
         )),
     };
     progress.clear();
@@ -98,7 +98,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let is_file = target.is_file();
     target.finish()?;
     if is_file {
-        return told(&args, &exported, session);
+        return print_summary(&args, &exported, session);
     }
     if !session.printer.is_json() && !session.printer.is_quiet() {
         // Stdout has the exported lines.
@@ -141,18 +141,18 @@ async fn write(
     let before = namespace::counts(session, namespace).await?;
     let total = before.pending + before.dead;
     let mut written = [0_u64; 2];
-    let mut is_resting = false;
+    let mut is_paused = false;
     for (place, state) in ["pending", "dead"].into_iter().enumerate() {
         let mut query = vec![("state", state.to_owned())];
         loop {
             let call = session.http.namespace(Method::GET, namespace, &["export"]);
             let page: Page = call.query(&query).send().await?.parse()?;
             if let Some(raw) = page.namespace.filter(|_| place == 0) {
-                is_resting = warned(&raw, session, progress)?;
-                target.line(&Line { namespace: Some(raw), ..Line::default() })?;
+                is_paused = warn_unless_paused(&raw, session, progress)?;
+                target.line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;
             }
             for timer in page.timers {
-                target.line(&Line { timer: Some(timer), ..Line::default() })?;
+                target.line(&ExportLine { timer: Some(timer), ..ExportLine::default() })?;
                 written[place] += 1;
             }
             let done = written.iter().sum();
@@ -163,52 +163,64 @@ async fn write(
         }
     }
     let [timers, dead] = written;
-    let end = End { namespace: namespace.to_string(), timers, dead };
-    target.line(&Line { end: Some(end.clone()), ..Line::default() })?;
+    let end = NamespaceEnd { namespace: namespace.to_string(), timers, dead };
+    target.line(&ExportLine { end: Some(end.clone()), ..ExportLine::default() })?;
     let after = namespace::counts(session, namespace).await?;
     if (after.pending, after.dead) != (timers, dead) {
         progress.clear();
         warn(&format!(
-            "{namespace} changed while it was exported: it has {} and {} now, and {timers} and {dead} \
-             were exported; stop whatever schedules and cancels there, and export again",
+            "{namespace} changed while it was exported: it has {} and {} now, and {timers} and \
+             {dead} were exported; stop the programs that schedule and cancel there, and export \
+             again",
             text::count(after.pending, "pending timer"),
             text::count(after.dead, "dead letter"),
         ));
     }
-    Ok(Exported { end, paused: is_resting })
+    Ok(Exported { end, paused: is_paused })
 }
 
 /// Returns `true` if the namespace is paused without a time to resume; otherwise warns.
-fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<bool, Failure> {
-    let opening: Opening = serde_json::from_str(raw.get())
-        .map_err(|error| Failure::new(format_args!("the server's answer has no name: {error}")))?;
-    let is_resting = opening.paused && opening.resumes_at.is_none();
-    if !is_resting && !session.printer.is_quiet() {
+fn warn_unless_paused(
+    raw: &RawValue,
+    session: &Session,
+    progress: &mut Progress,
+) -> Result<bool, Failure> {
+    let head: NamespaceHead = serde_json::from_str(raw.get()).map_err(|error| {
+        Failure::new(format_args!(
+            "the server's response has no namespace name: \
+                                                    {error}"
+        ))
+    })?;
+    let is_paused = head.paused && head.resumes_at.is_none();
+    if !is_paused && !session.printer.is_quiet() {
         progress.clear();
-        let (name, why) = match opening.resumes_at {
-            Some(at) => (opening.name, format!("resumes by itself at {at}")),
-            None => (opening.name, "is not paused".to_owned()),
+        let (name, why) = match head.resumes_at {
+            Some(at) => (head.name, format!("resumes by itself at {at}")),
+            None => (head.name, "is not paused".to_owned()),
         };
         warn(&format!(
-            "{name} {why}: what fires here during the move may fire at the other server again; \
-             --drain pauses it and waits for what is in flight"
+            "{name} {why}: timers that fire here during the move may fire again at the other \
+             server; --drain pauses it and waits for the firings in flight"
         ));
     }
-    Ok(is_resting)
+    Ok(is_paused)
 }
 
 /// Prints the counts and the next steps.
-fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
+fn print_summary(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
     let file = text::preview(&args.to.display().to_string(), usize::MAX);
     let document = json!({ "file": file, "namespaces": exported });
     session.printer.document(&document.to_string(), || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
-        lines.push(format!("{file} is whole and holds secrets; take it to the other server:"));
+        lines.push(format!(
+            "{file} is complete and contains secrets; import it at the other \
+                            server:"
+        ));
         lines.push(format!("  duly import {file} --create-namespaces --server URL"));
         if args.drain {
             lines.push(
-                "what was exported stays here, paused: delete the namespaces when all of it is at the \
-                 other server, or resume them to stay here after all"
+                "the exported timers also stay here, paused: delete the namespaces after the \
+                 import, or resume them to cancel the move"
                     .to_owned(),
             );
         }
@@ -218,10 +230,10 @@ fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
 
 impl Exported {
     fn sentence(&self) -> String {
-        let End { namespace, timers, dead } = &self.end;
+        let NamespaceEnd { namespace, timers, dead } = &self.end;
         let timers = text::count(*timers, "timer");
-        let letters = text::count(*dead, "dead letter");
+        let dead_letters = text::count(*dead, "dead letter");
         let paused = if self.paused { "; it is paused" } else { "" };
-        format!("{namespace}  {timers} and {letters} exported{paused}")
+        format!("{namespace}  {timers} and {dead_letters} exported{paused}")
     }
 }

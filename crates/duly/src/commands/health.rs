@@ -11,7 +11,7 @@ use crate::{
     args::values,
     cli::Session,
     failure::Failure,
-    http::Answer,
+    http::HttpResponse,
     output::{terminal::Tone, text},
 };
 
@@ -52,17 +52,18 @@ struct Progress {
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let until = Instant::now() + args.wait.unwrap_or_default().to_std();
-    let asked = loop {
-        let asked = ask(session, if args.alive { "healthz" } else { "readyz" }).await;
-        let is_ready = asked.as_ref().is_ok_and(|(_, readiness)| readiness.is_ready());
+    let checked = loop {
+        let checked =
+            request_readiness(session, if args.alive { "healthz" } else { "readyz" }).await;
+        let is_ready = checked.as_ref().is_ok_and(|(_, readiness)| readiness.is_ready());
         if is_ready || Instant::now() >= until {
-            break asked;
+            break checked;
         }
         tokio::time::sleep(PAUSE).await;
     };
-    let (answer, readiness) = asked?;
+    let (response, readiness) = checked?;
     let printer = session.printer;
-    printer.document(&answer.text, || {
+    printer.document(&response.text, || {
         let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
         let status = text::preview(&readiness.status.replace('_', " "), usize::MAX);
         let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
@@ -72,11 +73,14 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 }
 
 /// Requests one of the two paths.
-pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
+pub(super) async fn request_readiness(
+    session: &Session,
+    path: &str,
+) -> Result<(HttpResponse, Readiness), Failure> {
     let call = session.http.root(Method::GET, &[path]).at_most(RESPONSE_BYTES_MAX);
-    let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
-    let readiness = answer.parse()?;
-    Ok((answer, readiness))
+    let response = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
+    let readiness = response.parse()?;
+    Ok((response, readiness))
 }
 
 impl Readiness {
@@ -86,7 +90,7 @@ impl Readiness {
     }
 
     /// Returns the reasons why the server is not ready, as sentences.
-    pub(super) fn why(&self) -> Vec<String> {
+    pub(super) fn reasons_in_words(&self) -> Vec<String> {
         let progress = self.progress.as_ref().map(|progress| {
             let Progress { what, bytes_done, bytes_total } = progress;
             format!("{what}: {bytes_done} of {bytes_total} bytes")
@@ -95,8 +99,8 @@ impl Readiness {
     }
 
     fn failure(self) -> Failure {
-        let reasons = self.why();
+        let reasons = self.reasons_in_words();
         let reasons = if reasons.is_empty() { self.status } else { reasons.join("; ") };
-        Failure::coded("not_ready", format_args!("the server cannot work now: {reasons}"))
+        Failure::coded("not_ready", format_args!("the server is not ready: {reasons}"))
     }
 }

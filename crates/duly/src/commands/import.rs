@@ -7,7 +7,7 @@ mod batch;
 mod counts;
 mod lines;
 mod section;
-mod there;
+mod target_namespace;
 
 use std::{
     fs,
@@ -22,13 +22,13 @@ use self::{
     batch::Batch,
     counts::{Counts, Fault},
     lines::{Lines, Text},
-    section::{Fate, Section},
+    section::{Section, TimerHandling},
 };
 use crate::{
     Outcome,
     args::{input, values},
     cli::Session,
-    commands::export::line::{Line, Opening},
+    commands::export::line::{ExportLine, NamespaceHead},
     failure::Failure,
     output::{progress::Progress, terminal::Tone, text},
 };
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let ended = import.read(&mut lines, total).await;
     import.progress.clear();
     ended?;
-    import.told()
+    import.print_summary()
 }
 
 impl Import<'_> {
@@ -97,31 +97,31 @@ impl Import<'_> {
             };
             self.take(number, text).await?;
             let timers = text::count(self.counts.done(), "timer");
-            self.progress.show(lines.read_bytes(), total, &format!("{timers} dealt with"));
+            self.progress.show(lines.read_bytes(), total, &format!("{timers} processed"));
         }
     }
 
     /// Processes a line.
     async fn take(&mut self, number: u64, text: Text) -> Outcome {
         let line = match &text {
-            Text::TooLong => Err("it is longer than any timer can be".to_owned()),
-            Text::Whole(text) => serde_json::from_slice::<Line>(text).map_err(|error| {
-                format!("it is no line of an export ({})", without_line(&error.to_string()))
+            Text::TooLong => Err("the line is longer than any timer".to_owned()),
+            Text::Whole(text) => serde_json::from_slice::<ExportLine>(text).map_err(|error| {
+                format!("not a line of an export ({})", without_line(&error.to_string()))
             }),
         };
         match line {
-            Ok(Line { namespace: Some(raw), timer: None, end: None }) => {
+            Ok(ExportLine { namespace: Some(raw), timer: None, end: None }) => {
                 self.close(number).await?;
                 self.open(number, raw.get()).await
             }
-            Ok(Line { namespace: None, timer: Some(timer), end: None }) => {
+            Ok(ExportLine { namespace: None, timer: Some(timer), end: None }) => {
                 self.timer(number, timer).await
             }
-            Ok(Line { namespace: None, timer: None, end: Some(end) }) => {
+            Ok(ExportLine { namespace: None, timer: None, end: Some(end) }) => {
                 self.flush().await?;
                 let fault = match self.section.take() {
                     Some(section) => section.end(number, &end),
-                    None => Some(Fault::of(number, "a namespace ends here that did not begin")),
+                    None => Some(Fault::of(number, "the end of a namespace without its beginning")),
                 };
                 fault.map_or(Ok(()), |fault| self.failed(&fault))
             }
@@ -137,44 +137,50 @@ impl Import<'_> {
 
     /// Begins a namespace.
     async fn open(&mut self, number: u64, raw: &str) -> Outcome {
-        let read = serde_json::from_str::<Opening>(raw).map_err(|error| error.to_string());
-        let read = read.and_then(|opening| {
-            let name = NamespaceName::new(&opening.name).map_err(|invalid| invalid.to_string())?;
-            Ok((opening, name))
+        let read = serde_json::from_str::<NamespaceHead>(raw).map_err(|error| error.to_string());
+        let read = read.and_then(|head| {
+            let name = NamespaceName::new(&head.name).map_err(|invalid| invalid.to_string())?;
+            Ok((head, name))
         });
-        let (opening, name) = match read {
+        let (head, name) = match read {
             Ok(read) => read,
             Err(error) => {
-                self.section = Some(Section::new(None, Fate::Skipped));
+                self.section = Some(Section::new(None, TimerHandling::Skipped));
                 return self.failed(&Fault::of(number, without_line(&error)));
             }
         };
-        self.may_be(&name)?;
-        let arrived = there::arrive(&opening, &name, self.args.create_namespaces, self.session);
-        let fate = match arrived.await? {
+        self.check_namespace(&name)?;
+        let ensured = target_namespace::ensure_namespace(
+            &head,
+            &name,
+            self.args.create_namespaces,
+            self.session,
+        );
+        let handling = match ensured.await? {
             Ok(notes) => {
                 self.notes.extend(notes);
-                Fate::Sent
+                TimerHandling::Sent
             }
             Err(sentence) => {
                 self.failed(&Fault::of(number, sentence))?;
-                Fate::Skipped
+                TimerHandling::Skipped
             }
         };
-        self.section = Some(Section::new(Some(name), fate));
+        self.section = Some(Section::new(Some(name), handling));
         Ok(())
     }
 
     /// Refuses a file that contains another namespace than `--namespace`.
-    fn may_be(&self, name: &NamespaceName) -> Outcome {
+    fn check_namespace(&self, name: &NamespaceName) -> Outcome {
         match self.args.namespace.as_ref().filter(|wanted| *wanted != name) {
             None => Ok(()),
             Some(wanted) => Err(Failure::coded(
                 "other_namespace",
                 format_args!(
-                    "{} holds {name}, not {wanted}. A namespace keeps its name when it moves: delivery \
-                     ids are made of it, and under another name receivers would take what they have had \
-                     for something new. Leave --namespace out, or schedule the timers again in {wanted}",
+                    "{} contains {name}, not {wanted}. A namespace keeps its name when it moves: \
+                     delivery ids depend on it, so under another name receivers could not recognise \
+                     repeated deliveries. Leave --namespace out, or schedule the timers again in \
+                     {wanted}",
                     self.name
                 ),
             )),
@@ -205,8 +211,8 @@ impl Import<'_> {
         let faults = sent.map_err(|failure| {
             let first = first.unwrap_or_default();
             failure.with_note(&format!(
-                "the import stopped: nothing is known of the lines from {}:{first} on, and {} were \
-                 dealt with before; repeat it, what is there stays as it is",
+                "the import stopped: the outcome of the lines from {}:{first} on is unknown, and \
+                 {} were processed before; repeat the import, existing timers stay as they are",
                 self.name,
                 text::count(self.counts.done(), "timer")
             ))
@@ -218,7 +224,7 @@ impl Import<'_> {
     async fn close(&mut self, number: u64) -> Outcome {
         self.flush().await?;
         match self.section.take() {
-            Some(section) => self.failed(&section.cut(number)),
+            Some(section) => self.failed(&section.truncated(number)),
             None => Ok(()),
         }
     }
@@ -237,7 +243,7 @@ impl Import<'_> {
     }
 
     /// Prints the summary.
-    fn told(&self) -> Outcome {
+    fn print_summary(&self) -> Outcome {
         let printer = self.session.printer;
         let counts = self.counts;
         if printer.is_json() {
@@ -251,8 +257,8 @@ impl Import<'_> {
             failed => Err(Failure::coded(
                 "some_refused",
                 format_args!(
-                    "{} of {} failed: mend what is wrong and import the file again, what is there \
-                     stays as it is",
+                    "{} of {} failed: correct the faults and import the file again, existing \
+                     timers stay as they are",
                     text::count(failed, "line"),
                     self.name
                 ),

@@ -6,7 +6,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{named::Named, values},
+    args::{identity::NamespaceArg, values},
     cli::Session,
     commands::settle,
     output::{timers, when},
@@ -18,7 +18,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Most firings to lease
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
     max: u16,

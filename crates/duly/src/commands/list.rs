@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{filter::Filter, named::Named, values},
+    args::{filter::Filter, identity::NamespaceArg, values},
     cli::Session,
     output::{Printer, progress::Progress, table::Table, text, timers, when},
 };
@@ -16,7 +16,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Only timers in this state; default all pending ones
     #[arg(long, value_parser = values::named(&values::STATES, State::as_str))]
     state: Option<State>,
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 /// Formats a page as a table.
-pub(crate) type Show = fn(&[Timer], Timestamp) -> Table;
+pub(crate) type PageFormat = fn(&[Timer], Timestamp) -> Table;
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
@@ -43,7 +43,7 @@ pub(crate) async fn pages(
     namespace: &NamespaceName,
     state: Option<State>,
     filter: &Filter,
-    show: Show,
+    show: PageFormat,
 ) -> Outcome {
     let printer = session.printer;
     // All pages are one JSON document, which is printed piece by piece.
@@ -75,7 +75,7 @@ pub(crate) async fn pages(
         }
         let Some(next) = &page.cursor else { break };
         searched += page.examined.unwrap_or_default();
-        let so_far = page.examined.map(|_| looked_at(searched, page.up_to.as_ref()));
+        let so_far = page.examined.map(|_| search_progress(searched, page.up_to.as_ref()));
         if !filter.all {
             return more(printer, next, so_far);
         }
@@ -107,10 +107,10 @@ fn more(printer: Printer, cursor: &str, so_far: Option<String>) -> Outcome {
 }
 
 /// Returns the progress of a search as text.
-fn looked_at(examined: u64, up_to: Option<&Time>) -> String {
+fn search_progress(examined: u64, up_to: Option<&Time>) -> String {
     let timers = text::count(examined, "timer");
     match up_to {
-        Some(up_to) => format!("looked at {timers}, due up to {up_to}"),
-        None => format!("looked at {timers}"),
+        Some(up_to) => format!("examined {timers}, due up to {up_to}"),
+        None => format!("examined {timers}"),
     }
 }

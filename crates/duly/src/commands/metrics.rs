@@ -32,9 +32,9 @@ pub(super) struct Sample<'a> {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let answer = session.http.root(Method::GET, &["metrics"]).send().await?;
+    let response = session.http.root(Method::GET, &["metrics"]).send().await?;
     let wanted = args.name.as_deref().unwrap_or("");
-    let samples = answer.text.lines().filter_map(Sample::parse);
+    let samples = response.text.lines().filter_map(Sample::parse);
     let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
     let printer = session.printer;
     if printer.is_json() {

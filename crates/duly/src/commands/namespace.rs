@@ -17,7 +17,7 @@ use reqwest::Method;
 
 pub(super) use self::list::{all, checked_name, destination};
 use self::settings::Settings;
-use crate::{Outcome, args::named::Named, cli::Session, commands::get, failure::Failure};
+use crate::{Outcome, args::identity::NamespaceArg, cli::Session, commands::get, failure::Failure};
 
 /// Requests the counts of a namespace.
 pub(super) async fn counts(
@@ -42,13 +42,13 @@ enum Action {
     /// is given. To change some settings and keep the others: `duly namespace set`.
     Put {
         #[command(flatten)]
-        named: Named,
+        named: NamespaceArg,
         #[command(flatten)]
         settings: Box<Settings>,
     },
     Set(Box<set::Args>),
     /// Show the settings of a namespace
-    Get(Named),
+    Get(NamespaceArg),
     /// List namespaces
     List,
     Delete(remove::Args),
@@ -56,9 +56,9 @@ enum Action {
     Resume(activity::ResumeArgs),
     Repair(repair::Args),
     /// Show the counts of a namespace, and the state of each lane
-    Stats(Named),
+    Stats(NamespaceArg),
     /// Show the state of each lane: its receiver, breaker, backlog and limits
-    Lanes(Named),
+    Lanes(NamespaceArg),
     Forecast(forecast::Args),
     Secret(secret::Args),
 }
@@ -69,8 +69,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
         Action::Put { named, settings } => {
             let call = client.namespace(Method::PUT, &named.namespace, &[]);
-            let answer = call.body(&settings.read()?).send().await?;
-            get::show(session.printer, &answer)
+            let response = call.body(&settings.read()?).send().await?;
+            get::show(session.printer, &response)
         }
         Action::Set(args) => set::run(*args, session).await,
         Action::Get(named) => {

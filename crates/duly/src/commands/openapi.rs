@@ -13,8 +13,8 @@ pub(crate) struct Args {}
 
 /// Runs the command.
 pub(crate) async fn run(session: &Session) -> Outcome {
-    let answer = session.http.root(Method::GET, &["openapi.json"]).send().await?;
-    session.printer.json(&answer.text)
+    let response = session.http.root(Method::GET, &["openapi.json"]).send().await?;
+    session.printer.json(&response.text)
 }
 
 /// Prints the description of this binary.

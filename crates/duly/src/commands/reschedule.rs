@@ -5,7 +5,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{named::NamedTimer, reset::WithNulls, retry::Retry, timer::TimerArgs, values},
+    args::{identity::TimerArg, reset::WithNulls, retry::Retry, timer::TimerArgs, values},
     cli::Session,
     commands::get,
     failure::Failure,
@@ -18,7 +18,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: NamedTimer,
+    named: TimerArg,
     #[command(flatten)]
     timer: TimerArgs,
     /// Reset this field to its default; repeat it for more
@@ -42,7 +42,7 @@ const RESETS: [(TimerField, &str); 5] = [
 
 /// The hint for another revision than the expected one.
 pub(crate) const REVISION_HINTS: &[Hint] =
-    &[("revision_mismatch", "`duly get` shows the present revision")];
+    &[("revision_mismatch", "`duly get` shows the current revision")];
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     if let Some(name) = args.reset.iter().find(|field| is_given(&given, **field)) {
         return Err(Failure::usage(format_args!(
-            "--reset {name} is given together with a new {name}; only one of them can be"
+            "--reset {name} is given together with a new {name}; use only one of them"
         )));
     }
     let Schedule { headers, tags, .. } = given;

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long, required = true)]
     all: bool,
     /// Action for timers that are already due: deliver or dead-letter them
-    #[arg(long, value_name = "FATE", default_value = "fire")]
+    #[arg(long, value_name = "ACTION", default_value = "fire")]
     overdue: Overdue,
 }
 
@@ -35,7 +35,7 @@ enum Overdue {
 
 /// Runs the command. Repeated after a failure, it continues with the namespaces that are still paused.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    debug_assert!(args.all, "clap asks for it");
+    debug_assert!(args.all, "clap requires it");
     let mut resumed = Vec::new();
     let mut dead_lettered = 0;
     let mut moment = None;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         let namespace = namespace::checked_name(&one)?;
         let dead = match args.overdue {
             Overdue::Fire => 0,
-            Overdue::Dead => overdue::give_up(session, &namespace, &mut moment).await?,
+            Overdue::Dead => overdue::dead_letter_overdue(session, &namespace, &mut moment).await?,
         };
         session.http.namespace(Method::POST, &namespace, &["resume"]).send().await?;
         if !session.printer.is_json() {
@@ -58,11 +58,11 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         resumed.push(one.name);
     }
     if session.printer.is_json() {
-        let mut answer = serde_json::json!({ "resumed": resumed });
+        let mut response = serde_json::json!({ "resumed": resumed });
         if args.overdue == Overdue::Dead {
-            answer["dead_lettered"] = dead_lettered.into();
+            response["dead_lettered"] = dead_lettered.into();
         }
-        return session.printer.json(&answer.to_string());
+        return session.printer.json(&response.to_string());
     }
     if resumed.is_empty() { session.printer.line("none was paused") } else { Ok(()) }
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{named::Named, retry::Retry, timer::TimerArgs, values},
+    args::{identity::NamespaceArg, retry::Retry, timer::TimerArgs, values},
     cli::Session,
     http::Hint,
     output::{text, when},
@@ -20,14 +20,14 @@ use crate::{
 #[command(group = ArgGroup::new("when").args(TimerArgs::WHEN).required(true))]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// The timer's id, unique in its namespace; the server creates one if it is absent
     #[arg(value_parser = values::timer_id)]
     id: Option<TimerId>,
     #[command(flatten)]
     timer: TimerArgs,
     /// Action if another timer has this id
-    #[arg(long, value_name = "WHAT", value_parser = values::named(&IF_EXISTS, IfExists::as_str))]
+    #[arg(long, value_name = "ACTION", value_parser = values::named(&IF_EXISTS, IfExists::as_str))]
     if_exists: Option<IfExists>,
     /// Dead-letter the timer if it is later than this after its due time
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
@@ -42,8 +42,8 @@ pub(crate) struct Args {
 /// The actions if another timer has the id.
 const IF_EXISTS: [(IfExists, &str); 3] = [
     (IfExists::Fail, "Refuse (the default)"),
-    (IfExists::Keep, "Answer the timer that is there"),
-    (IfExists::Replace, "Put this one in its place"),
+    (IfExists::Keep, "Return the existing timer"),
+    (IfExists::Replace, "Replace the existing timer"),
 ];
 
 /// The hints for an id that is in use.

@@ -24,7 +24,7 @@ use crate::{
     cli::runtime,
     commands::config::source,
     failure::Failure,
-    open_files::{self, TooFew},
+    open_files::{self, ConnectionsLowered},
     output::{Printer, text, when},
 };
 
@@ -59,10 +59,10 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let source = source(args.config, args.data, args.store, listen);
     let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
-    open_files::allow();
-    let too_few = open_files::fit(&mut config);
+    open_files::raise_limit();
+    let lowered = open_files::limit_connections(&mut config);
     let runtime = runtime(Builder::new_multi_thread())?;
-    let outcome = runtime.block_on(serve(config, too_few, printer));
+    let outcome = runtime.block_on(serve(config, lowered, printer));
     if let Err(Failure::StoreEnded(reason)) = &outcome {
         // The cause is the last line: nothing else that could log is running.
         runtime.shutdown_timeout(TASKS_END_WITHIN);
@@ -74,32 +74,35 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     outcome
 }
 
-async fn serve(config: Config, too_few: Option<TooFew>, printer: Printer) -> Outcome {
+async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Printer) -> Outcome {
     // Signals are received from the start, so that one during the opening of the store is not lost.
     let mut stop = Stop::listen()?;
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
         () = stop.requested() => {
-            tracing::info!("stopped before the store was open");
+            tracing::info!("stopped by a signal before the store was open");
             return Ok(());
         }
     };
-    if let Some(too_few) = too_few {
-        too_few.warn();
+    if let Some(lowered) = lowered {
+        lowered.warn();
     }
     // A closed stdout does not end the server.
     let document = document(running.report()).to_string();
-    printer.document(&document, || Ok(opening(running.report()))).ok();
-    let told_to_stop = async move {
+    printer.document(&document, || Ok(start_report(running.report()))).ok();
+    let stop_requested = async move {
         stop.requested().await;
         tracing::info!("stopping; a second signal stops at once");
         tokio::spawn(async move {
             stop.requested().await;
-            tracing::warn!("stopped at once; unfinished attempts will be made again");
+            tracing::warn!(
+                "second signal, stopping at once; unfinished attempts will be retried \
+                            after the next start"
+            );
             std::process::exit(STOPPED_AT_ONCE);
         });
     };
-    running.wait_for_stop(told_to_stop).await.map_err(|error| match error {
+    running.wait_for_stop(stop_requested).await.map_err(|error| match error {
         StartError::StoreEnded(reason) => Failure::StoreEnded(reason),
         error => Failure::new(error),
     })
@@ -148,7 +151,7 @@ fn document(report: &StartReport) -> serde_json::Value {
 }
 
 /// Returns the start report as text.
-fn opening(report: &StartReport) -> String {
+fn start_report(report: &StartReport) -> String {
     let url = format!("http://{}", report.listen);
     let open_ms = u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX);
     let mut lines = vec![format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION"))];

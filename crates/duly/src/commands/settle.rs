@@ -10,10 +10,10 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{named::Named, values},
+    args::{identity::NamespaceArg, values},
     cli::Session,
     failure::Failure,
-    http::Answer,
+    http::HttpResponse,
     output::{
         table::{Column, Table},
         terminal::Tone,
@@ -25,7 +25,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// The tokens of the leases, as `duly lease` printed them
     #[arg(value_name = "TOKEN", required = true)]
     tokens: Vec<String>,
@@ -101,7 +101,7 @@ async fn settle(
     namespace: &NamespaceName,
     tokens: &[String],
     verdict: &Settlement,
-) -> Result<(Answer, Vec<SettleResult>), Failure> {
+) -> Result<(HttpResponse, Vec<SettleResult>), Failure> {
     let of_token = |token: &String| Settlement { token: token.clone(), ..verdict.clone() };
     let settlements: Vec<_> = tokens.iter().map(of_token).collect();
     let call = session.http.namespace(Method::POST, namespace, &["settle"]);

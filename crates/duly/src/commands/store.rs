@@ -72,7 +72,7 @@ pub(crate) fn run(
     printer: Printer,
     session: impl FnOnce() -> Result<Session, Failure>,
 ) -> Outcome {
-    open_files::allow();
+    open_files::raise_limit();
     match args.action {
         Action::Check { data } => check::run(&data, printer),
         Action::Backup { path } => block_on(backup::run(&path, &session()?)),

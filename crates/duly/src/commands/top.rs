@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use self::{
     scrape::NAMESPACES_MAX,
-    screen::{Around, Size},
+    screen::{ScreenFrame, Size},
     view::View,
 };
 use crate::{Outcome, args::values, cli::Session, failure::Failure};
@@ -58,7 +58,7 @@ fn interval(text: &str) -> Result<Millis, String> {
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
-    let first = scrape::look(session).await?;
+    let first = scrape::poll(session).await?;
     let version = scrape::version(session).await;
     let is_live = printer.screen().is_terminal() && !printer.is_json() && !printer.is_quiet();
     if is_live && !args.once && args.count.is_none() {
@@ -68,14 +68,14 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let mut failed = None;
     for left in (0..args.count.unwrap_or(1)).rev() {
         sleep(args.interval.to_std()).await;
-        match scrape::look(session).await {
+        match scrape::poll(session).await {
             Ok(now) => {
                 print(session, &View::between(&last, &now, version.clone()))?;
                 last = now;
                 failed = None;
             }
             Err(failure) if left > 0 => {
-                print_gone(session, &failure)?;
+                print_unreachable(session, &failure)?;
                 failed = Some(failure);
             }
             Err(failure) => failed = Some(failure),
@@ -90,20 +90,20 @@ fn print(session: &Session, view: &View) -> Outcome {
         return printer.json(&serde_json::to_string(view).expect("counts and texts are JSON"));
     }
     let server = session.http.shown();
-    let around = Around { server: &server, gone: None, keys: None };
+    let frame = ScreenFrame { server: &server, unreachable_reason: None, keys: None };
     let columns = printer.screen().width().map_or(SNAPSHOT_COLUMNS, usize::from);
-    let lines = screen::lines(Some(view), &around, Size { columns, rows: SNAPSHOT_ROWS });
+    let lines = screen::lines(Some(view), &frame, Size { columns, rows: SNAPSHOT_ROWS });
     let lines: Vec<_> = lines.iter().map(|line| printer.screen().paint(line.0, &line.1)).collect();
     printer.line(&(lines.join("\n") + "\n"))
 }
 
 /// Prints that an interval has no snapshot; others follow.
-fn print_gone(session: &Session, failure: &Failure) -> Outcome {
+fn print_unreachable(session: &Session, failure: &Failure) -> Outcome {
     let why = failure.to_string();
     if session.printer.is_json() {
         return session.printer.json(&json!({ "unreachable": why }).to_string());
     }
-    session.printer.line(&format!("no answer: {}", crate::output::text::lines(&why)))
+    session.printer.line(&format!("no response: {}", crate::output::text::lines(&why)))
 }
 
 #[cfg(test)]

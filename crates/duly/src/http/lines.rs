@@ -17,7 +17,7 @@ use reqwest::{Method, Response, Url, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::{Call, HINTS, not_duly, problem, unreachable};
+use super::{Call, HINTS, not_duly_failure, problem, unreachable};
 use crate::failure::Failure;
 
 /// Size of the read buffer.
@@ -35,7 +35,7 @@ pub(crate) struct ResponseLines {
     /// Received bytes.
     buffer: Vec<u8>,
     /// Number of buffered bytes that were returned.
-    taken: usize,
+    consumed: usize,
     /// `true`: the response has ended.
     is_ended: bool,
 }
@@ -57,11 +57,11 @@ impl Call<'_> {
         let response = request.send().await.map_err(broken)?;
         let status = response.status();
         if status.is_success() {
-            let (buffer, taken, is_ended) = (Vec::new(), 0, false);
-            return Ok(ResponseLines { response, server, buffer, taken, is_ended });
+            let (buffer, consumed, is_ended) = (Vec::new(), 0, false);
+            return Ok(ResponseLines { response, server, buffer, consumed, is_ended });
         }
         let text = response.text().await.map_err(broken)?;
-        Err(problem::failure(&server, status, &text, &[self.hints, HINTS].concat()))
+        Err(problem::refusal(&server, status, &text, &[self.hints, HINTS].concat()))
     }
 }
 
@@ -69,19 +69,19 @@ impl ResponseLines {
     /// Returns the next line; none after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {
-            let rest = &self.buffer[self.taken..];
+            let rest = &self.buffer[self.consumed..];
             if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line = String::from_utf8_lossy(&rest[..end]).trim_end().to_owned();
-                self.taken += end + 1;
+                self.consumed += end + 1;
                 return Ok(Some(line));
             }
             if self.is_ended {
                 let line = String::from_utf8_lossy(rest).trim().to_owned();
-                self.taken = self.buffer.len();
+                self.consumed = self.buffer.len();
                 return Ok((!line.is_empty()).then_some(line));
             }
-            self.buffer.drain(..self.taken);
-            self.taken = 0;
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
             let chunk = self.response.chunk().await;
             match chunk.map_err(|error| unreachable::broken(&self.server, &error, &Method::POST))? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
@@ -92,7 +92,7 @@ impl ResponseLines {
 
     /// Parses a line.
     pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
-        serde_json::from_str(line).map_err(|error| not_duly(&self.server, &error))
+        serde_json::from_str(line).map_err(|error| not_duly_failure(&self.server, &error))
     }
 }
 

@@ -10,37 +10,43 @@ use crate::failure::Failure;
 pub(crate) type Hint = (&'static str, &'static str);
 
 /// Returns the failure for a refusal, with its hint.
-pub(super) fn failure(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
+pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
     match serde_json::from_str::<Problem>(body) {
         Ok(problem) => {
-            let message = match is_of_a_path(&problem, server.path()) {
-                true => format!("{}{}", sentence(&problem, &[]), about_the_path(server)),
+            let message = match is_about_path(&problem, server.path()) {
+                true => format!("{}{}", sentence(&problem, &[]), path_hint(server)),
                 false => sentence(&problem, hints),
             };
             Failure::Refused { message, problem: body.to_owned() }
         }
         Err(_) => {
             let path = match status == StatusCode::NOT_FOUND && server.path() != "/" {
-                true => about_the_path(server),
+                true => path_hint(server),
                 false => String::new(),
             };
-            let what = "and not as a Duly server does: is it one?";
-            Failure::coded("not_duly", format_args!("{server} answered {status}, {what}{path}"))
+            let what = "but not as a Duly server: check the address";
+            Failure::coded(
+                "not_duly",
+                format_args!(
+                    "{server} responded with {status}, \
+                                                     {what}{path}"
+                ),
+            )
         }
     }
 }
 
 /// Returns a hint that the path of the server's address may be wrong.
-fn about_the_path(server: &Url) -> String {
+fn path_hint(server: &Url) -> String {
     format!(
-        "\n  the path {} of --server (or DULY_SERVER) stands in front of every call: leave it out, \
+        "\n  the path {} of --server (or DULY_SERVER) is the prefix of every call: leave it out, \
          unless a proxy serves Duly below it",
         server.path()
     )
 }
 
 /// Returns `true` if a problem reports that nothing exists at a path that begins with this one.
-fn is_of_a_path(problem: &Problem, path: &str) -> bool {
+fn is_about_path(problem: &Problem, path: &str) -> bool {
     let quoted = format!("\"{}", path.trim_end_matches('/'));
     path != "/" && problem.code == "not_found" && problem.detail.contains(&quoted)
 }
@@ -48,9 +54,9 @@ fn is_of_a_path(problem: &Problem, path: &str) -> bool {
 /// Returns a problem as a sentence with its code, and its hint.
 pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
     let code = problem.code.replace('_', " ");
-    let said = [&problem.detail, &problem.title, &code].into_iter();
-    let mut said = said.map(|text| text.trim_end_matches('.')).filter(|text| !text.is_empty());
-    let mut sentence = said.next().unwrap_or_default().to_owned();
+    let texts = [&problem.detail, &problem.title, &code].into_iter();
+    let mut texts = texts.map(|text| text.trim_end_matches('.')).filter(|text| !text.is_empty());
+    let mut sentence = texts.next().unwrap_or_default().to_owned();
     if let Some(field) = &problem.field
         && !sentence.contains(field.as_str())
     {
@@ -88,7 +94,7 @@ mod tests {
             ("not_found", "look"),
         ];
         let server = Url::parse(server).expect("a URL");
-        match failure(&server, status, body, &HINTS) {
+        match refusal(&server, status, body, &HINTS) {
             Failure::Failed { message, .. } | Failure::Refused { message, .. } => message,
             other => panic!("not a failure: {other:?}"),
         }
@@ -149,7 +155,7 @@ mod tests {
     #[test]
     fn foreign_response_is_reported_as_not_duly() {
         for body in ["", "<html>", "{}", r#"{"error":"x"}"#] {
-            assert!(message(body).contains("is it one?"), "{body}");
+            assert!(message(body).contains("not as a Duly server"), "{body}");
         }
     }
 }

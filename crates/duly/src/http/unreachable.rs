@@ -11,7 +11,7 @@ use crate::failure::Failure;
 const REFUSED: &str = "Connection refused";
 
 /// Returns the failure for a call that got no response.
-pub(super) fn failure(
+pub(super) fn no_response_failure(
     server: &Url,
     error: &reqwest::Error,
     limit: Duration,
@@ -20,7 +20,7 @@ pub(super) fn failure(
     if error.is_timeout() && !error.is_connect() {
         let server = shown(server);
         let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        return no_answer(&format!("no answer from {server} within {limit}"), method);
+        return no_response(&format!("no response from {server} within {limit}"), method);
     }
     broken(server, error, method)
 }
@@ -30,25 +30,28 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> F
     let server = shown(server);
     let (is_refused, cause) = root(error);
     if error.is_connect() {
-        return nobody(&server, if is_refused { REFUSED } else { &cause });
+        return not_listening(&server, if is_refused { REFUSED } else { &cause });
     }
-    let what = format!("the connection to {server} broke before the answer was complete ({cause})");
-    no_answer(&what, method)
+    let what = format!(
+        "the connection to {server} was lost before the response was complete \
+                        ({cause})"
+    );
+    no_response(&what, method)
 }
 
 /// Returns the failure for a call that was sent. The outcome of a read is not in doubt.
-fn no_answer(what: &str, method: &Method) -> Failure {
+fn no_response(what: &str, method: &Method) -> Failure {
     if method.is_safe() {
         let words = format_args!("{what}; nothing was changed: repeat the command");
         return Failure::coded("no_answer", words);
     }
     Failure::coded(
         "outcome_unknown",
-        format_args!("{what}: it is not known whether this was done; look before you repeat it"),
+        format_args!("{what}: the outcome is unknown; check it before you repeat the command"),
     )
 }
 
-fn nobody(server: &str, reason: &str) -> Failure {
+fn not_listening(server: &str, reason: &str) -> Failure {
     let cause = if reason.contains(REFUSED) {
         String::new()
     } else if reason.contains("InvalidContentType") {
@@ -95,10 +98,10 @@ mod tests {
 
     #[test]
     fn only_a_change_has_an_unknown_outcome() {
-        let said = |method| no_answer("no answer", &method).to_string();
-        assert!(said(Method::POST).contains("not known whether this was done"));
-        let read = said(Method::GET);
-        assert!(read.contains("nothing was changed") && !read.contains("not known"), "{read}");
+        let texts = |method| no_response("no response", &method).to_string();
+        assert!(texts(Method::POST).contains("the outcome is unknown"));
+        let read = texts(Method::GET);
+        assert!(read.contains("nothing was changed") && !read.contains("unknown"), "{read}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Printer, terminal::Screen, text};
+use super::{Printer, terminal::OutputStream, text};
 
 /// Time between two updates.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Returns a progress line for a command with this printer.
     pub(crate) fn new(printer: Printer) -> Self {
-        let screen = Screen::stderr();
+        let screen = OutputStream::stderr();
         let is_shown = screen.is_terminal() && !printer.is_quiet();
         let width = usize::from(screen.width().unwrap_or(80)).saturating_sub(1);
         Self { is_shown, width, drawn_at: None, drawn: 0 }

@@ -9,7 +9,7 @@
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, presets};
 
 use super::{
-    terminal::{Screen, Tone},
+    terminal::{OutputStream, Tone},
     text,
 };
 
@@ -57,7 +57,7 @@ impl Table {
     }
 
     /// Returns the table for this screen.
-    pub(crate) fn text(&self, screen: Screen) -> String {
+    pub(crate) fn text(&self, screen: OutputStream) -> String {
         let mut table = bare(screen);
         table.set_header(one_line(
             self.columns.iter().map(|column| column.heading().to_uppercase()),
@@ -88,7 +88,7 @@ impl Table {
 
 /// Returns a table of two columns: name and value. A long value continues on the next lines.
 pub(crate) fn of_pairs(
-    screen: Screen,
+    screen: OutputStream,
     pairs: impl IntoIterator<Item = (String, String)>,
 ) -> String {
     let mut table = bare(screen);
@@ -118,7 +118,7 @@ fn one_line(cells: impl Iterator<Item = String>) -> Row {
     row
 }
 
-fn bare(screen: Screen) -> comfy_table::Table {
+fn bare(screen: OutputStream) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
     table.set_truncation_indicator("…");

@@ -13,7 +13,7 @@ use rustix::termios::tcgetwinsize;
 
 /// The properties of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Screen {
+pub(crate) struct OutputStream {
     /// `true`: the output is a terminal.
     is_terminal: bool,
     /// Number of columns, if known.
@@ -41,7 +41,7 @@ pub(crate) enum Tone {
     Faint,
 }
 
-impl Screen {
+impl OutputStream {
     /// Returns the properties of stdout.
     pub(crate) fn stdout() -> Self {
         Self::of(&io::stdout())
@@ -99,7 +99,7 @@ fn colours_are_wanted() -> bool {
 }
 
 #[cfg(test)]
-impl Screen {
+impl OutputStream {
     /// Returns a terminal of this width, with colours.
     pub(crate) fn terminal(width: u16) -> Self {
         Self { is_terminal: true, width: Some(width), has_colours: true }

@@ -34,7 +34,7 @@ pub(crate) fn json(document: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' => out.push(' '),
-            c if drives(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if controls_terminal(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 fn push(out: &mut String, c: char) {
-    if drives(c) {
+    if controls_terminal(c) {
         out.extend(c.escape_default());
     } else {
         out.push(c);
@@ -75,7 +75,7 @@ fn push(out: &mut String, c: char) {
 
 /// Returns `true` if a character controls the terminal: control characters, and characters that end
 /// lines or reorder the text around them.
-fn drives(c: char) -> bool {
+fn controls_terminal(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -117,7 +117,10 @@ mod tests {
     fn json_is_escaped_and_stays_equal() {
         let document = "{\"a\":\"x\u{9b}2J\u{7f}\u{202e}é\",\r\n\t\"b\":1}";
         let shown = json(document);
-        assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !drives(c)), "{shown:?}");
+        assert!(
+            shown.chars().all(|c| c == '\n' || c == '\t' || !controls_terminal(c)),
+            "{shown:?}"
+        );
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         assert_eq!(value(&shown), value(document));
         assert_eq!(one_line("{\"a\":\n 1,\r\n\"b\":\"x\\ny\"}\n"), "{\"a\":  1,  \"b\":\"x\\ny\"}");

@@ -78,7 +78,7 @@ pub(crate) fn dead(rows: &[Timer], now: Timestamp) -> Table {
         Column::Whole("id"),
         Column::Whole("delivery id"),
         Column::Whole("due"),
-        Column::Whole("given up"),
+        Column::Whole("dead at"),
         Column::Number("attempts"),
         Column::Whole("reason"),
         Column::Cut("last error"),

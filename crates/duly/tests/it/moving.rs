@@ -115,7 +115,7 @@ fn p7_a_namespace_is_drained_and_moves_whole() {
     message.refused(1);
     assert_eq!(new.json(&["namespace", "list"])["namespaces"], json!([]));
     let said = import(&new, &place, &["--create-namespaces"]).ok();
-    assert!(said.contains("5 imported, 0 there already\n"), "{said}");
+    assert!(said.contains("5 imported, 0 existing\n"), "{said}");
     for id in ["far", "gone", "retrying", "dead", "in_flight"] {
         let args = ["get", "orders", id];
         assert_eq!(new.json(&args), old.json(&args), "{id}");
@@ -151,7 +151,7 @@ fn p4_repeated_import_keeps_cancelled_timers_cancelled() {
     ran.refused(1);
     place.write(&whole);
     let said = import(&new, &place, &[]).ok();
-    assert!(said.contains("3 imported, 2 there already"), "{said}");
+    assert!(said.contains("3 imported, 2 existing"), "{said}");
     new.run(&["cancel", "orders", "gone"]).ok();
     let all = || {
         let listed = ["list", "orders", "--all"];
@@ -181,13 +181,13 @@ fn damaged_lines_are_numbered_and_the_import_continues() {
     let ran = import(&new, &place, &["--create-namespaces"]);
     let name = place.name();
     for start in [
-        format!("{name}:2: it is no line of an export"),
+        format!("{name}:2: not a line of an export"),
         format!("{name}:3: revision must be an integer from 1"),
-        format!("{name}:5: it is no line of an export"),
+        format!("{name}:5: not a line of an export"),
     ] {
         assert!(ran.stdout.lines().any(|line| line.starts_with(&start)), "{start}: {ran:?}");
     }
-    assert!(ran.stdout.contains("3 imported, 0 there already, 4 failed"), "one too many: {ran:?}");
+    assert!(ran.stdout.contains("3 imported, 0 existing, 4 failed"), "one too many: {ran:?}");
     ran.refused(1);
     let ran = new.run(&["--output", "json", "import", name]);
     let answers: Vec<Value> =
@@ -296,11 +296,11 @@ fn one_namespace_that_fails_does_not_block_the_others() {
     let ran = import(&new, &place, &[]);
     let third = format!("{}:1506: there is no namespace third here", place.name());
     assert!(ran.stdout.starts_with(&third), "{ran:?}");
-    assert!(ran.stdout.contains("1501 imported, 0 there already, 2 not sent, 1 failed"), "{ran:?}");
+    assert!(ran.stdout.contains("1501 imported, 0 existing, 2 not sent, 1 failed"), "{ran:?}");
     ran.refused(1);
     assert_eq!(new.json(&["namespace", "stats", "second"])["pending"], 1_500);
     let said = import(&new, &place, &["--create-namespaces"]).ok();
-    assert!(said.contains("2 imported, 1501 there already"), "{said}");
+    assert!(said.contains("2 imported, 1501 existing"), "{said}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn signal_during_startup_stops_at_once_without_damage() {
         server.signal(signal);
         let (status, stderr) = server.ended();
         assert_eq!(status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("stopped before the store was open"), "{stderr}");
+        assert!(stderr.contains("stopped by a signal before the store was open"), "{stderr}");
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
     let mut server = Process::start(&["serve", "--data", text(&data), "--listen", "127.0.0.1:0"]);

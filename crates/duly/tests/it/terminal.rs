@@ -89,7 +89,7 @@ fn progress_is_shown_on_terminals_only() {
     let file = file.to_str().expect("UTF-8");
     for (args, words) in [
         (["export", "n", "--to", file], "n: 1 timer exported"),
-        (["import", file, "--namespace", "n"], "0 timers dealt with"),
+        (["import", file, "--namespace", "n"], "0 timers processed"),
     ] {
         let (code, shown) = on_a_terminal(with_term(server.command(&args)), "");
         let bar = shown.split('\r').find(|line| line.contains(words));

@@ -24,11 +24,21 @@ fn foreign_server_is_detected() {
     let (of_settings, of_a_timer) = (&["namespace", "get", "n"][..], &["get", "n", "i"][..]);
     let (refused, ok) = ("HTTP/1.1 404 Not Found", "HTTP/1.1 200 OK");
     for (args, answer, part) in [
-        (of_settings, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
-        (of_settings, format!("{ok}\r\ncontent-length: 2\r\n\r\nno"), "is it one"),
+        (of_settings, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "not as a Duly server"),
+        (
+            of_settings,
+            format!("{ok}\r\ncontent-length: 2\r\n\r\nno"),
+            "check that it is a Duly \
+                                                                       server",
+        ),
         (of_settings, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "nothing was changed"),
-        (of_a_timer, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
-        (of_a_timer, format!("{ok}\r\ncontent-length: 2\r\n\r\nno"), "is it one"),
+        (of_a_timer, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "not as a Duly server"),
+        (
+            of_a_timer,
+            format!("{ok}\r\ncontent-length: 2\r\n\r\nno"),
+            "check that it is a Duly \
+                                                                      server",
+        ),
     ] {
         let reply = answer.clone();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -109,14 +109,14 @@ fn shown(total: &CancelManyResponse) -> String {
     let mut line = format!("{} {done}", text::count(total.cancelled, "timer"));
     if total.maybe_delivered > 0 {
         line.push_str(&format!(
-            "; {} of them may have been delivered: the outcome of an attempt is not known",
+            "; {} of them may have been delivered: the outcome of an attempt is unknown",
             total.maybe_delivered
         ));
     }
     if total.skipped > 0 {
         line.push_str(&format!(
-            "; {} left alone, being delivered or changed meanwhile: `duly list` shows what is \
-             pending",
+            "; {} skipped, being delivered or changed meanwhile: `duly list` shows the pending \
+             timers",
             text::count(total.skipped, "timer")
         ));
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, named::Named, values},
+    args::{confirm::Confirm, identity::NamespaceArg, values},
     cli::Session,
     failure::Failure,
     output::{progress::Progress, text, when},
@@ -23,7 +23,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Timers that were due by this time, which is not in the future; default now
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     due_by: Option<Timestamp>,
@@ -37,21 +37,21 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let mut moment = args.due_by.map(Time::from);
     if args.confirm.is_needed() {
         let by = moment.as_ref().map_or_else(|| "now".to_owned(), Time::to_string);
-        Confirm::ask(&format!("Give up everything of {namespace} that was due by {by}?"))?;
+        Confirm::ask(&format!("Dead-letter every timer of {namespace} that was due by {by}?"))?;
     }
-    let dead_lettered = give_up(session, namespace, &mut moment).await?;
+    let dead_lettered = dead_letter_overdue(session, namespace, &mut moment).await?;
     let due_by = moment.unwrap_or_default();
     let document = json!({ "dead_lettered": dead_lettered, "due_by": due_by });
     session.printer.document(&document.to_string(), || {
-        let letters = text::count(dead_lettered, "dead letter");
+        let dead_letters = text::count(dead_lettered, "dead letter");
         let by = when::with_distance(&due_by, when::now());
-        Ok(format!("{namespace}  {letters} made of what was due by {by}"))
+        Ok(format!("{namespace}  {dead_letters} created from timers due by {by}"))
     })
 }
 
 /// Dead-letters the overdue timers of a namespace, and returns their number. `moment` is the latest due
 /// time. If it is `None`, the first call sets it, for all namespaces.
-pub(crate) async fn give_up(
+pub(crate) async fn dead_letter_overdue(
     session: &Session,
     namespace: &NamespaceName,
     moment: &mut Option<Time>,
@@ -70,6 +70,6 @@ pub(crate) async fn give_up(
             progress.clear();
             return Ok(total);
         }
-        progress.show(0, None, &format!("{namespace}: {total} given up"));
+        progress.show(0, None, &format!("{namespace}: {total} dead-lettered"));
     }
 }

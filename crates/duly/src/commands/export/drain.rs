@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Pauses a namespace and waits until nothing of it is in flight.
 pub(super) async fn drain(
     namespace: &NamespaceName,
-    patience: Millis,
+    drain_timeout: Millis,
     session: &Session,
     progress: &mut Progress,
 ) -> Outcome {
     session.http.namespace(Method::POST, namespace, &["pause"]).send().await?;
-    let until = Instant::now() + patience.to_std();
+    let until = Instant::now() + drain_timeout.to_std();
     let mut most = 0;
     loop {
         let in_flight = counts(session, namespace).await?.in_flight;
@@ -36,10 +36,10 @@ pub(super) async fn drain(
             return Err(Failure::coded(
                 "still_in_flight",
                 format_args!(
-                    "{firings} of {namespace} still in flight after {patience}: nothing was \
+                    "{firings} of {namespace} still in flight after {drain_timeout}: nothing was \
                      exported, and {namespace} stays paused. Repeat the command with a longer \
-                     --drain-timeout (a consumer's lease ends by itself), or let it go on with \
-                     `duly namespace resume {namespace}`"
+                     --drain-timeout (a consumer's lease ends by itself), or resume it with `duly \
+                     namespace resume {namespace}`"
                 ),
             ));
         }

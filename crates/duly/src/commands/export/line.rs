@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 /// A line. Exactly one of its fields is set.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Line {
+pub(crate) struct ExportLine {
     /// The beginning of a namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<Box<RawValue>>,
@@ -21,13 +21,13 @@ pub(crate) struct Line {
     pub(crate) timer: Option<Box<RawValue>>,
     /// The end of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<NamespaceEnd>,
 }
 
 /// The end of a namespace, with the number of its lines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct End {
+pub(crate) struct NamespaceEnd {
     /// Its name.
     pub(crate) namespace: String,
     /// Pending timers.
@@ -38,7 +38,7 @@ pub(crate) struct End {
 
 /// The part of a namespace's line that is read, here and at a server.
 #[derive(Deserialize)]
-pub(crate) struct Opening {
+pub(crate) struct NamespaceHead {
     /// Its name.
     pub(crate) name: String,
     /// `true`: the namespace is paused, so it delivers no firing.

@@ -111,7 +111,7 @@ fn write(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format_args!(
-        "cannot write the export to {}: {error}; nothing is left of it",
+        "cannot write the export to {}: {error}; the unfinished file is removed",
         path.display()
     ))
 }

@@ -26,13 +26,13 @@ pub(super) struct Batch {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    results: Vec<Done>,
+struct ImportResponse {
+    results: Vec<ImportResult>,
 }
 
 /// The result of one timer.
 #[derive(Deserialize)]
-struct Done {
+struct ImportResult {
     #[serde(default)]
     existing: bool,
     state: Option<String>,
@@ -68,23 +68,23 @@ impl Batch {
             return Ok(Vec::new());
         }
         let call = session.http.namespace(Method::POST, namespace, &["import"]);
-        let answer: Answer = call.body(self).send().await?.parse()?;
+        let response: ImportResponse = call.body(self).send().await?.parse()?;
         let sent = std::mem::take(self);
-        if answer.results.len() != sent.numbers.len() {
+        if response.results.len() != sent.numbers.len() {
             return Err(Failure::coded(
                 "not_duly",
-                "the server answered another number of timers than were sent: is it of the same \
-                 version as this command?",
+                "the number of results differs from the number of timers: check that the server \
+                 has the same version as this command",
             ));
         }
         let mut faults = Vec::new();
-        for (place, (number, done)) in (0..).zip(sent.numbers.into_iter().zip(answer.results)) {
+        for (index, (number, done)) in (0..).zip(sent.numbers.into_iter().zip(response.results)) {
             match (done.error, done.existing, done.state.as_deref()) {
                 (Some(error), ..) => {
                     let problem = serde_json::from_str::<Problem>(error.get());
                     let sentence = problem.map_or_else(
                         |_| error.get().to_owned(),
-                        |problem| of_the_line(&http::sentence(&problem, &[]), place),
+                        |problem| for_line(&http::sentence(&problem, &[]), index),
                     );
                     faults.push(Fault::refused(number, sentence, error));
                 }
@@ -98,8 +98,8 @@ impl Batch {
 }
 
 /// Rewrites a sentence of the server about a timer of the call as one about its line.
-fn of_the_line(sentence: &str, place: u64) -> String {
-    let path = format!("timers[{place}]");
+fn for_line(sentence: &str, index: u64) -> String {
+    let path = format!("timers[{index}]");
     let sentence = sentence.replacen(&format!("{path}."), "", 1);
     sentence.replacen(&path, "the timer", 1)
 }

@@ -27,12 +27,10 @@ impl Counts {
     /// Returns the counts as text.
     pub(super) fn sentence(self) -> String {
         let Self { imported, existing, cancelled, failed, skipped } = self;
-        let mut sentence = format!("{imported} imported, {existing} there already");
-        for (count, words) in [
-            (cancelled, "cancelled there meanwhile, which stay so"),
-            (skipped, "not sent"),
-            (failed, "failed"),
-        ] {
+        let mut sentence = format!("{imported} imported, {existing} existing");
+        for (count, words) in
+            [(cancelled, "cancelled here and kept"), (skipped, "not sent"), (failed, "failed")]
+        {
             if count > 0 {
                 sentence.push_str(&format!(", {count} {words}"));
             }

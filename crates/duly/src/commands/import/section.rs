@@ -6,14 +6,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::counts::Fault;
-use crate::{commands::export::line::End, output::text};
+use crate::{commands::export::line::NamespaceEnd, output::text};
 
 /// A namespace whose timers are being read.
 pub(super) struct Section {
     /// The namespace's name; none if it cannot be read.
     name: Option<NamespaceName>,
     /// The handling of its timers.
-    fate: Fate,
+    handling: TimerHandling,
     timers: u64,
     dead: u64,
     /// Lines that could be a timer or a dead letter.
@@ -22,7 +22,7 @@ pub(super) struct Section {
 
 /// The handling of the timers of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum TimerHandling {
     /// The timers are sent.
     Sent,
     /// The timers are skipped: their namespace does not exist.
@@ -31,13 +31,13 @@ pub(super) enum Fate {
 
 impl Section {
     /// Returns a section that begins.
-    pub(super) fn new(name: Option<NamespaceName>, fate: Fate) -> Self {
-        Self { name, fate, timers: 0, dead: 0, damaged: 0 }
+    pub(super) fn new(name: Option<NamespaceName>, handling: TimerHandling) -> Self {
+        Self { name, handling, timers: 0, dead: 0, damaged: 0 }
     }
 
     /// Returns the namespace that the timers are sent to, if they are sent.
     pub(super) fn target(&self) -> Option<&NamespaceName> {
-        self.name.as_ref().filter(|_| self.fate == Fate::Sent)
+        self.name.as_ref().filter(|_| self.handling == TimerHandling::Sent)
     }
 
     /// Counts a timer or dead letter.
@@ -57,10 +57,10 @@ impl Section {
     }
 
     /// Returns the fault of the end line, if it has one.
-    pub(super) fn end(&self, number: u64, end: &End) -> Option<Fault> {
+    pub(super) fn end(&self, number: u64, end: &NamespaceEnd) -> Option<Fault> {
         if let Some(name) = self.name.as_ref().filter(|name| name.as_str() != end.namespace) {
             let sentence =
-                format!("{} ends here where {name} began: lines are missing", end.namespace);
+                format!("the end of {}, but {name} was begun: lines are missing", end.namespace);
             return Some(Fault::of(number, sentence));
         }
         let expected = end.timers.saturating_add(end.dead);
@@ -74,7 +74,7 @@ impl Section {
             return None;
         }
         let sentence = format!(
-            "{} and {} of {} were exported, and {} and {} stand in the file: export again",
+            "{} and {} of {} were exported, but the file contains {} and {}: export again",
             text::count(end.timers, "timer"),
             text::count(end.dead, "dead letter"),
             end.namespace,
@@ -85,11 +85,11 @@ impl Section {
     }
 
     /// Returns the fault of a section without an end line.
-    pub(super) fn cut(&self, number: u64) -> Fault {
+    pub(super) fn truncated(&self, number: u64) -> Fault {
         let name = self.name.as_ref().map_or("a namespace", NamespaceName::as_str);
         let sentence = format!(
-            "the export of {name} stops here without its end line: the file was cut. What stands in it \
-             was dealt with; export again, and import that file, too"
+            "the export of {name} ends here without its end line: the file is truncated. Its lines \
+             were processed; export again, and import that file too"
         );
         Fault::of(number, sentence)
     }

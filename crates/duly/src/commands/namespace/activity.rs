@@ -6,10 +6,10 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{named::Named, values},
+    args::{identity::NamespaceArg, values},
     cli::Session,
     failure::Failure,
-    http::Answer,
+    http::HttpResponse,
     output::when,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(super) struct PauseArgs {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Resume by itself at this time
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     resume_at: Option<Timestamp>,
@@ -30,7 +30,7 @@ pub(super) struct PauseArgs {
 #[derive(clap::Args)]
 pub(super) struct ResumeArgs {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Not before this time; a time in the past means now
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<Timestamp>,
@@ -47,32 +47,32 @@ pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     }
     let call = session.http.namespace(Method::POST, namespace, &["pause"]);
     let paused = call.send().await?;
-    let answer = match args.resume_at {
+    let response = match args.resume_at {
         Some(_) => resume_at(namespace, args.resume_at, session).await?,
         None => paused,
     };
-    said(namespace, &answer, session)
+    print_result(namespace, &response, session)
 }
 
 /// Resumes the namespace.
 pub(super) async fn resume(args: ResumeArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
-    said(namespace, &resume_at(namespace, args.at, session).await?, session)
+    print_result(namespace, &resume_at(namespace, args.at, session).await?, session)
 }
 
 async fn resume_at(
     namespace: &NamespaceName,
     at: Option<Timestamp>,
     session: &Session,
-) -> Result<Answer, Failure> {
+) -> Result<HttpResponse, Failure> {
     let request = ResumeRequest { namespace: String::new(), at: at.map(Time::from) };
     let call = session.http.namespace(Method::POST, namespace, &["resume"]);
     call.body(&request).send().await
 }
 
-fn said(namespace: &NamespaceName, answer: &Answer, session: &Session) -> Outcome {
-    session.printer.document(&answer.text, || {
-        let now: Namespace = answer.parse()?;
+fn print_result(namespace: &NamespaceName, response: &HttpResponse, session: &Session) -> Outcome {
+    session.printer.document(&response.text, || {
+        let now: Namespace = response.parse()?;
         Ok(match (now.paused, now.resumes_at) {
             (true, Some(at)) => {
                 format!("{namespace}  paused, resumes {}", when::with_distance(&at, when::now()))

@@ -6,11 +6,11 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{named::Named, values},
+    args::{identity::NamespaceArg, values},
     cli::Session,
     output::{
         table::{Column, Table},
-        terminal::{Screen, Tone},
+        terminal::{OutputStream, Tone},
         when,
     },
 };
@@ -23,7 +23,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Length of a bucket, 1s to 366d
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
@@ -36,16 +36,16 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
     let call = session.http.namespace(Method::GET, &args.named.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
-    let answer = call.query(&query).send().await?;
-    session.printer.document(&answer.text, || {
-        Ok(drawn(&answer.parse()?, when::now(), session.printer.screen()))
+    let response = call.query(&query).send().await?;
+    session.printer.document(&response.text, || {
+        Ok(chart(&response.parse()?, when::now(), session.printer.screen()))
     })
 }
 
 /// Length of the longest bar, in columns.
 const BAR_COLUMNS: u64 = 40;
 
-fn drawn(forecast: &NamespaceForecast, now: Timestamp, screen: Screen) -> String {
+fn chart(forecast: &NamespaceForecast, now: Timestamp, screen: OutputStream) -> String {
     let NamespaceForecast { overdue, in_flight, buckets, later, .. } = forecast;
     let ends = [overdue, later].into_iter().copied();
     let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
@@ -107,8 +107,11 @@ mod tests {
             later: 1,
             ..NamespaceForecast::default()
         };
-        let text =
-            drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"), Screen::default());
+        let text = chart(
+            &forecast,
+            Timestamp::from_unix_ms(30_000).expect("in range"),
+            OutputStream::default(),
+        );
         let lines: Vec<_> = text.lines().map(str::trim_end).collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[1].contains("overdue") && lines[1].ends_with(&"█".repeat(20)), "{text}");

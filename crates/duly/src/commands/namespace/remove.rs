@@ -4,7 +4,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, named::Named},
+    args::{confirm::Confirm, identity::NamespaceArg},
     cli::Session,
     commands::namespace::counts,
     http::Hint,
@@ -15,7 +15,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Also delete its pending timers and dead letters; at a terminal you are asked for confirmation
     #[arg(long)]
     force: bool,

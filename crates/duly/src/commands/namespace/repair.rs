@@ -5,7 +5,7 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, named::Named},
+    args::{confirm::Confirm, identity::NamespaceArg},
     cli::Session,
     output::text,
 };
@@ -18,7 +18,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Keep the namespace under this number and discard the timers under any other; at a terminal you
     /// are asked for confirmation
     #[arg(long, value_name = "NUMBER")]
@@ -32,20 +32,20 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     if let Some(keep) = args.keep.as_ref().filter(|_| args.confirm.is_needed()) {
         Confirm::ask(&format!(
-            "Keep {namespace} under number {keep} and give up its timers under any other?"
+            "Keep {namespace} under number {keep} and discard its timers under any other?"
         ))?;
     }
     let keep: Vec<_> = args.keep.map(|keep| ("keep", keep)).into_iter().collect();
     let call = session.http.namespace(Method::POST, namespace, &["repair"]);
-    let answer = call.query(&keep).send().await?;
-    session.printer.document(&answer.text, || {
-        let repaired: RepairNamespaceResponse = answer.parse()?;
-        let done = if repaired.restored { "record restored" } else { "its record was there" };
+    let response = call.query(&keep).send().await?;
+    session.printer.document(&response.text, || {
+        let repaired: RepairNamespaceResponse = response.parse()?;
+        let done = if repaired.restored { "record restored" } else { "its record is intact" };
         let mut line = format!("{namespace}  {done}");
         if repaired.pending_lost + repaired.dead_lost > 0 {
             let pending = text::count(repaired.pending_lost, "pending timer");
             let dead = text::count(repaired.dead_lost, "dead letter");
-            line.push_str(&format!(", {pending} and {dead} given up"));
+            line.push_str(&format!(", {pending} and {dead} discarded"));
         }
         Ok(line)
     })

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{named::Named, secret},
+    args::{identity::NamespaceArg, secret},
     cli::Session,
     failure::Failure,
     output::{
@@ -42,11 +42,11 @@ enum Action {
     /// Create a new secret and print it; no server is called
     New,
     /// Show the fingerprints of a namespace's secrets; secrets themselves are never shown
-    List(Named),
+    List(NamespaceArg),
     /// Sign with these secrets, and with no other: one, or two during a rotation
     Set {
         #[command(flatten)]
-        named: Named,
+        named: NamespaceArg,
         /// A file with the secrets, whsec_…, one per line; `-` for stdin
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
@@ -56,7 +56,7 @@ enum Action {
         at_once: bool,
     },
     /// Stop signing
-    Clear(Named),
+    Clear(NamespaceArg),
 }
 
 /// Runs the command.
@@ -75,9 +75,9 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
             if !keeps_one && !at_once {
                 return Err(Failure::coded(
                     "no_secret_stays",
-                    "none of the secrets in use would stay, and receivers that know only those would \
-                     refuse every delivery: set the new and the old one together, give the new one to \
-                     the receivers, and set it alone then; --at-once does without",
+                    "none of the secrets in use would stay, and receivers that know only those \
+                     would refuse every delivery: set the new and the old one together, give the \
+                     new one to the receivers, and then set it alone; --at-once skips this check",
                 ));
             }
             put(&named.namespace, &secrets, &known, session).await
@@ -100,8 +100,8 @@ fn new(session: &Session) -> Outcome {
 
 /// Returns the fingerprints of the secrets in use.
 async fn known(namespace: &NamespaceName, session: &Session) -> Result<Vec<String>, Failure> {
-    let answer = session.http.namespace(Method::GET, namespace, &[]).send().await?;
-    let known: Namespace = answer.parse()?;
+    let response = session.http.namespace(Method::GET, namespace, &[]).send().await?;
+    let known: Namespace = response.parse()?;
     Ok(known.signing_secret_fingerprints)
 }
 
@@ -115,8 +115,8 @@ async fn put(
     let call = session.http.namespace(Method::PATCH, namespace, &[]);
     let signing_secrets = Some(secret::revealed(secrets));
     let change = NamespaceSettings { signing_secrets, ..NamespaceSettings::default() };
-    let answer = call.body(&change).send().await?;
-    let now: Namespace = answer.parse()?;
+    let response = call.body(&change).send().await?;
+    let now: Namespace = response.parse()?;
     shown(before, &now.signing_secret_fingerprints, session)
 }
 

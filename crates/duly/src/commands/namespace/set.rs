@@ -9,7 +9,8 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::settings::{Given, Settings};
 use crate::{
-    Outcome, args::named::Named, cli::Session, commands::get, failure::Failure, http::Hint,
+    Outcome, args::identity::NamespaceArg, cli::Session, commands::get, failure::Failure,
+    http::Hint,
 };
 
 /// Change settings of a namespace; other settings stay
@@ -20,7 +21,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamespaceArg,
     /// Reset this setting to its default; repeat it for more
     #[arg(long, value_name = "SETTING")]
     reset: Vec<Reset>,
@@ -52,7 +53,7 @@ enum Reset {
 }
 
 /// The hint for a namespace that does not exist.
-const HINTS: &[Hint] = &[("not_found", "`duly namespace put` makes one")];
+const HINTS: &[Hint] = &[("not_found", "`duly namespace put` creates one")];
 
 /// Runs the command.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
@@ -60,7 +61,8 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let body = match args.settings.read()? {
         Given::File(_) if !args.reset.is_empty() => {
             return Err(Failure::usage(
-                "--file holds the settings: it cannot be combined with --reset; null in it resets",
+                "--file contains the settings: it cannot be combined with --reset; null in it \
+                 resets",
             ));
         }
         Given::File(document) => document,
@@ -92,7 +94,7 @@ fn check(given: &Value, reset: &[Reset]) -> Outcome {
         let path = field.scope().map_or_else(String::new, |scope| format!("/limits/{scope}"));
         if given.pointer(&format!("{path}/{name}")).is_some() {
             return Err(Failure::usage(format_args!(
-                "--reset {name} is given together with a new {name}; only one of them can be"
+                "--reset {name} is given together with a new {name}; use only one of them"
             )));
         }
     }

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::{
     args::{
+        destination::{DestinationArgs, FallbackArgs},
         input,
-        place::{FallbackArgs, Place},
         retry::Retry,
         secret, values,
     },
@@ -24,7 +24,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    destination: DestinationArgs,
     /// Length of a consumer's lease, 1s to 12h
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
@@ -90,7 +90,7 @@ impl Settings {
     pub(super) fn read(self) -> Result<Given, Failure> {
         let secrets = self.signing_secret_file.as_deref().map(secret::from_file).transpose()?;
         let settings = NamespaceSettings {
-            destination: self.place.destination()?,
+            destination: self.destination.destination()?,
             fallback: self.fallback.fallback()?,
             retry: self.retry.policy(),
             lease: self.lease.map(Duration::from),
@@ -109,7 +109,7 @@ impl Settings {
                 Ok(Given::File(document))
             }
             Some(_) => Err(Failure::usage(
-                "--file holds the settings: it cannot be combined with another one",
+                "--file contains the settings: it cannot be combined with another one",
             )),
             None => Ok(Given::Options(Box::new(settings))),
         }

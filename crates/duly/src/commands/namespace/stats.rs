@@ -17,11 +17,11 @@ use crate::{
 
 /// Prints the counts and the lanes.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let response = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
-    printer.document(&answer.text, || {
-        let fields: Fields = answer.parse()?;
-        let NamespaceStats { lanes, .. } = answer.parse()?;
+    printer.document(&response.text, || {
+        let fields: Fields = response.parse()?;
+        let NamespaceStats { lanes, .. } = response.parse()?;
         let pairs = fields.pairs(when::now()).into_iter();
         // A row without a name continues the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
@@ -37,12 +37,12 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
 
 /// Prints the lanes alone.
 pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let response = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
     if printer.is_json() {
-        return printer.json_list("lanes", answer.items("lanes")?);
+        return printer.json_list("lanes", response.items("lanes")?);
     }
-    let NamespaceStats { lanes, .. } = answer.parse()?;
+    let NamespaceStats { lanes, .. } = response.parse()?;
     if lanes.is_empty() {
         return printer.line("none");
     }
@@ -95,7 +95,7 @@ fn breaker(push: &PushLane) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::terminal::Screen;
+    use crate::output::terminal::OutputStream;
 
     #[test]
     fn lane_with_an_open_breaker_shows_its_next_attempt() {
@@ -108,7 +108,7 @@ mod tests {
                  "retries_in_flight":0}]"#,
         )
         .expect("an answer");
-        let text = of_lanes(&lanes).text(Screen::default());
+        let text = of_lanes(&lanes).text(OutputStream::default());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with(" pull"), "{text}");

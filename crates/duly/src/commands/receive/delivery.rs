@@ -8,7 +8,7 @@ use duly_sink::http::signature;
 use serde::Serialize;
 
 use crate::output::{
-    terminal::{Screen, Tone},
+    terminal::{OutputStream, Tone},
     text,
     when::{distance, now},
 };
@@ -58,8 +58,8 @@ impl Signature {
         }
     }
 
-    fn words(&self, is_signed: bool, screen: Screen) -> String {
-        let (tone, words) = match self {
+    fn label(&self, is_signed: bool, screen: OutputStream) -> String {
+        let (tone, label) = match self {
             Self::Unchecked if !is_signed => return String::new(),
             Self::Unchecked => {
                 (Tone::Warning, "signature not checked: no --secret-file".to_owned())
@@ -69,7 +69,7 @@ impl Signature {
                 (Tone::Bad, text::preview(&format!("SIGNATURE WRONG: {why}"), usize::MAX))
             }
         };
-        format!("  {}", screen.paint(tone, &words))
+        format!("  {}", screen.paint(tone, &label))
     }
 }
 
@@ -102,8 +102,8 @@ impl Delivery {
     }
 
     /// Returns the text for people: lateness, attempt, ids, signature, payload.
-    pub(super) fn line(&self, screen: Screen) -> String {
-        let signature = self.signature.words(self.is_signed, screen);
+    pub(super) fn line(&self, screen: OutputStream) -> String {
+        let signature = self.signature.label(self.is_signed, screen);
         let Self { attempt: Some(attempt), id: Some(id), .. } = self else {
             return format!(
                 "{}  not from Duly{signature}  answered {}\n    {}",

@@ -30,7 +30,7 @@ pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
     Err(Failure::coded(
         "damaged",
         format_args!(
-            "{} is not clean: see above; what is lost comes back from a backup only (`duly store \
+            "{} is damaged: see above; lost data can be restored only from a backup (`duly store \
              restore`)",
             data.display()
         ),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::{Outcome, cli::Session};
 
 /// Time limit of a repair, long enough for any number of namespaces.
-const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+const TIME_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Deserialize)]
 struct Repaired {
@@ -26,9 +26,10 @@ struct Shard {
 
 pub(super) async fn run(shards: &[u16], session: &Session) -> Outcome {
     let call = session.http.service(Method::POST, &["store", "repair"]);
-    let answer = call.body(&Repair { shards: shards.to_vec() }).waiting(PATIENCE).send().await?;
-    session.printer.document(&answer.text, || {
-        let Repaired { shards } = answer.parse()?;
+    let response =
+        call.body(&Repair { shards: shards.to_vec() }).waiting(TIME_LIMIT).send().await?;
+    session.printer.document(&response.text, || {
+        let Repaired { shards } = response.parse()?;
         let lines: Vec<_> = shards.iter().map(Shard::line).collect();
         Ok(lines.join("\n"))
     })
@@ -44,7 +45,7 @@ impl Shard {
             ("confirmed", Some(behind_ms), _) => {
                 format!("shard {shard}  confirmed: changes of {behind_ms} ms are gone")
             }
-            _ => format!("shard {shard}  takes calls already"),
+            _ => format!("shard {shard}  already in service"),
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
         |at: check::Progress| progress.show_bytes(at.what, at.bytes_done, at.bytes_total);
     let report = restore(from, data, &mut show).map_err(|error| match error {
         BackupError::Open(OpenError::NoStore(place)) => Failure::new(format_args!(
-            "{place} holds no backup: it has no MANIFEST; name the backup's directory with --from"
+            "{place} is not a backup: it has no MANIFEST; name the backup's directory with --from"
         )),
         BackupError::Disk(disk::Error::NotFound { .. }) => {
             Failure::new(format_args!("{error}: name the backup's directory with --from"))
@@ -41,14 +41,14 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
         "{data}  restored: {files} files, {bytes}\n\
          \n\
          Every namespace is paused at the first start: nothing fires, scheduling and cancelling work.\n\
-         Meanwhile what was due since the backup is overdue, and what the old server fired after it\n\
-         would fire again. So look before you resume:\n\
+         Timers that were due since the backup are overdue, and those that the old server fired after it\n\
+         would fire again. Check before you resume:\n\
          \n  \
          duly store check --data {data}\n  \
          duly serve --data {data}\n  \
-         duly namespace stats NAMESPACE     shows what is due\n  \
-         duly namespace resume NAMESPACE    lets one namespace fire\n  \
-         duly resume --all                  lets all of them fire\n  \
-         duly resume --all --overdue dead   the same, with dead letters of what is due by then"
+         duly namespace stats NAMESPACE     shows the counts\n  \
+         duly namespace resume NAMESPACE    resumes one namespace\n  \
+         duly resume --all                  resumes all of them\n  \
+         duly resume --all --overdue dead   the same, and dead-letters the overdue timers"
     )))
 }

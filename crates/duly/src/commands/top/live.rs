@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     scrape::{self, Scrape},
-    screen::{self, Around, Size},
+    screen::{self, ScreenFrame, Size},
     view::View,
 };
 use crate::{Outcome, cli::Session};
@@ -51,9 +51,9 @@ struct RawTerminal;
 impl RawTerminal {
     fn new() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
-        let borrowed = Self;
+        let terminal_guard = Self;
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-        Ok(borrowed)
+        Ok(terminal_guard)
     }
 }
 
@@ -74,7 +74,7 @@ struct Live<'a> {
     is_paused: bool,
     last: Scrape,
     view: Option<View>,
-    gone: Option<String>,
+    unreachable_reason: Option<String>,
 }
 
 /// Shows the server until a key or a signal ends the screen. `last` is the first poll.
@@ -85,18 +85,19 @@ pub(super) async fn run(
     last: Scrape,
 ) -> Outcome {
     let (mut stop, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-    let _borrowed = RawTerminal::new()?;
+    let _terminal = RawTerminal::new()?;
     let mut keys = keys();
     let (server, interval_ms) = (session.http.shown(), interval.ms());
-    let (is_paused, view, gone) = (false, None, None);
-    let mut live = Live { session, server, version, interval_ms, is_paused, last, view, gone };
+    let (is_paused, view, unreachable_reason) = (false, None, None);
+    let mut live =
+        Live { session, server, version, interval_ms, is_paused, last, view, unreachable_reason };
     loop {
         live.draw()?;
         let key = tokio::select! {
             key = keys.recv() => key.unwrap_or(Key::Quit),
             _ = stop.recv() => Key::Quit,
             _ = hang_up.recv() => Key::Quit,
-            () = live.turn(), if !live.is_paused => Key::Redraw,
+            () = live.wait_and_poll(), if !live.is_paused => Key::Redraw,
         };
         match key {
             Key::Quit => return Ok(()),
@@ -111,24 +112,24 @@ pub(super) async fn run(
 impl Live<'_> {
     /// Waits for the end of the interval, and polls the server. This future may be dropped by a key:
     /// nothing has changed then, and the time since the last poll still counts.
-    async fn turn(&mut self) {
+    async fn wait_and_poll(&mut self) {
         let interval = Duration::from_millis(self.interval_ms);
         // If the server is not reachable, the whole interval is waited for.
-        let waited = match self.gone {
+        let waited = match self.unreachable_reason {
             Some(_) => Duration::ZERO,
             None => self.last.at.elapsed().min(interval),
         };
         sleep(interval - waited).await;
-        match scrape::look(self.session).await {
+        match scrape::poll(self.session).await {
             Ok(now) => {
-                if self.gone.is_some() || self.version.is_none() {
+                if self.unreachable_reason.is_some() || self.version.is_none() {
                     self.version = scrape::version(self.session).await;
                 }
-                self.gone = None;
+                self.unreachable_reason = None;
                 self.view = Some(View::between(&self.last, &now, self.version.clone()));
                 self.last = now;
             }
-            Err(failure) => self.gone = Some(failure.to_string()),
+            Err(failure) => self.unreachable_reason = Some(failure.to_string()),
         }
     }
 
@@ -137,10 +138,14 @@ impl Live<'_> {
         let every = Millis::from_ms(self.interval_ms);
         let paused = if self.is_paused { "PAUSED  " } else { "" };
         let keys = format!("{paused}every {every}  q quit  p pause  + longer  - shorter");
-        let around = Around { server: &self.server, gone: self.gone.as_deref(), keys: Some(&keys) };
+        let frame = ScreenFrame {
+            server: &self.server,
+            unreachable_reason: self.unreachable_reason.as_deref(),
+            keys: Some(&keys),
+        };
         let size = Size { columns: usize::from(columns), rows: usize::from(rows) };
         let mut stdout = io::stdout().lock();
-        for (row, line) in (0..).zip(screen::lines(self.view.as_ref(), &around, size)) {
+        for (row, line) in (0..).zip(screen::lines(self.view.as_ref(), &frame, size)) {
             let text = self.session.printer.screen().paint(line.0, &line.1);
             queue!(stdout, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
             stdout.write_all(text.as_bytes())?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::scrape::{Metrics, Series};
 
 /// The metrics of two polls.
-pub(super) struct Between<'a> {
+pub(super) struct Comparison<'a> {
     before: &'a Metrics,
     now: &'a Metrics,
     has_restarted: bool,
@@ -27,11 +27,12 @@ pub(super) struct Quantiles {
     pub(super) max_ms: Option<f64>,
 }
 
-impl<'a> Between<'a> {
+impl<'a> Comparison<'a> {
     /// Returns the comparison of two polls.
     pub(super) fn new(before: &'a Metrics, now: &'a Metrics) -> Self {
         let has_fallen = |(key, series): (&String, &Series)| {
-            counts(&series.name) && series.value > now.0.get(key).map_or(0.0, |series| series.value)
+            never_falls(&series.name)
+                && series.value > now.0.get(key).map_or(0.0, |series| series.value)
         };
         Self { before, now, has_restarted: before.0.iter().any(has_fallen) }
     }
@@ -95,7 +96,7 @@ impl Series {
 }
 
 /// Returns `true` for the name of a series that never falls.
-fn counts(name: &str) -> bool {
+fn never_falls(name: &str) -> bool {
     ["_total", "_count", "_bucket"].iter().any(|end| name.ends_with(end))
 }
 
@@ -103,14 +104,14 @@ fn counts(name: &str) -> bool {
 /// interpolates linearly within a bucket. A value above the last bound counts as that bound.
 fn of_buckets(buckets: &[(f64, f64)]) -> Option<Quantiles> {
     let count = buckets.last().map(|(_, count)| *count).filter(|count| *count >= 1.0)?;
-    let at = |share: f64| {
-        let rank = share * count;
-        let place = buckets.iter().position(|(_, below)| *below >= rank).unwrap_or(0);
-        let (low, below) = match place {
+    let at = |quantile: f64| {
+        let rank = quantile * count;
+        let index = buckets.iter().position(|(_, below)| *below >= rank).unwrap_or(0);
+        let (low, below) = match index {
             0 => (0.0, 0.0),
-            _ => buckets[place - 1],
+            _ => buckets[index - 1],
         };
-        let (high, upto) = buckets[place];
+        let (high, upto) = buckets[index];
         let seconds = if high.is_finite() {
             low + (high - low) * ((rank - below) / (upto - below).max(f64::MIN_POSITIVE)).min(1.0)
         } else {

@@ -26,7 +26,7 @@ pub(super) const NAMESPACES_MAX: usize = 100;
 /// Largest response in bytes.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Time limit of all calls of one poll.
-const PATIENCE: Duration = Duration::from_secs(10);
+const POLL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One series of the metrics, with its value.
 pub(super) struct Series {
@@ -44,7 +44,7 @@ pub(super) struct Metrics(pub(super) HashMap<String, Series>);
 pub(super) struct Namespace {
     pub(super) name: String,
     pub(super) destination: String,
-    pub(super) counts: NamespaceStats,
+    pub(super) never_falls: NamespaceStats,
 }
 
 /// The result of a poll.
@@ -60,7 +60,7 @@ pub(super) struct Scrape {
 impl Namespace {
     /// Returns the totals of the namespace, which survive a restart of the server.
     pub(super) fn totals(&self) -> Totals {
-        self.counts.totals.clone().unwrap_or_default()
+        self.never_falls.totals.clone().unwrap_or_default()
     }
 }
 
@@ -80,15 +80,15 @@ impl Metrics {
 }
 
 /// Polls the server.
-pub(super) async fn look(session: &Session) -> Result<Scrape, Failure> {
-    let looked = tokio::time::timeout(PATIENCE, ask(session)).await;
-    looked.unwrap_or_else(|_| {
+pub(super) async fn poll(session: &Session) -> Result<Scrape, Failure> {
+    let polled = tokio::time::timeout(POLL_TIMEOUT, request_all(session)).await;
+    polled.unwrap_or_else(|_| {
         Err(Failure::coded(
             "unreachable",
             format_args!(
-                "the server did not answer within {} s: see whether it runs (`duly health`), or \
-                 name another with --server",
-                PATIENCE.as_secs()
+                "no response from the server within {} s: check it with `duly health`, or name \
+                 another with --server",
+                POLL_TIMEOUT.as_secs()
             ),
         ))
     })
@@ -97,16 +97,16 @@ pub(super) async fn look(session: &Session) -> Result<Scrape, Failure> {
 /// Returns the server's version.
 pub(super) async fn version(session: &Session) -> Option<String> {
     let call = session.http.service(Method::GET, &["cluster"]).at_most(RESPONSE_BYTES_MAX);
-    let answer = tokio::time::timeout(PATIENCE, call.send()).await.ok()?.ok()?;
-    answer.parse().ok().map(|cluster: ClusterInfo| cluster.version)
+    let response = tokio::time::timeout(POLL_TIMEOUT, call.send()).await.ok()?.ok()?;
+    response.parse().ok().map(|cluster: ClusterInfo| cluster.version)
 }
 
-async fn ask(session: &Session) -> Result<Scrape, Failure> {
+async fn request_all(session: &Session) -> Result<Scrape, Failure> {
     let client = &session.http;
     let metrics = client.root(Method::GET, &["metrics"]).at_most(RESPONSE_BYTES_MAX).send().await?;
     let at = Instant::now();
     let metrics = Metrics::parse(&metrics.text);
-    let (_, readiness) = health::ask(session, "readyz").await?;
+    let (_, readiness) = health::request_readiness(session, "readyz").await?;
     let (namespaces, has_more) = match namespaces(session).await {
         // A server that is still opening its store has only metrics and reasons.
         Err(Failure::Refused { .. }) => (Vec::new(), false),
@@ -123,11 +123,15 @@ async fn namespaces(session: &Session) -> Result<(Vec<Namespace>, bool), Failure
     let mut seen = Vec::new();
     for one in page.namespaces.into_iter().take(NAMESPACES_MAX) {
         let call = client.service(Method::GET, &["namespaces", &one.name, "stats"]);
-        let counts = match call.at_most(RESPONSE_BYTES_MAX).send().await {
+        let never_falls = match call.at_most(RESPONSE_BYTES_MAX).send().await {
             Err(Failure::Refused { .. }) => continue,
-            answer => answer?.parse()?,
+            response => response?.parse()?,
         };
-        seen.push(Namespace { destination: namespace::destination(&one), name: one.name, counts });
+        seen.push(Namespace {
+            destination: namespace::destination(&one),
+            name: one.name,
+            never_falls,
+        });
     }
     Ok((seen, page.cursor.is_some()))
 }

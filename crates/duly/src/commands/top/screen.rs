@@ -28,24 +28,24 @@ pub(super) struct Size {
 }
 
 /// The parts of the screen around the figures.
-pub(super) struct Around<'a> {
+pub(super) struct ScreenFrame<'a> {
     /// The address of the server.
     pub(super) server: &'a str,
     /// The reason why the server is not reachable now.
-    pub(super) gone: Option<&'a str>,
+    pub(super) unreachable_reason: Option<&'a str>,
     /// The meaning of the keys, for the last line.
     pub(super) keys: Option<&'a str>,
 }
 
 /// Returns the lines for a screen of this size. No line is wider, and there are no more lines than rows.
-pub(super) fn lines(view: Option<&View>, around: &Around<'_>, size: Size) -> Vec<Line> {
+pub(super) fn lines(view: Option<&View>, frame: &ScreenFrame<'_>, size: Size) -> Vec<Line> {
     let mut lines = Vec::new();
-    opening(&mut lines, view, around);
+    push_heading(&mut lines, view, frame);
     if let Some(view) = view {
-        figures(&mut lines, view, size.columns);
-        table(&mut lines, view, size.columns);
+        push_figures(&mut lines, view, size.columns);
+        push_table(&mut lines, view, size.columns);
     }
-    let keys = around.keys.map(|keys| Line(Tone::Faint, keys.to_owned()));
+    let keys = frame.keys.map(|keys| Line(Tone::Faint, keys.to_owned()));
     lines.truncate(size.rows.saturating_sub(usize::from(keys.is_some())));
     lines.extend(keys);
     lines.truncate(size.rows);
@@ -55,18 +55,24 @@ pub(super) fn lines(view: Option<&View>, around: &Around<'_>, size: Size) -> Vec
     lines
 }
 
-fn opening(lines: &mut Vec<Line>, view: Option<&View>, around: &Around<'_>) {
+fn push_heading(lines: &mut Vec<Line>, view: Option<&View>, frame: &ScreenFrame<'_>) {
     let version = view.and_then(|view| view.version.as_deref()).unwrap_or("");
-    let (tone, state) = match (around.gone, view) {
-        (Some(_), _) => (Tone::Bad, "no answer"),
+    let (tone, state) = match (frame.unreachable_reason, view) {
+        (Some(_), _) => (Tone::Bad, "no response"),
         (None, None) => (Tone::Busy, "waiting for the first interval"),
         (None, Some(view)) if !view.ready => (Tone::Bad, "not ready"),
         (None, Some(view)) if view.restarted => (Tone::Warning, "ready, restarted just now"),
         (None, Some(_)) => (Tone::Good, "ready"),
     };
-    lines.push(Line(tone, format!("{state}  {}  {version}", around.server)));
-    if let Some(gone) = around.gone {
-        lines.push(Line(Tone::Bad, format!("{gone} (it is tried again; the figures are old)")));
+    lines.push(Line(tone, format!("{state}  {}  {version}", frame.server)));
+    if let Some(unreachable_reason) = frame.unreachable_reason {
+        lines.push(Line(
+            Tone::Bad,
+            format!(
+                "{unreachable_reason} (polling again; the figures are \
+                                            old)"
+            ),
+        ));
     } else if let Some(view) = view {
         let reasons = view.reasons.iter().take(REASONS_MAX);
         lines.extend(reasons.map(|reason| Line(Tone::Bad, reason.clone())));
@@ -74,7 +80,7 @@ fn opening(lines: &mut Vec<Line>, view: Option<&View>, around: &Around<'_>) {
     lines.push(Line(Tone::Plain, String::new()));
 }
 
-fn figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
+fn push_figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
     let rates = &view.per_second;
     let rates = [
         ("scheduled", rates.scheduled),
@@ -86,7 +92,7 @@ fn figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
         ("dead", rates.dead),
         ("refused", rates.refused),
     ];
-    flow(lines, columns, rates.map(|(name, rate)| (name, format!("{}/s", short(rate)))));
+    push_cells(lines, columns, rates.map(|(name, rate)| (name, format!("{}/s", short(rate)))));
     for (name, quantiles) in [("late", &view.lateness), ("commit", &view.commit)] {
         let cell = |what: &str, value: String| (format!("{name} {what}"), value);
         let ms = |pick: fn(&Quantiles) -> f64| {
@@ -99,7 +105,7 @@ fn figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
         };
         let cells =
             [cell("p50", ms(|q| q.p50_ms)), cell("p99", ms(|q| q.p99_ms)), cell("max", max)];
-        flow(lines, columns, cells);
+        push_cells(lines, columns, cells);
     }
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size_in_words);
     let oldest = match view.oldest_due_ms {
@@ -115,12 +121,12 @@ fn figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
         ("disk free", bytes(view.disk_free_bytes)),
         ("memory", bytes(view.resident_bytes)),
     ];
-    flow(lines, columns, cells);
+    push_cells(lines, columns, cells);
     lines.push(Line(Tone::Plain, String::new()));
 }
 
 /// Adds cells, with as many on a line as fit.
-fn flow(
+fn push_cells(
     lines: &mut Vec<Line>,
     columns: usize,
     cells: impl IntoIterator<Item = (impl AsRef<str>, String)>,
@@ -128,15 +134,15 @@ fn flow(
     let cells: Vec<_> = cells
         .into_iter()
         .map(|(name, value)| {
-            let room = (CELL - 2).saturating_sub(name.as_ref().len());
-            format!("{}{value:>room$}  ", name.as_ref())
+            let width = (CELL - 2).saturating_sub(name.as_ref().len());
+            format!("{}{value:>width$}  ", name.as_ref())
         })
         .collect();
     let each = (columns / CELL).max(1);
     lines.extend(cells.chunks(each).map(|cells| Line(Tone::Plain, cells.concat())));
 }
 
-fn table(lines: &mut Vec<Line>, view: &View, columns: usize) {
+fn push_table(lines: &mut Vec<Line>, view: &View, columns: usize) {
     let heading = ["NAMESPACE", "DESTINATION", "PENDING", "DUE", "FLIGHT", "FIRED/S", "STATE"];
     lines.push(Line(Tone::Strong, row(heading.map(str::to_owned), columns)));
     for namespace in &view.namespaces {
@@ -154,7 +160,7 @@ fn table(lines: &mut Vec<Line>, view: &View, columns: usize) {
         lines.push(Line(tone, row(cells, columns)));
     }
     if view.more_namespaces {
-        let more = format!("only the first {} by name are looked at", view.namespaces.len());
+        let more = format!("only the first {} by name are polled", view.namespaces.len());
         lines.push(Line(Tone::Faint, more));
     }
 }
@@ -175,8 +181,8 @@ fn row(
     columns: usize,
 ) -> String {
     if columns < WIDE {
-        let room = columns.saturating_sub(20).max(4);
-        return format!("{:<room$} {due:>8} {state:<10}", cut(&name, room));
+        let width = columns.saturating_sub(20).max(4);
+        return format!("{:<width$} {due:>8} {state:<10}", cut(&name, width));
     }
     let rest = columns - 47;
     let left = rest / 2;

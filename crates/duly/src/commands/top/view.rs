@@ -6,7 +6,7 @@ use duly_core::metric_names as names;
 use serde::Serialize;
 
 use super::{
-    rates::{Between, Quantiles},
+    rates::{Comparison, Quantiles},
     scrape::{Namespace, Scrape, Series},
 };
 
@@ -69,7 +69,7 @@ impl View {
     /// Returns the comparison of two polls.
     pub(super) fn between(before: &Scrape, now: &Scrape, version: Option<String>) -> Self {
         let interval = now.at.saturating_duration_since(before.at);
-        let between = Between::new(&before.metrics, &now.metrics);
+        let comparison = Comparison::new(&before.metrics, &now.metrics);
         let metrics = &now.metrics;
         let gauge = |name| metrics.gauge(name).map(whole);
         let count = |name| gauge(name).unwrap_or(0);
@@ -90,14 +90,14 @@ impl View {
             interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
             version,
             ready: now.readiness.is_ready(),
-            reasons: now.readiness.why(),
-            restarted: between.has_restarted(),
+            reasons: now.readiness.reasons_in_words(),
+            restarted: comparison.has_restarted(),
             per_second: Activity::of(dead, |name, wants| {
-                per_second(between.growth(name, wants), interval)
+                per_second(comparison.growth(name, wants), interval)
             }),
             totals: Activity::of(dead_total, |name, wants| metrics.sum(name, wants)),
-            lateness: between.quantiles(names::LATENESS_SECONDS),
-            commit: between.quantiles(names::COMMIT_SECONDS),
+            lateness: comparison.quantiles(names::LATENESS_SECONDS),
+            commit: comparison.quantiles(names::COMMIT_SECONDS),
             pending: count(names::PENDING),
             due: count(names::DUE),
             in_flight: count(names::IN_FLIGHT),
@@ -140,20 +140,20 @@ impl Activity {
 
 impl Row {
     fn of(before: Option<&Namespace>, now: &Namespace, interval: Duration) -> Self {
-        let counts = &now.counts;
+        let never_falls = &now.never_falls;
         let fired = before.map_or(0, |before| grown(before.totals().fired, now.totals().fired));
         let breakers =
-            || counts.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
+            || never_falls.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
         let worst = ["open", "half_open", "closed"];
         Self {
             name: now.name.clone(),
             destination: now.destination.clone(),
-            pending: counts.pending,
-            due: counts.due,
-            in_flight: counts.in_flight,
+            pending: never_falls.pending,
+            due: never_falls.due,
+            in_flight: never_falls.in_flight,
             fired_per_second: per_second(float(fired), interval),
             breaker: worst.into_iter().find(|state| breakers().any(|breaker| breaker == *state)),
-            paused: counts.paused,
+            paused: never_falls.paused,
         }
     }
 }

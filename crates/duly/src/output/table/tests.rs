@@ -16,7 +16,7 @@ fn letters() -> Table {
 
 #[test]
 fn columns_are_aligned_and_cells_escaped() {
-    let text = letters().text(Screen::default());
+    let text = letters().text(OutputStream::default());
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines,
@@ -30,7 +30,7 @@ fn columns_are_aligned_and_cells_escaped() {
 
 #[test]
 fn on_a_terminal_a_row_is_one_line_and_ids_are_whole() {
-    let text = letters().text(Screen::terminal(36));
+    let text = letters().text(OutputStream::terminal(36));
     let plain = text.replace("\u{1b}[1m", "").replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
     let lines: Vec<_> = plain.lines().collect();
     assert_eq!(lines.len(), 3, "{plain}");
@@ -44,9 +44,9 @@ fn on_a_terminal_a_row_is_one_line_and_ids_are_whole() {
 fn long_values_continue_on_the_next_line() {
     let pairs =
         || [("id", "x"), ("payload", "one two three four")].map(|(a, b)| (a.into(), b.into()));
-    let text = of_pairs(Screen::default(), pairs());
+    let text = of_pairs(OutputStream::default(), pairs());
     assert_eq!(text, " id       x\n payload  one two three four\n");
-    let text = of_pairs(Screen::terminal(22), pairs());
+    let text = of_pairs(OutputStream::terminal(22), pairs());
     let lines: Vec<_> = text.lines().collect();
     assert!(lines.len() > 2 && lines[1].contains("\u{1b}[1m payload\u{1b}[0m"), "{text:?}");
     assert!(lines[2].starts_with("          "), "{text:?}");

@@ -45,7 +45,7 @@ fn a_namespace_whose_record_is_lost_is_counted_and_repaired() {
     until("it is counted", || counted().as_deref() == Some("1"));
     until("the node is ready all the same", || node.run(&["health"]).code == Some(0));
     assert_eq!(node.run(&["namespace", "repair", "shop"]).ok(), "shop  record restored\n");
-    assert_eq!(node.run(&["namespace", "repair", "shop"]).ok(), "shop  its record was there\n");
+    assert_eq!(node.run(&["namespace", "repair", "shop"]).ok(), "shop  its record is intact\n");
     let mut fired = BTreeSet::new();
     while let Some(firing) = node.json(&["lease", "shop", "--max", "100"])["firings"]
         .as_array()

@@ -47,9 +47,9 @@ fn p7_p11_a_server_moves_to_nodes_with_all_that_is_in_it() {
     let (node, other) = (Server::on_store(&cluster.url()), Server::on_store(&cluster.url()));
     let import = ["import", text(&file), "--create-namespaces"];
     let said = node.run(&import).ok();
-    assert!(said.contains("302 imported, 0 there already"), "{said}");
+    assert!(said.contains("302 imported, 0 existing"), "{said}");
     let said = other.run(&import).ok();
-    assert!(said.contains("0 imported, 302 there already"), "again changes nothing: {said}");
+    assert!(said.contains("0 imported, 302 existing"), "again changes nothing: {said}");
     for state in ["scheduled", "retrying", "dead"] {
         let (was, is) = (all(&old, state), all(&other, state));
         assert_eq!(was.len(), is.len(), "{state}");

@@ -92,7 +92,7 @@ fn a_node_that_waits_stops_at_once() {
         let node = Waiting::start(&url, &[]);
         node.says(&["cannot reach Redis", "redis://u:***@127.0.0.1"]);
         let logged = node.stop(signal);
-        assert!(logged.contains("stopped before the store was open"), "{logged}");
+        assert!(logged.contains("stopped by a signal before the store was open"), "{logged}");
         assert!(!logged.contains("secret"), "{logged}");
     }
     Waiting::start("redis://nobody.invalid", &[]).says(&["nobody.invalid:6379"]);

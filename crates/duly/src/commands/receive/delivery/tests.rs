@@ -36,7 +36,7 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
     ]);
     let delivery = Delivery::new(&headers, b"{\"n\":1}", Signature::Valid, 204);
     assert!(delivery.lateness_ms.is_some_and(|late_ms| late_ms > 0.0));
-    let line = delivery.line(Screen::default());
+    let line = delivery.line(OutputStream::default());
     // Whole days have no hours after them.
     for part in
         [" late  attempt 3  a b  delivery MFRGG  signature valid  answered 204", "{\"n\":1}"]
@@ -48,11 +48,11 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
 #[test]
 fn foreign_requests_are_reported_as_such() {
     let delivery = Delivery::new(&HeaderMap::new(), b"hello", Signature::Unchecked, 200);
-    let line = delivery.line(Screen::default());
+    let line = delivery.line(OutputStream::default());
     assert!(line.contains("not from Duly  answered 200"), "{line}");
     let wrong = Signature::Wrong("there is no\u{1b}[2J header".to_owned());
     let delivery = Delivery::new(&HeaderMap::new(), b"hello", wrong, 401);
-    let line = delivery.line(Screen::default());
+    let line = delivery.line(OutputStream::default());
     assert!(line.contains("SIGNATURE WRONG: there is no\\u{1b}[2J header  answered 401"), "{line}");
 }
 
@@ -60,7 +60,7 @@ fn foreign_requests_are_reported_as_such() {
 fn unchecked_signature_is_reported() {
     let signed = headers(&[("webhook-signature", "v1,x"), ("webhook-id", "MFRGG")]);
     let delivery = Delivery::new(&signed, b"hello", Signature::Unchecked, 200);
-    let line = delivery.line(Screen::default());
+    let line = delivery.line(OutputStream::default());
     assert!(line.contains("signature not checked: no --secret-file"), "{line}");
 }
 

@@ -12,7 +12,7 @@ fn close(a: f64, b: f64) -> bool {
 fn growth_includes_series_with_new_labels() {
     let before = Metrics::parse("a_total{x=\"1\"} 5\nb_total 9\n");
     let now = Metrics::parse("a_total{x=\"1\"} 8\na_total{x=\"2\"} 4\nb_total 9\n");
-    let between = Between::new(&before, &now);
+    let between = Comparison::new(&before, &now);
     assert!(!between.has_restarted());
     assert!(close(between.growth("a_total", all), 7.0));
     assert!(close(between.growth("a_total", |series| series.label("x") == Some("2")), 4.0));
@@ -26,7 +26,7 @@ fn after_a_restart_counts_are_recent_and_rates_not_negative() {
     let before = Metrics::parse("a_total 100\nb_total 3\n");
     for now in ["a_total 2\nb_total 10\n", "b_total 10\n"] {
         let now = Metrics::parse(now);
-        let between = Between::new(&before, &now);
+        let between = Comparison::new(&before, &now);
         assert!(between.has_restarted());
         assert!(between.growth("a_total", all) <= 2.0);
         assert!(close(between.growth("b_total", all), 10.0));
@@ -37,7 +37,7 @@ fn after_a_restart_counts_are_recent_and_rates_not_negative() {
 fn a_gauge_that_falls_is_no_restart() {
     let (before, now) =
         (Metrics::parse("duly_deployment_due 5"), Metrics::parse("duly_deployment_due 1"));
-    assert!(!Between::new(&before, &now).has_restarted());
+    assert!(!Comparison::new(&before, &now).has_restarted());
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn quantiles_are_those_of_the_interval_over_all_labels() {
     };
     let before = text([("push", [50, 50, 90]), ("pull", [0, 0, 0])]);
     let now = text([("push", [100, 100, 140]), ("pull", [0, 50, 50])]);
-    let quantiles = Between::new(&before, &now).quantiles("l").expect("100 came in");
+    let quantiles = Comparison::new(&before, &now).quantiles("l").expect("100 came in");
     assert_eq!((quantiles.count, quantiles.max_ms), (100, Some(10.0)));
     assert!(close(quantiles.p50_ms, 1.0), "{quantiles:?}");
     assert!(close(quantiles.p99_ms, 1.0 + 9.0 * 0.98), "{quantiles:?}");
-    assert_eq!(Between::new(&now, &now).quantiles("l"), None, "nothing came in");
-    assert_eq!(Between::new(&before, &now).quantiles("m"), None, "no such histogram");
+    assert_eq!(Comparison::new(&now, &now).quantiles("l"), None, "nothing came in");
+    assert_eq!(Comparison::new(&before, &now).quantiles("m"), None, "no such histogram");
 }
 
 #[test]

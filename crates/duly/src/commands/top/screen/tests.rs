@@ -43,11 +43,11 @@ fn view() -> View {
     }
 }
 
-const AROUND: Around<'static> =
-    Around { server: "http://127.0.0.1:3859", gone: None, keys: Some("q quit") };
+const FRAME: ScreenFrame<'static> =
+    ScreenFrame { server: "http://127.0.0.1:3859", unreachable_reason: None, keys: Some("q quit") };
 
-fn shown(view: Option<&View>, around: &Around<'_>, columns: usize, rows: usize) -> Vec<String> {
-    lines(view, around, Size { columns, rows }).into_iter().map(|line| line.1).collect()
+fn shown(view: Option<&View>, frame: &ScreenFrame<'_>, columns: usize, rows: usize) -> Vec<String> {
+    lines(view, frame, Size { columns, rows }).into_iter().map(|line| line.1).collect()
 }
 
 #[test]
@@ -66,7 +66,7 @@ NAMESPACE        DESTINATION        PENDING      DUE  FLIGHT  FIRED/S STATE
 orders           https://receiver…     1.2M       40       3     12.5 open
 mail             https://receiver…     1.2M        2       3     12.5 paused
 q quit";
-    let shown = shown(Some(&view()), &AROUND, 80, 24);
+    let shown = shown(Some(&view()), &FRAME, 80, 24);
     assert_eq!(shown.join("\n"), expected, "\n{}", shown.join("\n"));
 }
 
@@ -81,11 +81,11 @@ fn lines_fit_every_size_and_keep_the_keys() {
     view.reasons = vec!["the disk is full ".repeat(20); 9];
     view.namespaces = vec![row(&"größe".repeat(40), 1, None, false); 100];
     for gone in [None, Some("the server is gone: ".repeat(9))] {
-        let around = Around { gone: gone.as_deref(), ..AROUND };
+        let frame = ScreenFrame { unreachable_reason: gone.as_deref(), ..FRAME };
         for columns in [0, 1, 5, 6, 19, 20, 21, 39, 40, 41, 71, 72, 73, 80, 200] {
             for rows in [0, 1, 2, 3, 10, 24, 1_000] {
                 for view in [None, Some(&view)] {
-                    let shown = shown(view, &around, columns, rows);
+                    let shown = shown(view, &frame, columns, rows);
                     assert!(shown.len() <= rows, "{columns}x{rows}");
                     let longest = shown.iter().map(|line| line.chars().count()).max();
                     assert!(longest.unwrap_or(0) <= columns, "{columns}x{rows}: {shown:?}");
@@ -98,7 +98,7 @@ fn lines_fit_every_size_and_keep_the_keys() {
 
 #[test]
 fn a_tiny_screen_begins_with_the_state_and_ends_with_the_keys() {
-    let shown = shown(Some(&view()), &AROUND, 40, 10);
+    let shown = shown(Some(&view()), &FRAME, 40, 10);
     assert_eq!(shown.len(), 10);
     assert_eq!(shown[0], "ready  http://127.0.0.1:3859  0.1.0");
     assert_eq!(shown[2], "scheduled   1500/s  cancelled      0/s");
@@ -107,9 +107,9 @@ fn a_tiny_screen_begins_with_the_state_and_ends_with_the_keys() {
 
 #[test]
 fn unreachable_server_keeps_its_old_figures() {
-    let around = Around { gone: Some("no Duly server answers"), ..AROUND };
-    let shown = shown(Some(&view()), &around, 200, 30);
-    assert!(shown[0].starts_with("no answer  http://127.0.0.1:3859"), "{shown:?}");
+    let frame = ScreenFrame { unreachable_reason: Some("no Duly server answers"), ..FRAME };
+    let shown = shown(Some(&view()), &frame, 200, 30);
+    assert!(shown[0].starts_with("no response  http://127.0.0.1:3859"), "{shown:?}");
     assert!(shown[1].contains("it is tried again"), "{shown:?}");
     assert!(shown.iter().any(|line| line.starts_with("orders")), "{shown:?}");
 }
@@ -121,6 +121,6 @@ fn foreign_text_is_escaped() {
     view.reasons = vec!["\u{1b}[2J".to_owned()];
     view.version = Some("\u{9b}1".to_owned());
     view.namespaces = vec![row("\u{202e}x", 1, None, false)];
-    let all = shown(Some(&view), &AROUND, 120, 30).concat();
+    let all = shown(Some(&view), &FRAME, 120, 30).concat();
     assert!(!all.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{all:?}");
 }

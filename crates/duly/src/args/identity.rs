@@ -8,7 +8,7 @@ use crate::{cli::Session, http::Call};
 
 /// A namespace.
 #[derive(clap::Args)]
-pub(crate) struct Named {
+pub(crate) struct NamespaceArg {
     /// The namespace
     #[arg(value_parser = values::namespace)]
     pub(crate) namespace: NamespaceName,
@@ -16,15 +16,15 @@ pub(crate) struct Named {
 
 /// A timer of a namespace.
 #[derive(clap::Args)]
-pub(crate) struct NamedTimer {
+pub(crate) struct TimerArg {
     #[command(flatten)]
-    pub(crate) named: Named,
+    pub(crate) named: NamespaceArg,
     /// The timer's id
     #[arg(value_parser = values::timer_id)]
     pub(crate) id: TimerId,
 }
 
-impl NamedTimer {
+impl TimerArg {
     /// Returns a call about the timer.
     pub(crate) fn call<'a>(&self, method: Method, session: &'a Session) -> Call<'a> {
         let below = ["timers", self.id.as_str()];

@@ -11,7 +11,7 @@ const METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 /// The destination of a firing.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct DestinationArgs {
     /// Deliver to this webhook
     #[arg(long, value_name = "URL", conflicts_with = "pull")]
     url: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
 
 /// A second receiver.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Fallback: a second receiver, for when the webhook stays away")]
+#[command(next_help_heading = "Fallback: a second receiver, used when the webhook fails")]
 pub(crate) struct FallbackArgs {
     /// Deliver to this webhook when the first receiver fails
     #[arg(long, value_name = "URL")]
@@ -56,7 +56,7 @@ pub(crate) struct FallbackArgs {
     fallback_after_open: Option<Millis>,
 }
 
-impl Place {
+impl DestinationArgs {
     /// Returns the destination, if one is given.
     pub(crate) fn destination(self) -> Result<Option<Destination>, Failure> {
         let headers = receiver_header::checked("--url-header", self.url_headers)?;
