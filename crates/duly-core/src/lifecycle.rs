@@ -89,7 +89,7 @@ impl fmt::Display for State {
 
 /// A schedule request, compared with the request that made the existing timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum RequestMatch {
     /// The same request: the request hashes are equal.
     Same,
     /// Another request, with its mode for an existing timer.
@@ -98,17 +98,17 @@ pub enum Request {
 
 /// An imported timer, compared with the timer that this store has under its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportMatch {
     /// This store has had the timer before: the incarnation is equal, or the remains of the existing timer
     /// do not tell.
-    Known,
+    Same,
     /// This store has not had the timer before.
-    New,
+    Other,
 }
 
 /// The retry budget after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Budget {
+pub enum RetryBudget {
     /// At least one attempt is left.
     Left,
     /// The failed attempt was the last one.
@@ -119,9 +119,9 @@ pub enum Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A caller schedules this id.
-    Schedule(Request),
+    Schedule(RequestMatch),
     /// A timer of another store is imported unchanged.
-    Import(Imported),
+    Import(ImportMatch),
     /// A caller changes the timer.
     Reschedule,
     /// A caller cancels the timer.
@@ -133,7 +133,7 @@ pub enum Event {
     /// The holder of the lease confirms delivery.
     Ack,
     /// The holder reports a failure, or its lease ended.
-    Fail(Budget),
+    Fail(RetryBudget),
     /// The holder dead-letters the firing.
     DeadLetter,
     /// The holder returns the firing; the attempt does not count.
@@ -181,8 +181,8 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
     };
     match event {
         Event::Schedule(request) => on_schedule(state, request),
-        Event::Import(Imported::Known) => Transition::Existing,
-        Event::Import(Imported::New) => match state {
+        Event::Import(ImportMatch::Same) => Transition::Existing,
+        Event::Import(ImportMatch::Other) => match state {
             // A dead letter is kept by its delivery id, beside another timer with the same id.
             State::Dead => Transition::Create,
             // A cancelled timer does not come back.
@@ -210,8 +210,8 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
             _ => Transition::Refuse(code_of(state)),
         },
         Event::Ack => in_flight_only(state, Transition::Move(State::Finished)),
-        Event::Fail(Budget::Left) => in_flight_only(state, Transition::Move(State::Retrying)),
-        Event::Fail(Budget::Spent) | Event::DeadLetter => {
+        Event::Fail(RetryBudget::Left) => in_flight_only(state, Transition::Move(State::Retrying)),
+        Event::Fail(RetryBudget::Spent) | Event::DeadLetter => {
             in_flight_only(state, Transition::Move(State::Dead))
         }
         Event::Release => in_flight_only(state, Transition::Change),
@@ -229,17 +229,19 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
     }
 }
 
-const fn on_schedule(state: State, request: Request) -> Transition {
+const fn on_schedule(state: State, request: RequestMatch) -> Transition {
     use IfExists::{Fail, Keep, Replace};
     match (state, request) {
         (State::Cancelled, _) => Transition::Create,
-        (State::Dead, Request::Same | Request::Other(Fail)) => Transition::Refuse(Code::Dead),
-        (State::Finished, Request::Other(Fail)) => Transition::Refuse(Code::Finished),
-        (State::Finished | State::Dead, Request::Other(Replace)) => Transition::Create,
-        (State::InFlight, Request::Other(Replace)) => Transition::Refuse(Code::InFlight),
-        (_, Request::Same | Request::Other(Keep)) => Transition::Existing,
-        (_, Request::Other(Fail)) => Transition::Refuse(Code::AlreadyExists),
-        (_, Request::Other(Replace)) => Transition::Replace,
+        (State::Dead, RequestMatch::Same | RequestMatch::Other(Fail)) => {
+            Transition::Refuse(Code::Dead)
+        }
+        (State::Finished, RequestMatch::Other(Fail)) => Transition::Refuse(Code::Finished),
+        (State::Finished | State::Dead, RequestMatch::Other(Replace)) => Transition::Create,
+        (State::InFlight, RequestMatch::Other(Replace)) => Transition::Refuse(Code::InFlight),
+        (_, RequestMatch::Same | RequestMatch::Other(Keep)) => Transition::Existing,
+        (_, RequestMatch::Other(Fail)) => Transition::Refuse(Code::AlreadyExists),
+        (_, RequestMatch::Other(Replace)) => Transition::Replace,
     }
 }
 

@@ -50,8 +50,8 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 }
 
 const ANY: &[&str] = &[];
-const WAYS: &[&str] = &["push", "pull"];
-const ATTEMPTS: &[&str] = &["first", "retry"];
+const DELIVERY_KINDS: &[&str] = &["push", "pull"];
+const ATTEMPT_KINDS: &[&str] = &["first", "retry"];
 const ATTEMPT_OUTCOMES: &[&str] = &[
     "delivered",
     "failed",
@@ -100,9 +100,9 @@ macro_rules! metrics {
 }
 
 metrics! {
-    LATENESS_SECONDS = "duly_lateness_seconds" Histogram ["kind": WAYS, "attempt": ATTEMPTS]
+    LATENESS_SECONDS = "duly_lateness_seconds" Histogram ["kind": DELIVERY_KINDS, "attempt": ATTEMPT_KINDS]
         "Time from claimable to the attempt (push: request sent; pull: firing handed out). Labels: kind (push, pull), attempt (first, retry).";
-    ATTEMPTS_TOTAL = "duly_attempts_total" Counter ["kind": WAYS, "outcome": ATTEMPT_OUTCOMES, "namespace": ANY]
+    ATTEMPTS_TOTAL = "duly_attempts_total" Counter ["kind": DELIVERY_KINDS, "outcome": ATTEMPT_OUTCOMES, "namespace": ANY]
         "Attempts that ended. Labels: kind, outcome, namespace (first 100, then other).";
     DELIVERY_SECONDS = "duly_delivery_seconds" Histogram
         "Time a push attempt took, from request to verdict.";
@@ -121,7 +121,8 @@ metrics! {
     DUE = "duly_deployment_due" Gauge
         "Due and unclaimed firings of the deployment.";
     UNREADABLE = "duly_unreadable" Gauge
-        "Due firings whose records the disk does not read now: they are tried again, and fire once it does.";
+        "Due firings whose records are unreadable now: the reads are retried, and the firings are \
+         delivered once a read succeeds.";
     IN_FLIGHT = "duly_deployment_in_flight" Gauge
         "Firings of the deployment under a lease.";
     DEAD = "duly_deployment_dead" Gauge
@@ -135,13 +136,15 @@ metrics! {
     STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
         "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
-        "How often a shard of a store on Redis came back with data that was more than 5 s older, as this node noticed.";
+        "Rollbacks of shards of a store on Redis that this node detected: a shard returned with \
+         data more than 5 s older.";
     NAMESPACES_TO_REPAIR = "duly_deployment_namespaces_to_repair" Gauge
         "Namespaces whose coordinator shard in Redis has lost their record, or whose shards do not agree on it: calls for them are refused until `duly namespace repair`.";
     OLDEST_DUE_SECONDS = "duly_deployment_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing of the deployment.";
     LANES = "duly_lanes" Gauge ["state": LANE_STATES]
-        "Push lanes that hold or want something. Label: state (flowing, capped, starved, throttled, shut).";
+        "Push lanes that have attempts or quota, or request some. Label: state (flowing, capped, \
+         starved, throttled, shut).";
     BREAKERS = "duly_breakers" Gauge ["state": BREAKER_STATES]
         "Push lanes with attempts under way or a breaker that is not closed. Label: state (closed, open, half_open).";
     LANES_NEGLECTED = "duly_lanes_neglected" Gauge
@@ -149,11 +152,13 @@ metrics! {
     NAMESPACES_UNLEASED = "duly_namespaces_unleased" Gauge
         "Namespaces whose timers for consumers have been due for a minute without a lease call: at most 10, named in `/readyz` and in the log.";
     LANES_DIVERTED = "duly_lanes_diverted" Gauge
-        "Push lanes whose firings go to their namespace's fallback because their own receiver has not answered for long.";
+        "Push lanes whose firings go to their namespace's fallback because their own receiver has \
+         failed for too long.";
     FALLBACK_BREAKERS = "duly_fallback_breakers" Gauge ["state": BREAKER_STATES]
         "Breakers of namespaces' fallbacks, of those that attempts went to lately. Label: state (closed, open, half_open).";
     LANES_OVERFLOW = "duly_lanes_overflow" Gauge
-        "Overflow lanes that hold or want something: timers of their namespaces name more HTTP origins than have lanes of their own.";
+        "Overflow lanes that have attempts or quota, or request some: timers of their namespaces \
+         name more HTTP origins than have lanes of their own.";
     LEASE_WAITERS = "duly_lease_waiters" Gauge
         "Lease calls that wait for a firing.";
     INDEX_BYTES = "duly_index_bytes" Gauge
@@ -161,7 +166,7 @@ metrics! {
     INDEX_BYTES_MAX = "duly_index_bytes_max" Gauge
         "Heap bytes of the index past which new timers are refused (store.index_memory_max).";
     CALENDAR_BYTES = "duly_calendar_bytes" Gauge
-        "Heap bytes of the calendar and the due sets.";
+        "Heap bytes of the due queue.";
     DISK_BYTES = "duly_disk_bytes" Gauge
         "Bytes of the files in the data directory.";
     DISK_FREE_BYTES = "duly_disk_free_bytes" Gauge
@@ -175,27 +180,28 @@ metrics! {
     REWRITE_BACKLOG_BYTES = "duly_rewrite_backlog_bytes" Gauge
         "Bytes of journal segments that are old enough to be rewritten and still wait for it.";
     REPLAY_BYTES = "duly_replay_bytes" Gauge
-        "Bytes of the journal that an opening would read back, behind the last checkpoint.";
+        "Bytes of the journal after the last checkpoint, which the next recovery reads.";
     RESIDENT_BYTES = "duly_resident_bytes" Gauge
         "Memory of the process that is in RAM (Linux).";
     READY = "duly_ready" Gauge
-        "1 while /readyz answers 200, 0 while it says why not.";
+        "1 while /readyz returns 200, 0 while it returns the reasons why not.";
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter
         "Timers whose record could not be read and that became dead letters.";
     AUDIT_FINDINGS_TOTAL = "duly_audit_findings_total" Counter ["kind": FINDINGS]
-        "Faults that the store has found in itself. Label: kind (file, record, lane, lease, early, forgotten, count, neglected).";
+        "Faults that the invariant checks of the store have found. Label: kind (file, record, \
+         lane, lease, early, forgotten, count, neglected).";
     AUDIT_TIMESTAMP_SECONDS = "duly_audit_timestamp_seconds" Gauge
-        "When the store last had looked for faults everywhere, in Unix time.";
+        "Unix time at which the last complete invariant check of the store ended.";
     CLOCK_STEPS_TOTAL = "duly_clock_steps_total" Counter
         "Steps of the wall clock against the boot-time clock that were noticed.";
     WATCHDOG_RESTARTS_TOTAL = "duly_watchdog_restarts_total" Counter
-        "Loops, calls and deliveries that stood still or broke and were begun again.";
+        "Background tasks, calls and deliveries that stalled or failed and were restarted.";
     STORE_FAILED = "duly_store_failed" Gauge
         "1 after a terminal error: the store has ended, and the process exits with code 74.";
     HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter ["route": ANY, "status": ANY]
-        "HTTP requests answered. Labels: route, status.";
+        "HTTP requests that got a response. Labels: route, status.";
     HTTP_SECONDS = "duly_http_seconds" Histogram ["route": ANY]
-        "Time to answer an HTTP request. Label: route.";
+        "Time from an HTTP request to its response. Label: route.";
 }
 
 #[cfg(test)]

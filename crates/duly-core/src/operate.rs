@@ -1,7 +1,7 @@
 //! Operations of callers on single timers: the only code that decides their effects.
 //!
 //! ```text
-//!   store: loads Known ──► operate() ──► Decision { effect, takes, reply } ──► store: persists the effect
+//!   store: loads Known ──► operate() ──► Decision { effect, quota_use, reply } ──► store: persists the effect
 //!                              └───────► Refusal: nothing changes
 //! ```
 //!
@@ -10,7 +10,7 @@
 //!
 //! Rules:
 //! 1. [`Operation::level`] says how much of the timer the store has to load. An index entry is enough for
-//!    most cancels ([`cancel_unread`]).
+//!    most cancels ([`cancel_without_record`]).
 //! 2. A store may decide an operation from its own numbers, if the core decides the same. It never refuses
 //!    on its own: it loads what is known and calls `operate`.
 //! 3. Limits of the store itself (its disk, its memory) are checked by the store alone.
@@ -32,9 +32,9 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub use change::{cancel, cancel_unread, fire, reschedule};
+pub use change::{cancel, cancel_without_record, fire, reschedule};
 pub use dead_letters::{dead_letter_overdue, purge, redrive};
-pub use decision::{Cause, Decision, Effect, Reply, Takes};
+pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
 pub use import::import;
 pub use operation::{DeadLetterId, Level, Operation, Seen};
 pub use schedule::schedule;
@@ -68,7 +68,7 @@ pub struct Context<'a> {
     /// Its settings.
     pub settings: &'a Settings,
     /// The use of its quotas. A store whose script checks a quota together with the write gives 0 here; the
-    /// script then checks the quotas in [`Decision::takes`].
+    /// script then checks the quotas in [`Decision::quota_use`].
     pub usage: Usage,
     /// The moment.
     pub now: Now,
@@ -101,7 +101,7 @@ pub fn operate(
         Operation::Schedule { schedule: asked, if_exists } => {
             schedule(*asked, if_exists, timer, context)
         }
-        Operation::Import { timer: brought } => import(brought, timer, letter, context),
+        Operation::Import { timer: imported } => import(imported, timer, letter, context),
         Operation::Reschedule { id, patch, if_revision } => {
             reschedule(&id, *patch, if_revision, timer, context)
         }
@@ -132,24 +132,29 @@ impl Context<'_> {
     }
 
     /// Checks the values of a timer that comes from another store.
-    fn check_brought(&self, timer: &Timer) -> Result<(), Refusal> {
+    fn check_imported(&self, timer: &Timer) -> Result<(), Refusal> {
         self.check_values(timer.spec.payload_bytes(), Some(When::At(timer.due_at)))
     }
 
     /// Returns the decision to write `effect`, if the quotas allow it.
-    fn write(&self, effect: Effect, takes: Takes, reply: Reply) -> Result<Decision, Refusal> {
+    fn write(
+        &self,
+        effect: Effect,
+        quota_use: QuotaUse,
+        reply: Reply,
+    ) -> Result<Decision, Refusal> {
         let (limits, usage) = (self.limits(), &self.usage);
         match (limits.max_pending, limits.schedule_per_second) {
-            (Some(max), _) if takes.pending && usage.pending >= max => {
+            (Some(max), _) if quota_use.pending && usage.pending >= max => {
                 Err(Refusal::pending_full(self.namespace, max))
             }
-            _ if takes.dead_letter && usage.dead >= limits.max_dead => {
+            _ if quota_use.dead_letter && usage.dead >= limits.max_dead => {
                 Err(Refusal::dead_letters_full(self.namespace, limits.max_dead))
             }
-            (_, Some(rate)) if takes.schedule && usage.schedule_in > Duration::ZERO => {
+            (_, Some(rate)) if quota_use.schedule && usage.schedule_in > Duration::ZERO => {
                 Err(Refusal::schedules_too_fast(self.namespace, rate, usage.schedule_in))
             }
-            _ => Ok(Decision { takes, ..Decision::change(effect, reply) }),
+            _ => Ok(Decision { quota_use, ..Decision::change(effect, reply) }),
         }
     }
 

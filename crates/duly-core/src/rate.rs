@@ -64,47 +64,48 @@ impl Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gcra {
     /// The time until which the limit is reserved, in picoseconds.
-    spoken_until: u128,
+    reserved_until: u128,
 }
 
 /// A mark of the last take. With it units can be given back, as long as no later take happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark(u128);
+pub struct TakeMark(u128);
 
 impl Gcra {
     /// Returns the number of units that can be taken at `now`.
     pub fn available(&self, rate: Rate, now: Duration) -> u64 {
-        let ahead = self.spoken_until.saturating_sub(picos(now));
+        let ahead = self.reserved_until.saturating_sub(picos(now));
         let left = rate.reach().saturating_sub(ahead) / rate.interval();
         u64::try_from(left).unwrap_or(u64::MAX)
     }
 
     /// Takes `count` units, which must not be more than are available.
-    pub fn take(&mut self, rate: Rate, now: Duration, count: u64) -> Mark {
+    pub fn take(&mut self, rate: Rate, now: Duration, count: u64) -> TakeMark {
         debug_assert!(count <= self.available(rate, now), "more was taken than there is");
-        self.spoken_until = self.spoken_until.max(picos(now)) + rate.interval() * u128::from(count);
-        Mark(self.spoken_until)
+        self.reserved_until =
+            self.reserved_until.max(picos(now)) + rate.interval() * u128::from(count);
+        TakeMark(self.reserved_until)
     }
 
     /// Gives back `count` of the units that were taken at `mark`. After a later take this does nothing: the
     /// limit may then allow less than it could, never more.
-    pub fn give_back(&mut self, rate: Rate, mark: Mark, count: u64) {
-        if self.spoken_until == mark.0 {
+    pub fn release(&mut self, rate: Rate, mark: TakeMark, count: u64) {
+        if self.reserved_until == mark.0 {
             let given = rate.interval() * u128::from(count);
-            self.spoken_until = self.spoken_until.saturating_sub(given);
+            self.reserved_until = self.reserved_until.saturating_sub(given);
         }
     }
 
     /// Returns the time until one unit can be taken; zero if one can be taken now.
     pub fn next_in(&self, rate: Rate, now: Duration) -> Duration {
-        let at = (self.spoken_until + rate.interval()).saturating_sub(rate.reach());
+        let at = (self.reserved_until + rate.interval()).saturating_sub(rate.reach());
         let wait = at.saturating_sub(picos(now)).div_ceil(PICOS_PER_NANO);
         Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
     /// Returns `true` if nothing is reserved: the limit is like a new one.
     pub fn is_idle(&self, now: Duration) -> bool {
-        self.spoken_until <= picos(now)
+        self.reserved_until <= picos(now)
     }
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::{
     Millis, State, Timer, Timestamp, Tombstone,
-    lifecycle::{Budget, Event, Transition, transition},
+    lifecycle::{Event, RetryBudget, Transition, transition},
     namespace::LEASE_MAX,
     operate::{Cause, Context, Effect, Level},
     retry::BACKOFF_MAX,
-    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, SettledToken, Verdict, Wait},
+    timer::{AfterFailure, Attempt, AttemptOutcome, DeadLetterReason, SettledToken, Verdict, Wait},
     tombstone::Ended,
 };
 
@@ -85,7 +85,7 @@ impl SettleOutcome {
 
 /// A lease that is held, as the store knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     /// The random part of its token.
     pub nonce: u64,
     /// The number of the attempt under way.
@@ -142,7 +142,7 @@ impl SettleVerdict {
     }
 }
 
-impl Held {
+impl HeldLease {
     fn attempt(&self, outcome: AttemptOutcome, reason: &str) -> Attempt {
         Attempt::new(self.attempt, self.claimed_at, outcome, reason)
     }
@@ -152,7 +152,7 @@ impl Held {
 /// makes is never refused.
 pub fn settle(
     mut timer: Box<Timer>,
-    held: &Held,
+    held: &HeldLease,
     verdict: &SettleVerdict,
     context: &Context<'_>,
 ) -> (Option<Effect>, SettleOutcome) {
@@ -161,7 +161,7 @@ pub fn settle(
     }
     let effect = match verdict {
         SettleVerdict::Ack => {
-            expect(Event::Ack, Transition::Move(State::Finished));
+            assert_transition(Event::Ack, Transition::Move(State::Finished));
             timer.attempt_concluded(held.attempt(AttemptOutcome::Delivered, ""));
             let tombstone = Tombstone::of(&timer, Ended::Finished, context.now.wall);
             Effect::End(Box::new(tombstone))
@@ -170,21 +170,21 @@ pub fn settle(
             let ended = held.attempt(*outcome, reason);
             let (next, effect) = fail(timer, ended, capped(*wait), context.now.steady, context);
             let outcome = match next {
-                Next::Retry(_) => SettleOutcome::Ok,
-                Next::Dead => SettleOutcome::Dead,
+                AfterFailure::Retry(_) => SettleOutcome::Ok,
+                AfterFailure::Dead => SettleOutcome::Dead,
             };
             return (Some(effect), outcome);
         }
         SettleVerdict::Dead { reason } => {
-            expect(Event::DeadLetter, Transition::Move(State::Dead));
+            assert_transition(Event::DeadLetter, Transition::Move(State::Dead));
             timer.attempt_concluded(held.attempt(AttemptOutcome::Rejected, reason));
-            timer.die(context.now.wall, DeadLetterReason::Rejected);
+            timer.mark_dead_letter(context.now.wall, DeadLetterReason::Rejected);
             Effect::DeadLetter(Cause::AttemptFailed, timer)
         }
         SettleVerdict::Extend { .. } if !held.ends => return (None, SettleOutcome::Ok),
         SettleVerdict::Extend { lease } => Effect::Extend(extension(*lease, held.held_for)),
         SettleVerdict::Release => {
-            expect(Event::Release, Transition::Change);
+            assert_transition(Event::Release, Transition::Change);
             Effect::Put(Cause::Released, timer)
         }
     };
@@ -195,7 +195,7 @@ pub fn settle(
 /// from `since` by the steady clock, or dead if its attempts are spent.
 pub fn lose_lease(
     timer: Box<Timer>,
-    held: &Held,
+    held: &HeldLease,
     loss: LeaseLoss,
     since: Timestamp,
     context: &Context<'_>,
@@ -214,7 +214,7 @@ pub fn expire(mut timer: Box<Timer>, context: &Context<'_>) -> Result<Effect, Bo
     if !timer.is_expired(wall) || allowed != Transition::Move(State::Dead) {
         return Err(timer);
     }
-    timer.die(wall, DeadLetterReason::Expired);
+    timer.mark_dead_letter(wall, DeadLetterReason::Expired);
     Ok(Effect::DeadLetter(Cause::Expired, timer))
 }
 
@@ -240,26 +240,26 @@ fn fail(
     wait: Wait,
     since: Timestamp,
     context: &Context<'_>,
-) -> (Next, Effect) {
+) -> (AfterFailure, Effect) {
     let wall = context.now.wall;
     let policy = timer.spec.retry.clone();
     let policy = policy.as_ref().unwrap_or(&context.settings.retry);
     let seed = timer.delivery_id(context.namespace.as_str()).seed();
     let next = timer.attempt_failed(ended, wait, policy, seed, since);
-    let dies_of = match next {
-        Next::Dead => {
-            expect(Event::Fail(Budget::Spent), Transition::Move(State::Dead));
+    let reason = match next {
+        AfterFailure::Dead => {
+            assert_transition(Event::Fail(RetryBudget::Spent), Transition::Move(State::Dead));
             DeadLetterReason::AttemptsSpent
         }
-        Next::Retry(_) => {
-            expect(Event::Fail(Budget::Left), Transition::Move(State::Retrying));
+        AfterFailure::Retry(_) => {
+            assert_transition(Event::Fail(RetryBudget::Left), Transition::Move(State::Retrying));
             if !timer.is_expired(wall) {
                 return (next, Effect::Put(Cause::AttemptFailed, timer));
             }
             DeadLetterReason::Expired
         }
     };
-    timer.die(wall, dies_of);
+    timer.mark_dead_letter(wall, reason);
     (next, Effect::DeadLetter(Cause::AttemptFailed, timer))
 }
 
@@ -278,7 +278,7 @@ fn capped(wait: Wait) -> Wait {
     }
 }
 
-fn expect(event: Event, expected: Transition) {
+fn assert_transition(event: Event, expected: Transition) {
     let allowed = transition(Some(State::InFlight), event);
     assert_eq!(allowed, expected, "a held lease allows every verdict");
 }

@@ -11,7 +11,8 @@ use crate::{
 
 mod attempt;
 pub use attempt::{
-    Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, Next, SettledToken, Verdict, Wait,
+    AfterFailure, Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict,
+    Wait,
 };
 
 /// Maximum number of attempts in the history.
@@ -142,7 +143,7 @@ impl Timer {
         if other_firing && self.next_attempt_at.is_some() {
             self.begin_occurrence();
         }
-        self.touch(now);
+        self.bump_revision(now);
         Ok(())
     }
 
@@ -153,7 +154,7 @@ impl Timer {
         } else {
             self.due_at = now;
         }
-        self.touch(now);
+        self.bump_revision(now);
     }
 
     /// Redrives a dead letter at `at`: the delivery id stays, the attempts keep counting, the retry budget
@@ -212,7 +213,7 @@ impl Timer {
         self.history.clear();
     }
 
-    fn touch(&mut self, now: Timestamp) {
+    fn bump_revision(&mut self, now: Timestamp) {
         self.revision = self.revision.saturating_add(1);
         self.updated_at = now;
     }

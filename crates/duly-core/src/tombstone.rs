@@ -102,7 +102,11 @@ impl Tombstone {
     }
 
     /// Creates the tombstone of a timer that was cancelled before any attempt, without reading its record.
-    pub const fn cancelled_unread(id: TimerId, due_at: Timestamp, ended_at: Timestamp) -> Self {
+    pub const fn cancelled_without_record(
+        id: TimerId,
+        due_at: Timestamp,
+        ended_at: Timestamp,
+    ) -> Self {
         Self {
             id,
             ended: Ended::Cancelled,

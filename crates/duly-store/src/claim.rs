@@ -119,7 +119,7 @@ pub fn check(request: &ClaimRequest) -> crate::Result<()> {
         lease.within(LEASE_MIN, LEASE_MAX).map_err(|invalid| invalid.within("lease"))?;
     }
     if request.lanes.len() > LANES_MAX {
-        let allowed = format!("at most {LANES_MAX} a claim");
+        let allowed = format!("at most {LANES_MAX} per claim");
         return Err(Invalid::new("lanes", request.lanes.len(), allowed).into());
     }
     Ok(())

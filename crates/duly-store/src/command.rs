@@ -23,7 +23,7 @@ pub fn check_count(count: usize) -> crate::Result<()> {
     if count <= COMMANDS_MAX {
         return Ok(());
     }
-    Err(Invalid::new("operations", count, format!("at most {COMMANDS_MAX} a call")).into())
+    Err(Invalid::new("operations", count, format!("at most {COMMANDS_MAX} per call")).into())
 }
 
 /// One operation in one namespace.

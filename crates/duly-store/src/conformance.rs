@@ -10,7 +10,7 @@
 //! * [`model::compare`] runs the same random operations on a store and on the reference store.
 //!
 //! No case sleeps or reads a clock: [`Harness::advance`] moves the time. If a harness cannot do what a case
-//! needs (clock steps, restarts), the case returns that as its [`Ran`]. The caller of the suite decides if
+//! needs (clock steps, restarts), the case returns that as its [`CaseResult`]. The caller of the suite decides if
 //! that is a failure.
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
@@ -89,7 +89,7 @@ pub enum Restart {
 
 /// The extent to which a case ran without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ran {
+pub enum CaseResult {
     /// The case ran to its end.
     Whole,
     /// The case did not run, because the store is not durable.
@@ -107,7 +107,7 @@ pub struct Case {
     pub name: &'static str,
     /// The file that defines it.
     pub topic: &'static str,
-    run: for<'a> fn(&'a dyn Harness) -> BoxFuture<'a, Ran>,
+    run: for<'a> fn(&'a dyn Harness) -> BoxFuture<'a, CaseResult>,
 }
 
 impl Case {
@@ -124,7 +124,7 @@ impl Case {
     ///
     /// # Panics
     /// When the store breaks a promise.
-    pub async fn run(&self, harness: &dyn Harness) -> Ran {
+    pub async fn run(&self, harness: &dyn Harness) -> CaseResult {
         (self.run)(harness).await
     }
 }
@@ -158,7 +158,7 @@ impl Report {
 ///
 /// # Panics
 /// When there is no such case, or the store breaks a promise.
-pub fn run_one<H: Harness + 'static>(name: &str, make: impl Fn() -> H) -> Ran {
+pub fn run_one<H: Harness + 'static>(name: &str, make: impl Fn() -> H) -> CaseResult {
     let all = cases();
     let case = all.iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
@@ -166,7 +166,7 @@ pub fn run_one<H: Harness + 'static>(name: &str, make: impl Fn() -> H) -> Ran {
         let harness = make();
         case.run(&harness).await
     });
-    if ran != Ran::Whole {
+    if ran != CaseResult::Whole {
         eprintln!("SKIPPED {name}: {ran:?}");
     }
     ran
@@ -181,8 +181,8 @@ pub fn run_all<H: Harness + 'static>(make: impl Fn() -> H) -> Report {
             AssertUnwindSafe(case.run(&harness)).catch_unwind().await
         });
         match outcome {
-            Ok(Ran::Whole) => report.passed.push(case.name),
-            Ok(Ran::NotDurable | Ran::NoClockSteps | Ran::NotShared) => {
+            Ok(CaseResult::Whole) => report.passed.push(case.name),
+            Ok(CaseResult::NotDurable | CaseResult::NoClockSteps | CaseResult::NotShared) => {
                 report.skipped.push(case.name)
             }
             Err(panic) => {

@@ -4,7 +4,7 @@
 //! fences a verdict. Membership avoids that several nodes look for the same work, and it returns the leases
 //! of a node that is gone. See `docs/adr/0004-nodes-of-one-deployment.md`.
 //!
-//! **Coordination shards.** The members are kept in one, three or five shards. These shards do not know of
+//! **Coordinator shards.** The members are kept in one, three or five shards. These shards do not know of
 //! each other.
 //! 1. A node is a member while a majority of them has acknowledged its heartbeats.
 //! 2. A node is gone when a majority of them has evicted it.
@@ -29,23 +29,27 @@ use crate::{Lane, MemberId, StoreFuture};
 
 /// The calls of a store that several nodes share. See [`crate::Store::deployment`].
 pub trait Deployment: Debug + Send + Sync {
-    /// Returns the coordination shards as this store knows them now; never waits.
+    /// Returns the coordinator shards as this store knows them now; never waits.
     ///
     /// A new list is returned only after a majority of the shards of the previous list has accepted it, and
     /// so refuses heartbeats with the previous list. So two lists never both have a majority.
     fn coordinators(&self) -> Coordinators;
 
-    /// Sends a heartbeat to a coordination shard: this member is alive, and the members in its `dead` are
+    /// Sends a heartbeat to a coordinator shard: this member is alive, and the members in its `dead` are
     /// not. Returns the members of that shard.
     ///
     /// Members are not kept as durably as timers: a failover may lose some, and the next heartbeat of each
     /// restores it. An eviction is kept for a day.
-    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply>;
+    fn heartbeat(
+        &self,
+        coordinator: ShardId,
+        heartbeat: Heartbeat,
+    ) -> StoreFuture<'_, HeartbeatReply>;
 
     /// Returns the members that hold leases in a shard, alive or not.
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>>;
 
-    /// Grants quotas of lanes' limits to the member `run`: one grant for each request. The [`home`] of all
+    /// Grants quotas of lanes' limits to the member `member_id`: one grant for each request. The [`home`] of all
     /// requested lanes must be this shard.
     ///
     /// 1. A granted quota belongs to the member until it requests less or is released.
@@ -55,7 +59,7 @@ pub trait Deployment: Debug + Send + Sync {
     fn allot(
         &self,
         shard: ShardId,
-        run: MemberId,
+        member_id: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>>;
 
@@ -131,32 +135,37 @@ pub fn home(lane: &Lane, shards: u16) -> ShardId {
     shard_of(lane.namespace.as_str(), lane.key.label(), shards)
 }
 
-/// Returns the part of `amount` for the member `run`, by max-min fairness over the members in `wanted`. The
-/// remainder of the division rotates: with another `turn` it goes to other members.
-pub fn part_of(amount: u32, wanted: &[(MemberId, u32)], run: MemberId, turn: u64) -> u32 {
+/// Returns the part of `amount` for a member, by max-min fairness over the members in `wanted`. The
+/// remainder of the division rotates: with another `rotation` it goes to other members.
+pub fn max_min_part(
+    amount: u32,
+    wanted: &[(MemberId, u32)],
+    member_id: MemberId,
+    rotation: u64,
+) -> u32 {
     let mut by_want = wanted.to_vec();
-    by_want.sort_unstable_by_key(|(run, wanted)| (*wanted, *run));
+    by_want.sort_unstable_by_key(|(member_id, wanted)| (*wanted, *member_id));
     let mut left = amount;
     let mut rest = by_want.as_slice();
     // A member that wants less than an equal part of the rest gets all that it wants.
-    while let [(who, wanted), others @ ..] = rest {
+    while let [(member, wanted), others @ ..] = rest {
         if left / among(rest) < *wanted {
             break;
         }
-        if *who == run {
+        if *member == member_id {
             return *wanted;
         }
         left -= wanted;
         rest = others;
     }
-    let mut short: Vec<MemberId> = rest.iter().map(|(who, _)| *who).collect();
+    let mut short: Vec<MemberId> = rest.iter().map(|(member, _)| *member).collect();
     short.sort_unstable();
-    let Some(place) = short.iter().position(|who| *who == run) else {
+    let Some(place) = short.iter().position(|member| *member == member_id) else {
         return 0;
     };
     let (part, over) = (left / among(rest), left % among(rest));
     let count = short.len() as u64;
-    let has_one_more = (place as u64 + count - turn % count) % count < u64::from(over);
+    let has_one_more = (place as u64 + count - rotation % count) % count < u64::from(over);
     part + u32::from(has_one_more)
 }
 
@@ -173,12 +182,15 @@ mod tests {
 
     #[test]
     fn parts_are_fair_and_add_up() {
-        let runs = |wants: &[u32]| -> Vec<(MemberId, u32)> {
+        let member_ids = |wants: &[u32]| -> Vec<(MemberId, u32)> {
             (1..).map(MemberId).zip(wants.iter().copied()).collect()
         };
-        let parts = |amount, wants: &[u32], turn| -> Vec<u32> {
-            let wanted = runs(wants);
-            wanted.iter().map(|(run, _)| part_of(amount, &wanted, *run, turn)).collect()
+        let parts = |amount, wants: &[u32], rotation| -> Vec<u32> {
+            let wanted = member_ids(wants);
+            wanted
+                .iter()
+                .map(|(member_id, _)| max_min_part(amount, &wanted, *member_id, rotation))
+                .collect()
         };
         assert_eq!(parts(100, &[10, 1_000, 1_000], 0), [10, 45, 45]);
         assert_eq!(parts(100, &[10, 20, 30], 0), [10, 20, 30]);
@@ -186,12 +198,12 @@ mod tests {
         assert_eq!(parts(1, &[5, 5, 5], 1), [0, 1, 0]);
         assert_eq!(parts(5, &[9, 9, 0], 3), [2, 3, 0]);
         assert_eq!(parts(5, &[9, 9, 0], 4), [3, 2, 0]);
-        assert_eq!(part_of(5, &runs(&[9]), MemberId(7), 0), 0, "a stranger");
-        for turn in 0..7 {
+        assert_eq!(max_min_part(5, &member_ids(&[9]), MemberId(7), 0), 0, "a stranger");
+        for rotation in 0..7 {
             for amount in 0..40 {
                 let wants = [3, 0, 17, 9, 9];
-                let parts = parts(amount, &wants, turn);
-                assert_eq!(parts.iter().sum::<u32>(), amount.min(38), "{amount} {turn}");
+                let parts = parts(amount, &wants, rotation);
+                assert_eq!(parts.iter().sum::<u32>(), amount.min(38), "{amount} {rotation}");
                 assert!(parts.iter().zip(wants).all(|(part, want)| *part <= want));
             }
         }

@@ -46,13 +46,13 @@ pub enum Error {
     },
     /// The result takes more memory than the call allows; nothing was done. The same call can succeed if it
     /// allows at least this many bytes.
-    #[error("the answer takes {bytes} bytes of memory, more than the call allows")]
+    #[error("the result takes {bytes} bytes of memory, more than the call allows")]
     TooLarge {
         /// Memory of the result, or of its first timer, in bytes.
         bytes: u64,
     },
     /// A write failed, and it is not known whether the change survives. Repeat the same call.
-    #[error("the outcome is not known: {reason}")]
+    #[error("the outcome is unknown: {reason}")]
     InDoubt {
         /// The cause.
         reason: String,

@@ -12,7 +12,7 @@
 //!    *Steady* (wall at open plus boot time since) measures the waits between attempts, so a step of the
 //!    wall clock does not move a retry.
 //!
-//! Start reading at `memory/space.rs`. Each other file implements one part of the trait.
+//! Start reading at `memory/namespace_state.rs`. Each other file implements one part of the trait.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -36,21 +36,21 @@ mod clock;
 mod coordinator;
 mod lanes;
 mod members;
+mod namespace_state;
 mod namespaces;
 mod read;
 mod settle;
-mod space;
 mod state;
 
-use clock::{Clocks, Now};
+use clock::{ClockReading, Clocks};
 pub use coordinator::Coordinator;
 use members::Members;
-use state::State;
+use state::MemoryState;
 
 /// The reference store: one shard, everything in memory.
 pub struct MemoryStore {
     clocks: Clocks,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     wakeups: watch::Sender<u64>,
     /// Present if several nodes share the store.
     members: Option<Members>,
@@ -63,7 +63,7 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>, random_seed: u64) -> Self {
         Self {
             clocks: Clocks::start(clock),
-            state: Mutex::new(State::new(random_seed)),
+            state: Mutex::new(MemoryState::new(random_seed)),
             wakeups: watch::Sender::new(0),
             members: None,
             namespaces_max: NAMESPACES_MAX,
@@ -85,7 +85,7 @@ impl MemoryStore {
     }
 
     /// Reads the state after catching up with the clock.
-    fn look<T>(&self, work: impl FnOnce(&mut State, Now) -> T) -> T {
+    fn read<T>(&self, work: impl FnOnce(&mut MemoryState, ClockReading) -> T) -> T {
         let mut state = self.state.lock();
         let now = self.clocks.now();
         state.catch_up(now);
@@ -94,8 +94,8 @@ impl MemoryStore {
 
     /// Changes the state after catching up with the clock, and notifies callers that wait for something
     /// claimable.
-    fn change<T>(&self, work: impl FnOnce(&mut State, Now) -> T) -> T {
-        let answer = self.look(work);
+    fn change<T>(&self, work: impl FnOnce(&mut MemoryState, ClockReading) -> T) -> T {
+        let answer = self.read(work);
         self.wakeups.send_modify(|count| *count += 1);
         answer
     }
@@ -114,7 +114,7 @@ impl Store for MemoryStore {
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         async move {
-            own(shard)?;
+            check_shard(shard)?;
             command::check_count(commands.len())?;
             Ok(self.change(|state, now| {
                 let outcomes = commands.into_iter().map(|command| state.apply(command, now));
@@ -131,17 +131,19 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
         async move {
-            own(shard)?;
-            Ok(self.look(|state, now| state.ready(after.as_ref(), limit, now)))
+            check_shard(shard)?;
+            Ok(self.read(|state, now| state.ready(after.as_ref(), limit, now)))
         }
         .boxed()
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         async move {
-            own(shard)?;
-            self.members.as_ref().map_or(Ok(()), |members| members.may_claim(request.owner))?;
-            self.look(|state, now| state.claim(shard, &request, now))
+            check_shard(shard)?;
+            self.members
+                .as_ref()
+                .map_or(Ok(()), |members| members.check_not_released(request.owner))?;
+            self.read(|state, now| state.claim(shard, &request, now))
         }
         .boxed()
     }
@@ -152,21 +154,21 @@ impl Store for MemoryStore {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         async move {
-            own(shard)?;
+            check_shard(shard)?;
             self.change(|state, now| state.settle(shard, settlements, now))
         }
         .boxed()
     }
 
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
-        let owner = Owner::Node(run);
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
+        let owner = Owner::Node(member_id);
         async move {
-            own(shard)?;
+            check_shard(shard)?;
             if let Some(members) = &self.members {
-                members.release(run);
+                members.release(member_id);
             }
-            let is_its = |holder| holder == owner;
-            Ok(self.change(|state, now| state.release(is_its, LeaseLoss::NodeGone, now)))
+            let is_held_by_member = |holder| holder == owner;
+            Ok(self.change(|state, now| state.release(is_held_by_member, LeaseLoss::NodeGone, now)))
         }
         .boxed()
     }
@@ -179,8 +181,8 @@ impl Store for MemoryStore {
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
-            own(shard)?;
-            let view = self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now));
+            check_shard(shard)?;
+            let view = self.read(|state, now| state.namespaces.get(&namespace)?.view(&id, now));
             view.map(|view| Ok(view.check_memory(bytes_max).map(|()| view)?)).transpose()
         }
         .boxed()
@@ -188,16 +190,18 @@ impl Store for MemoryStore {
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         async move {
-            own(shard)?;
-            self.look(|state, now| state.space(&request.namespace)?.list(&request, now))
+            check_shard(shard)?;
+            self.read(|state, now| state.namespace(&request.namespace)?.list(&request, now))
         }
         .boxed()
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         async move {
-            own(shard)?;
-            Ok(self.look(|state, now| state.spaces.get(&namespace).map(|space| space.stats(now))))
+            check_shard(shard)?;
+            Ok(self.read(|state, now| {
+                state.namespaces.get(&namespace).map(|namespace| namespace.stats(now))
+            }))
         }
         .boxed()
     }
@@ -208,11 +212,11 @@ impl Store for MemoryStore {
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>> {
         async move {
-            own(shard)?;
+            check_shard(shard)?;
             request.check()?;
-            Ok(self.look(|state, now| {
-                let space = state.spaces.get(&request.namespace)?;
-                Some(space.forecast(&request, now))
+            Ok(self.read(|state, now| {
+                let namespace = state.namespaces.get(&request.namespace)?;
+                Some(namespace.forecast(&request, now))
             }))
         }
         .boxed()
@@ -224,7 +228,8 @@ impl Store for MemoryStore {
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        async move { Ok(self.look(|state, _| Some(state.spaces.get(&name)?.answer()))) }.boxed()
+        async move { Ok(self.read(|state, _| Some(state.namespaces.get(&name)?.to_namespace()))) }
+            .boxed()
     }
 
     fn list_namespaces(
@@ -232,7 +237,7 @@ impl Store for MemoryStore {
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>> {
-        async move { Ok(self.look(|state, _| state.list_namespaces(after.as_ref(), limit))) }
+        async move { Ok(self.read(|state, _| state.list_namespaces(after.as_ref(), limit))) }
             .boxed()
     }
 
@@ -248,10 +253,10 @@ impl Store for MemoryStore {
     fn remove_idle(
         &self,
         _from: Option<IdleCursor>,
-        waited: Arc<BTreeSet<NamespaceName>>,
+        awaited: Arc<BTreeSet<NamespaceName>>,
     ) -> StoreFuture<'_, IdlePage> {
         async move {
-            let removed = self.change(|state, now| state.remove_idle(&waited, now));
+            let removed = self.change(|state, now| state.remove_idle(&awaited, now));
             Ok(IdlePage { removed, next: None })
         }
         .boxed()
@@ -262,7 +267,7 @@ impl Store for MemoryStore {
     }
 
     fn health(&self) -> Health {
-        self.look(|state, now| state.health(now))
+        self.read(|state, now| state.health(now))
     }
 
     fn deployment(&self) -> Option<&dyn Deployment> {
@@ -271,7 +276,7 @@ impl Store for MemoryStore {
 }
 
 /// Refuses any other shard than the only one.
-fn own(shard: ShardId) -> Result<()> {
+fn check_shard(shard: ShardId) -> Result<()> {
     if shard == ShardId(0) {
         return Ok(());
     }

@@ -29,7 +29,7 @@ pub struct Settlement {
 /// `Invalid` past [`SETTLEMENTS_MAX`], and for an extension outside `LEASE_MIN..=LEASE_MAX`.
 pub fn check(settlements: &[Settlement]) -> crate::Result<()> {
     if settlements.len() > SETTLEMENTS_MAX {
-        let allowed = format!("at most {SETTLEMENTS_MAX} a call");
+        let allowed = format!("at most {SETTLEMENTS_MAX} per call");
         return Err(Invalid::new("settlements", settlements.len(), allowed).into());
     }
     for (i, settlement) in settlements.iter().enumerate() {

@@ -24,7 +24,7 @@ mod tests;
 
 /// Maximum number of repeated reads of the first timer of a shard, if it takes more memory than it said
 /// before.
-const TRIES: usize = 4;
+const REREADS_MAX: usize = 4;
 
 /// All shards of a store.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +124,7 @@ impl<'a> Sharded<'a> {
         let found = join_all(self.shards().map(|shard| self.0.list(shard, part.clone()))).await;
         let mut pages = Vec::with_capacity(found.len());
         for (shard, mut page) in self.shards().zip(found) {
-            for _ in 0..TRIES {
+            for _ in 0..REREADS_MAX {
                 let Err(Error::TooLarge { bytes }) = page else { break };
                 grow(bytes)?;
                 let first = ListRequest { limit: 1, bytes_max: bytes, ..request.clone() };

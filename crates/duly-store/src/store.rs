@@ -88,10 +88,10 @@ pub trait Store: Debug + Send + Sync + 'static {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>>;
 
-    /// Ends all leases of the member `run` of the deployment; the attempts count. Returns the number of
+    /// Ends all leases of the member `member_id` of the deployment; the attempts count. Returns the number of
     /// leases. It may work in slices. A store that nodes share grants nothing to this member from the start
     /// of the call.
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64>;
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64>;
 
     /// Returns a timer, tombstone or latest dead letter by its id, if it takes at most `bytes_max` bytes of
     /// memory ([`TimerView::memory_bytes`]).

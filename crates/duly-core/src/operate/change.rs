@@ -29,11 +29,11 @@ pub fn reschedule(
         (refused, known) => return Err(context.refused(refused, known.as_ref(), id)),
     };
     let (payload_bytes, when) = (patch.payload_bytes(), patch.when);
-    let shows_read = patch.payload.is_keep();
+    let shows_stored_content = patch.payload.is_keep();
     timer.change(patch, context.now.wall).map_err(Refusal::Invalid)?;
     context.check_values(payload_bytes, when)?;
     let effect = Effect::Put(Cause::Rescheduled, timer);
-    Ok(Decision { shows_read, ..Decision::change(effect, Reply::Changed) })
+    Ok(Decision { shows_stored_content, ..Decision::change(effect, Reply::Changed) })
 }
 
 /// Makes a timer due now, or its next attempt if it waits for one.
@@ -86,8 +86,8 @@ pub fn cancel(
 }
 
 /// Cancels a scheduled or due timer without reading its record. No attempt of it may have been made.
-pub fn cancel_unread(id: TimerId, due_at: Timestamp, context: &Context<'_>) -> Decision {
-    cancelled(Tombstone::cancelled_unread(id, due_at, context.now.wall))
+pub fn cancel_without_record(id: TimerId, due_at: Timestamp, context: &Context<'_>) -> Decision {
+    cancelled(Tombstone::cancelled_without_record(id, due_at, context.now.wall))
 }
 
 fn cancelled(tombstone: Tombstone) -> Decision {

@@ -9,7 +9,7 @@ use crate::{
     view::Body,
 };
 
-use super::{Cause, Context, DeadLetterId, Decision, Effect, Reply, Takes, state_of};
+use super::{Cause, Context, DeadLetterId, Decision, Effect, QuotaUse, Reply, state_of};
 
 /// Dead-letters a timer that was due by `if_due_by` and is not leased.
 ///
@@ -34,9 +34,9 @@ pub fn dead_letter_overdue(
         }
         (refused, known) => return Err(context.refused(refused, known.as_ref(), id)),
     };
-    timer.die(context.now.wall, DeadLetterReason::Overdue);
-    let takes = Takes { dead_letter: true, ..Takes::default() };
-    context.write(Effect::DeadLetter(Cause::Expired, timer), takes, Reply::Changed)
+    timer.mark_dead_letter(context.now.wall, DeadLetterReason::Overdue);
+    let quota_use = QuotaUse { dead_letter: true, ..QuotaUse::default() };
+    context.write(Effect::DeadLetter(Cause::Expired, timer), quota_use, Reply::Changed)
 }
 
 /// Delivers a dead letter again after `delay`. `known` is the live timer of its id, if there is one.

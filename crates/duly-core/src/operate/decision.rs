@@ -8,11 +8,11 @@ pub struct Decision {
     /// The change to persist; `None` if nothing changes.
     pub effect: Option<Effect>,
     /// The quotas of the namespace that the change uses.
-    pub takes: Takes,
+    pub quota_use: QuotaUse,
     /// The reply, once the effect is persisted.
     pub reply: Reply,
     /// `true`: the reply shows content that the store has read, not the caller's own.
-    pub shows_read: bool,
+    pub shows_stored_content: bool,
 }
 
 /// A change of the store's data under one id.
@@ -56,7 +56,7 @@ pub enum Cause {
 
 /// The quotas of which a change uses one unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Takes {
+pub struct QuotaUse {
     /// `true`: uses `limits.namespace.max_pending`.
     pub pending: bool,
     /// `true`: uses `limits.namespace.max_dead`.
@@ -94,12 +94,17 @@ pub enum Reply {
 impl Decision {
     /// Returns a decision that changes nothing.
     pub(super) fn reply(reply: Reply) -> Self {
-        Self { effect: None, takes: Takes::default(), reply, shows_read: true }
+        Self { effect: None, quota_use: QuotaUse::default(), reply, shows_stored_content: true }
     }
 
     /// Returns a decision to change something without using a quota.
     pub(super) fn change(effect: Effect, reply: Reply) -> Self {
-        Self { effect: Some(effect), takes: Takes::default(), reply, shows_read: true }
+        Self {
+            effect: Some(effect),
+            quota_use: QuotaUse::default(),
+            reply,
+            shows_stored_content: true,
+        }
     }
 
     /// Returns the memory of the content in the reply that the store has read, in bytes; 0 if the reply
@@ -108,7 +113,7 @@ impl Decision {
         match (&self.reply, &self.effect) {
             (Reply::Existing(view) | Reply::Unchanged(view), _) => view.memory_bytes(),
             (Reply::Changed, Some(Effect::Put(_, timer) | Effect::DeadLetter(_, timer)))
-                if self.shows_read =>
+                if self.shows_stored_content =>
             {
                 memory::of_whole(namespace, timer)
             }
@@ -119,7 +124,7 @@ impl Decision {
 
 impl Effect {
     /// Returns `true` if it brings content that the store does not hold yet.
-    pub const fn brings_content(&self) -> bool {
+    pub const fn has_new_content(&self) -> bool {
         match self {
             Self::Put(cause, _) => matches!(cause, Cause::Created | Cause::Replaced),
             Self::DeadLetter(cause, _) => matches!(cause, Cause::Imported),

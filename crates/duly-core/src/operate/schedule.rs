@@ -2,13 +2,13 @@
 
 use crate::{
     Schedule, Timer, TimerView,
-    lifecycle::{Event, Request, Transition, transition},
+    lifecycle::{Event, RequestMatch, Transition, transition},
     refusal::Refusal,
     request_hash::RequestHash,
     schedule::IfExists,
 };
 
-use super::{Cause, Context, Decision, Effect, Reply, Takes, state_of};
+use super::{Cause, Context, Decision, Effect, QuotaUse, Reply, state_of};
 
 /// Schedules a timer.
 ///
@@ -21,8 +21,8 @@ pub fn schedule(
     context: &Context<'_>,
 ) -> Result<Decision, Refusal> {
     let request = match known.as_ref().and_then(TimerView::request_hash) {
-        Some(hash) if hash == RequestHash::of(&schedule) => Request::Same,
-        _ => Request::Other(if_exists),
+        Some(hash) if hash == RequestHash::of(&schedule) => RequestMatch::Same,
+        _ => RequestMatch::Other(if_exists),
     };
     let (wall, incarnation) = (context.now.wall, context.incarnation());
     let given = (schedule.spec.payload_bytes(), Some(schedule.when));
@@ -46,6 +46,6 @@ pub fn schedule(
         };
     let timer = timer.map_err(Refusal::Invalid)?;
     context.check_values(given.0, given.1)?;
-    let takes = Takes { pending, schedule: true, ..Takes::default() };
-    context.write(Effect::Put(cause, Box::new(timer)), takes, reply)
+    let quota_use = QuotaUse { pending, schedule: true, ..QuotaUse::default() };
+    context.write(Effect::Put(cause, Box::new(timer)), quota_use, reply)
 }

@@ -85,7 +85,7 @@ fn timer(state: State) -> Timer {
 
 fn dead() -> Timer {
     let mut timer = timer(State::Due);
-    timer.die(at(NOW_MS - 10), DeadLetterReason::AttemptsSpent);
+    timer.mark_dead_letter(at(NOW_MS - 10), DeadLetterReason::AttemptsSpent);
     timer
 }
 
@@ -147,15 +147,15 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
             (schedule(Box::new(other_request()), if_exists), None)
         }
         ("import", variant) => {
-            let mut brought = match variant {
+            let mut imported = match variant {
                 "letter" | "letter.same" => dead(),
                 _ => timer(State::Scheduled),
             };
             if matches!(variant, "other" | "letter") {
-                brought.incarnation = Incarnation(8);
+                imported.incarnation = Incarnation(8);
             }
-            let known = own.filter(|_| brought.incarnation == Incarnation(7));
-            (Operation::Import { timer: Box::new(brought) }, known)
+            let known = own.filter(|_| imported.incarnation == Incarnation(7));
+            (Operation::Import { timer: Box::new(imported) }, known)
         }
         ("reschedule", variant) => {
             let mut patch = Patch::default();
@@ -185,7 +185,7 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
         }
         ("redrive", "corrupt") => {
             let mut corrupt = dead();
-            corrupt.die(at(NOW_MS), DeadLetterReason::Corrupt);
+            corrupt.mark_dead_letter(at(NOW_MS), DeadLetterReason::Corrupt);
             let letter = Operation::Redrive { letter, delay: Millis::ZERO };
             (letter, Some(Box::new(corrupt)))
         }
@@ -301,13 +301,13 @@ fn decision_effects_match_the_contract() {
     };
 
     let created = decide("schedule.fail", None);
-    assert_eq!(created.takes, Takes { pending: true, dead_letter: false, schedule: true });
+    assert_eq!(created.quota_use, QuotaUse { pending: true, dead_letter: false, schedule: true });
     let timer = written(created);
     assert_eq!((timer.revision, timer.incarnation, timer.attempts), (1, Incarnation(9), 0));
     assert_eq!(timer.due_at, at(NOW_MS + 2 * HOUR_MS));
 
     let replaced = decide("schedule.replace", Some(State::Retrying));
-    assert_eq!(replaced.takes, Takes { schedule: true, ..Takes::default() });
+    assert_eq!(replaced.quota_use, QuotaUse { schedule: true, ..QuotaUse::default() });
     let timer = written(replaced);
     assert_eq!((timer.revision, timer.incarnation, timer.attempts), (4, Incarnation(9), 0));
     assert_eq!((timer.next_attempt_at, timer.history.len()), (None, 0));
@@ -351,7 +351,7 @@ fn cancel_before_any_attempt_needs_no_record() {
     let cancel_op = Operation::Cancel { id: id(), if_revision: None };
     assert_eq!(cancel_op.level(), Level::Head);
     assert_eq!(Operation::Cancel { id: id(), if_revision: Some(1) }.level(), Level::Whole);
-    let unread = cancel_unread(id(), at(NOW_MS + HOUR_MS), &context);
+    let unread = cancel_without_record(id(), at(NOW_MS + HOUR_MS), &context);
     let read = cancel(&id(), None, Some(&view(State::Scheduled)), &context).unwrap();
     assert_eq!(unread.reply, read.reply);
     let [Some(Effect::End(unread)), Some(Effect::End(read))] = [unread.effect, read.effect] else {

@@ -26,11 +26,11 @@ fn unused_units_can_be_released_until_the_next_take() {
     let rate = Rate::new(1, 5);
     let mut limit = Gcra::default();
     let first = limit.take(rate, at(0), 3);
-    limit.give_back(rate, first, 2);
+    limit.release(rate, first, 2);
     assert_eq!(limit.available(rate, at(0)), 4);
     let early = limit.take(rate, at(0), 4);
     limit.take(rate, at(5_000), 5);
-    limit.give_back(rate, early, 4);
+    limit.release(rate, early, 4);
     assert_eq!(limit.available(rate, at(5_000)), 0, "it would be more than a burst at once");
 }
 
@@ -61,7 +61,7 @@ proptest! {
             let count = wanted.min(limit.available(rate, now));
             let mark = limit.take(rate, now, count);
             let unused = unused.min(count);
-            limit.give_back(rate, mark, unused);
+            limit.release(rate, mark, unused);
             used.push((now, count - unused));
             let next = now + limit.next_in(rate, now);
             prop_assert!(limit.available(rate, next) >= 1);

@@ -24,9 +24,15 @@ fn leased(attempts: u32, expire_after: Option<u64>) -> Box<Timer> {
     Box::new(timer)
 }
 
-fn held(attempts: u32, ends: bool) -> Held {
+fn held(attempts: u32, ends: bool) -> HeldLease {
     let (nonce, attempt) = (5, attempts + 1);
-    Held { nonce, attempt, claimed_at: at(NOW_MS - 10), held_for: Duration::from_secs(60), ends }
+    HeldLease {
+        nonce,
+        attempt,
+        claimed_at: at(NOW_MS - 10),
+        held_for: Duration::from_secs(60),
+        ends,
+    }
 }
 
 fn retry(wait: Wait) -> SettleVerdict {

@@ -140,7 +140,7 @@ pub struct SettledToken {
 
 /// The step after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterFailure {
     /// Another attempt, not before this time.
     Retry(Timestamp),
     /// No attempt is left: the firing becomes a dead letter.
@@ -170,14 +170,14 @@ impl Timer {
         policy: &RetryPolicy,
         jitter_seed: u64,
         now: Timestamp,
-    ) -> Next {
+    ) -> AfterFailure {
         self.attempts = ended.attempt.max(self.attempts);
         self.maybe_delivered |= ended.outcome.is_unknown();
         self.fired_at.get_or_insert(ended.at);
         self.remember(ended);
         let made = self.attempts.saturating_sub(self.budget_from);
         let Some(by_policy) = policy.wait_after(made, jitter_seed) else {
-            return Next::Dead;
+            return AfterFailure::Dead;
         };
         let wait = match wait {
             Wait::Policy => by_policy,
@@ -187,7 +187,7 @@ impl Timer {
         };
         let at = now.saturating_add(wait);
         self.next_attempt_at = Some(at);
-        Next::Retry(at)
+        AfterFailure::Retry(at)
     }
 
     /// Records an attempt that was confirmed, or that ended the firing for good.
@@ -199,7 +199,7 @@ impl Timer {
     }
 
     /// Makes the timer a dead letter. Its whole record stays, with its reasons.
-    pub fn die(&mut self, at: Timestamp, reason: DeadLetterReason) {
+    pub fn mark_dead_letter(&mut self, at: Timestamp, reason: DeadLetterReason) {
         self.next_attempt_at = None;
         self.dead_letter = Some(DeadLetter { at, reason });
     }

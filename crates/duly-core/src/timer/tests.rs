@@ -14,7 +14,7 @@ fn timer() -> Timer {
     Timer::new(schedule, at(10), Incarnation(7)).unwrap()
 }
 
-fn fail(timer: &mut Timer, attempt: u32, outcome: AttemptOutcome) -> Next {
+fn fail(timer: &mut Timer, attempt: u32, outcome: AttemptOutcome) -> AfterFailure {
     let policy = RetryPolicy::Exponential(Exponential {
         max_attempts: 3,
         jitter: 0.0,
@@ -63,16 +63,16 @@ fn p7_a_change_after_an_attempt_is_another_occurrence() {
 #[test]
 fn p3_spent_attempts_dead_letter_and_a_redrive_resets_them() {
     let mut timer = timer();
-    assert_eq!(fail(&mut timer, 1, AttemptOutcome::Failed), Next::Retry(at(6_000)));
-    assert_eq!(fail(&mut timer, 2, AttemptOutcome::Failed), Next::Retry(at(7_000)));
-    assert_eq!(fail(&mut timer, 3, AttemptOutcome::Failed), Next::Dead);
+    assert_eq!(fail(&mut timer, 1, AttemptOutcome::Failed), AfterFailure::Retry(at(6_000)));
+    assert_eq!(fail(&mut timer, 2, AttemptOutcome::Failed), AfterFailure::Retry(at(7_000)));
+    assert_eq!(fail(&mut timer, 3, AttemptOutcome::Failed), AfterFailure::Dead);
     let id = timer.delivery_id("n");
-    timer.die(at(8_000), DeadLetterReason::AttemptsSpent);
+    timer.mark_dead_letter(at(8_000), DeadLetterReason::AttemptsSpent);
     timer.redrive(at(9_000));
     assert_eq!((timer.claimable_at(), timer.delivery_id("n"), timer.attempts), (at(9_000), id, 3));
-    assert_eq!(fail(&mut timer, 4, AttemptOutcome::Failed), Next::Retry(at(6_000)));
-    assert_eq!(fail(&mut timer, 5, AttemptOutcome::Failed), Next::Retry(at(7_000)));
-    assert_eq!(fail(&mut timer, 6, AttemptOutcome::Failed), Next::Dead);
+    assert_eq!(fail(&mut timer, 4, AttemptOutcome::Failed), AfterFailure::Retry(at(6_000)));
+    assert_eq!(fail(&mut timer, 5, AttemptOutcome::Failed), AfterFailure::Retry(at(7_000)));
+    assert_eq!(fail(&mut timer, 6, AttemptOutcome::Failed), AfterFailure::Dead);
     assert_eq!(timer.history.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly_core::{rate::Mark, shard::ShardId};
+use duly_core::{rate::TakeMark, shard::ShardId};
 use duly_store::{Lane, LaneClaim};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Planned {
     pub(super) to: Receiver,
     pub(super) limits: LaneLimits,
     /// Tokens taken from the lane's rate, to be returned if they are not used.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<TakeMark>,
 }
 
 impl Planned {

@@ -71,7 +71,7 @@ impl LaneState {
     /// Returns the rate tokens of `count` attempts that were not started.
     pub(super) fn release_rate(&mut self, planned: &Planned, count: usize) {
         if let (Some(rate), Some(mark)) = (planned.limits.rate, planned.mark) {
-            self.started.give_back(rate, mark, count as u64);
+            self.started.release(rate, mark, count as u64);
         }
     }
 

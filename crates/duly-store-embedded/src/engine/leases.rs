@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use duly_core::{Timer, Timestamp, settle::Held, shard::ShardId};
+use duly_core::{Timer, Timestamp, settle::HeldLease, shard::ShardId};
 use duly_store::Token;
 use rustc_hash::FxHashMap;
 
@@ -40,8 +40,8 @@ impl Lease {
     }
 
     /// Returns its form for the core.
-    pub(crate) const fn held(&self, boot_ms: u64) -> Held {
-        Held {
+    pub(crate) const fn held(&self, boot_ms: u64) -> HeldLease {
+        HeldLease {
             nonce: self.nonce,
             attempt: self.attempt,
             claimed_at: self.claimed_at,

@@ -33,8 +33,9 @@ impl Engine {
             && let Some(due_at) = unattempted(known)
             && let Operation::Cancel { id, .. } = operation
         {
-            let decision =
-                self.with_context(number, 0, |context| operate::cancel_unread(id, due_at, context));
+            let decision = self.with_context(number, 0, |context| {
+                operate::cancel_without_record(id, due_at, context)
+            });
             return self.carry_out(key, &name, decision);
         }
         let (key, known) = self.known(key, &name, &operation, known)?;
@@ -177,8 +178,8 @@ impl Engine {
         name: &NamespaceName,
         mut decision: Decision,
     ) -> Result<Outcome, NotWritten> {
-        let takes_rate = decision.takes.schedule;
-        if decision.effect.as_ref().is_some_and(Effect::brings_content) {
+        let takes_rate = decision.quota_use.schedule;
+        if decision.effect.as_ref().is_some_and(Effect::has_new_content) {
             self.admit_new().map_err(NotWritten::Refused)?;
         }
         if let Some(effect) = decision.effect {

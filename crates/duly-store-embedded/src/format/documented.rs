@@ -130,7 +130,7 @@ fn example() -> Fixture {
         panic!("a pending timer");
     };
     let ended_at = Timestamp::saturating_from_unix_ms(1_900_000_030_000);
-    let tombstone = Tombstone::cancelled_unread(timer.id, timer.due_at, ended_at);
+    let tombstone = Tombstone::cancelled_without_record(timer.id, timer.due_at, ended_at);
     let expires_at = Timestamp::from_unix_ms(1_900_086_430_000);
     fixture.append(&Record::Ended { tombstone: Box::new(tombstone), expires_at, number: 0 });
     fixture.sync();

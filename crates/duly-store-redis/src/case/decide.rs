@@ -3,7 +3,7 @@
 use duly_core::{
     Destination, Timer, Timestamp, Tombstone,
     operate::{Cause, Context, Decision, Effect, Known, Now, Operation, Reply, Usage, operate},
-    settle::{self, Held, LeaseLoss, expire, lose_lease, settled_before},
+    settle::{self, HeldLease, LeaseLoss, expire, lose_lease, settled_before},
     tombstone::Ended,
 };
 use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict};
@@ -85,12 +85,12 @@ impl Case {
 
     /// Returns the draft of a decision that changes something.
     pub(crate) fn draft(&self, decision: &Decision) -> Option<Draft> {
-        let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_read);
-        let takes = decision.takes;
+        let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_stored_content);
+        let quota_use = decision.quota_use;
         Some(Draft {
-            checks_pending: takes.pending,
-            checks_dead_letters: takes.dead_letter,
-            rate: takes.schedule.then_some(RateAdmission::Ask),
+            checks_pending: quota_use.pending,
+            checks_dead_letters: quota_use.dead_letter,
+            rate: quota_use.schedule.then_some(RateAdmission::Ask),
             ..draft
         })
     }
@@ -200,9 +200,9 @@ impl Case {
 
 impl LiveTimer {
     /// Returns the lease in the core's form.
-    pub(crate) fn held(&self, now: Timestamp) -> Option<Held> {
+    pub(crate) fn held(&self, now: Timestamp) -> Option<HeldLease> {
         let lease = self.lease?;
-        Some(Held {
+        Some(HeldLease {
             nonce: lease.nonce,
             attempt: self.record.timer.attempts.saturating_add(1),
             claimed_at: lease.since,

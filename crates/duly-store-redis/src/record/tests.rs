@@ -53,7 +53,7 @@ fn p11_every_field_of_a_timer_round_trips() {
     timer.last_settled = Some(SettledToken { nonce: u64::MAX, verdict: Verdict::Release });
     timer.updated_at = Timestamp::MAX;
     (timer.revision, timer.occurrence, timer.budget_from) = (u32::MAX, 1 << 20, 3);
-    timer.die(Timestamp::MAX, DeadLetterReason::Overdue);
+    timer.mark_dead_letter(Timestamp::MAX, DeadLetterReason::Overdue);
     let record = Record::new(timer, 255);
     assert_eq!(back(&record), record);
 }

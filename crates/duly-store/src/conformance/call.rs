@@ -3,7 +3,7 @@
 use duly_core::{Millis, State, destination::LaneKey, schedule::IfExists, shard::ShardId};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{SHARD, Scene, cancel_op, schedule_op, secs, text, timer},
 };
 use crate::{
@@ -15,7 +15,7 @@ fn command(scene: &Scene<'_>, operation: Operation, answer: Answer) -> Command {
     Command { namespace: scene.namespace.clone(), operation, answer }
 }
 
-pub(super) async fn p10_a_call_of_too_many_items_does_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_call_of_too_many_items_does_nothing(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let cancels = |count| vec![command(&scene, cancel_op("a"), Answer::Brief); count];
@@ -33,10 +33,10 @@ pub(super) async fn p10_a_call_of_too_many_items_does_nothing(harness: &dyn Harn
     let error = scene.store().settle(SHARD, many).await.expect_err("refused");
     assert_eq!(error.code().as_str(), "invalid_argument");
     assert_eq!(scene.state("a").await, Some(State::InFlight), "nothing was done");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(secs(60)));
     asked.spec.payload = Some(text("a long story"));
@@ -56,10 +56,10 @@ pub(super) async fn p10_a_brief_answer_leaves_the_payload_out(harness: &dyn Harn
         kept.timer().is_some_and(|timer| timer.spec.payload.is_some()),
         "only the answer is brief"
     );
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_unknown_shard_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_unknown_shard_is_refused(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let none = ShardId(scene.store().shards());
     let asked = schedule_op(timer("a", scene.at(secs(60))), IfExists::Fail);
@@ -75,5 +75,5 @@ pub(super) async fn p10_unknown_shard_is_refused(harness: &dyn Harness) -> Ran {
         verdict: SettleVerdict::Ack,
     };
     assert!(scene.store().settle(none, vec![settlement]).await.is_err());
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{Store, memory::MemoryStore};
 
-mod broken;
+mod faulty_store;
 
-use broken::Broken;
+use faulty_store::FaultyStore;
 
 /// The fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub(super) enum Fault {
     /// Grants a claim one millisecond before the due time.
     FiresEarly,
     /// Returns `cancelled` and does nothing.
-    CancelLies,
+    FalseCancel,
     /// Returns `changed` and keeps the old time.
-    ChangeLies,
+    FalseChange,
     /// Accepts the verdict of a token whose lease is lost.
     StaleSettle,
     /// Gives each attempt another delivery id.
@@ -43,14 +43,14 @@ pub(super) enum Fault {
     /// Delivers payloads without their last byte.
     CutsPayloads,
     /// Is empty after a restart.
-    Forgets,
+    LosesData,
 }
 
 #[derive(Debug)]
 struct BrokenHarness {
     clock: ManualClock,
     fault: Fault,
-    store: Mutex<Arc<Broken>>,
+    store: Mutex<Arc<FaultyStore>>,
 }
 
 impl BrokenHarness {
@@ -61,9 +61,9 @@ impl BrokenHarness {
     }
 }
 
-fn open(clock: &ManualClock, fault: Fault) -> Broken {
+fn open(clock: &ManualClock, fault: Fault) -> FaultyStore {
     let inner = MemoryStore::new(Arc::new(clock.clone()), 3).with_namespaces_max(NAMESPACES_MAX);
-    Broken::new(inner, clock.clone(), fault)
+    FaultyStore::new(inner, clock.clone(), fault)
 }
 
 impl Harness for BrokenHarness {
@@ -86,7 +86,7 @@ impl Harness for BrokenHarness {
     }
 
     fn restart(&self, _how: Restart) -> BoxFuture<'_, Option<()>> {
-        if self.fault == Fault::Forgets {
+        if self.fault == Fault::LosesData {
             *self.store.lock() = Arc::new(open(&self.clock, self.fault));
         } else {
             self.store.lock().reopen();
@@ -116,12 +116,12 @@ fn p2_an_early_fire_is_caught() {
 
 #[test]
 fn p4_canary_false_cancel_is_detected() {
-    check(Fault::CancelLies, &["p4_cancel_before_claim_wins", "p4_a_due_timer_can_be_cancelled"]);
+    check(Fault::FalseCancel, &["p4_cancel_before_claim_wins", "p4_a_due_timer_can_be_cancelled"]);
 }
 
 #[test]
 fn p5_canary_false_change_is_detected() {
-    check(Fault::ChangeLies, &["p5_a_later_time_is_the_only_time"]);
+    check(Fault::FalseChange, &["p5_a_later_time_is_the_only_time"]);
 }
 
 #[test]
@@ -157,22 +157,22 @@ fn p11_a_cut_payload_is_caught() {
 
 #[test]
 fn p1_canary_lost_data_is_detected() {
-    check(Fault::Forgets, &["p1_timers_in_every_state_are_there_after_a_kill"]);
+    check(Fault::LosesData, &["p1_timers_in_every_state_are_there_after_a_kill"]);
 }
 
 #[test]
 fn the_model_driver_finds_them_as_well() {
     let faults = [
         Fault::FiresEarly,
-        Fault::CancelLies,
-        Fault::ChangeLies,
+        Fault::FalseCancel,
+        Fault::FalseChange,
         Fault::StaleSettle,
         Fault::DeliveryIdPerAttempt,
         Fault::Resurrects,
         Fault::LosesRetries,
         Fault::OtherLanes,
         Fault::CutsPayloads,
-        Fault::Forgets,
+        Fault::LosesData,
     ];
     for fault in faults {
         let found = (0..20).find_map(|seed| {

@@ -6,7 +6,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, code, failed, id, refused, secs, settings},
 };
 use crate::{Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, TimerView, command::Seen};
@@ -15,7 +15,7 @@ fn cancelled(attempts: u32, maybe_delivered: bool) -> Outcome {
     Outcome::Cancelled { attempts, maybe_delivered, already: false }
 }
 
-pub(super) async fn p4_cancel_before_claim_wins(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_before_claim_wins(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     scene.create_in("b", secs(10)).await;
@@ -23,19 +23,19 @@ pub(super) async fn p4_cancel_before_claim_wins(harness: &dyn Harness) -> Ran {
     scene.advance(secs(10)).await;
     assert_eq!(scene.claim_one().await.id, id("b"), "only the other one fires");
     assert_eq!(scene.state("a").await, Some(State::Cancelled));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_a_due_timer_can_be_cancelled(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_a_due_timer_can_be_cancelled(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Due).await;
     assert_eq!(scene.apply(cancel_op("a")).await, cancelled(0, false));
     assert!(scene.claim().await.is_empty());
     assert_eq!(scene.stats().await.pending(), 0);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_claim_before_cancel_wins(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_claim_before_cancel_wins(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, firing) = scene.bring("a", State::InFlight).await;
     let firing = firing.expect("an in-flight timer has a lease");
@@ -48,10 +48,10 @@ pub(super) async fn p4_claim_before_cancel_wins(harness: &dyn Harness) -> Ran {
     assert_eq!(*leased_until, firing.leased_until);
     scene.settled(&firing, SettleVerdict::Ack).await;
     assert_eq!(scene.state("a").await, Some(State::Finished));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_cancel_of_a_retry_returns_its_attempts(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_of_a_retry_returns_its_attempts(harness: &dyn Harness) -> CaseResult {
     for (outcome, maybe_delivered) in [
         (AttemptOutcome::Failed, false),
         (AttemptOutcome::NotConnected, false),
@@ -67,19 +67,21 @@ pub(super) async fn p4_cancel_of_a_retry_returns_its_attempts(harness: &dyn Harn
         scene.advance(secs(3_600)).await;
         assert!(scene.claim().await.is_empty(), "{outcome:?}: no retry comes");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_cancel_after_a_lost_lease_is_maybe_delivered(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_after_a_lost_lease_is_maybe_delivered(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.advance(secs(31)).await;
     assert_eq!(scene.apply(cancel_op("a")).await, cancelled(1, true));
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_repeated_cancel_returns_the_same(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_repeated_cancel_returns_the_same(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Scheduled).await;
     let (_, firing) = scene.bring("b", State::InFlight).await;
@@ -95,10 +97,12 @@ pub(super) async fn p4_repeated_cancel_returns_the_same(harness: &dyn Harness) -
         }
     }
     assert_eq!(scene.stats().await.totals.cancelled, 2, "counted once each");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_cancel_of_ended_timers_is_refused_by_state(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_of_ended_timers_is_refused_by_state(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in [State::Finished, State::Dead] {
         let text = state.as_str();
@@ -107,10 +111,10 @@ pub(super) async fn p4_cancel_of_ended_timers_is_refused_by_state(harness: &dyn 
         assert_eq!(scene.state(text).await, Some(state));
     }
     assert_eq!(code(scene.apply(cancel_op("unknown")).await), "not_found");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_cancel_checks_the_revision_first(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_checks_the_revision_first(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let cancel = |revision| Operation::Cancel { id: id("a"), if_revision: Some(revision) };
     scene.bring("a", State::InFlight).await;
@@ -122,10 +126,12 @@ pub(super) async fn p4_cancel_checks_the_revision_first(harness: &dyn Harness) -
     assert_eq!(code(scene.apply(cancel(2)).await), "revision_mismatch");
     assert_eq!(scene.state("a").await, Some(State::Retrying), "a refused cancel changes nothing");
     assert_eq!(scene.apply(cancel(1)).await, cancelled(1, true));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_cancel_seen_cancels_only_the_listed_timer(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_cancel_seen_cancels_only_the_listed_timer(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let seen = |view: &TimerView, state| {
         let timer = view.timer().expect("it is pending");
@@ -150,10 +156,12 @@ pub(super) async fn p4_cancel_seen_cancels_only_the_listed_timer(harness: &dyn H
     assert_eq!(scene.apply(retries).await, cancelled(1, true));
     assert_eq!(code(scene.apply(seen(&new, Some(State::Scheduled))).await), "not_found");
     assert_eq!(scene.apply(seen(&new, None)).await, cancelled(0, false), "due by now");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_p8_a_cancelled_retry_takes_no_late_verdict(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_p8_a_cancelled_retry_takes_no_late_verdict(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, firing) = scene.bring("a", State::InFlight).await;
     let firing = firing.expect("an in-flight timer has a lease");
@@ -162,17 +170,17 @@ pub(super) async fn p4_p8_a_cancelled_retry_takes_no_late_verdict(harness: &dyn 
     assert_eq!(scene.settle(&firing, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
     assert_eq!(scene.state("a").await, Some(State::Cancelled));
     assert_eq!(scene.stats().await.totals.delivered, 0);
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p4_without_retention_a_cancelled_timer_is_unknown(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let retention = Millis::ZERO;
     let scene = Scene::with(harness, Settings { retention, ..settings() }).await;
     scene.create_in("a", secs(10)).await;
     assert_eq!(scene.apply(cancel_op("a")).await, cancelled(0, false));
     assert_eq!(scene.get("a").await, None);
     assert_eq!(code(scene.apply(cancel_op("a")).await), "not_found");
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -9,7 +9,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{
         SHARD, Scene, dead, http, ids, ms, name, patch_op, retry_in, schedule_op, secs, settings,
         text, timer,
@@ -19,7 +19,7 @@ use crate::{ClaimRequest, Claimed, Lane, LaneClaim, Owner, SettleVerdict, namesp
 
 pub(super) async fn p12_lateness_of_past_due_times_starts_at_creation(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let hour = secs(3_600);
     scene.advance(hour).await;
@@ -43,10 +43,10 @@ pub(super) async fn p12_lateness_of_past_due_times_starts_at_creation(
     scene.advance(secs(9)).await;
     let retried = scene.claim_one().await;
     assert_eq!((When::At(retried.claimable_since), retried.attempt), (next, 2));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t1_never_early_by_a_millisecond(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t1_never_early_by_a_millisecond(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (i, after) in [1, 999, 1_000, 1_001, 60_000, 3_600_000, 86_400_000].into_iter().enumerate()
     {
@@ -61,10 +61,10 @@ pub(super) async fn p2_t1_never_early_by_a_millisecond(harness: &dyn Harness) ->
         assert_eq!((firing.due_at, firing.claimable_at), (scene.now(), scene.now()), "{after} ms");
         scene.settled(&firing, SettleVerdict::Ack).await;
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_a_retry_is_never_early_either(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_a_retry_is_never_early_either(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     scene.settled(&scene.claim_one().await, retry_in(ms(5_000))).await;
@@ -76,10 +76,10 @@ pub(super) async fn p2_a_retry_is_never_early_either(harness: &dyn Harness) -> R
     scene.advance(ms(1)).await;
     let firing = scene.claim_one().await;
     assert_eq!((firing.attempt, firing.claimable_at), (2, next));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_first_attempts_come_in_due_order(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_first_attempts_come_in_due_order(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for after in [700, 100, 400, 300, 600, 200, 500] {
         scene.create_in(&format!("t{after}"), ms(after)).await;
@@ -91,10 +91,10 @@ pub(super) async fn p2_first_attempts_come_in_due_order(harness: &dyn Harness) -
     let first = scene.claim_as(request).await;
     assert_eq!(ids(&first.firings), order[..3], "the earliest come first");
     assert_eq!(ids(&scene.claim().await), order[3..]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p9_t23_retries_come_after_and_apart(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_t23_retries_come_after_and_apart(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for text in ["r1", "r2", "r3"] {
         scene.create_in(text, Millis::ZERO).await;
@@ -121,10 +121,10 @@ pub(super) async fn p9_t23_retries_come_after_and_apart(harness: &dyn Harness) -
     let times = [mixed[1].claimable_at, retries[0].claimable_at, retries[1].claimable_at];
     assert!(times.is_sorted() && times[0] < times[2], "{times:?}");
     assert_eq!(ids(&scene.claim_as(with(10, 0)).await.firings), ["f2"]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     let (one, two) = (http("http://one.example/"), http("http://two.example:81/"));
@@ -153,11 +153,11 @@ pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ra
         ..scene.request(vec![])
     };
     assert!(scene.claim_as(nowhere).await.firings.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
 /// A store need not say what else is claimable, but what it says must be true.
-pub(super) async fn p9_nothing_else_in_a_claim_reply_is_true(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_nothing_else_in_a_claim_reply_is_true(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     for after in [10, 20, 500] {
@@ -183,10 +183,10 @@ pub(super) async fn p9_nothing_else_in_a_claim_reply_is_true(harness: &dyn Harne
     assert!(!claimed.nothing_else, "and so has this one");
     let claimed = scene.claim_as(scene.request(vec![LaneKey::Pull])).await;
     assert!(claimed.firings.len() == 1 && claimed.next_here.is_none());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_claim_keeps_to_its_number_and_bytes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_claim_keeps_to_its_number_and_bytes(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for i in 0..6 {
         let mut asked = timer(&format!("t{i}"), scene.at(ms(i)));
@@ -208,10 +208,12 @@ pub(super) async fn p10_a_claim_keeps_to_its_number_and_bytes(harness: &dyn Harn
     assert_eq!(ids(&scene.claim_as(with(1, u64::MAX)).await.firings), ["t3"]);
     let rest = scene.claim_as(with(10, u64::MAX)).await;
     assert_eq!((ids(&rest.firings), rest.more.len()), (vec!["t4", "t5"], 0));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (i, text) in ["t0", "t1", "t2", "t3", "t4"].into_iter().enumerate() {
         let mut asked = timer(text, scene.at(ms(i as u64)));
@@ -225,10 +227,10 @@ pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn 
     let claimed = scene.claim_as(request).await;
     assert_eq!(ids(&claimed.firings), ["t0", "t1", "t2", "t3", "t4"]);
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_a_firing_is_granted_once(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_a_firing_is_granted_once(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for i in 0..50 {
         scene.create_in(&format!("t{i:02}"), ms(i)).await;
@@ -246,10 +248,10 @@ pub(super) async fn p3_a_firing_is_granted_once(harness: &dyn Harness) -> Ran {
         }
     }
     assert_eq!(seen.len(), 50, "and none was left out");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let at = scene.now().saturating_add(secs(60));
@@ -279,10 +281,10 @@ pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harn
     assert!(scene.stats().await.paused);
     let past = scene.set_activity(Activity::ResumeAt(later)).await;
     assert_eq!((past.paused, past.resumes_at), (false, None), "a time that has passed is now");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_a_paused_namespace_grants_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_a_paused_namespace_grants_nothing(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     assert!(scene.set_activity(Activity::Paused).await.paused);
@@ -295,10 +297,12 @@ pub(super) async fn p4_a_paused_namespace_grants_nothing(harness: &dyn Harness) 
     assert_eq!(scene.stats().await.due, 2, "scheduling goes on");
     assert!(!scene.set_activity(Activity::Running).await.paused);
     assert_eq!(scene.claim().await.len(), 2);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p9_ready_names_lanes_with_something_claimable(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_ready_names_lanes_with_something_claimable(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     let origin = http("http://one.example/");
@@ -330,10 +334,12 @@ pub(super) async fn p9_ready_names_lanes_with_something_claimable(harness: &dyn 
     }
     paged.sort();
     assert_eq!(paged, expected, "page by page");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p9_paused_namespaces_do_not_hide_other_lanes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_paused_namespaces_do_not_hide_other_lanes(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for i in 0..7 {
         let paused = scene.other(&format!("a-{i}"), settings()).await;
@@ -352,10 +358,10 @@ pub(super) async fn p9_paused_namespaces_do_not_hide_other_lanes(harness: &dyn H
         }
     }
     assert_eq!(found, [last.lane(LaneKey::Pull)]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_the_next_due_time_is_never_overslept(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_the_next_due_time_is_never_overslept(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("late", secs(500)).await;
     scene.create_in("early", secs(40)).await;
@@ -368,10 +374,12 @@ pub(super) async fn p2_the_next_due_time_is_never_overslept(harness: &dyn Harnes
     scene.settled(&firing, retry_in(secs(7))).await;
     let retry = scene.ready(None, 1).await.next_due_in.expect("a retry waits");
     assert!(retry <= secs(7).to_std() && !retry.is_zero(), "{retry:?}");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_dead_letters_at_their_limit_stop_the_lanes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_dead_letters_at_their_limit_stop_the_lanes(
+    harness: &dyn Harness,
+) -> CaseResult {
     let mut limited = settings();
     limited.limits.max_dead = 2;
     let scene = Scene::with(harness, limited.clone()).await;
@@ -388,12 +396,12 @@ pub(super) async fn p10_dead_letters_at_their_limit_stop_the_lanes(harness: &dyn
     let outcome = scene.purge(crate::command::DeadLetterId::Timer(super::scene::id("d1"))).await;
     assert_eq!(outcome, crate::Outcome::Purged);
     assert_eq!(scene.claim_one().await.id.as_str(), "a");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p9_a_timer_without_destination_follows_its_namespace(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     let destination = http("http://one.example/hook");
@@ -404,10 +412,12 @@ pub(super) async fn p9_a_timer_without_destination_follows_its_namespace(
     assert_eq!(claimed.firings.len(), 1);
     assert_eq!(claimed.firings[0].destination, destination);
     assert_eq!(claimed.firings[0].lane, destination.lane_key());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_lease_of_a_length_not_allowed_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_lease_of_a_length_not_allowed_is_refused(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     for lease in [ms(999), secs(12 * 3_600 + 1), Millis::ZERO, Millis::MAX] {
@@ -421,5 +431,5 @@ pub(super) async fn p10_a_lease_of_a_length_not_allowed_is_refused(harness: &dyn
     let request = ClaimRequest { owner, ..scene.request(vec![LaneKey::Pull]) };
     let firing = scene.claim_as(request).await.firings.remove(0);
     assert_eq!(firing.leased_until, Some(scene.now().saturating_add(secs(90))));
-    Ran::Whole
+    CaseResult::Whole
 }

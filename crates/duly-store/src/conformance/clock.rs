@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 /// Wall clock and boot clock, controlled by a test. Clones share the same clock.
 #[derive(Debug, Clone)]
-pub struct ManualClock(Arc<Mutex<Hands>>);
+pub struct ManualClock(Arc<Mutex<ClockTimes>>);
 
 #[derive(Debug)]
-struct Hands {
+struct ClockTimes {
     wall: Duration,
     boot: Duration,
 }
@@ -21,7 +21,7 @@ impl ManualClock {
 
     /// Creates a clock at `wall`, one hour after boot.
     pub fn new(wall: Timestamp) -> Self {
-        Self(Arc::new(Mutex::new(Hands {
+        Self(Arc::new(Mutex::new(ClockTimes {
             wall: Duration::from_millis(wall.unix_ms()),
             boot: Duration::from_secs(3_600),
         })))
@@ -29,16 +29,16 @@ impl ManualClock {
 
     /// Moves both clocks forward.
     pub fn advance(&self, by: Millis) {
-        let mut hands = self.0.lock();
-        hands.wall += by.to_std();
-        hands.boot += by.to_std();
+        let mut times = self.0.lock();
+        times.wall += by.to_std();
+        times.boot += by.to_std();
     }
 
     /// Steps only the wall clock.
     pub fn step_wall(&self, by_ms: i64) {
-        let mut hands = self.0.lock();
+        let mut times = self.0.lock();
         let by = Duration::from_millis(by_ms.unsigned_abs());
-        hands.wall = if by_ms < 0 { hands.wall.saturating_sub(by) } else { hands.wall + by };
+        times.wall = if by_ms < 0 { times.wall.saturating_sub(by) } else { times.wall + by };
     }
 
     /// Sets only the wall clock.

@@ -3,7 +3,7 @@
 use duly_core::{Millis, RetryPolicy, Settings, State, schedule::IfExists};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{
         Scene, code, dead, failed, id, ms, refused, retry_in, schedule_op, secs, settings, text,
         timer,
@@ -13,7 +13,7 @@ use crate::{
     Operation, Outcome, Refusal, SettleVerdict, command::DeadLetterId, namespaces::Activity,
 };
 
-pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
     asked.spec.payload = Some(text("precious"));
@@ -28,10 +28,12 @@ pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness)
     assert_eq!((dead_letter.at, dead_letter.reason.as_str()), (died_at, "rejected"));
     assert_eq!(letter.last_error(), Some("never again"));
     assert_eq!(scene.stats().await.dead, 1, "it never goes away by itself");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_p10_only_overdue_timers_are_dead_lettered(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_p10_only_overdue_timers_are_dead_lettered(
+    harness: &dyn Harness,
+) -> CaseResult {
     let mut small = settings();
     small.limits.max_dead = 2;
     let scene = Scene::with(harness, small).await;
@@ -88,10 +90,12 @@ pub(super) async fn p3_p10_only_overdue_timers_are_dead_lettered(harness: &dyn H
     let firings = scene.claim().await;
     let ids: Vec<&str> = firings.iter().map(|firing| firing.id.as_str()).collect();
     assert_eq!(ids, ["due since", "due"]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_p7_redrive_delivers_again_with_fresh_attempts(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_p7_redrive_delivers_again_with_fresh_attempts(
+    harness: &dyn Harness,
+) -> CaseResult {
     let retry = RetryPolicy::Delays(vec![Millis::ZERO]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     let (_, first) = scene.bring("a", State::Dead).await;
@@ -114,10 +118,10 @@ pub(super) async fn p3_p7_redrive_delivers_again_with_fresh_attempts(harness: &d
     assert_eq!(scene.settle(&third, failure()).await, crate::SettleOutcome::Dead);
     let view = scene.view("a").await;
     assert_eq!((view.state, view.attempts()), (State::Dead, 3), "two more, as the policy says");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_purged_dead_letter_is_removed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_purged_dead_letter_is_removed(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Dead).await;
     assert_eq!(scene.purge(DeadLetterId::Timer(id("a"))).await, Outcome::Purged);
@@ -126,10 +130,12 @@ pub(super) async fn p3_purged_dead_letter_is_removed(harness: &dyn Harness) -> R
     assert_eq!(code(scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await), "not_found");
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead), (0, 1), "the total stays");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in
         State::ALL.into_iter().filter(|state| *state != State::Dead && *state != State::Due)
@@ -142,10 +148,10 @@ pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(harness: &dyn Ha
         assert_eq!(code(scene.purge(letter()).await), "not_found", "{text}");
         assert_eq!(scene.view(text).await, before);
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_dead_letter_stays_beside_a_new_timer(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_dead_letter_stays_beside_a_new_timer(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, first) = scene.bring("a", State::Dead).await;
     let delivery_id = first.expect("it was leased").delivery_id;
@@ -172,10 +178,10 @@ pub(super) async fn p3_dead_letter_stays_beside_a_new_timer(harness: &dyn Harnes
     assert_eq!(again.delivery_id, delivery_id);
     scene.settled(&again, dead()).await;
     assert_eq!(scene.state("a").await, Some(State::Dead), "the tombstone does not come back");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_an_id_names_its_latest_dead_letter(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_an_id_names_its_latest_dead_letter(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut deliveries = Vec::new();
     for round in 0..3 {
@@ -195,12 +201,12 @@ pub(super) async fn p3_an_id_names_its_latest_dead_letter(harness: &dyn Harness)
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.claim_one().await.delivery_id, deliveries[2]);
     assert_eq!(scene.stats().await.dead, 1, "the first round's");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p3_expired_timer_is_dead_lettered_without_attempt(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (text, expire_after) in [("a", secs(60)), ("b", secs(90))] {
         let mut asked = timer(text, scene.at(secs(10)));
@@ -224,10 +230,12 @@ pub(super) async fn p3_expired_timer_is_dead_lettered_without_attempt(
     let outcome = scene.redrive(DeadLetterId::Timer(id("a")), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.claim_one().await.id, id("a"), "a redriven one does not expire again");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_expiry_does_not_touch_a_running_attempt(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_expiry_does_not_touch_a_running_attempt(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
     asked.spec.expire_after = Some(secs(5));
@@ -239,5 +247,5 @@ pub(super) async fn p3_expiry_does_not_touch_a_running_attempt(harness: &dyn Har
     let view = scene.view("a").await;
     assert_eq!((view.state, view.attempts()), (State::Dead, 1), "no other attempt begins");
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }

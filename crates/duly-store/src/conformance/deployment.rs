@@ -4,7 +4,7 @@ use duly_core::{Millis, destination::LaneKey};
 use tokio::time::timeout;
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{SHARD, Scene, name},
 };
 use crate::{
@@ -22,7 +22,7 @@ const C: MemberId = MemberId(0xC4);
 /// Time in which every message arrives.
 const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Sends a heartbeat to the first coordination shard; its name is the last digits of the member id.
+/// Sends a heartbeat to the first coordinator shard; its name is the last digits of the member id.
 fn beat_of(
     deployment: &dyn Deployment,
     run: MemberId,
@@ -91,12 +91,12 @@ macro_rules! deployment_of {
     ($store:ident) => {
         match $store.deployment() {
             Some(deployment) => deployment,
-            None => return Ran::NotShared,
+            None => return CaseResult::NotShared,
         }
     };
 }
 
-pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> CaseResult {
     use MembershipStage::{Here, Joining, Leaving, Left};
     let store = harness.store();
     let deployment = deployment_of!(store);
@@ -115,10 +115,12 @@ pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran 
     let heard = heartbeat(deployment, A, 9, Left).await;
     assert_eq!(heard, members([member(B, 40, Here)], &[A]));
     assert_eq!(heartbeat(deployment, A, 10, Here).await, HeartbeatReply::Evicted, "it has left");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_only_members_without_progress_are_evicted(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_only_members_without_progress_are_evicted(
+    harness: &dyn Harness,
+) -> CaseResult {
     use MembershipStage::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
@@ -142,10 +144,12 @@ pub(super) async fn p3_only_members_without_progress_are_evicted(harness: &dyn H
     );
     let heard = heartbeat(deployment, A, 6, Here).await;
     assert_eq!(heard, members([member(A, 6, Here)], &[B, C]), "an evicted run changes nothing");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(
+    harness: &dyn Harness,
+) -> CaseResult {
     use MembershipStage::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
@@ -166,10 +170,12 @@ pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Ha
     for run in [B, C] {
         assert_eq!(heartbeat(deployment, run, 9, Here).await, HeartbeatReply::Evicted, "{run:?}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_another_list_of_coordinators_is_refused(
+    harness: &dyn Harness,
+) -> CaseResult {
     let store = harness.store();
     let deployment = deployment_of!(store);
     let list = deployment.coordinators();
@@ -183,10 +189,10 @@ pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Har
     assert_eq!(say(deployment, other).await, HeartbeatReply::Superseded);
     let heard = heartbeat(deployment, A, 2, MembershipStage::Here).await;
     assert_eq!(heard, members([member(A, 2, MembershipStage::Here)], &[]), "it changed nothing");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_lease_holders_are_listed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_lease_holders_are_listed(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
@@ -214,10 +220,10 @@ pub(super) async fn p3_lease_holders_are_listed(harness: &dyn Harness) -> Ran {
     assert_eq!(both, [A, B]);
     assert_eq!(store.release_owner(SHARD, A).await, Ok(1));
     assert_eq!(holders().await, [B]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_released_member_cannot_claim(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_released_member_cannot_claim(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let _shared = deployment_of!(store);
@@ -230,10 +236,10 @@ pub(super) async fn p8_released_member_cannot_claim(harness: &dyn Harness) -> Ra
     let refused = store.claim(SHARD, request).await.expect_err("it is over");
     assert_eq!(refused, Error::Evicted);
     assert_eq!(refused.code().as_str(), "unavailable");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harness) -> Ran {
+pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
@@ -242,7 +248,7 @@ pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harn
     deployment.announce(SHARD, scene.namespace.clone()).await.expect("it is told");
     assert_eq!(timeout(SOON, one.recv()).await, Ok(Ok(told.clone())));
     assert_eq!(timeout(SOON, other.recv()).await, Ok(Ok(told)));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 fn ask(scene: &Scene<'_>, cap: u32, keep: u32, wanted: u32) -> Ask {
@@ -253,7 +259,9 @@ fn ask(scene: &Scene<'_>, cap: u32, keep: u32, wanted: u32) -> Ask {
     Ask { lane, cap, per_second: Some(10 * cap), keep, wanted }
 }
 
-pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
@@ -271,10 +279,10 @@ pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Har
     assert_eq!(allot(other, 0, 3).await, of(3, 50));
     assert_eq!(allot(other, 0, 0).await, of(0, 0), "it is given up");
     assert_eq!(allot(one, 7, 50).await, of(10, 100));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_grants_end_with_the_member(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_grants_end_with_the_member(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
@@ -289,5 +297,5 @@ pub(super) async fn p10_grants_end_with_the_member(harness: &dyn Harness) -> Ran
     assert_eq!(then[0].slots, 1);
     let refused = deployment.allot(SHARD, one, asks(1)).await.expect_err("it is over");
     assert_eq!(refused.code().as_str(), "unavailable");
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -8,7 +8,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran, Restart,
+    CaseResult, Harness, Restart,
     scene::{
         Scene, cancel_op, code, dead, failed, fire_op, http, id, ms, retry_in, schedule_op, secs,
         settings, text, timer,
@@ -24,12 +24,14 @@ use crate::{
 macro_rules! restart {
     ($scene:expr, $how:expr) => {
         if !$scene.restart($how).await {
-            return Ran::NotDurable;
+            return CaseResult::NotDurable;
         }
     };
 }
 
-pub(super) async fn p1_timers_in_every_state_are_there_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_timers_in_every_state_are_there_after_a_kill(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in State::ALL.into_iter().filter(|state| *state != State::Due) {
         scene.bring(state.as_str(), state).await;
@@ -49,10 +51,12 @@ pub(super) async fn p1_timers_in_every_state_are_there_after_a_kill(harness: &dy
         }
         assert_eq!(counts().await, stats, "counts and totals after {how:?}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p2_t1_timers_fire_at_their_time_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p2_t1_timers_fire_at_their_time_after_a_kill(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(secs(60)));
     asked.spec.payload = Some(text("hello"));
@@ -67,10 +71,12 @@ pub(super) async fn p1_p2_t1_timers_fire_at_their_time_after_a_kill(harness: &dy
     assert_eq!(firing.payload, Some(text("hello")));
     let delivery_id = made.timer().map(|timer| timer.delivery_id("shop"));
     assert_eq!(Some(firing.delivery_id), delivery_id, "the delivery id is the same (P7)");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p4_cancelled_stays_cancelled_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p4_cancelled_stays_cancelled_after_a_kill(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     scene.create_in("b", secs(10)).await;
@@ -84,10 +90,10 @@ pub(super) async fn p1_p4_cancelled_stays_cancelled_after_a_kill(harness: &dyn H
         let expected = Outcome::Cancelled { attempts, maybe_delivered, already };
         assert_eq!(scene.apply(cancel_op(text)).await, expected);
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p5_a_change_stays_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p5_a_change_stays_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for text in ["later", "sooner", "replaced", "fired"] {
         scene.create_in(text, secs(100)).await;
@@ -117,10 +123,10 @@ pub(super) async fn p1_p5_a_change_stays_after_a_kill(harness: &dyn Harness) -> 
         entry("later", None),
     ];
     assert_eq!(fired, expected, "each once, at its last time");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p8_verdicts_stay_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p8_verdicts_stay_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let verdicts = [
         ("ack", SettleVerdict::Ack, State::Finished),
@@ -146,10 +152,12 @@ pub(super) async fn p1_p8_verdicts_stay_after_a_kill(harness: &dyn Harness) -> R
     scene.advance(ms(60_000)).await;
     let retried = scene.claim().await;
     assert!(retried.iter().any(|firing| firing.id == id("retry") && firing.attempt == 2));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p8_consumer_lease_continues_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p8_consumer_lease_continues_after_a_kill(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, settled) = scene.bring("settled", State::InFlight).await;
     let (_, lost) = scene.bring("lost", State::InFlight).await;
@@ -165,10 +173,10 @@ pub(super) async fn p1_p8_consumer_lease_continues_after_a_kill(harness: &dyn Ha
     assert_eq!((again.id.as_str(), again.attempt), ("lost", 2), "to their end, and count");
     assert_eq!(again.delivery_id, lost.delivery_id);
     assert_eq!(scene.settle(&lost, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p8_an_extension_stays_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p8_an_extension_stays_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, firing) = scene.bring("a", State::InFlight).await;
     let firing = firing.expect("it is leased");
@@ -178,10 +186,12 @@ pub(super) async fn p1_p8_an_extension_stays_after_a_kill(harness: &dyn Harness)
     assert_eq!(scene.view("a").await.leased_until, until);
     scene.advance(ms(119_999)).await;
     scene.settled(&firing, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p3_a_nodes_leases_end_with_it_and_count(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p3_a_nodes_leases_end_with_it_and_count(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let first = scene.claim_for_node().await.remove(0);
@@ -196,12 +206,12 @@ pub(super) async fn p1_p3_a_nodes_leases_end_with_it_and_count(harness: &dyn Har
     assert_eq!(scene.settle(&first, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
     let second = scene.claim_one().await;
     assert_eq!((second.attempt, second.delivery_id), (2, first.delivery_id));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p1_p3_claims_of_nodes_use_up_the_budget_over_kills(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     for attempt in 1..=4 {
@@ -212,10 +222,12 @@ pub(super) async fn p1_p3_claims_of_nodes_use_up_the_budget_over_kills(
     }
     assert_eq!(scene.state("a").await, Some(State::Dead), "a poisonous one ends");
     assert_eq!(scene.stats().await.totals.fired, 4);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_p7_occurrences_and_attempts_stay_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_p7_occurrences_and_attempts_stay_after_a_kill(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, first) = scene.bring("a", State::Retrying).await;
     let patch = Patch {
@@ -237,12 +249,12 @@ pub(super) async fn p1_p7_occurrences_and_attempts_stay_after_a_kill(harness: &d
     scene.advance(ms(1)).await;
     let third = scene.claim_one().await;
     assert_eq!((third.attempt, third.delivery_id), (2, second.delivery_id));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p1_p3_dead_letters_and_redrives_survive_a_restart(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for text in ["kept", "purged", "redriven"] {
         scene.bring(text, State::Dead).await;
@@ -258,10 +270,12 @@ pub(super) async fn p1_p3_dead_letters_and_redrives_survive_a_restart(
     scene.advance(secs(10)).await;
     let firing = scene.claim_one().await;
     assert_eq!((firing.id.as_str(), firing.attempt), ("redriven", 2));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_timers_that_expired_during_downtime_end(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_timers_that_expired_during_downtime_end(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
     scene.bring("tombstone", State::Finished).await;
     let mut asked = timer("late", scene.at(secs(5)));
@@ -274,10 +288,10 @@ pub(super) async fn p1_timers_that_expired_during_downtime_end(harness: &dyn Har
     assert_eq!(scene.get("tombstone").await, None, "its retention is over");
     assert_eq!(scene.state("late").await, Some(State::Dead));
     assert_eq!(scene.claim_one().await.id, id("due"));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_namespaces_are_there_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_namespaces_are_there_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let secret = SigningSecret::new(&format!("whsec_{}", "A".repeat(32)));
     let mut asked = settings();
     asked.signing_secrets = vec![secret.expect("base64 of 24 bytes")];
@@ -300,10 +314,10 @@ pub(super) async fn p1_namespaces_are_there_after_a_kill(harness: &dyn Harness) 
     assert_eq!(gone.stats().await, crate::Stats::default(), "made again, it is empty");
     gone.advance(secs(10)).await;
     assert!(gone.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
     let count = crate::claim::ORIGINS_MAX + 2;
@@ -320,5 +334,5 @@ pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) ->
     let lanes =
         |ready: Vec<crate::ReadyLane>| ready.into_iter().map(|r| r.lane).collect::<Vec<_>>();
     assert_eq!(lanes(after), lanes(before));
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -3,12 +3,12 @@
 use duly_core::State;
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, code, fire_op, secs},
 };
 use crate::Outcome;
 
-pub(super) async fn p5_fire_makes_a_scheduled_timer_due_now(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_fire_makes_a_scheduled_timer_due_now(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Scheduled).await;
     assert!(scene.claim().await.is_empty());
@@ -23,10 +23,10 @@ pub(super) async fn p5_fire_makes_a_scheduled_timer_due_now(harness: &dyn Harnes
     scene.settled(&firing, crate::SettleVerdict::Ack).await;
     scene.advance(secs(3_600)).await;
     assert!(scene.claim().await.is_empty(), "not at the old time as well");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_p7_fire_makes_the_next_attempt_now(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_p7_fire_makes_the_next_attempt_now(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, first) = scene.bring("a", State::Retrying).await;
     assert!(scene.claim().await.is_empty());
@@ -38,10 +38,12 @@ pub(super) async fn p5_p7_fire_makes_the_next_attempt_now(harness: &dyn Harness)
     let second = scene.claim_one().await;
     assert_eq!(second.attempt, 2, "the attempts go on");
     assert_eq!(Some(second.delivery_id), first.map(|firing| firing.delivery_id));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_fire_of_due_or_in_flight_changes_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_fire_of_due_or_in_flight_changes_nothing(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.bring("b", State::Due).await;
@@ -55,10 +57,10 @@ pub(super) async fn p5_fire_of_due_or_in_flight_changes_nothing(harness: &dyn Ha
         assert_eq!(scene.view(text).await, before);
     }
     assert_eq!(scene.stats().await.totals.rescheduled, 0);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_fire_of_ended_timers_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_fire_of_ended_timers_is_refused(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in [State::Finished, State::Dead, State::Cancelled] {
         let text = state.as_str();
@@ -67,5 +69,5 @@ pub(super) async fn p5_fire_of_ended_timers_is_refused(harness: &dyn Harness) ->
     }
     assert_eq!(code(scene.apply(fire_op("unknown")).await), "not_found");
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -3,7 +3,7 @@
 use duly_core::{Millis, State, schedule::IfExists};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{SHARD, Scene, cancel_op, fire_op, name, retry_in, schedule_op, secs, timer},
 };
 use crate::{
@@ -20,7 +20,7 @@ async fn align(scene: &Scene<'_>, bucket: Millis) {
 
 pub(super) async fn t28_forecast_counts_each_pending_timer_in_its_bucket(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     align(&scene, secs(10)).await;
     assert_eq!(scene.forecast(secs(10), 3).await.pending(), 0);
@@ -49,7 +49,7 @@ pub(super) async fn t28_forecast_counts_each_pending_timer_in_its_bucket(
     assert_eq!(other.forecast(secs(10), 3).await.pending(), 0, "each namespace has its own");
     let nowhere = ForecastRequest { namespace: name("nowhere"), bucket: secs(1), count: 1 };
     assert_eq!(scene.store().forecast(SHARD, nowhere).await, Ok(None));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 /// Compares a forecast with the results of lists.
@@ -78,7 +78,7 @@ async fn listed(scene: &Scene<'_>, bucket: Millis, count: usize, when: &str) {
 
 pub(super) async fn t28_a_forecast_equals_what_lists_find_after_a_mixed_run(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for round in 0..40_u64 {
         let text = |n: u64| format!("t{}", n % 29);
@@ -105,10 +105,10 @@ pub(super) async fn t28_a_forecast_equals_what_lists_find_after_a_mixed_run(
             listed(&scene, bucket, count, &format!("round {round}, buckets of {bucket}")).await;
         }
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t28_a_forecast_moves_on_with_the_clock(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_a_forecast_moves_on_with_the_clock(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     align(&scene, secs(1)).await;
     for i in 0..5 {
@@ -121,10 +121,10 @@ pub(super) async fn t28_a_forecast_moves_on_with_the_clock(harness: &dyn Harness
         assert_eq!((forecast.overdue, &forecast.buckets[..]), (passed as u64, &expected[..]));
         scene.advance(secs(1)).await;
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_forecast_past_its_limits_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_forecast_past_its_limits_is_refused(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(1)).await;
     let ask = async |bucket: Millis, count: usize| {
@@ -146,5 +146,5 @@ pub(super) async fn p10_a_forecast_past_its_limits_is_refused(harness: &dyn Harn
         let forecast = ask(bucket, count).await.expect("it is allowed").expect("it is there");
         assert_eq!((forecast.buckets.len(), forecast.pending()), (count, 1));
     }
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use duly_core::{Millis, NamespaceName, Settings, schedule::IfExists};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, name, schedule_op, secs, settings, timer},
 };
 use crate::{
@@ -43,7 +43,7 @@ async fn is_there(store: &dyn Store, text: &str) -> bool {
 
 const NEARLY: Millis = Millis::from_secs(24 * 3_600 - 1);
 
-pub(super) async fn p10_idle_implicit_namespaces_are_removed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_idle_implicit_namespaces_are_removed(harness: &dyn Harness) -> CaseResult {
     let store = harness.store();
     for text in ["idle", "put-later", "paused-later", "waited"] {
         make(&*store, text).await;
@@ -63,12 +63,12 @@ pub(super) async fn p10_idle_implicit_namespaces_are_removed(harness: &dyn Harne
     for text in ["explicit", "put-later", "paused-later"] {
         assert!(is_there(&*store, text).await, "{text}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p3_p6_a_namespace_that_holds_anything_is_not_idle(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let store = harness.store();
     make(&*store, "shop").await;
     let scene = Scene { harness, namespace: name("shop") };
@@ -95,12 +95,12 @@ pub(super) async fn p3_p6_a_namespace_that_holds_anything_is_not_idle(
     assert!(pass(&*store, &[]).await.is_empty(), "it counts from here");
     harness.advance(IDLE_AFTER).await;
     assert_eq!(pass(&*store, &[]).await, ["shop"]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p1_a_schedule_at_the_moment_of_a_removal_is_not_lost(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let store = harness.store();
     make(&*store, "shop").await;
     let scene = Scene { harness, namespace: name("shop") };
@@ -120,5 +120,5 @@ pub(super) async fn p1_a_schedule_at_the_moment_of_a_removal_is_not_lost(
     }
     assert!(scene.get("a").await.is_some());
     assert!(pass(&*store, &[]).await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -7,7 +7,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, code, dead, ms, refused, retry_in, secs, settings, text, timer},
 };
 use crate::{Operation, Outcome, SettleVerdict, TimerView, command::DeadLetterId};
@@ -39,7 +39,7 @@ fn waiting(scene: &Scene<'_>, name: &str, after: Millis) -> Timer {
 
 fn letter(scene: &Scene<'_>, name: &str) -> Timer {
     let mut timer = tried(scene, name, Millis::ZERO);
-    timer.die(scene.now(), DeadLetterReason::AttemptsSpent);
+    timer.mark_dead_letter(scene.now(), DeadLetterReason::AttemptsSpent);
     timer
 }
 
@@ -61,7 +61,7 @@ fn existing(outcome: Outcome) -> TimerView {
     }
 }
 
-pub(super) async fn p7_p11_imported_timer_is_unchanged(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_p11_imported_timer_is_unchanged(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (first, retry) = (waiting(&scene, "first", secs(60)), tried(&scene, "retry", secs(30)));
     for (timer, state) in [(&first, State::Scheduled), (&retry, State::Retrying)] {
@@ -81,10 +81,12 @@ pub(super) async fn p7_p11_imported_timer_is_unchanged(harness: &dyn Harness) ->
     assert_eq!(firing.delivery_id, first.delivery_id(scene.namespace.as_str()));
     let stats = scene.stats().await;
     assert_eq!((stats.totals.scheduled, stats.totals.delivered), (2, 1));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_p6_an_import_can_be_repeated_in_every_state(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_p6_an_import_can_be_repeated_in_every_state(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let timers =
         ["scheduled", "changed", "due", "cancelled", "running", "finished", "retrying", "dead"];
@@ -115,10 +117,10 @@ pub(super) async fn p4_p6_an_import_can_be_repeated_in_every_state(harness: &dyn
         assert_eq!(existing(scene.apply(import(&timer)).await), before, "{name}");
         assert_eq!(scene.view("a").await, before, "{name}: nothing changed");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_import_replaces_no_other_timer(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_import_replaces_no_other_timer(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (state, expected) in [
         (State::Scheduled, Some("already_exists")),
@@ -144,12 +146,12 @@ pub(super) async fn p6_import_replaces_no_other_timer(harness: &dyn Harness) -> 
             }
         }
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p3_p7_imported_dead_letter_is_separate_and_redrivable(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let letter = letter(&scene, "a");
     let delivery = letter.delivery_id(scene.namespace.as_str());
@@ -178,10 +180,10 @@ pub(super) async fn p3_p7_imported_dead_letter_is_separate_and_redrivable(
     scene.settled(&firing, SettleVerdict::Ack).await;
     let ended = scene.view("a").await;
     assert_eq!(existing(scene.apply(import(&letter)).await), ended, "it has ended");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> CaseResult {
     let mut small = settings();
     small.limits.max_pending = Some(1);
     small.limits.max_dead = 1;
@@ -202,10 +204,12 @@ pub(super) async fn p10_an_import_keeps_to_the_limits(harness: &dyn Harness) -> 
     for name in ["far", "large", "two", "dead too"] {
         assert_eq!(scene.get(name).await, None, "{name}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p1_imported_timers_and_dead_letters_survive(harness: &dyn Harness) -> Ran {
+pub(super) async fn p1_imported_timers_and_dead_letters_survive(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(600)).await;
     let timers = [
@@ -225,7 +229,7 @@ pub(super) async fn p1_imported_timers_and_dead_letters_survive(harness: &dyn Ha
     let stats = scene.stats().await;
     for how in [super::Restart::Kill, super::Restart::Clean] {
         if !scene.restart(how).await {
-            return Ran::NotDurable;
+            return CaseResult::NotDurable;
         }
         for (name, before) in names.iter().zip(&before) {
             assert_eq!(scene.view(name).await, *before, "{how:?}");
@@ -236,5 +240,5 @@ pub(super) async fn p1_imported_timers_and_dead_letters_survive(harness: &dyn Ha
     let delivery = timers[3].delivery_id(scene.namespace.as_str());
     assert!(matches!(scene.purge(DeadLetterId::Delivery(delivery)).await, Outcome::Purged));
     assert_eq!(scene.view("a").await, before[3]);
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -10,12 +10,12 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, dead, ms, secs, timer},
 };
 use crate::{SettleVerdict, query::ListState};
 
-pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness) -> Ran {
+pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let largest = vec![0xA5; usize::try_from(PAYLOAD_BYTES_DEFAULT).expect("256 KiB fit")];
@@ -46,10 +46,12 @@ pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness
     }
     scene.create_in("none", Millis::ZERO).await;
     assert_eq!(scene.claim_one().await.payload, None, "none is not the empty one");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p11_headers_in_order_and_everything_that_travels(harness: &dyn Harness) -> Ran {
+pub(super) async fn p11_headers_in_order_and_everything_that_travels(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let every_char: String = (0x21..=0x7e_u8).map(char::from).collect();
     let pairs = [
@@ -79,10 +81,10 @@ pub(super) async fn p11_headers_in_order_and_everything_that_travels(harness: &d
         (&firing.slot_key, &firing.trace_parent),
         (&asked.spec.slot_key, &asked.spec.trace_parent)
     );
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p11_t5_every_id_that_is_allowed_works(harness: &dyn Harness) -> Ran {
+pub(super) async fn p11_t5_every_id_that_is_allowed_works(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let longest = "é".repeat(128);
     let texts = [
@@ -132,10 +134,10 @@ pub(super) async fn p11_t5_every_id_that_is_allowed_works(harness: &dyn Harness)
         let expected = if i % 2 == 0 { State::Finished } else { State::Dead };
         assert_eq!(scene.state(text).await, Some(expected), "{text:?}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p11_changed_payload_is_delivered(harness: &dyn Harness) -> Ran {
+pub(super) async fn p11_changed_payload_is_delivered(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let payload = |byte: u8, bytes: usize| Payload {
         form: Form::Binary,
@@ -155,5 +157,5 @@ pub(super) async fn p11_changed_payload_is_delivered(harness: &dyn Harness) -> R
     scene.apply(cancel_op("b")).await;
     scene.advance(secs(1)).await;
     assert_eq!(scene.claim_one().await.payload, Some(payload(5, 4_096)));
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -3,12 +3,12 @@
 use duly_core::{Millis, RetryPolicy, Settings, State, timer::AttemptOutcome};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{NODE, SHARD, Scene, ms, secs, settings},
 };
 use crate::{MemberId, Owner, SettleOutcome, SettleVerdict};
 
-pub(super) async fn p3_a_lease_that_ends_makes_it_due_again(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_a_lease_that_ends_makes_it_due_again(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let claimed_at = scene.now();
@@ -28,10 +28,12 @@ pub(super) async fn p3_a_lease_that_ends_makes_it_due_again(harness: &dyn Harnes
     assert_eq!((second.attempt, second.delivery_id), (2, first.delivery_id));
     assert_eq!(scene.settle(&first, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
     scene.settled(&second, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_a_lease_is_good_to_its_last_millisecond(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_a_lease_is_good_to_its_last_millisecond(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let firing = scene.claim_one().await;
@@ -41,10 +43,10 @@ pub(super) async fn p8_a_lease_is_good_to_its_last_millisecond(harness: &dyn Har
     let firing = scene.claim_one().await;
     scene.advance(ms(30_000)).await;
     assert_eq!(scene.settle(&firing, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> CaseResult {
     let retry = RetryPolicy::Delays(vec![secs(600)]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     scene.create_in("a", Millis::ZERO).await;
@@ -63,10 +65,10 @@ pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> R
     assert!(scene.claim().await.is_empty());
     let totals = scene.stats().await.totals;
     assert_eq!((totals.fired, totals.failed, totals.dead), (2, 2, 1));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_lease_ends_without_any_call(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_lease_ends_without_any_call(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::InFlight).await;
     scene.advance(secs(30)).await;
@@ -75,10 +77,12 @@ pub(super) async fn p3_lease_ends_without_any_call(harness: &dyn Harness) -> Ran
     let ready = scene.ready(None, 10).await;
     assert_eq!(ready.lanes.len(), 1, "and so does `ready`");
     assert!(ready.lanes[0].retry >= 1);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = MemberId(8);
     let claim_as = async |run| {
@@ -103,10 +107,12 @@ pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn H
     assert_eq!(scene.settle(&mine, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
     scene.settled(&theirs, SettleVerdict::Ack).await;
     scene.settled(&pulled, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_release_owner_counts_against_the_budget(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_release_owner_counts_against_the_budget(
+    harness: &dyn Harness,
+) -> CaseResult {
     let retry = RetryPolicy::Delays(vec![secs(600)]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     scene.create_in("a", Millis::ZERO).await;
@@ -115,10 +121,12 @@ pub(super) async fn p3_release_owner_counts_against_the_budget(harness: &dyn Har
         assert_eq!(scene.store().release_owner(SHARD, NODE).await, Ok(1));
         assert_eq!(scene.state("a").await, Some(expected));
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_a_nodes_lease_lives_as_long_as_the_node(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_a_nodes_lease_lives_as_long_as_the_node(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let firing = scene.claim_for_node().await.remove(0);
@@ -130,5 +138,5 @@ pub(super) async fn p8_a_nodes_lease_lives_as_long_as_the_node(harness: &dyn Har
     assert!(scene.claim().await.is_empty(), "no heartbeat was missed");
     assert_eq!(scene.state("a").await, Some(State::InFlight));
     scene.settled(&firing, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }

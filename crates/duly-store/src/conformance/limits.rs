@@ -8,7 +8,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{
         Scene, cancel_op, code, http, patch_op, refused, schedule_op, secs, settings, text, timer,
     },
@@ -21,7 +21,9 @@ fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     settings
 }
 
-pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.max_payload_bytes = 100)).await;
     let with = |id: &str, bytes: usize| {
         let mut asked = timer(id, scene.at(secs(60)));
@@ -45,10 +47,10 @@ pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(harness: &dyn
     scene.put(limited(|limits| limits.max_payload_bytes = 10)).await;
     let patch = Patch { when: Some(When::After(secs(90))), ..Patch::default() };
     assert_eq!(scene.patch("a", patch).await.revision(), Some(3));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.max_pending = Some(2))).await;
     let make =
         |text: &str, after| schedule_op(timer(text, scene.at(secs(after))), IfExists::Replace);
@@ -71,10 +73,12 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
     let outcome = scene.apply(make("c", 60)).await;
     assert!(matches!(outcome, Outcome::Created(_)), "there is room again: {outcome:?}");
     assert_eq!(scene.stats().await.pending(), 2);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_no_more_schedules_a_second_than_allowed(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.schedule_per_second = Some(4))).await;
     let at = scene.at(secs(600));
     let make = |text: &str| schedule_op(timer(text, at), IfExists::Replace);
@@ -101,10 +105,10 @@ pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Ha
     scene.put(settings()).await;
     assert!(matches!(scene.apply(replace).await, Outcome::Replaced(_)));
     assert!(matches!(scene.apply(make("f")).await, Outcome::Created(_)));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.max_delay = Some(secs(100)))).await;
     scene.create_in("a", secs(100)).await;
     let past_it = scene.at(Millis::from_ms(100_001));
@@ -127,10 +131,10 @@ pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) 
     }
     assert_eq!(scene.get("b").await, None);
     assert_eq!(scene.view("a").await.revision(), Some(1));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_tombstones_are_bounded_oldest_first(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_tombstones_are_bounded_oldest_first(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.max_retained = 3)).await;
     for i in 0..5 {
         let text = format!("t{i}");
@@ -146,10 +150,10 @@ pub(super) async fn p10_tombstones_are_bounded_oldest_first(harness: &dyn Harnes
     let cancelled = Some(State::Cancelled);
     assert_eq!(kept, [None, None, cancelled, cancelled, cancelled]);
     assert_eq!(scene.stats().await.retained, 3);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
     let (asked, _) = scene.bring("finished", State::Finished).await;
     scene.bring("cancelled", State::Cancelled).await;
@@ -163,12 +167,12 @@ pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) 
     assert_eq!(code(scene.apply(cancel_op("cancelled")).await), "not_found");
     let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
     assert!(matches!(again, Outcome::Created(_)), "after it, it is a new timer: {again:?}");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
     let operations = (0..ORIGINS_MAX + 3).map(|i| {
@@ -192,10 +196,10 @@ pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
     scene.create_in("plain", Millis::ZERO).await;
     let plain = scene.claim_as(scene.request(vec![own_destination.lane_key()])).await;
     assert_eq!(plain.firings.len(), 1, "the namespace's own destination never overflows");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_refused_item_leaves_no_trace(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_refused_item_leaves_no_trace(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::with(harness, limited(|limits| limits.max_pending = Some(1))).await;
     scene.create_in("a", secs(60)).await;
     let before = scene.stats().await;
@@ -206,5 +210,5 @@ pub(super) async fn p10_a_refused_item_leaves_no_trace(harness: &dyn Harness) ->
         assert_eq!(code(outcome), "resource_exhausted");
     }
     assert_eq!(scene.stats().await, before);
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -6,7 +6,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{
         SHARD, Scene, cancel_op, dead, id, ms, name, patch_op, schedule_op, secs, text, timer,
     },
@@ -16,7 +16,7 @@ use crate::{
     query::{ListState, PAGE_BYTES, PAGE_MAX},
 };
 
-pub(super) async fn t22_lists_come_in_due_order_then_by_id(harness: &dyn Harness) -> Ran {
+pub(super) async fn t22_lists_come_in_due_order_then_by_id(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (text, after) in [("b", 5), ("a", 5), ("c", 1), ("é", 5), ("B", 5), ("z", 0)] {
         scene.create_in(text, secs(after)).await;
@@ -27,10 +27,10 @@ pub(super) async fn t22_lists_come_in_due_order_then_by_id(harness: &dyn Harness
         request.limit = limit;
         assert_eq!(scene.list_ids(request).await, whole, "pages of {limit}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t22_lists_pick_by_state(harness: &dyn Harness) -> Ran {
+pub(super) async fn t22_lists_pick_by_state(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in State::ALL.into_iter().filter(|state| *state != State::Due) {
         scene.bring(state.as_str(), state).await;
@@ -46,10 +46,10 @@ pub(super) async fn t22_lists_pick_by_state(harness: &dyn Harness) -> Ran {
     let mut pending = scene.list_ids(scene.list_request(ListState::Pending)).await;
     pending.sort();
     assert_eq!(pending, ["due", "in_flight", "retrying", "scheduled"]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness) -> Ran {
+pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let start = scene.now();
     for i in 0..10_u64 {
@@ -82,12 +82,12 @@ pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness)
     assert!(scene.list_ids(none.clone()).await.is_empty());
     let page = scene.store().list(SHARD, none).await.expect("a page");
     assert_eq!((page.next, page.examined), (None, 10), "it says that it looked at all");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn t22_unchanged_timers_come_exactly_once_while_others_change(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for i in 0..40_u64 {
         scene.create_in(&format!("stays{i:02}"), secs(100 + i)).await;
@@ -112,10 +112,10 @@ pub(super) async fn t22_unchanged_timers_come_exactly_once_while_others_change(
     found.retain(|text| text.starts_with("stays"));
     let expected: Vec<String> = (0..40).map(|i| format!("stays{i:02}")).collect();
     assert_eq!(found, expected);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t22_every_dead_letter_of_an_id_is_listed(harness: &dyn Harness) -> Ran {
+pub(super) async fn t22_every_dead_letter_of_an_id_is_listed(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let when = scene.at(Millis::ZERO);
     let mut expected = Vec::new();
@@ -139,10 +139,10 @@ pub(super) async fn t22_every_dead_letter_of_an_id_is_listed(harness: &dyn Harne
         expected.sort();
         assert_eq!(found, expected, "pages of {limit}, though due time and id are the same");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_page_has_1_to_1000_timers(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_page_has_1_to_1000_timers(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(1)).await;
     for limit in [0, PAGE_MAX + 1, usize::MAX] {
@@ -155,10 +155,10 @@ pub(super) async fn p10_a_page_has_1_to_1000_timers(harness: &dyn Harness) -> Ra
     request.namespace = name("nowhere");
     let error = scene.store().list(SHARD, request).await.expect_err("it is refused");
     assert_eq!(error.code().as_str(), "not_found");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     let only = |state| scene.list_request(ListState::Only(state));
@@ -173,10 +173,12 @@ pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
     scene.settled(&firing, SettleVerdict::Ack).await;
     assert!(scene.list_ids(scene.list_request(ListState::Pending)).await.is_empty());
     assert_eq!(*scene.list_whole(only(State::Finished)).await[0].id(), id("a"));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_page_takes_no_more_memory_than_it_may(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_page_takes_no_more_memory_than_it_may(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let payload_bytes = 100 << 10;
     for i in 0..30 {
@@ -200,10 +202,10 @@ pub(super) async fn p10_a_page_takes_no_more_memory_than_it_may(harness: &dyn Ha
         }
         assert_eq!(seen, expected, "in pages of {bytes_max} bytes");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let mut asked = timer("large", scene.at(secs(60)));
@@ -247,5 +249,5 @@ pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harn
         let payload = view.timer().and_then(|timer| timer.spec.payload.as_ref());
         assert!(payload.is_some(), "the answer is whole");
     }
-    Ran::Whole
+    CaseResult::Whole
 }

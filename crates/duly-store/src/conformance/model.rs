@@ -19,14 +19,14 @@ use crate::MemberId;
 
 mod generate;
 mod known;
-mod look;
 mod normal;
 mod op;
 mod run;
+mod snapshot;
 
 pub use generate::generate;
 pub use known::Known;
-pub use op::{Claiming, Comes, Op, Request, Timing};
+pub use op::{ClaimOp, ImportedHistory, Op, OpCommand, Timing};
 pub use run::apply_to;
 
 /// Disturbances of the stores besides the operations.
@@ -41,7 +41,7 @@ pub enum Disturbance {
 }
 
 /// Number of steps between comparisons of everything; other steps compare only their results.
-const LOOK_EVERY: usize = 8;
+const SNAPSHOT_EVERY: usize = 8;
 
 /// Runs `steps` operations from `seed` on `reference` and `subject`. Both must be fresh. Each has its own
 /// clock, and the clocks start at the same time. If the subject restarts, the reference ends the leases of
@@ -70,15 +70,15 @@ pub async fn compare(
         let actual = apply_to(subject, &op, &mut known_subject).await;
         if expected != actual {
             let (expected, actual) = first_difference(&expected, &actual);
-            return Err(describe("the answers differ", expected, actual));
+            return Err(describe("the results differ", expected, actual));
         }
         if reference.now() != subject.now() {
             let (expected, actual) = (reference.now().to_string(), subject.now().to_string());
-            return Err(describe("the clocks have parted", &expected, &actual));
+            return Err(describe("the clocks differ", &expected, &actual));
         }
-        if step % LOOK_EVERY == 0 || step + 1 == steps || matches!(op, Op::Restart(_)) {
-            let expected = look::look(reference, &mut known_reference, disturb).await;
-            let actual = look::look(subject, &mut known_subject, disturb).await;
+        if step % SNAPSHOT_EVERY == 0 || step + 1 == steps || matches!(op, Op::Restart(_)) {
+            let expected = snapshot::snapshot(reference, &mut known_reference, disturb).await;
+            let actual = snapshot::snapshot(subject, &mut known_subject, disturb).await;
             if expected != actual {
                 let (expected, actual) = first_difference(&expected, &actual);
                 return Err(describe("the contents differ", expected, actual));

@@ -3,7 +3,7 @@
 use duly_core::{Millis, Settings, namespace::SigningSecret, schedule::IfExists};
 
 use super::{
-    Harness, NAMESPACES_MAX, Ran,
+    CaseResult, Harness, NAMESPACES_MAX,
     scene::{SHARD, Scene, id, name, schedule_op, secs, settings, timer},
 };
 use crate::{
@@ -20,7 +20,7 @@ fn secret(digit: char) -> SigningSecret {
     SigningSecret::new(&text).expect("base64 of 24 bytes")
 }
 
-pub(super) async fn p6_put_makes_then_changes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_put_makes_then_changes(harness: &dyn Harness) -> CaseResult {
     let store = harness.store();
     assert_eq!(store.get_namespace(name("a")).await, Ok(None));
     let made_at = harness.now();
@@ -37,10 +37,12 @@ pub(super) async fn p6_put_makes_then_changes(harness: &dyn Harness) -> Ran {
     assert_eq!((after.created_at, after.updated_at), (made_at, harness.now()));
     assert_eq!(*after.settings, changed);
     assert_eq!(store.get_namespace(name("a")).await, Ok(Some(after)));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_put_if_absent_keeps_an_existing_namespace(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_put_if_absent_keeps_an_existing_namespace(
+    harness: &dyn Harness,
+) -> CaseResult {
     let store = harness.store();
     let absent = |weight| Put::IfAbsent(Box::new(Settings { weight, ..settings() }));
     let (made, new) = store.put_namespace(name("a"), absent(3)).await.expect("an answer");
@@ -48,10 +50,10 @@ pub(super) async fn p6_put_if_absent_keeps_an_existing_namespace(harness: &dyn H
     harness.advance(secs(5)).await;
     let (again, new) = store.put_namespace(name("a"), absent(4)).await.expect("an answer");
     assert_eq!((again, new), (made, false));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_secrets_stay_when_asked(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_secrets_stay_when_asked(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let with = |secrets: Vec<SigningSecret>| Settings { signing_secrets: secrets, ..settings() };
     let put = async |settings, secrets| {
@@ -65,10 +67,10 @@ pub(super) async fn p6_secrets_stay_when_asked(harness: &dyn Harness) -> Ran {
     scene.create_in("a", Millis::ZERO).await;
     assert_eq!(scene.claim_one().await.settings.signing_secrets, [secret('A')]);
     assert!(put(with(vec![]), Secrets::Set).await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_namespaces_are_listed_in_pages(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_namespaces_are_listed_in_pages(harness: &dyn Harness) -> CaseResult {
     let store = harness.store();
     let mut names = ["b", "A", "a.b", "a", "z", "B-1", "0"];
     for text in names {
@@ -89,12 +91,12 @@ pub(super) async fn p10_namespaces_are_listed_in_pages(harness: &dyn Harness) ->
         }
         assert_eq!(found, names, "pages of {limit}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p10_one_namespace_more_than_there_may_be_is_refused(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let store = harness.store();
     let absent = || Put::IfAbsent(Box::new(settings()));
     let numbered = |number: u64| name(&format!("n{number}"));
@@ -114,12 +116,12 @@ pub(super) async fn p10_one_namespace_more_than_there_may_be_is_refused(
     assert_eq!(store.delete_namespace(numbered(0), DeleteMode::IfEmpty).await, Ok(()));
     let (_, new) = store.put_namespace(name("more"), absent()).await.expect("there is room");
     assert!(new);
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p3_a_namespace_with_timers_is_not_deleted_unforced(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let delete = async |mode| scene.store().delete_namespace(scene.namespace.clone(), mode).await;
     let not_empty = |pending, dead| {
@@ -135,10 +137,10 @@ pub(super) async fn p3_a_namespace_with_timers_is_not_deleted_unforced(
     assert_eq!(delete(DeleteMode::IfEmpty).await, Ok(()), "tombstones do not hold it");
     let gone = delete(DeleteMode::IfEmpty).await;
     assert_eq!(gone, Err(Error::UnknownNamespace("shop".to_owned())));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_t4_a_namespace_made_again_is_empty(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_t4_a_namespace_made_again_is_empty(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("finished", duly_core::State::Finished).await;
     scene.bring("dead", duly_core::State::Dead).await;
@@ -164,10 +166,12 @@ pub(super) async fn p4_t4_a_namespace_made_again_is_empty(harness: &dyn Harness)
     assert!(scene.claim().await.is_empty(), "the old timers do not fire");
     scene.create_in("held", Millis::ZERO).await;
     assert_eq!(scene.claim_one().await.attempt, 1);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p10_calls_on_unknown_namespaces_are_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_calls_on_unknown_namespaces_are_refused(
+    harness: &dyn Harness,
+) -> CaseResult {
     let store = harness.store();
     let unknown = || Error::UnknownNamespace("nowhere".to_owned());
     let paused = store.set_activity(name("nowhere"), Activity::Paused).await;
@@ -177,19 +181,21 @@ pub(super) async fn p10_calls_on_unknown_namespaces_are_refused(harness: &dyn Ha
     assert_eq!(store.stats(SHARD, name("nowhere")).await, Ok(None));
     assert_eq!(store.get(SHARD, name("nowhere"), id("a"), u64::MAX).await, Ok(None));
     assert_eq!(store.list_namespaces(None, 10).await, Ok(vec![]));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p4_a_lease_taken_before_a_pause_can_be_settled(harness: &dyn Harness) -> Ran {
+pub(super) async fn p4_a_lease_taken_before_a_pause_can_be_settled(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, held) = scene.bring("a", duly_core::State::InFlight).await;
     scene.set_activity(Activity::Paused).await;
     scene.settled(&held.expect("it is leased"), SettleVerdict::Ack).await;
     assert_eq!(scene.stats().await.totals.delivered, 1);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_settings_apply_to_pending_timers(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_settings_apply_to_pending_timers(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let retry = duly_core::RetryPolicy::Delays(vec![secs(77)]);
@@ -204,10 +210,10 @@ pub(super) async fn p6_settings_apply_to_pending_timers(harness: &dyn Harness) -
     let view = scene.view("a").await;
     let next = view.timer().and_then(|timer| timer.next_attempt_at);
     assert_eq!(next, Some(scene.now().saturating_add(secs(77))));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_something_claimable_wakes_the_waiting(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_something_claimable_wakes_the_waiting(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut wakeups = scene.store().wakeups(SHARD);
     // Longer than a lost signal may take; the test waits this long only if the signal is lost.
@@ -226,5 +232,5 @@ pub(super) async fn p2_something_claimable_wakes_the_waiting(harness: &dyn Harne
     scene.set_activity(Activity::Running).await;
     let signal = tokio::time::timeout(patience, wakeups.changed()).await;
     assert!(matches!(signal, Ok(Ok(()))), "a resumed namespace is signalled");
-    Ran::Whole
+    CaseResult::Whole
 }

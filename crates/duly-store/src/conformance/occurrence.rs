@@ -7,12 +7,12 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{NODE, SHARD, Scene, dead, id, name, retry_in, schedule_op, secs, text, timer},
 };
 use crate::{Outcome, SettleVerdict, command::DeadLetterId};
 
-pub(super) async fn p7_one_delivery_id_over_all_attempts(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_one_delivery_id_over_all_attempts(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(1)).await;
     let made = scene.view("a").await;
@@ -34,10 +34,10 @@ pub(super) async fn p7_one_delivery_id_over_all_attempts(harness: &dyn Harness) 
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     let fifth = scene.claim_one().await;
     assert_eq!((Some(fifth.delivery_id), fifth.attempt), (expected, 5), "after a redrive too");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p7_the_delivery_id_is_the_frozen_hash(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_the_delivery_id_is_the_frozen_hash(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let view = scene.view("a").await;
@@ -45,12 +45,12 @@ pub(super) async fn p7_the_delivery_id_is_the_frozen_hash(harness: &dyn Harness)
     let firing = scene.claim_one().await;
     assert_eq!(firing.delivery_id, DeliveryId::of("shop", "a", incarnation, 0));
     assert_eq!(firing.namespace, name("shop"));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p7_content_change_after_an_attempt_is_a_new_occurrence(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let headers = Headers::new([("x-a".to_owned(), "1".to_owned())]);
     let headers = headers.expect("a header that is allowed");
     let patches = [
@@ -69,10 +69,10 @@ pub(super) async fn p7_content_change_after_an_attempt_is_a_new_occurrence(
         assert_ne!(Some(second.delivery_id), first.map(|firing| firing.delivery_id), "{text}");
         scene.settled(&second, SettleVerdict::Ack).await;
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p7_other_changes_keep_the_occurrence(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_other_changes_keep_the_occurrence(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, first) = scene.bring("a", State::Retrying).await;
     let tags = Tags::new(vec!["red".into()]).expect("a short tag");
@@ -83,12 +83,12 @@ pub(super) async fn p7_other_changes_keep_the_occurrence(harness: &dyn Harness) 
     let second = scene.claim_one().await;
     assert_eq!((second.occurrence, second.attempt), (0, 2));
     assert_eq!(Some(second.delivery_id), first.map(|firing| firing.delivery_id));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p7_a_change_before_any_attempt_keeps_the_occurrence(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let made = scene.create_in("a", secs(60)).await;
     let patch = Patch {
@@ -100,10 +100,12 @@ pub(super) async fn p7_a_change_before_any_attempt_keeps_the_occurrence(
     let firing = scene.claim_one().await;
     assert_eq!(firing.occurrence, 0);
     assert_eq!(Some(firing.delivery_id), made.timer().map(|timer| timer.delivery_id("shop")));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p7_an_id_used_again_has_another_delivery_id(harness: &dyn Harness) -> Ran {
+pub(super) async fn p7_an_id_used_again_has_another_delivery_id(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut seen = std::collections::BTreeSet::new();
     for round in 0..3 {
@@ -122,5 +124,5 @@ pub(super) async fn p7_an_id_used_again_has_another_delivery_id(harness: &dyn Ha
     };
     let first = view.timer().map(|timer| timer.delivery_id("shop"));
     assert!(first.is_some_and(|delivery_id| seen.contains(&delivery_id)));
-    Ran::Whole
+    CaseResult::Whole
 }

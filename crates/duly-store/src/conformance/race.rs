@@ -10,7 +10,7 @@ use duly_core::{
 use futures::future::{join, join3};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, dead, id, patch_op, refused, secs},
 };
 use crate::{Outcome, SettleOutcome, SettleVerdict};
@@ -19,7 +19,7 @@ const ROUNDS: usize = 50;
 
 pub(super) async fn p4_t3_a_cancel_that_races_a_claim_has_one_outcome(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for round in 0..ROUNDS {
         let text = format!("t{round}");
@@ -49,12 +49,12 @@ pub(super) async fn p4_t3_a_cancel_that_races_a_claim_has_one_outcome(
     }
     let totals = scene.stats().await.totals;
     assert_eq!(totals.cancelled + totals.delivered, ROUNDS as u64);
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p5_t3_a_change_that_races_a_claim_has_one_outcome(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for round in 0..ROUNDS {
         let text = format!("t{round}");
@@ -83,10 +83,12 @@ pub(super) async fn p5_t3_a_change_that_races_a_claim_has_one_outcome(
         }
     }
     assert_eq!(scene.stats().await.totals.delivered, ROUNDS as u64);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_t3_two_verdicts_that_race_have_one_winner(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_t3_two_verdicts_that_race_have_one_winner(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for round in 0..ROUNDS {
         let text = format!("t{round}");
@@ -104,5 +106,5 @@ pub(super) async fn p8_t3_two_verdicts_that_race_have_one_winner(harness: &dyn H
     }
     let totals = scene.stats().await.totals;
     assert_eq!(totals.delivered + totals.dead, ROUNDS as u64);
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -6,7 +6,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, code, http, id, patch_op, refused, secs, text, timer},
 };
 use crate::{Operation, Refusal, SettleVerdict};
@@ -15,7 +15,7 @@ fn to(when: When) -> Patch {
     Patch { when: Some(when), ..Patch::default() }
 }
 
-pub(super) async fn p5_a_later_time_is_the_only_time(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_a_later_time_is_the_only_time(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     let view = scene.patch("a", to(scene.at(secs(20)))).await;
@@ -26,10 +26,10 @@ pub(super) async fn p5_a_later_time_is_the_only_time(harness: &dyn Harness) -> R
     scene.settled(&scene.claim_one().await, SettleVerdict::Ack).await;
     scene.advance(secs(60)).await;
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_t6_an_earlier_time_is_the_only_time(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_t6_an_earlier_time_is_the_only_time(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("long", secs(100)).await;
     scene.create_in("a", secs(1_000)).await;
@@ -45,10 +45,10 @@ pub(super) async fn p5_t6_an_earlier_time_is_the_only_time(harness: &dyn Harness
     }
     let on_time = |text: &str| (text.to_owned(), Millis::ZERO);
     assert_eq!(fired, [on_time("short"), on_time("a"), on_time("long")]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_a_due_timer_can_be_put_off(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_a_due_timer_can_be_put_off(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.bring("a", State::Due).await;
     let view = scene.patch("a", to(When::After(secs(5)))).await;
@@ -56,19 +56,19 @@ pub(super) async fn p5_a_due_timer_can_be_put_off(harness: &dyn Harness) -> Ran 
     assert!(scene.claim().await.is_empty());
     scene.advance(secs(5)).await;
     assert_eq!(scene.claim_one().await.attempt, 1);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_a_delay_counts_from_now(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_a_delay_counts_from_now(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     scene.advance(secs(7)).await;
     let view = scene.patch("a", to(When::After(secs(10)))).await;
     assert_eq!(view.due_at(), scene.now().saturating_add(secs(10)));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_each_field_replaces_resets_or_stays(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_each_field_replaces_resets_or_stays(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let tags = Tags::new(vec!["red".into()]).expect("a short tag");
     let mut asked = timer("a", scene.at(secs(10)));
@@ -87,12 +87,12 @@ pub(super) async fn p5_each_field_replaces_resets_or_stays(harness: &dyn Harness
     scene.advance(secs(9)).await;
     let firing = scene.claim_one().await;
     assert_eq!(firing.payload, Some(text("new")), "it follows the namespace's destination now");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p5_only_pending_timers_outside_a_lease_can_change(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     for state in [State::Finished, State::Dead, State::Cancelled, State::InFlight] {
         let text = state.as_str();
@@ -104,10 +104,12 @@ pub(super) async fn p5_only_pending_timers_outside_a_lease_can_change(
     }
     let outcome = scene.apply(patch_op("unknown", to(scene.at(secs(5))))).await;
     assert_eq!(code(outcome), "not_found");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_the_revision_is_checked_before_the_state(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_the_revision_is_checked_before_the_state(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let patch = |text: &str, revision: u32| Operation::Reschedule {
         id: id(text),
@@ -123,10 +125,10 @@ pub(super) async fn p5_the_revision_is_checked_before_the_state(harness: &dyn Ha
     let taken = scene.apply(patch("b", 1)).await;
     assert!(matches!(taken, crate::Outcome::Changed(_)), "{taken:?}");
     assert_eq!(code(scene.apply(patch("b", 1)).await), "revision_mismatch");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_a_new_destination_is_a_new_lane(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_a_new_destination_is_a_new_lane(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut asked = timer("a", scene.at(Millis::ZERO));
     asked.spec.destination = Some(http("http://one.example/x"));
@@ -141,5 +143,5 @@ pub(super) async fn p5_a_new_destination_is_a_new_lane(harness: &dyn Harness) ->
     assert_eq!(claimed.firings.len(), 1);
     assert_eq!(claimed.firings[0].lane, two);
     assert_eq!(claimed.firings[0].destination, http("http://two.example/y"));
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -7,7 +7,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, code, http, id, name, schedule_op, secs, settings, text, timer},
 };
 use crate::{Answer, Command, Outcome, Refusal};
@@ -52,42 +52,44 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
     }
 }
 
-pub(super) async fn p6_post_over_scheduled(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_scheduled(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Scheduled, ["existing", "already_exists", "existing", "replaced"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_due(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_due(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Due, ["existing", "already_exists", "existing", "replaced"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_retrying(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_retrying(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Retrying, ["existing", "already_exists", "existing", "replaced"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_in_flight(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_in_flight(harness: &dyn Harness) -> CaseResult {
     row(harness, State::InFlight, ["existing", "already_exists", "existing", "in_flight"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_finished(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_finished(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Finished, ["existing", "finished", "existing", "created"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_cancelled(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_cancelled(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Cancelled, ["created"; 4]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_post_over_dead(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_post_over_dead(harness: &dyn Harness) -> CaseResult {
     row(harness, State::Dead, ["dead", "dead", "existing", "created"]).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_same_request_with_a_delay_is_the_same_later(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_same_request_with_a_delay_is_the_same_later(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let schedule = timer("a", duly_core::schedule::When::After(secs(60)));
     let first = scene.create(schedule.clone()).await;
@@ -100,10 +102,10 @@ pub(super) async fn p6_same_request_with_a_delay_is_the_same_later(harness: &dyn
     let longer = timer("a", duly_core::schedule::When::After(secs(61)));
     let other = scene.apply(schedule_op(longer, IfExists::Fail)).await;
     assert_eq!(code(other), "already_exists");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_changed_timer_keeps_its_request_hash(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_changed_timer_keeps_its_request_hash(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let schedule = timer("a", scene.at(secs(60)));
     scene.create(schedule.clone()).await;
@@ -111,12 +113,12 @@ pub(super) async fn p6_changed_timer_keeps_its_request_hash(harness: &dyn Harnes
     scene.patch("a", patch).await;
     let again = scene.apply(schedule_op(schedule, IfExists::Fail)).await;
     assert_eq!(word(again), "existing");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p6_replace_counts_the_revision_and_is_another_incarnation(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(60)).await;
     let old = scene.view("a").await;
@@ -135,12 +137,12 @@ pub(super) async fn p6_replace_counts_the_revision_and_is_another_incarnation(
     scene.settled(&firing, crate::SettleVerdict::Ack).await;
     scene.advance(secs(60)).await;
     assert!(scene.claim().await.is_empty(), "the old timer is gone (T4)");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let first = scene.create_in("a", secs(10)).await;
     let operations =
@@ -158,10 +160,10 @@ pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
     scene.advance(secs(10)).await;
     let firing = scene.claim_one().await;
     assert_eq!(Some(firing.delivery_id), second.timer().map(|t| t.delivery_id("shop")));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_new_timer_has_the_requested_fields(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_new_timer_has_the_requested_fields(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let now = scene.now();
     let mut asked = timer("a", scene.at(secs(60)));
@@ -183,10 +185,10 @@ pub(super) async fn p6_new_timer_has_the_requested_fields(harness: &dyn Harness)
         (&asked.spec.destination, asked.spec.expire_after)
     );
     assert_eq!(*view, scene.view("a").await, "reading it gives the same");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let make = |after: u64| schedule_op(timer("a", scene.at(secs(after))), IfExists::Fail);
     let outcomes =
@@ -199,10 +201,10 @@ pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) 
         })
         .collect();
     assert_eq!(words, ["created", "cancelled", "created", "already_exists", "cancelled"]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t13_refused_item_affects_no_other_item(harness: &dyn Harness) -> Ran {
+pub(super) async fn t13_refused_item_affects_no_other_item(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let command = |namespace: &str, text: &str| Command {
         answer: Answer::Whole,
@@ -226,10 +228,12 @@ pub(super) async fn t13_refused_item_affects_no_other_item(harness: &dyn Harness
     assert_eq!(scene.stats().await.pending(), 2);
     let get = scene.store().get(super::scene::SHARD, name("nowhere"), id("b"), u64::MAX).await;
     assert_eq!(get.expect("a read is answered"), None);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t5_the_same_id_in_two_namespaces_is_two_timers(harness: &dyn Harness) -> Ran {
+pub(super) async fn t5_the_same_id_in_two_namespaces_is_two_timers(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     let first = scene.create_in("a", secs(10)).await;
@@ -243,5 +247,5 @@ pub(super) async fn t5_the_same_id_in_two_namespaces_is_two_timers(harness: &dyn
     other.advance(secs(20)).await;
     assert!(scene.claim().await.is_empty());
     assert_eq!(other.claim_one().await.namespace, name("bank"));
-    Ran::Whole
+    CaseResult::Whole
 }

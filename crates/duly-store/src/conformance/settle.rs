@@ -6,7 +6,7 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{SHARD, Scene, dead, failed, ms, name, retry_in, secs, settings},
 };
 use crate::{SettleOutcome, SettleVerdict, Settlement, Token, query::Body};
@@ -25,7 +25,7 @@ fn verdicts() -> [(SettleVerdict, State); 4] {
     ]
 }
 
-pub(super) async fn p3_each_verdict_leads_to_its_state(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_each_verdict_leads_to_its_state(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (i, (verdict, state)) in verdicts().into_iter().enumerate() {
         let scene = scene.other(&format!("n{i}"), settings()).await;
@@ -34,10 +34,10 @@ pub(super) async fn p3_each_verdict_leads_to_its_state(harness: &dyn Harness) ->
         assert_eq!(scene.settle(&firing, verdict).await, SettleOutcome::Ok, "{state}");
         assert_eq!(scene.state("a").await, Some(state));
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_the_same_verdict_again_is_recognised(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_the_same_verdict_again_is_recognised(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (i, (verdict, state)) in verdicts().into_iter().enumerate() {
         let scene = scene.other(&format!("n{i}"), settings()).await;
@@ -58,10 +58,10 @@ pub(super) async fn p8_the_same_verdict_again_is_recognised(harness: &dyn Harnes
         let totals = scene.stats().await.totals;
         assert!(totals.delivered + totals.failed + totals.dead <= 2, "{totals:?}");
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_a_stale_token_changes_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_a_stale_token_changes_nothing(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for (i, (verdict, _)) in verdicts().into_iter().enumerate() {
         let scene = scene.other(&format!("n{i}"), settings()).await;
@@ -77,10 +77,10 @@ pub(super) async fn p8_a_stale_token_changes_nothing(harness: &dyn Harness) -> R
         scene.settled(&fresh, SettleVerdict::Ack).await;
         assert_eq!(scene.stats().await.totals.delivered, 1);
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_a_token_of_an_earlier_timer_is_stale(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_a_token_of_an_earlier_timer_is_stale(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, stale) = scene.bring("a", State::InFlight).await;
     let stale = stale.expect("an in-flight timer has a lease");
@@ -91,10 +91,10 @@ pub(super) async fn p8_a_token_of_an_earlier_timer_is_stale(harness: &dyn Harnes
     assert_eq!(scene.settle(&stale, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
     assert_eq!(scene.state("a").await, Some(State::InFlight));
     scene.settled(&fresh, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_no_token_of_this_store_or_namespace(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_no_token_of_this_store_or_namespace(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, firing) = scene.bring("a", State::InFlight).await;
     let firing = firing.expect("an in-flight timer has a lease");
@@ -128,10 +128,10 @@ pub(super) async fn p8_no_token_of_this_store_or_namespace(harness: &dyn Harness
     };
     let outcomes = scene.store().settle(SHARD, vec![anywhere]).await;
     assert_eq!(outcomes, Ok(vec![SettleOutcome::Ok]), "the token alone is enough");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_retry_waits_follow_the_verdict(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_retry_waits_follow_the_verdict(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let cases = [
         (Wait::Policy, secs(1)),
@@ -154,10 +154,12 @@ pub(super) async fn p3_retry_waits_follow_the_verdict(harness: &dyn Harness) -> 
             "{wait:?}, from the verdict on"
         );
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_the_last_attempt_leads_to_a_dead_letter(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_the_last_attempt_leads_to_a_dead_letter(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     for (attempt, wait) in [(1, 1), (2, 10), (3, 100)] {
@@ -182,10 +184,10 @@ pub(super) async fn p3_the_last_attempt_leads_to_a_dead_letter(harness: &dyn Har
     assert_eq!(letter.last_error(), Some("status 503"));
     scene.advance(secs(3_600)).await;
     assert!(scene.claim().await.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_tombstone_keeps_the_attempt_history(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_tombstone_keeps_the_attempt_history(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let fired_at = scene.now();
@@ -208,10 +210,10 @@ pub(super) async fn p3_tombstone_keeps_the_attempt_history(harness: &dyn Harness
     let story: Vec<_> = details.history.iter().map(|a| (a.attempt, a.at, a.outcome)).collect();
     let failed = (1, fired_at, AttemptOutcome::Failed);
     assert_eq!(story, [failed, (2, claimed_at, AttemptOutcome::Delivered)]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p3_release_counts_no_attempt(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_release_counts_no_attempt(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let first = scene.claim_one().await;
@@ -226,12 +228,12 @@ pub(super) async fn p3_release_counts_no_attempt(harness: &dyn Harness) -> Ran {
     assert_eq!((view.state, view.attempts(), view.maybe_delivered()), (State::Retrying, 1, false));
     assert_eq!(scene.claim_one().await.attempt, 2);
     assert_eq!(scene.stats().await.totals.fired, 4, "each claim was a firing handed out");
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p8_extend_lasts_from_now_to_twelve_hours_after_the_claim(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let claimed_at = scene.now();
@@ -251,15 +253,17 @@ pub(super) async fn p8_extend_lasts_from_now_to_twelve_hours_after_the_claim(
     scene.advance(ms(1)).await;
     assert_eq!(scene.settle(&firing, extend(secs(30))).await, SettleOutcome::LeaseLost);
     assert_eq!(scene.claim_one().await.attempt, 2);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_an_extension_does_not_ask_the_wall_clock(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_an_extension_does_not_ask_the_wall_clock(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let (_, firing) = scene.bring("a", State::InFlight).await;
     let firing = firing.expect("an in-flight timer has a lease");
     if harness.step_wall(13 * 3_600_000).is_none() {
-        return Ran::NoClockSteps;
+        return CaseResult::NoClockSteps;
     }
     for _ in 0..2 {
         scene.settled(&firing, extend(secs(60))).await;
@@ -267,12 +271,12 @@ pub(super) async fn p8_an_extension_does_not_ask_the_wall_clock(harness: &dyn Ha
         assert!(scene.claim().await.is_empty(), "the lease is running");
     }
     scene.settled(&firing, SettleVerdict::Ack).await;
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p10_an_extension_not_allowed_refuses_the_whole_call(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     scene.create_in("b", Millis::ZERO).await;
@@ -291,10 +295,12 @@ pub(super) async fn p10_an_extension_not_allowed_refuses_the_whole_call(
     assert_eq!(scene.stats().await.in_flight, 2, "nothing was done");
     let verdicts = firings.iter().map(|firing| (firing.token.clone(), SettleVerdict::Ack));
     assert_eq!(scene.settle_all(verdicts.collect()).await, [SettleOutcome::Ok; 2]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_verdicts_of_one_call_are_taken_in_order(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_verdicts_of_one_call_are_taken_in_order(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let firing = scene.claim_one().await;
@@ -310,5 +316,5 @@ pub(super) async fn p8_verdicts_of_one_call_are_taken_in_order(harness: &dyn Har
         .await;
     use SettleOutcome::{AlreadySettled, InvalidToken, LeaseLost, Ok};
     assert_eq!(outcomes, [Ok, InvalidToken, Ok, AlreadySettled, LeaseLost]);
-    Ran::Whole
+    CaseResult::Whole
 }

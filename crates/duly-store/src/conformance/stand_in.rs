@@ -35,8 +35,8 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
         self.behind().settle(shard, settlements)
     }
     /// See [`Store::release_owner`].
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
-        self.behind().release_owner(shard, run)
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
+        self.behind().release_owner(shard, member_id)
     }
     /// See [`Store::deployment`].
     fn deployment(&self) -> Option<&dyn Deployment> {
@@ -77,8 +77,8 @@ impl<T: StandIn> Store for T {
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         StandIn::settle(self, shard, settlements)
     }
-    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
-        StandIn::release_owner(self, shard, run)
+    fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
+        StandIn::release_owner(self, shard, member_id)
     }
     fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId, bytes_max: u64) -> StoreFuture<'_, Option<TimerView>> {
         self.behind().get(shard, namespace, id, bytes_max)

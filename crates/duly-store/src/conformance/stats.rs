@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use duly_core::{Millis, State, destination::LaneKey, schedule::IfExists};
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{
         Scene, cancel_op, dead, fire_op, http, id, patch_op, retry_in, schedule_op, secs, settings,
         timer,
@@ -55,7 +55,9 @@ async fn scanned(scene: &Scene<'_>, when: &str) -> Stats {
     stats
 }
 
-pub(super) async fn t28_counts_equal_a_full_scan_after_a_mixed_run(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_counts_equal_a_full_scan_after_a_mixed_run(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut last = Stats::default().totals;
     for round in 0..60_u64 {
@@ -103,10 +105,10 @@ pub(super) async fn t28_counts_equal_a_full_scan_after_a_mixed_run(harness: &dyn
         last = totals;
     }
     assert!(last.scheduled > 0 && last.delivered > 0 && last.failed > 0 && last.dead > 0);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t28_each_total_counts_its_own(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_each_total_counts_its_own(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let totals = async || {
         let t = scene.stats().await.totals;
@@ -133,10 +135,10 @@ pub(super) async fn t28_each_total_counts_its_own(harness: &dyn Harness) -> Ran 
     scene.create_in("b", secs(10)).await;
     scene.apply_all(vec![cancel_op("b"), cancel_op("b"), cancel_op("a")]).await;
     assert_eq!(totals().await, [3, 4, 1, 3, 1, 1, 1]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t28_lanes_are_counted_apart(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_lanes_are_counted_apart(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let origin = http("http://one.example/");
     for (text, after) in [("h1", 0), ("h2", 0), ("h3", 60)] {
@@ -163,10 +165,10 @@ pub(super) async fn t28_lanes_are_counted_apart(harness: &dyn Harness) -> Ran {
         .map(|lane| (lane.key, lane.due, lane.retry_due, lane.in_flight))
         .collect();
     assert_eq!(counts, [(LaneKey::Pull, 0, 1, 0), (origin.lane_key(), 1, 0, 1)]);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t28_health_sums_the_namespaces(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_health_sums_the_namespaces(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     assert!(scene.store().health().not_ready.is_empty());
@@ -179,12 +181,12 @@ pub(super) async fn t28_health_sums_the_namespaces(harness: &dyn Harness) -> Ran
     assert_eq!((health.pending, health.in_flight, health.overdue, health.dead), (3, 1, 1, 1));
     assert_eq!(health.oldest_due_age, Some(secs(5)));
     assert!(!health.location.is_empty());
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn t28_health_counts_the_namespaces_that_are_stopped(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let other = scene.other("bank", settings()).await;
     let stopped = || {
@@ -216,10 +218,10 @@ pub(super) async fn t28_health_counts_the_namespaces_that_are_stopped(
     let gone = scene.store().delete_namespace(scene.namespace.clone(), DeleteMode::Force).await;
     assert_eq!(gone, Ok(()));
     assert_eq!(stopped(), (0, 0));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn t28_an_empty_namespace_counts_nothing(harness: &dyn Harness) -> Ran {
+pub(super) async fn t28_an_empty_namespace_counts_nothing(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     assert_eq!(scanned(&scene, "empty").await, Stats::default());
     let outcome = scene.apply(cancel_op("unknown")).await;
@@ -231,5 +233,5 @@ pub(super) async fn t28_an_empty_namespace_counts_nothing(harness: &dyn Harness)
     let nowhere = super::scene::name("nowhere");
     let stats = scene.store().stats(super::scene::SHARD, nowhere).await;
     assert_eq!(stats, Ok(None));
-    Ran::Whole
+    CaseResult::Whole
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use super::{ManualClock, MemoryHarness, Ran, Report, block_on, cases, run_all};
+use super::{CaseResult, ManualClock, MemoryHarness, Report, block_on, cases, run_all};
 
 crate::conformance_tests!(|| MemoryHarness::new(1));
 
@@ -22,7 +22,7 @@ fn a_memory_store_can_be_shared_by_nodes() {
             let harness = MemoryHarness::shared(ManualClock::default(), 3);
             case.run(&harness).await
         });
-        assert_eq!(ran, Ran::Whole, "{case:?}");
+        assert_eq!(ran, CaseResult::Whole, "{case:?}");
     }
 }
 

@@ -6,14 +6,14 @@ use duly_core::{
 };
 
 use super::{
-    Harness, Ran,
+    CaseResult, Harness,
     scene::{Scene, cancel_op, id, ms, patch_op, refused, retry_in, schedule_op, secs, timer},
 };
 use crate::{Outcome, Refusal, SettleOutcome, SettleVerdict, command::DeadLetterId};
 
 const HOUR_MS: i64 = 3_600_000;
 
-pub(super) async fn p12_the_past_is_due_at_once(harness: &dyn Harness) -> Ran {
+pub(super) async fn p12_the_past_is_due_at_once(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let mut times = vec![Timestamp::MIN, Timestamp::saturating_from_unix_ms(1), scene.now()];
     for (i, due_at) in times.iter().enumerate() {
@@ -24,10 +24,12 @@ pub(super) async fn p12_the_past_is_due_at_once(harness: &dyn Harness) -> Ran {
     times.sort();
     let due: Vec<_> = firings.iter().map(|firing| firing.due_at).collect();
     assert_eq!(due, times, "with their own due times, in order");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p12_t2_the_farthest_times_are_kept_exactly(harness: &dyn Harness) -> Ran {
+pub(super) async fn p12_t2_the_farthest_times_are_kept_exactly(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let start = scene.now();
     let far = [
@@ -51,10 +53,10 @@ pub(super) async fn p12_t2_the_farthest_times_are_kept_exactly(harness: &dyn Har
         scene.settled(&firing, SettleVerdict::Ack).await;
     }
     assert_eq!(scene.stats().await.scheduled, 3, "the others still wait");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p12_t2_an_impossible_delay_is_refused(harness: &dyn Harness) -> Ran {
+pub(super) async fn p12_t2_an_impossible_delay_is_refused(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(60)).await;
     let left = Timestamp::MAX.unix_ms() - scene.now().unix_ms();
@@ -76,12 +78,12 @@ pub(super) async fn p12_t2_an_impossible_delay_is_refused(harness: &dyn Harness)
     let refusal = refused(scene.redrive(DeadLetterId::Timer(id("d")), Millis::MAX).await);
     assert_eq!(refusal.code().as_str(), "invalid_argument");
     assert_eq!(scene.state("d").await, Some(State::Dead));
-    Ran::Whole
+    CaseResult::Whole
 }
 
 pub(super) async fn p3_t17_t25_after_long_silence_everything_fires_in_order(
     harness: &dyn Harness,
-) -> Ran {
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     let days = [0_u64, 1, 3, 7, 30, 90, 365, 1_000];
     for day in days.iter().rev() {
@@ -91,43 +93,47 @@ pub(super) async fn p3_t17_t25_after_long_silence_everything_fires_in_order(
     let firings = scene.claim().await;
     let expected: Vec<String> = days.iter().map(|day| format!("day{day}")).collect();
     assert_eq!(super::scene::ids(&firings), expected);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t24_a_step_back_delays_and_never_fires_early(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t24_a_step_back_delays_and_never_fires_early(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", secs(10)).await;
     scene.advance(secs(9)).await;
     if harness.step_wall(-HOUR_MS).is_none() {
-        return Ran::NoClockSteps;
+        return CaseResult::NoClockSteps;
     }
     scene.advance(secs(3_600)).await;
     assert!(scene.claim().await.is_empty(), "its time by the wall clock has not come");
     scene.advance(secs(1)).await;
     assert_eq!(scene.claim_one().await.due_at, scene.now());
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t24_a_step_back_before_a_claim_takes_due_away(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t24_a_step_back_before_a_claim_takes_due_away(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     assert_eq!(scene.state("a").await, Some(State::Due));
     if harness.step_wall(-1).is_none() {
-        return Ran::NoClockSteps;
+        return CaseResult::NoClockSteps;
     }
     assert_eq!(scene.state("a").await, Some(State::Scheduled));
     assert!(scene.claim().await.is_empty(), "no high-water mark: due is due now");
     scene.advance(ms(1)).await;
     assert_eq!(scene.claim_one().await.id, id("a"));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t24_a_step_forward_makes_due_at_once(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t24_a_step_forward_makes_due_at_once(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("hour", secs(3_600)).await;
     scene.create_in("day", secs(86_400)).await;
     if harness.step_wall(HOUR_MS).is_none() {
-        return Ran::NoClockSteps;
+        return CaseResult::NoClockSteps;
     }
     let firing = scene.claim_one().await;
     assert_eq!(firing.id, id("hour"));
@@ -137,16 +143,16 @@ pub(super) async fn p2_t24_a_step_forward_makes_due_at_once(harness: &dyn Harnes
     assert!(scene.claim().await.is_empty(), "forward and back again fires nothing early");
     scene.advance(secs(1)).await;
     assert_eq!(scene.claim_one().await.id, id("day"));
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p8_t24_steps_do_not_move_leases(harness: &dyn Harness) -> Ran {
+pub(super) async fn p8_t24_steps_do_not_move_leases(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     for step_ms in [24 * HOUR_MS, -48 * HOUR_MS] {
         scene.create_in("a", Millis::ZERO).await;
         let firing = scene.claim_one().await;
         if harness.step_wall(step_ms).is_none() {
-            return Ran::NoClockSteps;
+            return CaseResult::NoClockSteps;
         }
         scene.advance(ms(29_999)).await;
         assert_eq!(scene.state("a").await, Some(State::InFlight), "{step_ms}");
@@ -155,17 +161,17 @@ pub(super) async fn p8_t24_steps_do_not_move_leases(harness: &dyn Harness) -> Ra
         assert_eq!(scene.settle(&firing, SettleVerdict::Ack).await, SettleOutcome::LeaseLost);
         scene.apply(cancel_op("a")).await;
     }
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t24_steps_do_not_move_retries(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t24_steps_do_not_move_retries(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create(timer("a", When::At(Timestamp::MIN))).await;
     for step_ms in [24 * HOUR_MS, -48 * HOUR_MS] {
         let firing = scene.claim_one().await;
         scene.settled(&firing, retry_in(secs(5))).await;
         if harness.step_wall(step_ms).is_none() {
-            return Ran::NoClockSteps;
+            return CaseResult::NoClockSteps;
         }
         scene.advance(ms(4_999)).await;
         assert!(scene.claim().await.is_empty(), "{step_ms}: not hastened");
@@ -173,35 +179,37 @@ pub(super) async fn p2_t24_steps_do_not_move_retries(harness: &dyn Harness) -> R
         assert_eq!(scene.state("a").await, Some(State::Retrying));
     }
     assert_eq!(scene.claim_one().await.attempt, 3, "not delayed either");
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p2_t24_a_retry_is_never_before_the_due_time(harness: &dyn Harness) -> Ran {
+pub(super) async fn p2_t24_a_retry_is_never_before_the_due_time(
+    harness: &dyn Harness,
+) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     scene.settled(&scene.claim_one().await, retry_in(secs(5))).await;
     if harness.step_wall(-HOUR_MS).is_none() {
-        return Ran::NoClockSteps;
+        return CaseResult::NoClockSteps;
     }
     scene.advance(secs(5)).await;
     assert!(scene.claim().await.is_empty(), "the due time lies ahead again");
     scene.advance(secs(3_595)).await;
     assert_eq!(scene.claim_one().await.attempt, 2);
-    Ran::Whole
+    CaseResult::Whole
 }
 
-pub(super) async fn p5_t24_fire_works_after_a_step(harness: &dyn Harness) -> Ran {
+pub(super) async fn p5_t24_fire_works_after_a_step(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     scene.create(timer("a", When::At(Timestamp::MIN))).await;
     scene.settled(&scene.claim_one().await, retry_in(secs(3_600))).await;
     for step_ms in [24 * HOUR_MS, -48 * HOUR_MS] {
         if harness.step_wall(step_ms).is_none() {
-            return Ran::NoClockSteps;
+            return CaseResult::NoClockSteps;
         }
         let outcome = scene.apply(super::scene::fire_op("a")).await;
         assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
         let firing = scene.claim_one().await;
         scene.settled(&firing, retry_in(secs(3_600))).await;
     }
-    Ran::Whole
+    CaseResult::Whole
 }

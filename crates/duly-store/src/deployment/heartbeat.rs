@@ -1,6 +1,6 @@
-//! Heartbeats of nodes to a coordination shard, and its replies.
+//! Heartbeats of nodes to a coordinator shard, and its replies.
 //!
-//! Rules of one coordination shard. It does not use a clock to decide which members are alive:
+//! Rules of one coordinator shard. It does not use a clock to decide which members are alive:
 //!
 //! 1. A heartbeat of a member that is not evicted adds the member or renews it. The shard may have lost its
 //!    members: then the heartbeat adds the member again.
@@ -11,7 +11,7 @@
 //! 4. An eviction is final: the member gets [`HeartbeatReply::Evicted`] from then on. A member that leaves
 //!    is evicted by its own heartbeat. A heartbeat that names an evicted member again makes the eviction
 //!    recent again.
-//! 5. A heartbeat with another list of coordination shards than the shard's own changes nothing.
+//! 5. A heartbeat with another list of coordinator shards than the shard's own changes nothing.
 
 use duly_core::shard::ShardId;
 
@@ -46,7 +46,7 @@ pub struct Heartbeat {
     /// The number of this heartbeat. It is higher than the numbers of all earlier heartbeats of this member,
     /// to any shard.
     pub number: u64,
-    /// Version of the list of coordination shards of which the node needs a majority.
+    /// Version of the list of coordinator shards of which the node needs a majority.
     pub list: u64,
     /// A name for people; at most [`NAME_MAX`] bytes.
     pub name: String,
@@ -61,7 +61,7 @@ pub struct Heartbeat {
     pub dead: Vec<(MemberId, Option<u64>)>,
 }
 
-/// The stage of a membership. A coordination shard treats the first three alike.
+/// The stage of a membership. A coordinator shard treats the first three alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MembershipStage {
     /// No majority acknowledges its heartbeats yet: the node owns no shards.
@@ -77,7 +77,7 @@ pub enum MembershipStage {
 /// The reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeartbeatReply {
-    /// This coordination shard has evicted the member, for good.
+    /// This coordinator shard has evicted the member, for good.
     Evicted,
     /// The node is a member here, or has left.
     Members {
@@ -86,13 +86,13 @@ pub enum HeartbeatReply {
         /// Members that were evicted here, or left, or were named dead again, in the last minute.
         evicted: Vec<MemberId>,
     },
-    /// The shard has another list of coordination shards than the heartbeat.
+    /// The shard has another list of coordinator shards than the heartbeat.
     Superseded,
     /// Nodes of an older version, by their names, are still members. This node acts when they have left.
     Waiting(Vec<String>),
 }
 
-/// A member of the deployment, as a coordination shard knows it.
+/// A member of the deployment, as a coordinator shard knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its member id.

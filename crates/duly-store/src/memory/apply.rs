@@ -9,20 +9,20 @@ use duly_core::{
 };
 
 use super::{
-    clock::Now,
-    space::{Live, Numbered, Space},
+    clock::ClockReading,
+    namespace_state::{LiveTimer, NamespaceState, Numbered},
 };
 use crate::{Answer, Outcome, random::SplitMix64};
 
-impl Space {
+impl NamespaceState {
     pub(super) fn apply(
         &mut self,
         operation: Operation,
         answer: Answer,
         random: &mut SplitMix64,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Outcome, Refusal> {
-        let letter = self.letter_of(&operation);
+        let letter = self.dead_letter_of(&operation);
         let dead = letter.and_then(|letter| self.dead.get(&letter)).map(|dead| &dead.value);
         let id = operation.id().or(dead.map(|dead| &dead.id));
         let known = Known {
@@ -33,8 +33,8 @@ impl Space {
         if let Err(too_large) = answer.check(|| decision.read_bytes(&self.name)) {
             return Ok(Outcome::Failed(too_large.into()));
         }
-        let Decision { effect, takes, .. } = &decision;
-        if let (true, Some(rate)) = (takes.schedule, self.settings.limits.schedule_rate()) {
+        let Decision { effect, quota_use, .. } = &decision;
+        if let (true, Some(rate)) = (quota_use.schedule, self.settings.limits.schedule_rate()) {
             self.schedules.take(rate, now.boot, 1);
         }
         match (effect, letter) {
@@ -46,18 +46,18 @@ impl Space {
     }
 
     /// Returns the dead letter that an operation names, or that of the firing that it imports.
-    fn letter_of(&self, operation: &Operation) -> Option<DeliveryId> {
+    fn dead_letter_of(&self, operation: &Operation) -> Option<DeliveryId> {
         match operation {
             Operation::Import { timer } => Some(timer.delivery_id(self.name.as_str())),
             Operation::Redrive { letter, .. } | Operation::Purge { letter } => match letter {
-                DeadLetterId::Timer(id) => self.latest_letter(id),
+                DeadLetterId::Timer(id) => self.latest_dead_letter(id),
                 DeadLetterId::Delivery(delivery_id) => Some(*delivery_id),
             },
             _ => None,
         }
     }
 
-    pub(super) fn context(&self, random: u64, now: Now) -> Context<'_> {
+    pub(super) fn context(&self, random: u64, now: ClockReading) -> Context<'_> {
         let rate = self.settings.limits.schedule_rate();
         let rate = rate.filter(|rate| self.schedules.available(*rate, now.boot) == 0);
         let usage = Usage {
@@ -78,12 +78,12 @@ impl Space {
                     Cause::AttemptFailed => self.totals.failed += 1,
                     _ => {}
                 }
-                self.learn_origin(timer.spec.destination.as_ref());
+                self.add_origin(timer.spec.destination.as_ref());
                 self.tombstones.remove(&timer.id);
                 if cause == Cause::Redriven {
                     self.dead.remove(&timer.delivery_id(self.name.as_str()));
                 }
-                self.live.insert(timer.id.clone(), Live { timer: *timer, lease: None });
+                self.live.insert(timer.id.clone(), LiveTimer { timer: *timer, lease: None });
             }
             Effect::End(tombstone) => {
                 let total = match tombstone.ended {
@@ -96,7 +96,7 @@ impl Space {
                     let number = self.number_next();
                     self.tombstones
                         .insert(tombstone.id.clone(), Numbered { number, value: *tombstone });
-                    self.bound_tombstones();
+                    self.trim_tombstones();
                 }
             }
             Effect::DeadLetter(cause, timer) => {

@@ -9,13 +9,13 @@ use duly_core::{
 };
 
 use super::{
-    clock::Now,
-    space::{Lease, Space},
+    clock::ClockReading,
+    namespace_state::{Lease, NamespaceState},
 };
 use crate::Owner;
 
-impl Space {
-    pub(super) fn catch_up(&mut self, now: Now) {
+impl NamespaceState {
+    pub(super) fn catch_up(&mut self, now: ClockReading) {
         if self.resumes_at.is_some_and(|at| at <= now.wall) {
             (self.paused, self.resumes_at, self.updated_at) = (false, None, now.wall);
         }
@@ -32,7 +32,7 @@ impl Space {
         let retention = self.settings.retention;
         self.tombstones
             .retain(|_, tombstone| tombstone.value.ended_at.saturating_add(retention) > now.wall);
-        self.bound_tombstones();
+        self.trim_tombstones();
     }
 
     /// Returns the owners of leases.
@@ -47,7 +47,13 @@ impl Space {
     }
 
     /// Ends a lease without a verdict.
-    pub(super) fn lose_lease(&mut self, id: &TimerId, loss: LeaseLoss, since: Timestamp, now: Now) {
+    pub(super) fn lose_lease(
+        &mut self,
+        id: &TimerId,
+        loss: LeaseLoss,
+        since: Timestamp,
+        now: ClockReading,
+    ) {
         let live = &self.live[id];
         if let Some(lease) = live.lease {
             let timer = Box::new(live.timer.clone());

@@ -10,25 +10,30 @@ use duly_core::{
 };
 
 use super::{
-    clock::Now,
-    space::{Lease, Space},
-    state::{Grant, State},
+    clock::ClockReading,
+    namespace_state::{Lease, NamespaceState},
+    state::{IssuedToken, MemoryState},
 };
 use crate::{
     ClaimRequest, Claimed, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result, Token, claim,
 };
 
-impl State {
+impl MemoryState {
     /// Returns a page of ready lanes. A page ends between namespaces: its cursor is the name of the last
     /// one.
-    pub(super) fn ready(&self, after: Option<&ReadyCursor>, limit: usize, now: Now) -> Ready {
+    pub(super) fn ready(
+        &self,
+        after: Option<&ReadyCursor>,
+        limit: usize,
+        now: ClockReading,
+    ) -> Ready {
         let mut ready = Ready { next_due_in: self.next_due_in(now), ..Ready::default() };
-        let granting = self.spaces.values().filter(|space| space.grants());
-        for space in granting {
-            if after.is_some_and(|after| space.name.as_str().as_bytes() <= after.own()) {
+        let granting = self.namespaces.values().filter(|namespace| namespace.grants_claims());
+        for namespace in granting {
+            if after.is_some_and(|after| namespace.name.as_str().as_bytes() <= after.own()) {
                 continue;
             }
-            let lanes = space.ready_lanes(now);
+            let lanes = namespace.ready_lanes(now);
             if !lanes.is_empty() && ready.lanes.len() >= limit {
                 let last = ready.lanes.last();
                 let name = last.map(|ready| ready.lane.namespace.as_str().as_bytes());
@@ -44,23 +49,25 @@ impl State {
         &mut self,
         shard: ShardId,
         request: &ClaimRequest,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Claimed> {
         claim::check(request)?;
         let mut claimed = Claimed::default();
         let mut bytes_left = request.bytes_max;
         'lanes: for wanted in &request.lanes {
-            let Some(space) = self.spaces.get(&wanted.lane.namespace) else {
+            let Some(namespace) = self.namespaces.get(&wanted.lane.namespace) else {
                 continue;
             };
-            if !space.grants() {
+            if !namespace.grants_claims() {
                 continue;
             }
-            for id in space.claim_order(&wanted.lane.key, wanted.first_max, wanted.retry_max, now) {
-                let Some(space) = self.spaces.get_mut(&wanted.lane.namespace) else {
+            for id in
+                namespace.claim_order(&wanted.lane.key, wanted.first_max, wanted.retry_max, now)
+            {
+                let Some(namespace) = self.namespaces.get_mut(&wanted.lane.namespace) else {
                     continue 'lanes;
                 };
-                let bytes = space.live[&id].timer.spec.content_bytes();
+                let bytes = namespace.live[&id].timer.spec.content_bytes();
                 let fits = claimed.firings.is_empty() || bytes <= bytes_left;
                 if !fits || claimed.firings.len() >= request.total_max {
                     break 'lanes;
@@ -68,15 +75,19 @@ impl State {
                 bytes_left = bytes_left.saturating_sub(bytes);
                 let nonce = self.random.next_u64();
                 let token = token(shard, self.store_id, nonce);
-                let grant =
-                    Grant { namespace: space.name.clone(), space: space.number, id: id.clone() };
-                self.grants.insert(nonce, grant);
-                claimed.firings.push(space.grant(&id, nonce, token, request, now));
+                let issued = IssuedToken {
+                    namespace: namespace.name.clone(),
+                    namespace_number: namespace.number,
+                    id: id.clone(),
+                };
+                self.tokens.insert(nonce, issued);
+                claimed.firings.push(namespace.grant(&id, nonce, token, request, now));
             }
         }
         for wanted in &request.lanes {
-            let left = self.spaces.get(&wanted.lane.namespace).is_some_and(|space| {
-                space.grants() && space.claimable(&wanted.lane.key, now).next().is_some()
+            let left = self.namespaces.get(&wanted.lane.namespace).is_some_and(|namespace| {
+                namespace.grants_claims()
+                    && namespace.claimable(&wanted.lane.key, now).next().is_some()
             });
             if left && !claimed.more.contains(&wanted.lane) {
                 claimed.more.push(wanted.lane.clone());
@@ -86,22 +97,22 @@ impl State {
         let here =
             request.lanes.iter().filter_map(|wanted| self.next_in_lane(&wanted.lane, now)).min();
         claimed.next_here = here.map(Millis::to_std);
-        let mut others = self.spaces.values().flat_map(|space| space.ready_lanes(now));
+        let mut others = self.namespaces.values().flat_map(|namespace| namespace.ready_lanes(now));
         claimed.nothing_else =
             others.all(|ready| request.lanes.iter().any(|wanted| wanted.lane == ready.lane));
         Ok(claimed)
     }
 
     /// Returns the time until something more becomes claimable in a lane.
-    fn next_in_lane(&self, lane: &Lane, now: Now) -> Option<Millis> {
-        let space = self.spaces.get(&lane.namespace)?;
-        let own = space.live.values().filter(|live| space.lane_of(&live.timer) == lane.key);
+    fn next_in_lane(&self, lane: &Lane, now: ClockReading) -> Option<Millis> {
+        let namespace = self.namespaces.get(&lane.namespace)?;
+        let own = namespace.live.values().filter(|live| namespace.lane_of(&live.timer) == lane.key);
         own.filter_map(|live| live.claimable_in(now)).min()
     }
 
     /// Returns the time until something more becomes claimable.
-    fn next_due_in(&self, now: Now) -> Option<Duration> {
-        let live = self.spaces.values().flat_map(|space| space.live.values());
+    fn next_due_in(&self, now: ClockReading) -> Option<Duration> {
+        let live = self.namespaces.values().flat_map(|namespace| namespace.live.values());
         let moments = live.filter_map(|live| match live.lease {
             Some(Lease { owner: Owner::Consumer { .. }, ends_boot, .. }) => {
                 Some(ends_boot.saturating_sub(now.boot))
@@ -109,14 +120,14 @@ impl State {
             Some(_) => None,
             None => live.claimable_in(now).map(Millis::to_std),
         });
-        let resumes = self.spaces.values().filter_map(|space| space.resumes_at);
+        let resumes = self.namespaces.values().filter_map(|namespace| namespace.resumes_at);
         let resumes = resumes.map(|at| at.saturating_since(now.wall).to_std());
         moments.chain(resumes).min()
     }
 }
 
-impl Space {
-    fn ready_lanes(&self, now: Now) -> Vec<ReadyLane> {
+impl NamespaceState {
+    fn ready_lanes(&self, now: ClockReading) -> Vec<ReadyLane> {
         let mut counts: BTreeMap<LaneKey, (u64, u64)> = BTreeMap::new();
         for live in self.live.values().filter(|live| live.is_claimable(now)) {
             let count = counts.entry(self.lane_of(&live.timer)).or_default();
@@ -141,13 +152,14 @@ impl Space {
         key: &LaneKey,
         first_max: usize,
         retry_max: usize,
-        now: Now,
+        now: ClockReading,
     ) -> Vec<TimerId> {
         let (retries, firsts): (Vec<&Timer>, Vec<&Timer>) = self
             .claimable(key, now)
             .map(|live| &live.timer)
             .partition(|timer| timer.next_attempt_at.is_some());
-        let picked = [in_order(firsts, first_max), in_order(retries, retry_max)].concat();
+        let picked =
+            [first_in_order(firsts, first_max), first_in_order(retries, retry_max)].concat();
         picked.into_iter().map(|timer| timer.id.clone()).collect()
     }
 
@@ -157,7 +169,7 @@ impl Space {
         nonce: u64,
         token: Token,
         request: &ClaimRequest,
-        now: Now,
+        now: ClockReading,
     ) -> Firing {
         let timer = &self.live[id].timer;
         let allowed = transition(Some(self.live[id].state(now)), Event::Claim);
@@ -197,7 +209,7 @@ impl Space {
 }
 
 /// Returns at most `max` timers, in order of the time from which they can be claimed.
-fn in_order(mut timers: Vec<&Timer>, max: usize) -> Vec<&Timer> {
+fn first_in_order(mut timers: Vec<&Timer>, max: usize) -> Vec<&Timer> {
     timers.sort_by_key(|timer| (timer.claimable_at(), timer.id.clone()));
     timers.truncate(max);
     timers

@@ -13,37 +13,37 @@ use duly_core::{Timestamp, env::Clock, operate};
 #[derive(Debug)]
 pub(super) struct Clocks {
     clock: Arc<dyn Clock>,
-    origin: Origin,
+    origin: ClockOrigin,
 }
 
 /// Both clocks at the moment when the store was opened.
 #[derive(Debug, Clone, Copy)]
-struct Origin {
+struct ClockOrigin {
     wall: Duration,
     boot: Duration,
 }
 
 /// One moment, by all clocks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct ClockReading {
     /// The wall clock, rounded down.
     pub(super) wall: Timestamp,
     /// The steady clock, rounded down.
     pub(super) steady: Timestamp,
     /// The boot clock.
     pub(super) boot: Duration,
-    origin: Origin,
+    origin: ClockOrigin,
 }
 
 impl Clocks {
     pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
-        let origin = Origin { wall: clock.wall(), boot: clock.boot() };
+        let origin = ClockOrigin { wall: clock.wall(), boot: clock.boot() };
         Self { clock, origin }
     }
 
-    pub(super) fn now(&self) -> Now {
+    pub(super) fn now(&self) -> ClockReading {
         let boot = self.clock.boot();
-        Now {
+        ClockReading {
             wall: self.clock.now(),
             steady: self.origin.steady_at(boot),
             boot,
@@ -52,7 +52,7 @@ impl Clocks {
     }
 }
 
-impl Now {
+impl ClockReading {
     /// Returns the clocks that the core needs.
     pub(super) const fn both(&self) -> operate::Now {
         operate::Now { wall: self.wall, steady: self.steady }
@@ -64,7 +64,7 @@ impl Now {
     }
 }
 
-impl Origin {
+impl ClockOrigin {
     fn steady_at(&self, boot: Duration) -> Timestamp {
         let elapsed = boot.saturating_sub(self.boot);
         let ms = self.wall.saturating_add(elapsed).as_millis();

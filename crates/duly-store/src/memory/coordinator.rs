@@ -1,4 +1,4 @@
-//! One coordination shard: the rules of [`crate::deployment::heartbeat`], in plain maps.
+//! One coordinator shard: the rules of [`crate::deployment::heartbeat`], in plain maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::{
     deployment::{Heartbeat, HeartbeatReply, Member, MembershipStage},
 };
 
-/// A coordination shard. For tests, which are short: evictions stay recent for ever.
+/// A coordinator shard. For tests, which are short: evictions stay recent for ever.
 #[derive(Debug, Clone, Default)]
 pub struct Coordinator {
     list: u64,
@@ -32,36 +32,36 @@ impl Coordinator {
     }
 
     /// Applies a heartbeat.
-    pub fn heartbeat(&mut self, beat: Heartbeat) -> HeartbeatReply {
-        if beat.list != self.list {
+    pub fn heartbeat(&mut self, heartbeat: Heartbeat) -> HeartbeatReply {
+        if heartbeat.list != self.list {
             return HeartbeatReply::Superseded;
         }
-        if self.evicted.contains(&beat.member_id) {
+        if self.evicted.contains(&heartbeat.member_id) {
             return HeartbeatReply::Evicted;
         }
-        for (run, last_seen) in beat.dead {
-            if self.members.get(&run).map(|member| member.heartbeats) == last_seen {
-                self.members.remove(&run);
-                self.evicted.insert(run);
+        for (member_id, last_seen) in heartbeat.dead {
+            if self.members.get(&member_id).map(|member| member.heartbeats) == last_seen {
+                self.members.remove(&member_id);
+                self.evicted.insert(member_id);
             }
         }
-        if beat.presence == MembershipStage::Left {
-            self.members.remove(&beat.member_id);
-            self.evicted.insert(beat.member_id);
+        if heartbeat.presence == MembershipStage::Left {
+            self.members.remove(&heartbeat.member_id);
+            self.evicted.insert(heartbeat.member_id);
         } else if self
             .members
-            .get(&beat.member_id)
-            .is_none_or(|known| known.heartbeats < beat.number)
+            .get(&heartbeat.member_id)
+            .is_none_or(|known| known.heartbeats < heartbeat.number)
         {
             let member = Member {
-                member_id: beat.member_id,
-                name: beat.name,
-                protocols: beat.protocols,
-                presence: beat.presence,
-                heartbeats: beat.number,
-                waits: beat.waits,
+                member_id: heartbeat.member_id,
+                name: heartbeat.name,
+                protocols: heartbeat.protocols,
+                presence: heartbeat.presence,
+                heartbeats: heartbeat.number,
+                waits: heartbeat.waits,
             };
-            self.members.insert(beat.member_id, member);
+            self.members.insert(heartbeat.member_id, member);
         }
         HeartbeatReply::Members {
             members: self.members.values().cloned().collect(),

@@ -9,14 +9,14 @@
 use duly_core::{Destination, Timer, destination::LaneKey};
 
 use super::{
-    clock::Now,
-    space::{Live, Space},
+    clock::ClockReading,
+    namespace_state::{LiveTimer, NamespaceState},
 };
 use crate::claim::ORIGINS_MAX;
 
-impl Space {
+impl NamespaceState {
     /// Gives a lane to the origin of a timer's destination, while there are lanes left.
-    pub(super) fn learn_origin(&mut self, destination: Option<&Destination>) {
+    pub(super) fn add_origin(&mut self, destination: Option<&Destination>) {
         if let Some(destination @ Destination::Http(_)) = destination
             && self.origins.len() < ORIGINS_MAX
         {
@@ -37,7 +37,7 @@ impl Space {
     }
 
     /// Returns `true` if the namespace grants claims.
-    pub(super) fn grants(&self) -> bool {
+    pub(super) fn grants_claims(&self) -> bool {
         !self.paused && !self.is_dead_full()
     }
 
@@ -50,8 +50,8 @@ impl Space {
     pub(super) fn claimable<'a>(
         &'a self,
         key: &'a LaneKey,
-        now: Now,
-    ) -> impl Iterator<Item = &'a Live> {
+        now: ClockReading,
+    ) -> impl Iterator<Item = &'a LiveTimer> {
         let live = self.live.values();
         live.filter(move |live| live.is_claimable(now) && self.lane_of(&live.timer) == *key)
     }

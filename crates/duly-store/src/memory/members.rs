@@ -7,17 +7,19 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use super::{Coordinator, MemoryStore, own};
+use super::{Coordinator, MemoryStore, check_shard};
 use crate::{
     Deployment, Error, Lane, MemberId, Owner, Result, StoreFuture,
-    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, part_of},
+    deployment::{
+        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, max_min_part,
+    },
 };
 
 /// Number of announcements that are kept for a slow receiver.
 const ANNOUNCEMENTS: usize = 1_024;
 
 /// The grant and the request of each member for a lane.
-type Parts = BTreeMap<MemberId, (u32, u32)>;
+type LaneGrants = BTreeMap<MemberId, (u32, u32)>;
 
 /// The members that share the store, and the quotas of lanes.
 #[derive(Debug)]
@@ -28,64 +30,70 @@ pub(super) struct Members {
     released: Mutex<BTreeSet<MemberId>>,
     announced: broadcast::Sender<Announcement>,
     /// The grants and requests of all members, by lane.
-    allotted: Mutex<BTreeMap<Lane, Parts>>,
+    granted: Mutex<BTreeMap<Lane, LaneGrants>>,
 }
 
 impl Members {
     fn new(coordinators: &[ShardId]) -> Self {
         let list = Coordinators { version: 1, shards: coordinators.to_vec() };
-        let kept = list.shards.iter().map(|shard| (*shard, Coordinator::new(list.version)));
+        let coordinators = list.shards.iter().map(|shard| (*shard, Coordinator::new(list.version)));
         Self {
-            coordinators: Mutex::new(kept.collect()),
+            coordinators: Mutex::new(coordinators.collect()),
             list: Mutex::new(list),
             released: Mutex::default(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
-            allotted: Mutex::default(),
+            granted: Mutex::default(),
         }
     }
 
-    pub(super) fn may_claim(&self, owner: Owner) -> Result<()> {
+    pub(super) fn check_not_released(&self, owner: Owner) -> Result<()> {
         match owner {
-            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::Evicted),
+            Owner::Node(member_id) if self.released.lock().contains(&member_id) => {
+                Err(Error::Evicted)
+            }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn release(&self, run: MemberId) {
-        self.released.lock().insert(run);
-        for held in self.allotted.lock().values_mut() {
-            held.remove(&run);
+    pub(super) fn release(&self, member_id: MemberId) {
+        self.released.lock().insert(member_id);
+        for grants in self.granted.lock().values_mut() {
+            grants.remove(&member_id);
         }
     }
 
-    fn allot(&self, run: MemberId, ask: Ask, turn: u64) -> Allotment {
-        let mut allotted = self.allotted.lock();
-        let held = allotted.entry(ask.lane).or_default();
-        held.remove(&run);
-        let others: u32 = held.values().map(|(held, _)| held).sum();
+    fn allot(&self, member_id: MemberId, ask: Ask, rotation: u64) -> Allotment {
+        let mut granted = self.granted.lock();
+        let grants = granted.entry(ask.lane).or_default();
+        grants.remove(&member_id);
+        let others: u32 = grants.values().map(|(grants, _)| grants).sum();
         if ask.keep > 0 || ask.wanted > 0 {
-            held.insert(run, (0, ask.wanted));
+            grants.insert(member_id, (0, ask.wanted));
         }
-        let wanted: Vec<_> = held.iter().map(|(run, (_, wanted))| (*run, *wanted)).collect();
-        let part = |amount| part_of(amount, &wanted, run, turn);
+        let wanted: Vec<_> =
+            grants.iter().map(|(member_id, (_, wanted))| (*member_id, *wanted)).collect();
+        let part = |amount| max_min_part(amount, &wanted, member_id, rotation);
         let slots = part(ask.cap).min(ask.cap.saturating_sub(others));
-        let everybody = |rate| wanted.iter().map(|(run, _)| (*run, rate)).collect::<Vec<_>>();
-        let per_second = ask.per_second.map(|rate| part_of(rate, &everybody(rate), run, turn));
-        if let Some((held, _)) = held.get_mut(&run) {
-            *held = slots.max(ask.keep);
+        let equal_requests =
+            |rate| wanted.iter().map(|(member_id, _)| (*member_id, rate)).collect::<Vec<_>>();
+        let per_second = ask
+            .per_second
+            .map(|rate| max_min_part(rate, &equal_requests(rate), member_id, rotation));
+        if let Some((grants, _)) = grants.get_mut(&member_id) {
+            *grants = slots.max(ask.keep);
         }
         Allotment { slots, per_second }
     }
 }
 
 impl MemoryStore {
-    /// Shares the store between several nodes of this process, with one coordination shard.
+    /// Shares the store between several nodes of this process, with one coordinator shard.
     #[must_use]
     pub fn shared_by_nodes(self) -> Self {
         self.coordinated_by(&[ShardId(0)])
     }
 
-    /// Shares the store between several nodes of this process, with these coordination shards. They are
+    /// Shares the store between several nodes of this process, with these coordinator shards. They are
     /// independent of the store's timers, which are all in shard 0.
     #[must_use]
     pub fn coordinated_by(mut self, coordinators: &[ShardId]) -> Self {
@@ -93,32 +101,32 @@ impl MemoryStore {
         self
     }
 
-    /// Changes the list of coordination shards. From now on the shards refuse heartbeats with the previous
+    /// Changes the list of coordinator shards. From now on the shards refuse heartbeats with the previous
     /// list.
     ///
     /// # Errors
     /// `Unavailable` if the store belongs to one node.
-    pub fn change_coordinators(&self, coordinators: &[ShardId]) -> Result<()> {
+    pub fn change_coordinators(&self, shards: &[ShardId]) -> Result<()> {
         let members = self.members()?;
         let mut list = members.list.lock();
-        *list = Coordinators { version: list.version + 1, shards: coordinators.to_vec() };
-        let mut kept = members.coordinators.lock();
-        for shard in coordinators {
-            kept.entry(*shard).or_default();
+        *list = Coordinators { version: list.version + 1, shards: shards.to_vec() };
+        let mut coordinators = members.coordinators.lock();
+        for shard in shards {
+            coordinators.entry(*shard).or_default();
         }
-        for coordinator in kept.values_mut() {
+        for coordinator in coordinators.values_mut() {
             coordinator.accept_list(list.version);
         }
         Ok(())
     }
 
-    /// Removes the members of a coordination shard, as a failover may do.
+    /// Removes the members of a coordinator shard, as a failover may do.
     ///
     /// # Errors
     /// `Unavailable` if the store belongs to one node.
     pub fn forget_members(&self, coordinator: ShardId) -> Result<()> {
-        let mut kept = self.members()?.coordinators.lock();
-        kept.entry(coordinator).and_modify(Coordinator::forget_members);
+        let mut coordinators = self.members()?.coordinators.lock();
+        coordinators.entry(coordinator).and_modify(Coordinator::forget_members);
         Ok(())
     }
 
@@ -136,21 +144,25 @@ impl Deployment for MemoryStore {
         list.unwrap_or(Coordinators { version: 1, shards: vec![ShardId(0)] })
     }
 
-    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
+    fn heartbeat(
+        &self,
+        coordinator: ShardId,
+        heartbeat: Heartbeat,
+    ) -> StoreFuture<'_, HeartbeatReply> {
         async move {
-            let mut kept = self.members()?.coordinators.lock();
-            let kept = kept.get_mut(&coordinator);
-            Ok(kept.map_or(HeartbeatReply::Superseded, |kept| kept.heartbeat(beat)))
+            let mut coordinators = self.members()?.coordinators.lock();
+            let known = coordinators.get_mut(&coordinator);
+            Ok(known.map_or(HeartbeatReply::Superseded, |known| known.heartbeat(heartbeat)))
         }
         .boxed()
     }
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         async move {
-            own(shard)?;
-            let mut holders = self.look(|state, _| state.holders());
-            let allotted = self.members()?.allotted.lock();
-            holders.extend(allotted.values().flat_map(|held| held.keys()));
+            check_shard(shard)?;
+            let mut holders = self.read(|state, _| state.holders());
+            let granted = self.members()?.granted.lock();
+            holders.extend(granted.values().flat_map(|grants| grants.keys()));
             holders.sort_unstable();
             holders.dedup();
             Ok(holders)
@@ -161,15 +173,15 @@ impl Deployment for MemoryStore {
     fn allot(
         &self,
         shard: ShardId,
-        run: MemberId,
+        member_id: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         async move {
-            own(shard)?;
+            check_shard(shard)?;
             let members = self.members()?;
-            members.may_claim(Owner::Node(run))?;
-            let turn = self.clocks.now().wall.unix_ms() / 1_000;
-            Ok(asks.into_iter().map(|ask| members.allot(run, ask, turn)).collect())
+            members.check_not_released(Owner::Node(member_id))?;
+            let rotation = self.clocks.now().wall.unix_ms() / 1_000;
+            Ok(asks.into_iter().map(|ask| members.allot(member_id, ask, rotation)).collect())
         }
         .boxed()
     }

@@ -8,50 +8,54 @@ use std::{
 
 use duly_core::{NamespaceName, Settings, rate::Gcra};
 
-use super::{clock::Now, space::Space, state::State};
+use super::{clock::ClockReading, namespace_state::NamespaceState, state::MemoryState};
 use crate::{
     Error, Result,
     namespaces::{Activity, DeleteMode, IDLE_AFTER, Namespace, Put, Secrets, too_many},
     query::Totals,
 };
 
-impl State {
+impl MemoryState {
     pub(super) fn put_namespace(
         &mut self,
         name: NamespaceName,
         put: Put,
         namespaces_max: u64,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(Namespace, bool)> {
-        let count = self.spaces.len() as u64;
-        let old = self.spaces.get_mut(&name);
+        let count = self.namespaces.len() as u64;
+        let old = self.namespaces.get_mut(&name);
         if old.is_none() && count >= namespaces_max {
             return Err(too_many(namespaces_max));
         }
         let implicit = matches!(put, Put::IfAbsent(_));
         let settings = match (put, &old) {
-            (Put::IfAbsent(_), Some(space)) => return Ok((space.answer(), false)),
+            (Put::IfAbsent(_), Some(namespace)) => return Ok((namespace.to_namespace(), false)),
             (Put::IfAbsent(settings), None) => *settings,
             (Put::Replace { mut settings, secrets }, old) => {
                 if secrets == Secrets::Keep {
-                    let kept = old.as_ref().map(|space| space.settings.signing_secrets.clone());
+                    let kept =
+                        old.as_ref().map(|namespace| namespace.settings.signing_secrets.clone());
                     settings.signing_secrets = kept.unwrap_or_default();
                 }
                 *settings
             }
         };
-        if let Some(space) = old {
-            space.settings = Arc::new(settings);
-            space.implicit = false;
-            space.updated_at = now.wall;
-            space.bound_tombstones();
-            return Ok((space.answer(), false));
+        if let Some(namespace) = old {
+            namespace.settings = Arc::new(settings);
+            namespace.implicit = false;
+            namespace.updated_at = now.wall;
+            namespace.trim_tombstones();
+            return Ok((namespace.to_namespace(), false));
         }
-        let space = Space { implicit, ..Space::new(name.clone(), self.space_next, settings, now) };
-        self.space_next += 1;
-        let answer = space.answer();
-        self.spaces.insert(name, space);
-        Ok((answer, true))
+        let namespace = NamespaceState {
+            implicit,
+            ..NamespaceState::new(name.clone(), self.namespace_number_next, settings, now)
+        };
+        self.namespace_number_next += 1;
+        let created = namespace.to_namespace();
+        self.namespaces.insert(name, namespace);
+        Ok((created, true))
     }
 
     pub(super) fn list_namespaces(
@@ -60,24 +64,24 @@ impl State {
         limit: usize,
     ) -> Vec<Namespace> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let spaces = self.spaces.range::<NamespaceName, _>((from, Bound::Unbounded));
-        spaces.take(limit).map(|(_, space)| space.answer()).collect()
+        let namespaces = self.namespaces.range::<NamespaceName, _>((from, Bound::Unbounded));
+        namespaces.take(limit).map(|(_, namespace)| namespace.to_namespace()).collect()
     }
 
     pub(super) fn set_activity(
         &mut self,
         name: &NamespaceName,
         activity: Activity,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Namespace> {
-        let space = self.space(name)?;
-        let after = activity.applied(space.paused, space.resumes_at, now.wall);
-        if (space.paused, space.resumes_at) != after {
-            space.implicit = false;
-            (space.paused, space.resumes_at) = after;
-            space.updated_at = now.wall;
+        let namespace = self.namespace(name)?;
+        let after = activity.applied(namespace.paused, namespace.resumes_at, now.wall);
+        if (namespace.paused, namespace.resumes_at) != after {
+            namespace.implicit = false;
+            (namespace.paused, namespace.resumes_at) = after;
+            namespace.updated_at = now.wall;
         }
-        Ok(space.answer())
+        Ok(namespace.to_namespace())
     }
 
     pub(super) fn delete_namespace(
@@ -85,38 +89,40 @@ impl State {
         name: &NamespaceName,
         mode: DeleteMode,
     ) -> Result<()> {
-        let space = self.space(name)?;
-        let (pending, dead) = (space.live.len() as u64, space.dead.len() as u64);
+        let namespace = self.namespace(name)?;
+        let (pending, dead) = (namespace.live.len() as u64, namespace.dead.len() as u64);
         if mode == DeleteMode::IfEmpty && pending + dead > 0 {
             return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
         }
-        self.spaces.remove(name);
+        self.namespaces.remove(name);
         Ok(())
     }
 
     pub(super) fn remove_idle(
         &mut self,
-        waited: &BTreeSet<NamespaceName>,
-        now: Now,
+        awaited: &BTreeSet<NamespaceName>,
+        now: ClockReading,
     ) -> Vec<NamespaceName> {
         let mut removed = Vec::new();
-        for (name, space) in self.spaces.iter_mut().filter(|(_, space)| space.implicit) {
-            if space.holds_something() || waited.contains(name) {
-                space.idle_since = None;
+        for (name, namespace) in
+            self.namespaces.iter_mut().filter(|(_, namespace)| namespace.implicit)
+        {
+            if namespace.is_in_use() || awaited.contains(name) {
+                namespace.idle_since = None;
                 continue;
             }
-            let since = *space.idle_since.get_or_insert(now.boot);
+            let since = *namespace.idle_since.get_or_insert(now.boot);
             if now.boot.saturating_sub(since) >= IDLE_AFTER.to_std() {
                 removed.push(name.clone());
             }
         }
-        removed.iter().for_each(|name| drop(self.spaces.remove(name)));
+        removed.iter().for_each(|name| drop(self.namespaces.remove(name)));
         removed
     }
 }
 
-impl Space {
-    fn new(name: NamespaceName, number: u64, settings: Settings, now: Now) -> Self {
+impl NamespaceState {
+    fn new(name: NamespaceName, number: u64, settings: Settings, now: ClockReading) -> Self {
         Self {
             name,
             number,
@@ -137,11 +143,11 @@ impl Space {
         }
     }
 
-    fn holds_something(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         !(self.live.is_empty() && self.dead.is_empty() && self.tombstones.is_empty())
     }
 
-    pub(super) fn answer(&self) -> Namespace {
+    pub(super) fn to_namespace(&self) -> Namespace {
         Namespace {
             name: self.name.clone(),
             settings: Arc::clone(&self.settings),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{State as TimerState, Timer, destination::LaneKey};
+use duly_core::{State, Timer, destination::LaneKey};
 
-use super::{clock::Now, space::Space, state::State};
+use super::{clock::ClockReading, namespace_state::NamespaceState, state::MemoryState};
 use crate::{
     Forecast, ForecastRequest, Health, ListRequest, Page, Result, Stats, TimerView,
     query::{LaneStats, ListState, Position},
@@ -13,8 +13,8 @@ use crate::{
 /// Estimated bytes of a pending timer besides its id, payload and headers.
 const RECORD_BYTES: u64 = 128;
 
-impl Space {
-    pub(super) fn list(&self, request: &ListRequest, now: Now) -> Result<Page> {
+impl NamespaceState {
+    pub(super) fn list(&self, request: &ListRequest, now: ClockReading) -> Result<Page> {
         request.check()?;
         let mut found: Vec<(Position, TimerView)> = self
             .candidates(request.state, now)
@@ -34,21 +34,21 @@ impl Space {
             bytes += view.memory_bytes();
             bytes > request.bytes_max
         });
-        let room = by_bytes.map_or(request.limit, |count| request.limit.min(count));
-        let cut = found.len() > room;
-        found.truncate(room);
-        let next = found.last().filter(|_| cut).map(|(position, _)| position.clone());
+        let count_max = by_bytes.map_or(request.limit, |count| request.limit.min(count));
+        let is_cut = found.len() > count_max;
+        found.truncate(count_max);
+        let next = found.last().filter(|_| is_cut).map(|(position, _)| position.clone());
         let timers = found.into_iter().map(|(_, view)| view).collect();
         Ok(Page { timers, next, examined })
     }
 
-    fn candidates(&self, state: ListState, now: Now) -> Vec<TimerView> {
+    fn candidates(&self, state: ListState, now: ClockReading) -> Vec<TimerView> {
         match state {
-            ListState::Only(TimerState::Dead) => {
-                let letters = self.dead.values();
-                letters.map(|letter| self.view_dead(&letter.value)).collect()
+            ListState::Only(State::Dead) => {
+                let dead_letters = self.dead.values();
+                dead_letters.map(|letter| self.view_dead(&letter.value)).collect()
             }
-            ListState::Only(TimerState::Finished | TimerState::Cancelled) => {
+            ListState::Only(State::Finished | State::Cancelled) => {
                 let tombstones = self.tombstones.values().map(|tombstone| tombstone.value.clone());
                 tombstones
                     .map(|tombstone| TimerView::tombstone(self.name.clone(), tombstone))
@@ -61,7 +61,7 @@ impl Space {
         }
     }
 
-    pub(super) fn stats(&self, now: Now) -> Stats {
+    pub(super) fn stats(&self, now: ClockReading) -> Stats {
         let mut stats = Stats {
             dead: self.dead.len() as u64,
             retained: self.tombstones.len() as u64,
@@ -80,17 +80,17 @@ impl Space {
             });
             let claimable = live.is_claimable(now);
             match live.state(now) {
-                TimerState::Due => {
+                State::Due => {
                     stats.due += 1;
                     lane.due += 1;
                     let oldest = stats.oldest_due_at.get_or_insert(live.timer.due_at);
                     *oldest = live.timer.due_at.min(*oldest);
                 }
-                TimerState::InFlight => {
+                State::InFlight => {
                     stats.in_flight += 1;
                     lane.in_flight += 1;
                 }
-                TimerState::Retrying => {
+                State::Retrying => {
                     stats.retrying += 1;
                     lane.retry_due += u64::from(claimable);
                 }
@@ -107,7 +107,7 @@ impl Space {
         stats
     }
 
-    pub(super) fn forecast(&self, request: &ForecastRequest, now: Now) -> Forecast {
+    pub(super) fn forecast(&self, request: &ForecastRequest, now: ClockReading) -> Forecast {
         let mut forecast = Forecast::new(request, now.wall);
         for live in self.live.values() {
             match live.claimable_in(now) {
@@ -120,15 +120,15 @@ impl Space {
     }
 }
 
-impl State {
-    pub(super) fn health(&self, now: Now) -> Health {
+impl MemoryState {
+    pub(super) fn health(&self, now: ClockReading) -> Health {
         let mut health = Health { location: "memory".to_owned(), ..Health::default() };
-        for space in self.spaces.values() {
-            health.dead += space.dead.len() as u64;
-            health.retained += space.tombstones.len() as u64;
-            health.namespaces_paused += u64::from(space.paused);
-            health.namespaces_dead_full += u64::from(space.is_dead_full());
-            for live in space.live.values() {
+        for namespace in self.namespaces.values() {
+            health.dead += namespace.dead.len() as u64;
+            health.retained += namespace.tombstones.len() as u64;
+            health.namespaces_paused += u64::from(namespace.paused);
+            health.namespaces_dead_full += u64::from(namespace.is_dead_full());
+            for live in namespace.live.values() {
                 health.pending += 1;
                 health.in_flight += u64::from(live.lease.is_some());
                 if live.is_claimable(now) {

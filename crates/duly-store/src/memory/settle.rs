@@ -8,20 +8,20 @@ use duly_core::{
 };
 
 use super::{
-    clock::Now,
-    space::{Lease, Space},
-    state::State,
+    clock::ClockReading,
+    namespace_state::{Lease, NamespaceState},
+    state::MemoryState,
 };
 use crate::{Result, SettleOutcome, SettleVerdict, Settlement, Token, settle::check};
 
-impl State {
+impl MemoryState {
     /// Applies verdicts. An extension of a length that is not allowed refuses the call before anything is
     /// done.
     pub(super) fn settle(
         &mut self,
         shard: ShardId,
         settlements: Vec<Settlement>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Vec<SettleOutcome>> {
         check(&settlements)?;
         let outcomes =
@@ -29,19 +29,24 @@ impl State {
         Ok(outcomes.collect())
     }
 
-    fn settle_one(&mut self, shard: ShardId, settlement: Settlement, now: Now) -> SettleOutcome {
+    fn settle_one(
+        &mut self,
+        shard: ShardId,
+        settlement: Settlement,
+        now: ClockReading,
+    ) -> SettleOutcome {
         let Some(nonce) = self.nonce_of(shard, &settlement.token) else {
             return SettleOutcome::InvalidToken;
         };
-        let Some(grant) = self.grants.get(&nonce) else {
+        let Some(token) = self.tokens.get(&nonce) else {
             return SettleOutcome::InvalidToken;
         };
-        if settlement.namespace.is_some_and(|name| name != grant.namespace) {
+        if settlement.namespace.is_some_and(|name| name != token.namespace) {
             return SettleOutcome::InvalidToken;
         }
-        match self.spaces.get_mut(&grant.namespace) {
-            Some(space) if space.number == grant.space => {
-                space.settle(&grant.id, nonce, &settlement.verdict, now)
+        match self.namespaces.get_mut(&token.namespace) {
+            Some(namespace) if namespace.number == token.namespace_number => {
+                namespace.settle(&token.id, nonce, &settlement.verdict, now)
             }
             _ => SettleOutcome::LeaseLost,
         }
@@ -55,13 +60,13 @@ impl State {
     }
 }
 
-impl Space {
+impl NamespaceState {
     fn settle(
         &mut self,
         id: &TimerId,
         nonce: u64,
         verdict: &SettleVerdict,
-        now: Now,
+        now: ClockReading,
     ) -> SettleOutcome {
         let context = self.context(0, now);
         let live = self.live.get(id);

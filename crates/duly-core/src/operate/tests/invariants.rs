@@ -5,7 +5,7 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use super::*;
 use crate::{
     RetryPolicy,
-    settle::{Held, LeaseLoss, SettleOutcome, SettleVerdict, expire, lose_lease, settle},
+    settle::{HeldLease, LeaseLoss, SettleOutcome, SettleVerdict, expire, lose_lease, settle},
     timer::{HISTORY_MAX, Wait},
 };
 
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Step> {
 #[derive(Debug, Default)]
 struct Place {
     live: Option<Timer>,
-    held: Option<Held>,
+    held: Option<HeldLease>,
     tombstone: Option<Tombstone>,
     /// Dead letters, latest last.
     letters: Vec<Timer>,
@@ -205,7 +205,8 @@ impl Place {
             (Step::Claim, Some(timer), None) if timer.claimable_at() <= wall => {
                 let (nonce, attempt) = (self.numbers, timer.attempts + 1);
                 let held_for = Duration::from_secs(60);
-                self.held = Some(Held { nonce, attempt, claimed_at: wall, held_for, ends: true });
+                self.held =
+                    Some(HeldLease { nonce, attempt, claimed_at: wall, held_for, ends: true });
             }
             (Step::Settle(verdict), Some(timer), Some(held)) => {
                 let (effect, outcome) = settle(timer, &held, &verdict, &context);
@@ -247,9 +248,9 @@ impl Place {
                 Operation::Schedule { schedule: Box::new(asked), if_exists }
             }
             Step::ImportLetter(number) => {
-                let mut brought = dead();
-                brought.incarnation = Incarnation(u64::MAX - number);
-                Operation::Import { timer: Box::new(brought) }
+                let mut imported = dead();
+                imported.incarnation = Incarnation(u64::MAX - number);
+                Operation::Import { timer: Box::new(imported) }
             }
             Step::Reschedule { content, if_revision } => {
                 let mut patch = Patch::default();
@@ -270,7 +271,7 @@ impl Place {
 
     /// Checks a decision and applies its effect.
     fn check(&mut self, decided: Result<Decision, Refusal>) -> Result<(), TestCaseError> {
-        let Ok(Decision { effect, takes, reply, .. }) = decided else { return Ok(()) };
+        let Ok(Decision { effect, quota_use, reply, .. }) = decided else { return Ok(()) };
         let changes_nothing = matches!(
             reply,
             Reply::Existing(_) | Reply::Unchanged(_) | Reply::Cancelled { already: true, .. }
@@ -279,14 +280,18 @@ impl Place {
         let (was_live, letters) = (self.live.is_some(), self.letters.len());
         let redrives = matches!(effect, Some(Effect::Put(Cause::Redriven, _)));
         let creates = matches!(effect, Some(Effect::Put(Cause::Created | Cause::Replaced, _)));
-        prop_assert!(!creates || takes.schedule, "a schedule takes of the rate");
+        prop_assert!(!creates || quota_use.schedule, "a schedule takes of the rate");
         if let Some(effect) = effect {
             self.write(effect)?;
         }
         let is_one_more = self.live.is_some() && !was_live;
-        prop_assert_eq!(takes.pending, is_one_more && !redrives, "one more takes of max_pending");
-        prop_assert_eq!(takes.dead_letter, self.letters.len() > letters, "and of max_dead");
-        prop_assert!(!takes.dead_letter || self.letters.len() as u64 <= DEAD_MAX);
+        prop_assert_eq!(
+            quota_use.pending,
+            is_one_more && !redrives,
+            "one more takes of max_pending"
+        );
+        prop_assert_eq!(quota_use.dead_letter, self.letters.len() > letters, "and of max_dead");
+        prop_assert!(!quota_use.dead_letter || self.letters.len() as u64 <= DEAD_MAX);
         Ok(())
     }
 }

@@ -274,7 +274,7 @@ impl Script<'_> {
         timer.occurrence = 1;
         self.apply(Operation::Import { timer: Box::new(timer.clone()) });
         timer.occurrence = 0;
-        timer.die(at, DeadLetterReason::AttemptsSpent);
+        timer.mark_dead_letter(at, DeadLetterReason::AttemptsSpent);
         self.apply(Operation::Import { timer: Box::new(timer) });
     }
 

@@ -10,7 +10,7 @@ use duly_core::{
 };
 
 use super::{
-    Claiming, Comes, Disturbance, Op, Request, Timing,
+    ClaimOp, Disturbance, ImportedHistory, Op, OpCommand, Timing,
     op::{GRAIN_MS, NODES},
 };
 use crate::{
@@ -29,18 +29,18 @@ const IDS: u64 = 14;
 
 /// Generates `steps` operations from `seed`; the first two create the namespaces.
 pub fn generate(seed: u64, steps: usize, disturb: Disturbance) -> Vec<Op> {
-    let mut dice = Dice { random: SplitMix64::new(seed), disturb };
-    let puts = NAMESPACES.map(|namespace| dice.put(namespace));
-    let rest = std::iter::repeat_with(|| dice.op());
+    let mut generator = OpGenerator { random: SplitMix64::new(seed), disturb };
+    let puts = NAMESPACES.map(|namespace| generator.put(namespace));
+    let rest = std::iter::repeat_with(|| generator.op());
     puts.into_iter().chain(rest).take(steps).collect()
 }
 
-struct Dice {
+struct OpGenerator {
     random: SplitMix64,
     disturb: Disturbance,
 }
 
-impl Dice {
+impl OpGenerator {
     fn below(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
@@ -63,14 +63,14 @@ impl Dice {
         match self.below(100) {
             0..=37 => {
                 let count = 1 + self.below(6);
-                let mut requests: Vec<Request> = (1..=count).map(|i| self.request(i)).collect();
+                let mut requests: Vec<OpCommand> = (1..=count).map(|i| self.request(i)).collect();
                 // At most one, because all of a call would be due at the same millisecond.
                 if self.one_in(3) {
-                    requests.push(Request::Fire(self.id()));
+                    requests.push(OpCommand::Fire(self.id()));
                 }
                 Op::Apply { namespace, requests }
             }
-            38..=62 => Op::Claim(self.claiming()),
+            38..=62 => Op::Claim(self.claim_op()),
             63..=82 => {
                 let count = 1 + self.below(4);
                 Op::Settle((0..count).map(|_| (self.below(10), self.verdict())).collect())
@@ -136,14 +136,14 @@ impl Dice {
         revision.filter(|_| self.one_in(4))
     }
 
-    fn request(&mut self, i: u64) -> Request {
+    fn request(&mut self, i: u64) -> OpCommand {
         let id = self.id();
         match self.below(18) {
             0..=7 => {
                 let payload = self.one_in(2).then(|| self.payload());
                 let tags = if self.one_in(3) { vec!["red".to_owned()] } else { Vec::new() };
                 let expires = self.disturb != Disturbance::ClockSteps && self.one_in(4);
-                Request::Schedule {
+                OpCommand::Schedule {
                     id,
                     timing: self.timing(i),
                     payload,
@@ -154,7 +154,7 @@ impl Dice {
                     if_exists: self.pick(&[IfExists::Fail, IfExists::Keep, IfExists::Replace]),
                 }
             }
-            8 | 9 => Request::Reschedule {
+            8 | 9 => OpCommand::Reschedule {
                 id,
                 timing: self.one_in(2).then(|| self.timing(i)),
                 payload: match self.below(3) {
@@ -168,31 +168,36 @@ impl Dice {
                 },
                 if_revision: self.revision(),
             },
-            10..=12 => Request::Cancel { id, if_revision: self.revision() },
-            13 => Request::Redrive(id, self.grains(3)),
-            14 => Request::RedriveFiring(self.below(10), self.grains(3)),
-            15 => Request::DeadLetter(id, self.grains(3)),
+            10..=12 => OpCommand::Cancel { id, if_revision: self.revision() },
+            13 => OpCommand::Redrive(id, self.grains(3)),
+            14 => OpCommand::RedriveFiring(self.below(10), self.grains(3)),
+            15 => OpCommand::DeadLetter(id, self.grains(3)),
             16 => self.import(id, i),
-            _ if self.one_in(2) => Request::Purge(id),
-            _ => Request::PurgeFiring(self.below(10)),
+            _ if self.one_in(2) => OpCommand::Purge(id),
+            _ => OpCommand::PurgeFiring(self.below(10)),
         }
     }
 
-    fn import(&mut self, id: TimerId, i: u64) -> Request {
-        let comes = self.pick(&[Comes::First, Comes::Retry, Comes::Dead]);
+    fn import(&mut self, id: TimerId, i: u64) -> OpCommand {
+        let history =
+            self.pick(&[ImportedHistory::First, ImportedHistory::Retry, ImportedHistory::Dead]);
         // A timer that was attempted was due before.
         let ago_ms = i64::try_from(self.grains(9).ms() + i).unwrap_or(0);
-        Request::Import {
+        OpCommand::Import {
             id,
             incarnation: 1 + self.below(2),
             occurrence: u32::try_from(self.below(2)).unwrap_or(0),
-            timing: if comes == Comes::First { self.timing(i) } else { Timing::At(-ago_ms) },
-            comes,
+            timing: if history == ImportedHistory::First {
+                self.timing(i)
+            } else {
+                Timing::At(-ago_ms)
+            },
+            history,
         }
     }
 
     /// Claims all retries of a lane or none, because two of them may have the same time.
-    fn claiming(&mut self) -> Claiming {
+    fn claim_op(&mut self) -> ClaimOp {
         let mut lanes = Vec::new();
         for namespace in NAMESPACES {
             for origin in ORIGINS {
@@ -204,7 +209,7 @@ impl Dice {
         lanes.rotate_left(usize::try_from(self.below(8)).unwrap_or(0));
         lanes.truncate(usize::try_from(1 + self.below(8)).unwrap_or(1));
         let retries = self.one_in(2);
-        Claiming {
+        ClaimOp {
             lanes,
             first_max: usize::try_from(self.below(6)).unwrap_or(0),
             retry_max: if retries { 10_000 } else { 0 },

@@ -26,10 +26,10 @@ pub enum Op {
         /// The namespace.
         namespace: &'static str,
         /// The commands.
-        requests: Vec<Request>,
+        requests: Vec<OpCommand>,
     },
     /// A claim.
-    Claim(Claiming),
+    Claim(ClaimOp),
     /// Verdicts on firings, each named by the number of firings that were claimed after it.
     Settle(Vec<(u64, SettleVerdict)>),
     /// The end of a node.
@@ -48,7 +48,7 @@ pub enum Op {
 
 /// One command.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
+pub enum OpCommand {
     /// Schedule.
     Schedule {
         /// The id.
@@ -92,7 +92,7 @@ pub enum Request {
         /// The due time.
         timing: Timing,
         /// The history of the timer.
-        comes: Comes,
+        history: ImportedHistory,
     },
     /// Cancel.
     Cancel {
@@ -117,7 +117,7 @@ pub enum Request {
 
 /// The history of a timer that is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comes {
+pub enum ImportedHistory {
     /// Never attempted.
     First,
     /// Attempted once; the next attempt is at its due time.
@@ -137,7 +137,7 @@ pub enum Timing {
 
 /// A claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claiming {
+pub struct ClaimOp {
     /// The lanes.
     pub lanes: Vec<(&'static str, LaneKey)>,
     /// Maximum number of first attempts per lane.

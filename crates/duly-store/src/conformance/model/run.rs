@@ -6,7 +6,9 @@ use duly_core::{
     timer::{Attempt, AttemptOutcome, DeadLetterReason, Wait},
 };
 
-use super::{Claiming, Comes, Known, Op, Request, Timing, advance, normal, restart, tick};
+use super::{
+    ClaimOp, ImportedHistory, Known, Op, OpCommand, Timing, advance, normal, restart, tick,
+};
 use crate::{
     Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Owner,
     SettleVerdict, Settlement, Token,
@@ -26,7 +28,7 @@ pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<
         Op::Apply { namespace, requests } => {
             apply(harness, &name(namespace), requests, known).await
         }
-        Op::Claim(claiming) => claim(harness, claiming, known).await,
+        Op::Claim(claim_op) => claim(harness, claim_op, known).await,
         Op::Settle(verdicts) => settle(harness, verdicts, known).await,
         Op::ReleaseNode(node) => {
             let released = harness.store().release_owner(SHARD, MemberId(*node)).await;
@@ -50,7 +52,7 @@ pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<
 async fn apply(
     harness: &dyn Harness,
     namespace: &NamespaceName,
-    requests: &[Request],
+    requests: &[OpCommand],
     known: &mut Known,
 ) -> Vec<String> {
     let commands = requests.iter().filter_map(|request| {
@@ -72,11 +74,11 @@ async fn apply(
 }
 
 /// Returns the operation of a request; `None` if it names a firing and there was none yet.
-fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<Operation> {
+fn operation(harness: &dyn Harness, request: &OpCommand, known: &Known) -> Option<Operation> {
     let latest = |id: &TimerId| DeadLetterId::Timer(id.clone());
     let of_firing = |back: u64| Some(DeadLetterId::Delivery(known.firing(back)?.1));
     Some(match request.clone() {
-        Request::Schedule {
+        OpCommand::Schedule {
             id,
             timing,
             payload,
@@ -100,7 +102,7 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
             }),
             if_exists,
         },
-        Request::Reschedule { id, timing, payload, destination, if_revision } => {
+        OpCommand::Reschedule { id, timing, payload, destination, if_revision } => {
             let patch = Patch {
                 when: timing.map(|timing| when(harness, timing)),
                 payload,
@@ -110,23 +112,23 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
             let patch = Box::new(patch);
             Operation::Reschedule { id, patch, if_revision }
         }
-        Request::Import { id, incarnation, occurrence, timing, comes } => Operation::Import {
-            timer: imported(harness, id, (incarnation, occurrence), timing, comes),
+        OpCommand::Import { id, incarnation, occurrence, timing, history } => Operation::Import {
+            timer: imported(harness, id, (incarnation, occurrence), timing, history),
         },
-        Request::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
-        Request::Fire(id) => Operation::Fire { id },
-        Request::DeadLetter(id, ago) => Operation::DeadLetter {
+        OpCommand::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
+        OpCommand::Fire(id) => Operation::Fire { id },
+        OpCommand::DeadLetter(id, ago) => Operation::DeadLetter {
             id,
             if_due_by: duly_core::Timestamp::saturating_from_unix_ms(
                 harness.now().unix_ms().saturating_sub(ago.ms()),
             ),
         },
-        Request::Redrive(id, delay) => Operation::Redrive { letter: latest(&id), delay },
-        Request::RedriveFiring(back, delay) => {
+        OpCommand::Redrive(id, delay) => Operation::Redrive { letter: latest(&id), delay },
+        OpCommand::RedriveFiring(back, delay) => {
             Operation::Redrive { letter: of_firing(back)?, delay }
         }
-        Request::Purge(id) => Operation::Purge { letter: latest(&id) },
-        Request::PurgeFiring(back) => Operation::Purge { letter: of_firing(back)? },
+        OpCommand::Purge(id) => Operation::Purge { letter: latest(&id) },
+        OpCommand::PurgeFiring(back) => Operation::Purge { letter: of_firing(back)? },
     })
 }
 
@@ -136,19 +138,19 @@ fn imported(
     id: TimerId,
     (incarnation, occurrence): (u64, u32),
     timing: Timing,
-    comes: Comes,
+    history: ImportedHistory,
 ) -> Box<Timer> {
     let now = harness.now();
     let schedule = Schedule::new(id, when(harness, timing));
     let mut timer = Timer::new(schedule, now, Incarnation(incarnation)).expect("near enough");
     timer.occurrence = occurrence;
-    if comes != Comes::First {
+    if history != ImportedHistory::First {
         let attempt = Attempt::new(1, now, AttemptOutcome::Failed, "elsewhere");
         let policy = RetryPolicy::Delays(vec![Millis::ZERO]);
         timer.attempt_failed(attempt, Wait::None, &policy, 0, timer.due_at);
     }
-    if comes == Comes::Dead {
-        timer.die(now, DeadLetterReason::AttemptsSpent);
+    if history == ImportedHistory::Dead {
+        timer.mark_dead_letter(now, DeadLetterReason::AttemptsSpent);
     }
     Box::new(timer)
 }
@@ -164,19 +166,19 @@ fn when(harness: &dyn Harness, timing: Timing) -> When {
     }
 }
 
-async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) -> Vec<String> {
-    let lanes = claiming.lanes.iter().map(|(namespace, key)| LaneClaim {
+async fn claim(harness: &dyn Harness, claim_op: &ClaimOp, known: &mut Known) -> Vec<String> {
+    let lanes = claim_op.lanes.iter().map(|(namespace, key)| LaneClaim {
         lane: Lane { namespace: name(namespace), key: key.clone() },
-        first_max: claiming.first_max,
-        retry_max: claiming.retry_max,
+        first_max: claim_op.first_max,
+        retry_max: claim_op.retry_max,
     });
     let request = ClaimRequest {
         lanes: lanes.collect(),
         total_max: 10_000,
-        bytes_max: claiming.bytes_max,
-        owner: match claiming.node {
+        bytes_max: claim_op.bytes_max,
+        owner: match claim_op.node {
             Some(node) => Owner::Node(MemberId(node)),
-            None => Owner::Consumer { lease: claiming.lease },
+            None => Owner::Consumer { lease: claim_op.lease },
         },
     };
     let mut claimed = match harness.store().claim(SHARD, request).await {

@@ -42,7 +42,9 @@ fn a_run_reaches_every_state_and_outcome() {
             for op in generate(seed, 400, Disturbance::Restarts) {
                 seen += &apply_to(&harness, &op, &mut known).await.join("\n");
                 seen.push('\n');
-                seen += &look::look(&harness, &mut known, Disturbance::Restarts).await.join("\n");
+                seen += &snapshot::snapshot(&harness, &mut known, Disturbance::Restarts)
+                    .await
+                    .join("\n");
                 seen.push('\n');
             }
         });
@@ -106,7 +108,7 @@ fn a_redriven_first_attempt_is_compared_among_the_retries() {
     let id = |text: &str| TimerId::new(text).unwrap();
     let plain = |request| Op::Apply { namespace: "plain", requests: vec![request] };
     let schedule = |text: &str| {
-        plain(Request::Schedule {
+        plain(OpCommand::Schedule {
             id: id(text),
             timing: Timing::At(0),
             payload: None,
@@ -118,7 +120,7 @@ fn a_redriven_first_attempt_is_compared_among_the_retries() {
         })
     };
     let claim = || {
-        Op::Claim(Claiming {
+        Op::Claim(ClaimOp {
             lanes: vec![("plain", LaneKey::Pull)],
             first_max: 1,
             retry_max: 10,
@@ -142,8 +144,8 @@ fn a_redriven_first_attempt_is_compared_among_the_retries() {
         Op::Settle(vec![(0, failed)]),
         Op::StepWall(60_000),
         schedule("a"),
-        plain(Request::DeadLetter(id("a"), Millis::ZERO)),
-        plain(Request::Redrive(id("a"), Millis::ZERO)),
+        plain(OpCommand::DeadLetter(id("a"), Millis::ZERO)),
+        plain(OpCommand::Redrive(id("a"), Millis::ZERO)),
         Op::Advance(Millis::from_secs(1)),
         claim(),
     ] {

@@ -14,18 +14,18 @@ use crate::{
 const PAGE: usize = 5;
 
 /// Returns everything, line by line.
-pub(super) async fn look(
+pub(super) async fn snapshot(
     harness: &dyn Harness,
     known: &mut Known,
     disturb: Disturbance,
 ) -> Vec<String> {
-    match seen(harness, known, disturb).await {
+    match read_all(harness, known, disturb).await {
         Ok(lines) => lines,
         Err(error) => vec![format!("a read failed: {error}")],
     }
 }
 
-async fn seen(
+async fn read_all(
     harness: &dyn Harness,
     known: &mut Known,
     disturb: Disturbance,

@@ -12,15 +12,15 @@ use std::{
 
 use duly_core::{
     DeliveryId, Millis, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone,
-    destination::LaneKey, rate::Gcra, settle::Held,
+    destination::LaneKey, rate::Gcra, settle::HeldLease,
 };
 
-use super::clock::Now;
+use super::clock::ClockReading;
 use crate::{Owner, TimerView, query::Totals};
 
 /// A namespace and its data.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct NamespaceState {
     pub(super) name: NamespaceName,
     pub(super) number: u64,
     pub(super) settings: Arc<Settings>,
@@ -32,7 +32,7 @@ pub(super) struct Space {
     pub(super) implicit: bool,
     /// The start of its idle time by the boot clock, as seen by background passes.
     pub(super) idle_since: Option<Duration>,
-    pub(super) live: BTreeMap<TimerId, Live>,
+    pub(super) live: BTreeMap<TimerId, LiveTimer>,
     pub(super) tombstones: BTreeMap<TimerId, Numbered<Tombstone>>,
     pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,
     /// Origins of timers, up to the number that get lanes of their own.
@@ -45,7 +45,7 @@ pub(super) struct Space {
 
 /// A pending timer.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LiveTimer {
     pub(super) timer: Timer,
     pub(super) lease: Option<Lease>,
 }
@@ -75,8 +75,8 @@ pub(super) struct Numbered<T> {
 
 impl Lease {
     /// Returns the lease as the core needs it.
-    pub(super) fn held(&self, now: Now) -> Held {
-        Held {
+    pub(super) fn held(&self, now: ClockReading) -> HeldLease {
+        HeldLease {
             nonce: self.nonce,
             attempt: self.attempt,
             claimed_at: self.claimed_at,
@@ -87,7 +87,7 @@ impl Lease {
 
     /// Returns `true` if it has ended by the clock. Only the lease of a consumer can: that of a node lasts
     /// as long as the node.
-    pub(super) const fn is_over(&self, now: Now) -> bool {
+    pub(super) const fn is_over(&self, now: ClockReading) -> bool {
         match self.owner {
             Owner::Node(_) => false,
             Owner::Consumer { .. } => self.ends_boot.as_nanos() <= now.boot.as_nanos(),
@@ -95,20 +95,20 @@ impl Lease {
     }
 }
 
-impl Live {
-    pub(super) fn state(&self, now: Now) -> State {
+impl LiveTimer {
+    pub(super) fn state(&self, now: ClockReading) -> State {
         if self.lease.is_some() { State::InFlight } else { self.timer.unleased_state(now.wall) }
     }
 
     /// Returns `true` if a claim may grant it (P2): it is due by the wall clock, and the wait of a retry is
     /// over.
-    pub(super) fn is_claimable(&self, now: Now) -> bool {
-        let waited = self.timer.next_attempt_at.is_none_or(|at| at <= now.steady);
-        self.lease.is_none() && self.timer.due_at <= now.wall && waited
+    pub(super) fn is_claimable(&self, now: ClockReading) -> bool {
+        let awaited = self.timer.next_attempt_at.is_none_or(|at| at <= now.steady);
+        self.lease.is_none() && self.timer.due_at <= now.wall && awaited
     }
 
     /// Returns the time until a claim may grant it; `None` while it is leased or if it is claimable now.
-    pub(super) fn claimable_in(&self, now: Now) -> Option<Millis> {
+    pub(super) fn claimable_in(&self, now: ClockReading) -> Option<Millis> {
         if self.lease.is_some() || self.is_claimable(now) {
             return None;
         }
@@ -118,21 +118,21 @@ impl Live {
     }
 }
 
-impl Space {
+impl NamespaceState {
     /// Returns the timer with this id: the live one, else its tombstone, else its latest dead letter. A new
     /// live timer removes the tombstone of its id, so a tombstone is later than every dead letter of its id.
-    pub(super) fn view(&self, id: &TimerId, now: Now) -> Option<TimerView> {
+    pub(super) fn view(&self, id: &TimerId, now: ClockReading) -> Option<TimerView> {
         if let Some(live) = self.live.get(id) {
             return Some(self.view_live(live, now));
         }
         if let Some(tombstone) = self.tombstones.get(id) {
             return Some(TimerView::tombstone(self.name.clone(), tombstone.value.clone()));
         }
-        let delivery_id = self.latest_letter(id)?;
+        let delivery_id = self.latest_dead_letter(id)?;
         Some(self.view_dead(&self.dead[&delivery_id].value))
     }
 
-    pub(super) fn view_live(&self, live: &Live, now: Now) -> TimerView {
+    pub(super) fn view_live(&self, live: &LiveTimer, now: ClockReading) -> TimerView {
         let mut view = TimerView::whole(self.name.clone(), live.state(now), live.timer.clone());
         view.leased_until = live.lease.and_then(|lease| lease.leased_until);
         view.attempt_under_way = live.lease.map(|lease| lease.attempt);
@@ -145,13 +145,13 @@ impl Space {
     }
 
     /// Returns the latest dead letter of a timer.
-    pub(super) fn latest_letter(&self, id: &TimerId) -> Option<DeliveryId> {
-        let letters = self.dead.iter().filter(|(_, letter)| letter.value.id == *id);
-        letters.max_by_key(|(_, letter)| letter.number).map(|(delivery_id, _)| *delivery_id)
+    pub(super) fn latest_dead_letter(&self, id: &TimerId) -> Option<DeliveryId> {
+        let dead_letters = self.dead.iter().filter(|(_, letter)| letter.value.id == *id);
+        dead_letters.max_by_key(|(_, letter)| letter.number).map(|(delivery_id, _)| *delivery_id)
     }
 
     /// Removes the tombstones that ended first while there are too many.
-    pub(super) fn bound_tombstones(&mut self) {
+    pub(super) fn trim_tombstones(&mut self) {
         while self.tombstones.len() as u64 > self.settings.limits.max_retained {
             let oldest = self.tombstones.iter().min_by_key(|(_, tombstone)| tombstone.number);
             let Some(id) = oldest.map(|(id, _)| id.clone()) else {

@@ -17,14 +17,14 @@ use crate::{
 
 /// A reference store with a fault.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct FaultyStore {
     inner: MemoryStore,
     clock: ManualClock,
     fault: Fault,
     replaced: Mutex<Vec<TimerView>>,
 }
 
-impl Broken {
+impl FaultyStore {
     pub(super) fn new(inner: MemoryStore, clock: ManualClock, fault: Fault) -> Self {
         Self { inner, clock, fault, replaced: Mutex::new(Vec::new()) }
     }
@@ -46,14 +46,14 @@ impl Broken {
         let waiting =
             old.clone().filter(|old| old.state.is_pending() && old.attempt_under_way.is_none());
         match (self.fault, &command.operation, waiting) {
-            (Fault::CancelLies, Operation::Cancel { .. }, Some(old)) => {
+            (Fault::FalseCancel, Operation::Cancel { .. }, Some(old)) => {
                 return Ok(Outcome::Cancelled {
                     attempts: old.attempts(),
                     maybe_delivered: old.maybe_delivered(),
                     already: false,
                 });
             }
-            (Fault::ChangeLies, Operation::Reschedule { patch, .. }, Some(mut old)) => {
+            (Fault::FalseChange, Operation::Reschedule { patch, .. }, Some(mut old)) => {
                 if let Body::Whole(timer) = &mut old.body {
                     let now = duly_core::env::Clock::now(&self.clock);
                     timer.change((**patch).clone(), now).unwrap();
@@ -117,7 +117,7 @@ impl Broken {
     }
 }
 
-impl StandIn for Broken {
+impl StandIn for FaultyStore {
     fn behind(&self) -> &dyn Store {
         &self.inner
     }
