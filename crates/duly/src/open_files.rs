@@ -24,8 +24,11 @@ const STORE_DIRS: [&str; 2] = ["journal", "runs"];
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, allowed = ?limit.current, "cannot raise the limit of open files; \
-                                                          continuing with the current one");
+        tracing::warn!(
+            %error,
+            allowed = ?limit.current,
+            "cannot raise the limit of open files; continuing with the current one"
+        );
     }
 }
 

@@ -260,7 +260,7 @@ pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harn
     scene.set_activity(Activity::Paused).await;
     let waits = scene.set_activity(Activity::ResumeAt(at)).await;
     assert_eq!((waits.paused, waits.resumes_at), (true, Some(at)));
-    let next = scene.store().ready(SHARD, None, 10).await.expect("it is answered").next_due_in;
+    let next = scene.store().ready(SHARD, None, 10).await.expect("the call succeeds").next_due_in;
     assert!(next.is_some_and(|next| next <= secs(60).to_std()), "{next:?}");
     harness.restart(super::Restart::Kill).await;
     scene.advance(Millis::from_ms(59_999)).await;
@@ -269,7 +269,7 @@ pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harn
     assert_eq!(scene.claim().await.len(), 1);
     assert!(!scene.stats().await.paused);
     let known = scene.store().get_namespace(scene.namespace.clone()).await;
-    let known = known.expect("it is answered").expect("it is there");
+    let known = known.expect("the call succeeds").expect("it is there");
     assert_eq!((known.paused, known.resumes_at), (false, None));
 
     let later = scene.now().saturating_add(secs(60));

@@ -23,54 +23,54 @@ const C: MemberId = MemberId(0xC4);
 const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Sends a heartbeat to the first coordinator shard; its name is the last digits of the member id.
-fn beat_of(
+fn heartbeat_of(
     deployment: &dyn Deployment,
-    run: MemberId,
+    member_id: MemberId,
     number: u64,
     presence: MembershipStage,
 ) -> Heartbeat {
-    let (name, list) = (node_name(run), deployment.coordinators().version);
-    let (protocols, waits, dead) = ((1, 3), waits(run), Vec::new());
-    Heartbeat { member_id: run, number, list, name, protocols, presence, waits, dead }
+    let (name, list) = (node_name(member_id), deployment.coordinators().version);
+    let (protocols, waits, dead) = ((1, 3), waits(member_id), Vec::new());
+    Heartbeat { member_id, number, list, name, protocols, presence, waits, dead }
 }
 
 async fn heartbeat(
     deployment: &dyn Deployment,
-    run: MemberId,
+    member_id: MemberId,
     number: u64,
     presence: MembershipStage,
 ) -> HeartbeatReply {
-    say(deployment, beat_of(deployment, run, number, presence)).await
+    send(deployment, heartbeat_of(deployment, member_id, number, presence)).await
 }
 
-async fn say(deployment: &dyn Deployment, beat: Heartbeat) -> HeartbeatReply {
+async fn send(deployment: &dyn Deployment, heartbeat: Heartbeat) -> HeartbeatReply {
     let coordinator = deployment.coordinators().shards[0];
-    deployment.heartbeat(coordinator, beat).await.expect("a heartbeat is heard")
+    deployment.heartbeat(coordinator, heartbeat).await.expect("a heartbeat gets a reply")
 }
 
 /// Sends a heartbeat that reports others dead.
-async fn accuse(
+async fn report_dead(
     deployment: &dyn Deployment,
-    run: MemberId,
+    member_id: MemberId,
     number: u64,
     dead: &[(MemberId, Option<u64>)],
 ) -> HeartbeatReply {
-    let beat = beat_of(deployment, run, number, MembershipStage::Here);
-    say(deployment, Heartbeat { dead: dead.to_vec(), ..beat }).await
+    let heartbeat = heartbeat_of(deployment, member_id, number, MembershipStage::Here);
+    send(deployment, Heartbeat { dead: dead.to_vec(), ..heartbeat }).await
 }
 
-fn node_name(run: MemberId) -> String {
-    format!("node {}: \u{e4}", run.0)
+fn node_name(member_id: MemberId) -> String {
+    format!("node {}: \u{e4}", member_id.0)
 }
 
-fn member(run: MemberId, beats: u64, presence: MembershipStage) -> Member {
+fn member(member_id: MemberId, number: u64, presence: MembershipStage) -> Member {
     Member {
-        member_id: run,
-        name: node_name(run),
+        member_id,
+        name: node_name(member_id),
         protocols: (1, 3),
         presence,
-        heartbeats: beats,
-        waits: waits(run),
+        heartbeats: number,
+        waits: waits(member_id),
     }
 }
 
@@ -79,9 +79,9 @@ fn members<const N: usize>(members: [Member; N], evicted: &[MemberId]) -> Heartb
 }
 
 /// Returns the namespaces for which calls wait: A waits for one.
-fn waits(run: MemberId) -> NamespaceFilter {
+fn waits(member_id: MemberId) -> NamespaceFilter {
     let mut waits = NamespaceFilter::default();
-    if run == A {
+    if member_id == A {
         waits.insert(&name("orders"));
     }
     waits
@@ -100,20 +100,20 @@ pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Case
     use MembershipStage::{Here, Joining, Leaving, Left};
     let store = harness.store();
     let deployment = deployment_of!(store);
-    let heard = heartbeat(deployment, A, 1, Joining).await;
-    assert_eq!(heard, members([member(A, 1, Joining)], &[]));
-    let heard = heartbeat(deployment, B, 40, Here).await;
+    let reply = heartbeat(deployment, A, 1, Joining).await;
+    assert_eq!(reply, members([member(A, 1, Joining)], &[]));
+    let reply = heartbeat(deployment, B, 40, Here).await;
     let joined = [member(A, 1, Joining), member(B, 40, Here)];
-    assert_eq!(heard, members(joined, &[]), "no shard asks a run to join first");
-    let heard = heartbeat(deployment, A, 7, Here).await;
-    assert_eq!(heard, members([member(A, 7, Here), member(B, 40, Here)], &[]));
-    let heard = heartbeat(deployment, A, 6, Joining).await;
+    assert_eq!(reply, members(joined, &[]), "no shard requires a member to join first");
+    let reply = heartbeat(deployment, A, 7, Here).await;
+    assert_eq!(reply, members([member(A, 7, Here), member(B, 40, Here)], &[]));
+    let reply = heartbeat(deployment, A, 6, Joining).await;
     let late = [member(A, 7, Here), member(B, 40, Here)];
-    assert_eq!(heard, members(late, &[]), "a late heartbeat changes nothing");
-    let heard = heartbeat(deployment, A, 8, Leaving).await;
-    assert_eq!(heard, members([member(A, 8, Leaving), member(B, 40, Here)], &[]));
-    let heard = heartbeat(deployment, A, 9, Left).await;
-    assert_eq!(heard, members([member(B, 40, Here)], &[A]));
+    assert_eq!(reply, members(late, &[]), "a late heartbeat changes nothing");
+    let reply = heartbeat(deployment, A, 8, Leaving).await;
+    assert_eq!(reply, members([member(A, 8, Leaving), member(B, 40, Here)], &[]));
+    let reply = heartbeat(deployment, A, 9, Left).await;
+    assert_eq!(reply, members([member(B, 40, Here)], &[A]));
     assert_eq!(heartbeat(deployment, A, 10, Here).await, HeartbeatReply::Evicted, "it has left");
     CaseResult::Whole
 }
@@ -127,23 +127,23 @@ pub(super) async fn p3_only_members_without_progress_are_evicted(
     heartbeat(deployment, A, 1, Here).await;
     heartbeat(deployment, B, 1, Here).await;
     heartbeat(deployment, B, 2, Here).await;
-    let both = |beats| [member(A, beats, Here), member(B, 2, Here)];
-    let heard = accuse(deployment, A, 2, &[(B, Some(1))]).await;
-    assert_eq!(heard, members(both(2), &[]), "B has beaten since");
-    let heard = accuse(deployment, A, 3, &[(B, None)]).await;
-    assert_eq!(heard, members(both(3), &[]), "B is listed");
-    let heard = accuse(deployment, A, 4, &[(C, Some(1))]).await;
-    assert_eq!(heard, members(both(4), &[]), "C is not listed");
-    let heard = accuse(deployment, A, 5, &[(B, Some(2)), (C, None)]).await;
-    assert_eq!(heard, members([member(A, 5, Here)], &[B, C]));
+    let both = |number| [member(A, number, Here), member(B, 2, Here)];
+    let reply = report_dead(deployment, A, 2, &[(B, Some(1))]).await;
+    assert_eq!(reply, members(both(2), &[]), "B has beaten since");
+    let reply = report_dead(deployment, A, 3, &[(B, None)]).await;
+    assert_eq!(reply, members(both(3), &[]), "B is listed");
+    let reply = report_dead(deployment, A, 4, &[(C, Some(1))]).await;
+    assert_eq!(reply, members(both(4), &[]), "C is not listed");
+    let reply = report_dead(deployment, A, 5, &[(B, Some(2)), (C, None)]).await;
+    assert_eq!(reply, members([member(A, 5, Here)], &[B, C]));
     assert_eq!(heartbeat(deployment, B, 3, Here).await, HeartbeatReply::Evicted);
     assert_eq!(
         heartbeat(deployment, C, 1, Here).await,
         HeartbeatReply::Evicted,
         "before its first heartbeat"
     );
-    let heard = heartbeat(deployment, A, 6, Here).await;
-    assert_eq!(heard, members([member(A, 6, Here)], &[B, C]), "an evicted run changes nothing");
+    let reply = heartbeat(deployment, A, 6, Here).await;
+    assert_eq!(reply, members([member(A, 6, Here)], &[B, C]), "an evicted member changes nothing");
     CaseResult::Whole
 }
 
@@ -153,22 +153,26 @@ pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(
     use MembershipStage::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
-    accuse(deployment, A, 1, &[(B, None), (C, None)]).await;
+    report_dead(deployment, A, 1, &[(B, None), (C, None)]).await;
     harness.advance(Millis::from_secs(50)).await;
     let HeartbeatReply::Members { evicted, .. } = heartbeat(deployment, A, 2, Here).await else {
         panic!("A is a member")
     };
     assert_eq!(evicted, [B, C]);
     // B is named again, so its eviction is recent again.
-    accuse(deployment, A, 3, &[(B, None)]).await;
+    report_dead(deployment, A, 3, &[(B, None)]).await;
     harness.advance(Millis::from_secs(55)).await;
     let HeartbeatReply::Members { evicted, .. } = heartbeat(deployment, A, 4, Here).await else {
         panic!("A is a member")
     };
     assert!(evicted.contains(&B), "{evicted:?}");
     harness.advance(Millis::from_secs(3_600)).await;
-    for run in [B, C] {
-        assert_eq!(heartbeat(deployment, run, 9, Here).await, HeartbeatReply::Evicted, "{run:?}");
+    for member_id in [B, C] {
+        assert_eq!(
+            heartbeat(deployment, member_id, 9, Here).await,
+            HeartbeatReply::Evicted,
+            "{member_id:?}"
+        );
     }
     CaseResult::Whole
 }
@@ -184,11 +188,11 @@ pub(super) async fn p3_another_list_of_coordinators_is_refused(
     let other = Heartbeat {
         list: list.version + 1,
         dead: vec![(A, Some(1))],
-        ..beat_of(deployment, B, 1, MembershipStage::Here)
+        ..heartbeat_of(deployment, B, 1, MembershipStage::Here)
     };
-    assert_eq!(say(deployment, other).await, HeartbeatReply::Superseded);
-    let heard = heartbeat(deployment, A, 2, MembershipStage::Here).await;
-    assert_eq!(heard, members([member(A, 2, MembershipStage::Here)], &[]), "it changed nothing");
+    assert_eq!(send(deployment, other).await, HeartbeatReply::Superseded);
+    let reply = heartbeat(deployment, A, 2, MembershipStage::Here).await;
+    assert_eq!(reply, members([member(A, 2, MembershipStage::Here)], &[]), "it changed nothing");
     CaseResult::Whole
 }
 
@@ -197,9 +201,9 @@ pub(super) async fn p3_lease_holders_are_listed(harness: &dyn Harness) -> CaseRe
     let store = scene.store();
     let deployment = deployment_of!(store);
     let holders = async || deployment.holders(SHARD).await.expect("holders are named");
-    let claim = async |run| {
+    let claim = async |member_id| {
         let mut request = scene.request(vec![LaneKey::Pull]);
-        request.owner = Owner::Node(run);
+        request.owner = Owner::Node(member_id);
         scene.store().claim(SHARD, request).await
     };
     scene.create_in("a", Millis::ZERO).await;
@@ -245,7 +249,7 @@ pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harn
     let deployment = deployment_of!(store);
     let (mut one, mut other) = (deployment.announcements(), deployment.announcements());
     let told = (SHARD, scene.namespace.clone());
-    deployment.announce(SHARD, scene.namespace.clone()).await.expect("it is told");
+    deployment.announce(SHARD, scene.namespace.clone()).await.expect("the announcement is sent");
     assert_eq!(timeout(SOON, one.recv()).await, Ok(Ok(told.clone())));
     assert_eq!(timeout(SOON, other.recv()).await, Ok(Ok(told)));
     CaseResult::Whole
@@ -266,9 +270,9 @@ pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(
     let store = scene.store();
     let deployment = deployment_of!(store);
     let (one, other) = (MemberId(0xD1), MemberId(0xD2));
-    let allot = async |run, keep, wanted| {
+    let allot = async |member_id, keep, wanted| {
         let asks = vec![ask(&scene, 10, keep, wanted)];
-        deployment.allot(SHARD, run, asks).await.expect("it is shared out").remove(0)
+        deployment.allot(SHARD, member_id, asks).await.expect("it is shared out").remove(0)
     };
     let of = |slots, per_second| Allotment { slots, per_second: Some(per_second) };
     assert_eq!(allot(one, 0, 50).await, of(10, 100), "nobody else wants any");

@@ -240,11 +240,11 @@ pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harn
             store.apply(SHARD, vec![command])
         };
         let before = scene.view("large").await;
-        let refused = apply(1_000).await.expect("it is answered").remove(0);
+        let refused = apply(1_000).await.expect("the call succeeds").remove(0);
         let Outcome::Failed(Error::TooLarge { bytes }) = refused else { panic!("{refused:?}") };
         assert!(bytes >= before.memory_bytes(), "it says what is needed: {operation:?}");
         assert_eq!(scene.view("large").await, before, "nothing has changed");
-        let done = apply(bytes).await.expect("it is answered").remove(0);
+        let done = apply(bytes).await.expect("the call succeeds").remove(0);
         let (Outcome::Existing(view) | Outcome::Changed(view)) = done else { panic!("{done:?}") };
         let payload = view.timer().and_then(|timer| timer.spec.payload.as_ref());
         assert!(payload.is_some(), "the answer is whole");

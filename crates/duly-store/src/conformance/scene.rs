@@ -219,7 +219,7 @@ impl<'a> Scene<'a> {
 
     pub(super) async fn claim_as(&self, request: ClaimRequest) -> Claimed {
         let claimed = self.store().claim(SHARD, request).await;
-        claimed.expect("a claim is answered")
+        claimed.expect("a claim succeeds")
     }
 
     /// Claims everything in the pull lane, as a consumer.
@@ -244,7 +244,7 @@ impl<'a> Scene<'a> {
     /// Returns the lanes that have something claimable.
     pub(super) async fn ready(&self, after: Option<ReadyCursor>, limit: usize) -> Ready {
         let ready = self.store().ready(SHARD, after, limit).await;
-        ready.expect("it is told what is ready")
+        ready.expect("the ready lanes are returned")
     }
 
     pub(super) async fn set_activity(&self, activity: Activity) -> Namespace {

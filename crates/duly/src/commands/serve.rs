@@ -96,8 +96,8 @@ async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Pri
         tokio::spawn(async move {
             stop.requested().await;
             tracing::warn!(
-                "second signal, stopping at once; unfinished attempts will be retried \
-                            after the next start"
+                "second signal, stopping at once; unfinished attempts will be retried after \
+                 the next start"
             );
             std::process::exit(STOPPED_AT_ONCE);
         });

@@ -1,17 +1,16 @@
 //! Tests of the command line against real servers: every test starts its own `duly serve`, on a free
 //! port with its own data directory.
 
-mod answers;
 mod batch;
 mod bench;
 mod config;
 mod dead;
+mod export_import;
 mod generated;
 mod harness;
+mod json_output;
 mod memory;
-mod moving;
 mod namespaces;
-mod opening;
 mod page_client;
 mod pages;
 mod pipes;
@@ -22,6 +21,7 @@ mod reference;
 mod refusals;
 mod serve;
 mod settings;
+mod startup;
 mod store;
 mod terminal;
 mod timers;

@@ -1,12 +1,12 @@
 //! Nodes on real Redis servers: one deployment seen by all of them, servers that fail and return,
 //! conditions that keep a node from starting.
 
-mod away;
 mod cannot_start;
 mod coordinators;
 mod documented;
-mod emptied;
-mod moving;
+mod lost_record;
+mod migration;
 mod nodes;
+mod outage;
 mod secrets;
-mod waits;
+mod waiting_for_store;

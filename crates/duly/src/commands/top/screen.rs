@@ -68,10 +68,7 @@ fn push_heading(lines: &mut Vec<Line>, view: Option<&View>, frame: &ScreenFrame<
     if let Some(unreachable_reason) = frame.unreachable_reason {
         lines.push(Line(
             Tone::Bad,
-            format!(
-                "{unreachable_reason} (polling again; the figures are \
-                                            old)"
-            ),
+            format!("{unreachable_reason} (polling again; the figures are old)"),
         ));
     } else if let Some(view) = view {
         let reasons = view.reasons.iter().take(REASONS_MAX);

@@ -1,5 +1,5 @@
 //! Conditions that keep a node from starting: each gives one clear message and exit code 1. Conditions
-//! that may pass are waited for: see `waits.rs`.
+//! that may pass are waited for: see `waiting_for_store.rs`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
