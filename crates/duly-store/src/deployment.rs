@@ -11,7 +11,7 @@
 //! 3. [`heartbeat`] has the rules of one such shard.
 
 pub mod heartbeat;
-mod interest;
+mod namespace_filter;
 
 use std::fmt::Debug;
 
@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 
 pub use self::{
     heartbeat::{Coordinators, Heartbeat, HeartbeatReply, Member, MembershipStage, NAME_MAX},
-    interest::NamespaceFilter,
+    namespace_filter::NamespaceFilter,
 };
 use crate::{Lane, MemberId, StoreFuture};
 

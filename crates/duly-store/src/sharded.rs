@@ -96,15 +96,15 @@ impl<'a> Sharded<'a> {
         }
         let mut outcomes: Vec<_> =
             settlements.iter().map(|_| Ok(SettleOutcome::InvalidToken)).collect();
-        let (places, items): (Vec<_>, Vec<_>) = settlements
+        let (indexes, items): (Vec<_>, Vec<_>) = settlements
             .into_iter()
             .map(|settlement| (settlement.token.shard(), settlement))
             .enumerate()
             .filter(|(_, (shard, _))| shard.0 < shards)
             .unzip();
         let results = self.fan_out(items, |shard, items| self.0.settle(shard, items)).await?;
-        for (place, outcome) in places.into_iter().zip(results) {
-            outcomes[place] = outcome;
+        for (index, outcome) in indexes.into_iter().zip(results) {
+            outcomes[index] = outcome;
         }
         Ok(outcomes)
     }
@@ -169,31 +169,31 @@ impl<'a> Sharded<'a> {
     ) -> Result<Vec<Result<R>>> {
         let mut results: Vec<Option<Result<R>>> = items.iter().map(|_| None).collect();
         let mut groups: BTreeMap<ShardId, (Vec<usize>, Vec<T>)> = BTreeMap::new();
-        for (place, (shard, item)) in items.into_iter().enumerate() {
+        for (index, (shard, item)) in items.into_iter().enumerate() {
             let group = groups.entry(shard).or_default();
-            group.0.push(place);
+            group.0.push(index);
             group.1.push(item);
         }
-        let calls = groups.into_iter().map(|(shard, (places, items))| {
-            let answer = call(shard, items);
-            async move { (places, answer.await) }
+        let calls = groups.into_iter().map(|(shard, (indexes, items))| {
+            let reply = call(shard, items);
+            async move { (indexes, reply.await) }
         });
-        let answers = join_all(calls).await;
-        if let Some((_, Err(error))) = answers.first()
-            && answers.iter().all(|(_, answer)| answer.is_err())
+        let replies = join_all(calls).await;
+        if let Some((_, Err(error))) = replies.first()
+            && replies.iter().all(|(_, reply)| reply.is_err())
         {
             return Err(error.clone());
         }
-        for (places, answer) in answers {
-            match answer {
+        for (indexes, reply) in replies {
+            match reply {
                 Ok(outcomes) => {
-                    for (place, outcome) in places.into_iter().zip(outcomes) {
-                        results[place] = Some(Ok(outcome));
+                    for (index, outcome) in indexes.into_iter().zip(outcomes) {
+                        results[index] = Some(Ok(outcome));
                     }
                 }
                 Err(error) => {
-                    for place in places {
-                        results[place] = Some(Err(error.clone()));
+                    for index in indexes {
+                        results[index] = Some(Err(error.clone()));
                     }
                 }
             }

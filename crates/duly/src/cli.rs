@@ -170,7 +170,7 @@ pub(crate) fn shown() -> clap::Command {
 /// page.
 pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
     match name {
-        "__openapi" => Some(openapi::own),
+        "__openapi" => Some(openapi::print_own_document),
         "__cli-docs" => Some(cli_docs::run),
         _ => None,
     }

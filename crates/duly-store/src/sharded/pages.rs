@@ -13,23 +13,23 @@ pub(super) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     let examined = pages.iter().map(|page| page.examined).sum();
     let reached: Option<Position> = pages.iter().filter_map(|page| page.next.clone()).min();
     let timers = pages.into_iter().flat_map(|page| page.timers);
-    let mut placed: Vec<_> = timers.map(|view| (Position::of(&view), view)).collect();
-    placed.sort_by(|a, b| a.0.cmp(&b.0));
-    let count = placed.len();
+    let mut positioned: Vec<_> = timers.map(|view| (Position::of(&view), view)).collect();
+    positioned.sort_by(|a, b| a.0.cmp(&b.0));
+    let count = positioned.len();
     if let Some(reached) = &reached {
-        placed.retain(|(position, _)| position <= reached);
+        positioned.retain(|(position, _)| position <= reached);
     }
-    let held_back = placed.len() < count;
-    let cut = placed.len() > limit;
-    placed.truncate(limit);
-    let next = if cut {
-        placed.last().map(|(position, _)| position.clone())
-    } else if held_back || reached.is_some() {
+    let has_withheld = positioned.len() < count;
+    let is_cut = positioned.len() > limit;
+    positioned.truncate(limit);
+    let next = if is_cut {
+        positioned.last().map(|(position, _)| position.clone())
+    } else if has_withheld || reached.is_some() {
         reached
     } else {
         None
     };
-    Page { timers: placed.into_iter().map(|(_, view)| view).collect(), next, examined }
+    Page { timers: positioned.into_iter().map(|(_, view)| view).collect(), next, examined }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) fn checked(
 
 fn read(option: &str, text: &str) -> Result<(String, String), Failure> {
     let (name, value) = values::header(text).map_err(|allowed| {
-        Failure::usage(format_args!("the value of {option} is no header: {allowed}"))
+        Failure::usage(format_args!("the value of {option} is not a header: {allowed}"))
     })?;
     if let Some(file) = value.strip_prefix('@') {
         let value = input::text(Path::new(file), "value of the header")?;

@@ -22,7 +22,7 @@ pub(crate) struct Retry {
     #[arg(long, value_name = "FACTOR", value_parser = values::decimal)]
     multiplier: Option<f64>,
     /// Random part of each wait, as a fraction of it, 0 to 1
-    #[arg(long, value_name = "PART", value_parser = values::decimal)]
+    #[arg(long, value_name = "FRACTION", value_parser = values::decimal)]
     jitter: Option<f64>,
     /// The waits themselves, such as 10s,1m,10m, instead of the options above
     #[arg(

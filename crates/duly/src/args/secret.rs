@@ -20,7 +20,7 @@ pub(crate) fn from_env(variables: &[&str]) -> Result<Vec<SigningSecret>, Failure
     let secrets: Result<Vec<_>, _> = secrets.split(',').map(SigningSecret::new).collect();
     secrets.map_err(|invalid| {
         let allowed = invalid.allowed;
-        Failure::usage(format_args!("the value of {name} is no secret: it must be {allowed}"))
+        Failure::usage(format_args!("the value of {name} is not a secret: it must be {allowed}"))
     })
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn from_file(path: &Path) -> Result<Vec<SigningSecret>, Failure> {
     if secrets.is_empty() || secrets.len() > SIGNING_SECRETS_MAX {
         let found = text::count(u64::try_from(secrets.len()).unwrap_or(u64::MAX), "secret");
         return Err(Failure::new(format_args!(
-            "{name} holds {found}: it must hold one, or two during a rotation"
+            "{name} contains {found}: it must contain one, or two during a rotation"
         )));
     }
     Ok(secrets)

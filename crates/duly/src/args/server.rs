@@ -25,8 +25,8 @@ impl Unchecked {
         match url.password() {
             None => Ok(url),
             Some(_) => Err(Failure::usage(format_args!(
-                "--server holds a password, which other users of this machine can read: name the server in \
-                 the variable {VARIABLE}"
+                "--server contains a password, which other users of this machine can read: name \
+                 the server in the variable {VARIABLE}"
             ))),
         }
     }

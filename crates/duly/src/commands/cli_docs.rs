@@ -6,12 +6,12 @@ use clap::{Arg, Command};
 
 use crate::{Outcome, cli, output::Printer};
 
-const OPENING: &str = include_str!("cli_docs/opening.md");
+const INTRODUCTION: &str = include_str!("cli_docs/introduction.md");
 
 /// Runs the command.
 pub(crate) fn run(printer: Printer) -> Outcome {
     let mut command = cli::shown().term_width(100);
-    let mut page = OPENING.to_owned();
+    let mut page = INTRODUCTION.to_owned();
     section(&mut page, &mut command, "duly");
     printer.line(&page)
 }

@@ -33,17 +33,17 @@ Done; also when the reader of the output has closed it.
 Refused or failed.
 .TP
 2
-Typed wrong: nothing was sent.
+The command line is invalid: nothing was sent.
 .TP
 74
-duly serve: the store has ended; the last line of the log says why.
+duly serve: the store has ended; the last line of the log has the reason.
 .SH ENVIRONMENT
 .TP
 DULY_SERVER
 The server, where \-\-server does not name it.
 .TP
 NO_COLOR
-Set to anything, it forbids colours.
+Any value disables colours.
 "#;
 
 /// Runs the command.

@@ -18,6 +18,6 @@ pub(crate) async fn run(session: &Session) -> Outcome {
 }
 
 /// Prints the description of this binary.
-pub(crate) fn own(printer: Printer) -> Outcome {
+pub(crate) fn print_own_document(printer: Printer) -> Outcome {
     printer.json(&duly_server::openapi_json())
 }

@@ -15,14 +15,14 @@ impl NamespaceFilter {
 
     /// Inserts a namespace.
     pub fn insert(&mut self, namespace: &NamespaceName) {
-        let (byte, bit) = Self::place(namespace);
+        let (byte, bit) = Self::bit_of(namespace);
         self.bits.resize(Self::BYTES, 0);
         self.bits[byte] |= bit;
     }
 
     /// Returns `true` if the set may contain the namespace.
     pub fn contains(&self, namespace: &NamespaceName) -> bool {
-        let (byte, bit) = Self::place(namespace);
+        let (byte, bit) = Self::bit_of(namespace);
         self.bits.get(byte).is_some_and(|held| held & bit != 0)
     }
 
@@ -44,7 +44,7 @@ impl NamespaceFilter {
     }
 
     /// Returns byte and bit of a name. All nodes must compute the same: FNV-1a, 64 bits.
-    fn place(namespace: &NamespaceName) -> (usize, u8) {
+    fn bit_of(namespace: &NamespaceName) -> (usize, u8) {
         let hash = namespace.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -58,27 +58,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interest_holds_what_was_put_in_and_little_else() {
+    fn filter_contains_all_inserted_names_and_few_others() {
         let name = |i: u32| NamespaceName::new(&format!("tenant-{i}")).unwrap();
-        let mut interest = NamespaceFilter::default();
-        assert!(interest.is_empty() && !interest.contains(&name(1)));
+        let mut filter = NamespaceFilter::default();
+        assert!(filter.is_empty() && !filter.contains(&name(1)));
         for i in 0..50 {
-            interest.insert(&name(i));
+            filter.insert(&name(i));
         }
-        assert!((0..50).all(|i| interest.contains(&name(i))));
-        let more = (50..1_050).filter(|i| interest.contains(&name(*i))).count();
+        assert!((0..50).all(|i| filter.contains(&name(i))));
+        let more = (50..1_050).filter(|i| filter.contains(&name(*i))).count();
         assert!(more < 60, "{more} of 1,000");
-        assert_eq!(NamespaceFilter::from_text(&interest.to_text()), interest);
+        assert_eq!(NamespaceFilter::from_text(&filter.to_text()), filter);
         for text in ["", "0", "zz", "00", "\u{e4}\u{e4}"] {
             assert!(NamespaceFilter::from_text(text).is_empty(), "{text}");
         }
     }
 
     #[test]
-    fn the_place_of_a_name_is_frozen() {
-        let mut interest = NamespaceFilter::default();
-        interest.insert(&NamespaceName::new("orders").unwrap());
-        let text = interest.to_text();
+    fn bit_of_a_name_is_frozen() {
+        let mut filter = NamespaceFilter::default();
+        filter.insert(&NamespaceName::new("orders").unwrap());
+        let text = filter.to_text();
         let at = text.find(|digit| digit != '0').unwrap();
         assert_eq!((at, &text[at..=at]), (438, "4"));
     }
