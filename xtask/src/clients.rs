@@ -121,7 +121,7 @@ fn run_in<S: AsRef<OsStr>>(
 }
 
 /// Runs a command in `target/clients`. A failure is an error with this text.
-fn must<S: AsRef<OsStr>>(
+fn run_or_fail<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
     otherwise: &str,
@@ -154,7 +154,11 @@ mod python {
         }
         let args = ["generate", "--path", DOCUMENT, "--meta", "none", "--output-path", PACKAGE];
         let more = ["--fail-on-warning", "--config", "python.yml"];
-        must(generator, args.into_iter().chain(more), "the Python client cannot be generated")?;
+        run_or_fail(
+            generator,
+            args.into_iter().chain(more),
+            "the Python client cannot be generated",
+        )?;
         let mut found = Vec::new();
         let tags = directory().join(PACKAGE).join("api");
         for tag in fs::read_dir(&tags).context("the Python client has no api/")? {
@@ -184,7 +188,7 @@ mod typescript {
         install()?;
         let generator = "node_modules/.bin/openapi-ts";
         let args = ["--input", DOCUMENT, "--output", "client", "--client", "@hey-api/client-fetch"];
-        must(
+        run_or_fail(
             directory().join(generator),
             args.into_iter().chain(["--silent"]),
             "the TypeScript client cannot be generated",
@@ -203,7 +207,7 @@ mod typescript {
             return Ok(());
         }
         let args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
-        must("npm", args, "npm cannot install the generator: is there a network?")?;
+        run_or_fail("npm", args, "npm cannot install the generator: check the network")?;
         fs::write(note, lock).context("cannot note that npm is done")
     }
 

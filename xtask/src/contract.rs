@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     copy(&root.join(OPENAPI), &root.join(SNAPSHOT).join("openapi.json"))?;
     println!(
-        "{SNAPSHOT}/ has the interface as it is: say in {CHANGELOG} what users have to change"
+        "{SNAPSHOT}/ has the interface as it is: describe in {CHANGELOG} what users must change"
     );
     Ok(Outcome::Passed)
 }
@@ -43,12 +43,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Returns an error text if the snapshot was replaced without a changelog entry: in the uncommitted
 /// changes, or else in the last commit that replaced it.
-pub(crate) fn without_changelog() -> Result<Option<String>> {
-    let changed = paths(&["diff", "--name-only", "HEAD"])?;
+pub(crate) fn missing_changelog_entry() -> Result<Option<String>> {
+    let changed = changed_paths(&["diff", "--name-only", "HEAD"])?;
     let commit = process::git(&["log", "-1", "--format=%h", "--", SNAPSHOT])?;
     let committed = match commit.trim() {
         "" => Vec::new(),
-        commit => paths(&["show", "--name-only", "--format=", commit])?,
+        commit => changed_paths(&["show", "--name-only", "--format=", commit])?,
     };
     let is_open = changed.iter().any(|path| is_snapshot(path));
     let (names, place) = if is_open {
@@ -56,7 +56,7 @@ pub(crate) fn without_changelog() -> Result<Option<String>> {
     } else {
         (committed, format!("commit {}", commit.trim()))
     };
-    Ok(is_silent(&names).then(|| {
+    Ok(lacks_changelog_entry(&names).then(|| {
         format!("{place} replaces the snapshot of the interface and has no entry in {CHANGELOG}")
     }))
 }
@@ -65,23 +65,23 @@ fn is_snapshot(path: &str) -> bool {
     path.starts_with("contract/")
 }
 
-fn is_silent(names: &[String]) -> bool {
+fn lacks_changelog_entry(names: &[String]) -> bool {
     names.iter().any(|path| is_snapshot(path)) && !names.iter().any(|path| path == CHANGELOG)
 }
 
-fn paths(arguments: &[&str]) -> Result<Vec<String>> {
+fn changed_paths(arguments: &[&str]) -> Result<Vec<String>> {
     Ok(process::git(arguments)?.lines().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_silent;
+    use super::lacks_changelog_entry;
 
     #[test]
     fn a_snapshot_comes_with_a_changelog_entry() {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        assert!(is_silent(&names(&["contract/openapi.json", "README.md"])));
-        assert!(!is_silent(&names(&["contract/openapi.json", "CHANGELOG.md"])));
-        assert!(!is_silent(&names(&["README.md"])));
+        assert!(lacks_changelog_entry(&names(&["contract/openapi.json", "README.md"])));
+        assert!(!lacks_changelog_entry(&names(&["contract/openapi.json", "CHANGELOG.md"])));
+        assert!(!lacks_changelog_entry(&names(&["README.md"])));
     }
 }

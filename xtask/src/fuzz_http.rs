@@ -40,7 +40,7 @@ const MUTATIONS: &str = include_str!("fuzz_http/mutations.py");
 const CONFIG: &str =
     "hooks = \"mutations.py\"\n[parameters]\n\"path.namespace\" = \"a\"\n\"path.id\" = \"t\"\n";
 /// Time limit of a response, in seconds: a lease call may wait for a minute.
-const ANSWER_SECONDS: &str = "75";
+const RESPONSE_SECONDS: &str = "75";
 
 /// Options of `cargo xtask fuzz-http`.
 #[derive(Args, Clone, Copy)]
@@ -59,11 +59,11 @@ pub(crate) struct Options {
 /// Builds the server and fuzzes it.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let built = process::build_binaries(Profile::Dev, &["duly"])?;
-    attack(options, built.first().context("cargo built no binary")?)
+    fuzz(options, built.first().context("cargo built no binary")?)
 }
 
 /// Fuzzes a fresh server of this binary.
-pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
+pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
     let tool = tool_env()?.join("bin/st");
     let server = Server::start(duly, &directory(), None)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
@@ -80,7 +80,7 @@ pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
         .args(["--seed", &options.seed.to_string()])
         .args(["--max-examples", &options.examples.to_string()])
         .args(["--checks", CHECKS])
-        .args(["--request-timeout", ANSWER_SECONDS])
+        .args(["--request-timeout", RESPONSE_SECONDS])
         .args(["--warnings", "off", "--continue-on-failure"])
         // The tool keeps failed examples in its working directory.
         .current_dir(directory());

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::process::{self, Outcome, Profile};
 use crate::server::{Request, Response, Server};
-use examples::{Example, Run};
+use examples::{Example, ExamplesRun};
 
 /// The page.
 const PAGE: &str = "docs/reference/http.md";
@@ -38,13 +38,14 @@ const BACKUPS_SHOWN: &str = "/var/backups/duly";
 pub(crate) fn run() -> Result<Outcome> {
     let built = process::build_binaries(Profile::Dev, &["duly"])?;
     let text = read(EXAMPLES)?;
-    let Run { examples, misfits } = run_examples(built.first().context("no binary")?, &text)?;
-    if misfits.is_empty() {
+    let ExamplesRun { examples, mismatches } =
+        run_examples(built.first().context("no binary")?, &text)?;
+    if mismatches.is_empty() {
         println!("{EXAMPLES} is up to date");
     } else {
-        misfits.iter().for_each(|misfit| println!("recorded again: {misfit}"));
+        mismatches.iter().for_each(|mismatch| println!("recorded again: {mismatch}"));
         let preface = text.split("\n=== ").next().unwrap_or_default();
-        write(EXAMPLES, &examples::print(preface, &examples))?;
+        write(EXAMPLES, &examples::format_file(preface, &examples))?;
     }
     let page = read(PAGE)?;
     let made = generated(&page, &read(DOCUMENT)?, &read(EXAMPLES)?)?;
@@ -58,18 +59,18 @@ pub(crate) fn run() -> Result<Outcome> {
 
 /// Runs the examples against a fresh server of this binary. Prints each one whose response differs.
 pub(crate) fn check(duly: &Path) -> Result<Outcome> {
-    let Run { examples, misfits } = run_examples(duly, &read(EXAMPLES)?)?;
-    if misfits.is_empty() {
-        println!("{} examples fit", examples.len());
+    let ExamplesRun { examples, mismatches } = run_examples(duly, &read(EXAMPLES)?)?;
+    if mismatches.is_empty() {
+        println!("{} examples match", examples.len());
         return Ok(Outcome::Passed);
     }
-    misfits.iter().for_each(|misfit| eprintln!("error: example {misfit}"));
+    mismatches.iter().for_each(|mismatch| eprintln!("error: example {mismatch}"));
     eprintln!("record them again with: cargo xtask http-docs");
     Ok(Outcome::Failed)
 }
 
 /// Runs the examples on an empty server.
-fn run_examples(duly: &Path, text: &str) -> Result<Run> {
+fn run_examples(duly: &Path, text: &str) -> Result<ExamplesRun> {
     let directory = process::root().join("target/http-docs");
     let backups = directory.join("backups");
     fs::create_dir_all(&directory).context("cannot make target/http-docs")?;

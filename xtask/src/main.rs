@@ -49,7 +49,7 @@ enum Command {
     /// Anything after the command goes to `cargo test`, and the torture run is then left out:
     /// `cargo xtask test -p duly-core`, `cargo xtask test lifecycle`.
     Test(test::Options),
-    /// Kill and stop a real server under load, again and again, and check its promises.
+    /// Kill and stop a real server under load repeatedly, and check its promises.
     #[command(disable_help_flag = true)]
     Torture(Forwarded),
     /// Plant known bugs in a copy of the store, one by one, and expect a test to fail for each.

@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 /// A bug that a test has to notice.
-struct Planted {
+struct PlantedBug {
     name: String,
     path: PathBuf,
     /// Arguments of `cargo test`.
@@ -40,17 +40,17 @@ struct Planted {
 }
 
 /// The result of a planted bug.
-enum Verdict {
+enum BugVerdict {
     Noticed,
     Missed(&'static str),
 }
 
 /// Plants one bug after the other and prints a table.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let is_wanted = |planted: &Planted| {
+    let is_wanted = |planted: &PlantedBug| {
         options.names.is_empty() || options.names.iter().any(|part| planted.name.contains(part))
     };
-    let wanted: Vec<Planted> = all()?.into_iter().filter(is_wanted).collect();
+    let wanted: Vec<PlantedBug> = all()?.into_iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         bail!("no patch in {PATCHES} has such a name");
     }
@@ -61,8 +61,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         let began = Instant::now();
         println!("==> {}: cargo test {}", planted.name, planted.test.join(" "));
         let verdict = match plant(planted, &copy)? {
-            Verdict::Noticed => "noticed",
-            Verdict::Missed(why) => {
+            BugVerdict::Noticed => "noticed",
+            BugVerdict::Missed(why) => {
                 outcome = Outcome::Failed;
                 why
             }
@@ -71,21 +71,21 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         rows.push((verdict, began.elapsed().as_secs(), planted));
     }
     println!();
-    for (verdict, seconds, Planted { name, test, .. }) in rows {
+    for (verdict, seconds, PlantedBug { name, test, .. }) in rows {
         println!("{verdict:<16} {seconds:>4} s  {name:<28} {}", test.join(" "));
     }
     Ok(outcome)
 }
 
 /// Reads the patches, sorted by name.
-fn all() -> Result<Vec<Planted>> {
+fn all() -> Result<Vec<PlantedBug>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(process::root().join(PATCHES)).context(PATCHES)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let test = test_of(&text).with_context(|| format!("{}: no `{TEST}`", path.display()))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        found.push(Planted { name, path, test });
+        found.push(PlantedBug { name, path, test });
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
@@ -98,7 +98,7 @@ fn test_of(text: &str) -> Option<Vec<String>> {
     Some(words.split_whitespace().map(str::to_owned).collect())
 }
 
-fn plant(planted: &Planted, copy: &Path) -> Result<Verdict> {
+fn plant(planted: &PlantedBug, copy: &Path) -> Result<BugVerdict> {
     copy_sources(copy)?;
     if git_apply(copy).arg(&planted.path).status()?.success() {
         let test = || {
@@ -107,16 +107,16 @@ fn plant(planted: &Planted, copy: &Path) -> Result<Verdict> {
             command
         };
         Ok(if process::run(test().arg("--no-run"))? == Outcome::Failed {
-            Verdict::Missed("DOES NOT COMPILE")
+            BugVerdict::Missed("DOES NOT COMPILE")
         } else if process::run(test().stdout(Stdio::null()).stderr(Stdio::null()))?
             == Outcome::Passed
         {
-            Verdict::Missed("NOT NOTICED")
+            BugVerdict::Missed("NOT NOTICED")
         } else {
-            Verdict::Noticed
+            BugVerdict::Noticed
         })
     } else {
-        Ok(Verdict::Missed("DOES NOT APPLY"))
+        Ok(BugVerdict::Missed("DOES NOT APPLY"))
     }
 }
 

@@ -89,8 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 }
 
 fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
-    steps.run("look for a C compiler", look_for_c_compiler)?;
-    let tools = steps.run("look for the programs of the guide", || Ok(tools::install()))?;
+    steps.run("check for a C compiler", check_c_compiler)?;
+    let tools = steps.run("install the programs of the guide", || Ok(tools::install()))?;
     tally.failed += tools.missing;
     let built = steps.run("build duly", || process::build_binaries(Profile::Dev, &["duly"]))?;
     let duly = built.first().context("cargo built no binary")?;
@@ -122,7 +122,7 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
         println!("==> {nodes_torture}: {why}");
         return Ok(());
     }
-    match steps.run("look for Valkey", || Ok(valkey::find()))? {
+    match steps.run("find Valkey", || Ok(valkey::find()))? {
         Ok(server) => {
             steps.run(valkey, || {
                 for mut command in valkey::tests()? {
@@ -140,13 +140,13 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
         let step = format!("the generated {} client", language.name);
         tally.add(steps.run(&step, || language.check(duly))?);
     }
-    tally.add(steps.run(&fuzz, || fuzz_http::attack(&SHORT_FUZZ, duly))?);
+    tally.add(steps.run(&fuzz, || fuzz_http::fuzz(&SHORT_FUZZ, duly))?);
     tally.add(steps.run(&torture, short_torture)?);
     match namespaces::missing() {
         None => tally.add(steps.run(&nodes_torture, short_nodes_torture)?),
         Some(why) => {
-            tally.failed += u64::from(namespaces::are_expected());
-            namespaces::say_skipped(&nodes_torture, &why);
+            tally.failed += u64::from(namespaces::are_required());
+            namespaces::warn_skipped(&nodes_torture, &why);
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
 
 /// Checks that there is a C compiler. ring and mimalloc compile C; without a compiler cargo fails late
 /// and with an unclear message. If `CC` is set, its value is not checked.
-fn look_for_c_compiler() -> Result<()> {
+fn check_c_compiler() -> Result<()> {
     if std::env::var_os("CC").is_some() {
         return Ok(());
     }

@@ -86,8 +86,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         return Ok(Outcome::Passed);
     }
     let mut complaints = complaints(&tree)?;
-    complaints
-        .extend(contract::without_changelog()?.map(|text| Complaint::about("contract", text)));
+    complaints.extend(
+        contract::missing_changelog_entry()?.map(|text| Complaint::about("contract", text)),
+    );
     complaints.extend(commits::check()?);
     for complaint in &complaints {
         println!("{complaint}");

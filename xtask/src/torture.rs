@@ -53,7 +53,7 @@ const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
 const CRASH_STRIDE: &str = "DULY_CRASH_STRIDE";
 
 /// A group of tests that read their length from the environment.
-struct InProcess {
+struct TestGroup {
     /// The variable that enables the group.
     variable: &'static str,
     package: &'static str,
@@ -66,7 +66,7 @@ struct InProcess {
 
 /// Makes a test print a fault, and the line that repeats it, at once. Otherwise the output is printed
 /// when all tests have ended, and is lost if the run is stopped or hangs.
-const SHOW: &str = "--nocapture";
+const NOCAPTURE: &str = "--nocapture";
 
 /// The crate of the embedded store. Its tests run before a server is built.
 const STORE: &str = "duly-store-embedded";
@@ -97,57 +97,57 @@ const STRIDE_MODULES: &[&str] = &[
 ];
 
 /// The test groups in process, in the order in which they run.
-const IN_PROCESS: &[InProcess] = &[
-    InProcess {
+const TEST_GROUPS: &[TestGroup] = &[
+    TestGroup {
         variable: FUZZ_SEEDS,
         package: STORE,
         target: &["--lib"],
         tests: &["fuzz::"],
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: FUZZ_SEEDS,
         package: "duly-server",
         target: &["--lib"],
         tests: &["cursor"],
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: RACES,
         package: STORE,
         target: &["--test", "it"],
         tests: &["outcomes"],
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: CRASH_SEEDS,
         package: STORE,
         target: &["--test", "it"],
         tests: CRASH_MODULES,
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: CRASH_SEEDS,
         package: STORE,
         target: &["--test", "it"],
         tests: STRIDE_MODULES,
         default: Some((CRASH_STRIDE, "1")),
     },
-    InProcess {
+    TestGroup {
         variable: CRASH_SEEDS,
         package: STORE,
         target: &["--lib"],
         tests: &["fuzzy::"],
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: MODEL_SEEDS,
         package: STORE,
         target: &["--test", "it"],
         tests: &["model::"],
         default: None,
     },
-    InProcess {
+    TestGroup {
         variable: NAMESPACE_CYCLES,
         package: STORE,
         target: &["--lib"],
@@ -156,10 +156,10 @@ const IN_PROCESS: &[InProcess] = &[
     },
 ];
 
-impl InProcess {
+impl TestGroup {
     fn run(&self) -> Result<Outcome> {
         let mut command = process::cargo(["test", "--release", "-p", self.package]);
-        command.args(self.target).args(["--", SHOW]).args(self.tests);
+        command.args(self.target).args(["--", NOCAPTURE]).args(self.tests);
         if let Some((variable, value)) = self.default
             && std::env::var_os(variable).is_none()
         {
@@ -182,7 +182,8 @@ fn seed(args: &[String]) -> u64 {
 /// Builds and runs everything, and returns the verdict.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
-        let calls = ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", SHOW];
+        let calls =
+            ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", NOCAPTURE];
         if process::run(process::cargo(calls).env("PROPTEST_CASES", seeds))? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
@@ -197,9 +198,9 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     }
-    for attack in IN_PROCESS {
-        let is_wanted = std::env::var_os(attack.variable).is_some();
-        if is_wanted && attack.run()? == Outcome::Failed {
+    for group in TEST_GROUPS {
+        let is_wanted = std::env::var_os(group.variable).is_some();
+        if is_wanted && group.run()? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
     }
@@ -218,7 +219,7 @@ fn clock_steps() -> Result<Option<u64>> {
     let test = ["test", "--release", "-p", "duly-node", "--lib", "clock_steps"];
     let mut command = process::cargo(test);
     let output = command
-        .args(["--", SHOW])
+        .args(["--", NOCAPTURE])
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("cannot start `{}`", process::shown(&command)))?;
@@ -227,11 +228,11 @@ fn clock_steps() -> Result<Option<u64>> {
     if !output.status.success() {
         return Ok(None);
     }
-    counted(&text).context("the test of clock steps did not say how many it made").map(Some)
+    parse_clock_steps(&text).context("the test of clock steps did not print their number").map(Some)
 }
 
 /// Returns the number behind [`CLOCK_STEPS`].
-fn counted(text: &str) -> Option<u64> {
+fn parse_clock_steps(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once(CLOCK_STEPS)?.1.trim().parse().ok())
 }
 
@@ -287,7 +288,7 @@ mod tests {
             ("test a ... clock steps: 7\nok\n", Some(7)),
             ("running 0 tests\n", None),
         ] {
-            assert_eq!(super::counted(text), number, "{text}");
+            assert_eq!(super::parse_clock_steps(text), number, "{text}");
         }
     }
 }

@@ -13,14 +13,14 @@ use crate::process::{self, Outcome};
 /// The file that marks an environment as complete.
 const COMPLETE: &str = "complete";
 
-/// Returns the environment at `place` with this package (`name==version`). Creates it if it is missing.
-pub(crate) fn install(place: &Path, package: &str) -> Result<PathBuf> {
-    if place.join(COMPLETE).exists() {
-        return Ok(place.to_owned());
+/// Returns the environment at `folder` with this package (`name==version`). Creates it if it is missing.
+pub(crate) fn install(folder: &Path, package: &str) -> Result<PathBuf> {
+    if folder.join(COMPLETE).exists() {
+        return Ok(folder.to_owned());
     }
-    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let venv =
-        || process::run(process::program("python3").args(["-m", "venv", "--clear"]).arg(place));
+        || process::run(process::program("python3").args(["-m", "venv", "--clear"]).arg(folder));
     if venv().ok() != Some(Outcome::Passed) {
         // Debian has `venv` in a package of its own; root, as in a container, can install it.
         println!("no venv: trying apt-get install python3-venv");
@@ -30,12 +30,12 @@ pub(crate) fn install(place: &Path, package: &str) -> Result<PathBuf> {
             bail!("python3 makes no virtual environment: install it (Debian: python3-venv)");
         }
     }
-    let mut pip = process::program(place.join("bin/pip"));
+    let mut pip = process::program(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
     if process::run(&mut pip)? == Outcome::Failed {
-        fs::remove_dir_all(place).ok();
-        bail!("{package} cannot be installed: is there a network?");
+        fs::remove_dir_all(folder).ok();
+        bail!("{package} cannot be installed: check the network");
     }
-    fs::write(place.join(COMPLETE), package).context("cannot note that pip is done")?;
-    Ok(place.to_owned())
+    fs::write(folder.join(COMPLETE), package).context("cannot note that pip is done")?;
+    Ok(folder.to_owned())
 }

@@ -315,7 +315,7 @@ pub struct Crash {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Stop {
     /// The stopped process.
-    pub who: Who,
+    pub who: StoppedProcess,
     /// Time just before the stop.
     pub from_us: u64,
     /// Time just after the process resumed or was killed.
@@ -325,7 +325,7 @@ pub struct Stop {
 /// A process that can be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Who {
+pub enum StoppedProcess {
     /// The server.
     Server,
     /// The webhook receiver.

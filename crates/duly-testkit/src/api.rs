@@ -10,7 +10,7 @@ use crate::history::{Action, Answer, Due, SettleAnswer, SettleVerdict};
 use crate::wire::{Error, Response};
 
 /// Percent-encodes everything but unreserved characters, for one segment of a path.
-pub fn segment(text: &str) -> String {
+pub fn encode_segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -45,11 +45,11 @@ fn pad(mark: u64) -> String {
 }
 
 /// Returns the operation for `…/batch` that does this action.
-pub fn operation(id: Option<&str>, action: &Action, replace: IfExists) -> Value {
+pub fn batch_operation(id: Option<&str>, action: &Action, replace: IfExists) -> Value {
     match action {
-        Action::Schedule { .. } => json!({ "schedule": schedule(id, action, replace) }),
+        Action::Schedule { .. } => json!({ "schedule": schedule_body(id, action, replace) }),
         Action::Reschedule { .. } => {
-            let mut body = reschedule(action);
+            let mut body = reschedule_body(action);
             body["id"] = json!(id);
             json!({ "reschedule": body })
         }
@@ -70,14 +70,14 @@ pub enum IfExists {
 }
 
 /// Returns the body of a schedule call.
-pub fn schedule(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value {
+pub fn schedule_body(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value {
     let mut body = json!({});
     if let Some(id) = id {
         body["id"] = json!(id);
     }
     if let Action::Schedule { mark, due } = action {
         body["payload"] = payload(*mark);
-        put_due(&mut body, *due);
+        set_due(&mut body, *due);
     }
     match if_exists {
         IfExists::Fail => {}
@@ -88,20 +88,20 @@ pub fn schedule(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value
 }
 
 /// Returns the body of a PATCH.
-pub fn reschedule(action: &Action) -> Value {
+pub fn reschedule_body(action: &Action) -> Value {
     let mut body = json!({});
     if let Action::Reschedule { mark, due } = action {
         if let Some(mark) = mark {
             body["payload"] = payload(*mark);
         }
         if let Some(due) = due {
-            put_due(&mut body, *due);
+            set_due(&mut body, *due);
         }
     }
     body
 }
 
-fn put_due(body: &mut Value, due: Due) {
+fn set_due(body: &mut Value, due: Due) {
     match due {
         Due::At(ms) => body["due_at"] = json!(ms),
         Due::In(delay_ms) => body["delay"] = json!(format!("{delay_ms}ms")),
@@ -116,7 +116,7 @@ pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
         SettleVerdict::Retry { after_ms: Some(after_ms) } => {
             json!({ "token": token, "retry": { "after": format!("{after_ms}ms") } })
         }
-        SettleVerdict::Dead => json!({ "token": token, "dead": { "reason": "asked for" } }),
+        SettleVerdict::Dead => json!({ "token": token, "dead": { "reason": "requested" } }),
         SettleVerdict::Extend { lease_ms } => {
             json!({ "token": token, "extend": { "lease": format!("{lease_ms}ms") } })
         }
@@ -137,18 +137,18 @@ pub fn time_ms(value: &Value) -> Option<u64> {
 }
 
 /// Returns the result of an action from the response to its call.
-pub fn answer(action: &Action, result: &Result<Response, Error>) -> Answer {
+pub fn call_result(action: &Action, result: &Result<Response, Error>) -> Answer {
     match result {
         Err(Error::NotSent(_)) => Answer::Refused,
         Err(Error::InDoubt(_) | Error::Late) => Answer::InDoubt,
         Ok(response) if response.status >= 500 => Answer::InDoubt,
         Ok(response) if !response.is_success() => Answer::Refused,
-        Ok(response) => success(action, &response.json(), response.status),
+        Ok(response) => success_result(action, &response.json(), response.status),
     }
 }
 
 /// Returns the result of an operation from one result of a batch.
-pub fn item_answer(action: &Action, item: &Value) -> Answer {
+pub fn item_result(action: &Action, item: &Value) -> Answer {
     if let Some(problem) = item.get("error") {
         let status = problem["status"].as_u64().unwrap_or(500);
         return if status >= 500 { Answer::InDoubt } else { Answer::Refused };
@@ -160,10 +160,10 @@ pub fn item_answer(action: &Action, item: &Value) -> Answer {
             merged[flag] = json!(true);
         }
     }
-    success(action, &merged, 0)
+    success_result(action, &merged, 0)
 }
 
-fn success(action: &Action, body: &Value, _status: u16) -> Answer {
+fn success_result(action: &Action, body: &Value, _status: u16) -> Answer {
     let due_ms = time_ms(&body["due_at"]);
     match action {
         Action::Schedule { .. } if body["existing"] == json!(true) => {
@@ -214,6 +214,6 @@ mod tests {
         let mut mixed = payload(4);
         mixed["mark"] = json!(5);
         assert_eq!(mark_of(&mixed), None);
-        assert_eq!(segment("a/b %é"), "a%2Fb%20%25%C3%A9");
+        assert_eq!(encode_segment("a/b %é"), "a%2Fb%20%25%C3%A9");
     }
 }

@@ -18,10 +18,10 @@ mod caller;
 mod consumer;
 mod faults;
 mod finish;
-mod gate;
 mod load;
 mod log;
 pub mod nodes;
+mod pause;
 mod plan;
 mod receiver;
 mod report;
@@ -42,22 +42,22 @@ use crate::history::file;
 use crate::process;
 use crate::wire::Here;
 use caller::Endpoint;
-pub use log::{End, Line, Total};
-use receiver::{Nature, Receiver};
+pub use log::{RunLine, RunTotals};
+use receiver::{Receiver, ReceiverKind};
 pub use report::Report;
-use world::{Phase, World};
+use world::{RunPhase, World};
 
 /// Longest time of a start. It is long, because the run itself may be stopped meanwhile.
-const START_PATIENCE: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Longest time of a shutdown.
-const STOP_PATIENCE: Duration = Duration::from_secs(120);
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Options of `duly-torture`.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "duly-torture",
-    about = "Loads a duly server, kills and stops it again and again, and checks every promise"
+    about = "Loads a duly server, kills and stops it repeatedly, and checks every promise"
 )]
 pub struct Options {
     /// Minutes of load (fractions allowed), before the drain.
@@ -76,7 +76,7 @@ pub struct Options {
     #[arg(long, default_value_t = 12.0)]
     pub kills_per_minute: f64,
     /// Stops of the server (SIGSTOP, then SIGCONT or a kill) per minute of load, on average. The
-    /// webhook receiver and the consumers together get as many again.
+    /// webhook receiver and the consumers together get the same number.
     #[arg(long, default_value_t = 2.0)]
     pub stops_per_minute: f64,
     /// Most operations of callers per second.
@@ -112,10 +112,10 @@ pub struct Options {
     /// Number of steps of the clock made during this run, for its line.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub clock_steps: u64,
-    /// Checks a history that an earlier run saved, and does nothing else.
+    /// Checks a history that an earlier run saved, and exits.
     #[arg(long, value_name = "FILE")]
     pub judge: Option<PathBuf>,
-    /// Adds up the lines of such a file, and does nothing else.
+    /// Adds up the lines of such a file, and exits.
     #[arg(long, value_name = "FILE", conflicts_with = "judge")]
     pub sum: Option<PathBuf>,
 }
@@ -146,7 +146,7 @@ pub async fn run(options: &Options) -> Result<Report> {
         return nodes::run(options).await;
     }
     let dir = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
-    let (phase, phases) = watch::channel(Phase::Load);
+    let (phase, phases) = watch::channel(RunPhase::Load);
     let start = process::Options {
         bin: options.bin.clone(),
         data: Some(dir.path().join("data")),
@@ -171,7 +171,7 @@ pub async fn run(options: &Options) -> Result<Report> {
             let tail = process::tail(&start.log, 20);
             let kept = dir.keep();
             Err(error.context(format!(
-                "the run broke off; kept {}; last lines of server.log:\n{tail}",
+                "the run ended early; kept {}; last lines of server.log:\n{tail}",
                 kept.display()
             )))
         }
@@ -181,44 +181,44 @@ pub async fn run(options: &Options) -> Result<Report> {
 async fn drive(
     options: &Options,
     start: &process::Options,
-    phase: watch::Sender<Phase>,
-    phases: watch::Receiver<Phase>,
+    phase: watch::Sender<RunPhase>,
+    phases: watch::Receiver<RunPhase>,
 ) -> Result<(Report, crate::history::History)> {
     let began = Instant::now();
-    let server = process::Server::start(start, START_PATIENCE).await?;
+    let server = process::Server::start(start, START_TIMEOUT).await?;
     let start = process::Options { listen: server.address(), ..start.clone() };
     let node = Endpoint { network: Arc::new(Here), address: server.address() };
     let world = Arc::new(World::new(vec![node], options.seed, phases));
-    gate::watch_own_pulse(&world);
+    pause::watch_for_own_stops(&world);
     let receiving = receive(IpAddr::V4(Ipv4Addr::LOCALHOST), options.seed, &world).await?;
     let mut workers = Vec::new();
-    for number in 0..load::WRITERS {
-        let each = f64::from(options.rate.unwrap_or(RATE)) / f64::from(load::WRITERS);
-        workers.push(tokio::spawn(load::write(Arc::clone(&world), number, each)));
+    for number in 0..load::CALLERS {
+        let each = f64::from(options.rate.unwrap_or(RATE)) / f64::from(load::CALLERS);
+        workers.push(tokio::spawn(load::run_caller(Arc::clone(&world), number, each)));
     }
     workers.push(tokio::spawn(load::redrive(Arc::clone(&world))));
-    workers.push(tokio::spawn(gate::stop_and_go(Arc::clone(&world), options.stops_per_minute)));
+    workers.push(tokio::spawn(pause::inject_stops(Arc::clone(&world), options.stops_per_minute)));
     let consumers = consumer::spawn_all(&world);
     let progress = tokio::spawn(report::progress(Arc::clone(&world)));
 
-    let plan = faults::Plan {
+    let plan = faults::FaultPlan {
         kills_per_minute: options.kills_per_minute,
         stops_per_minute: options.stops_per_minute,
-        lasting: Duration::from_secs_f64(options.minutes * 60.0),
-        patience: START_PATIENCE,
+        duration: Duration::from_secs_f64(options.minutes * 60.0),
+        start_timeout: START_TIMEOUT,
     };
     let (mut server, how) = faults::run(&world, &start, server, &plan).await?;
     let loaded = began.elapsed();
     // From here on no caller sends new requests.
-    phase.send_replace(Phase::Drain);
+    phase.send_replace(RunPhase::Drain);
     for worker in workers {
         worker.await?;
     }
     let mut finished = finish::Finished::default();
-    if how == faults::Ended::InTime {
+    if how == faults::LoadEnd::InTime {
         finished = finish::finish(&world).await?;
     }
-    phase.send_replace(Phase::Done);
+    phase.send_replace(RunPhase::Done);
     for consumer in consumers {
         consumer.await?;
     }
@@ -226,29 +226,30 @@ async fn drive(
         receiver.abort();
     }
     progress.abort();
-    let stopped = server.stop(STOP_PATIENCE).await;
+    let stopped = server.stop(STOP_TIMEOUT).await;
     if !matches!(stopped, Ok(true)) {
         finished.complaints.push(format!("the server did not stop well: {stopped:?}"));
     }
     let mut history = world.recorder.take();
     history.drained = finished.drained;
     let verdict = checker::check(&history);
-    let took = report::Took { loaded, all: began.elapsed() };
-    let report = Report::new(options, &history, verdict, finished, took, report::Judged::Strictly);
+    let took = report::RunDuration { loaded, all: began.elapsed() };
+    let report =
+        Report::new(options, &history, verdict, finished, took, report::FindingsMode::Fail);
     Ok((report, history))
 }
 
 /// Starts the receivers and creates the namespaces that deliver to them.
 async fn receive(on: IpAddr, seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
-    let moody = Receiver::bind(on, Nature::Moody, seed)?;
-    let rude = Receiver::bind(on, Nature::Rude, seed)?;
-    let well = Receiver::bind(on, Nature::Well, seed)?;
-    let address = |nature| match nature {
-        Nature::Moody => moody.address(),
-        Nature::Rude => rude.address(),
-        Nature::Well => well.address(),
+    let moody = Receiver::bind(on, ReceiverKind::Moody, seed)?;
+    let rude = Receiver::bind(on, ReceiverKind::Rude, seed)?;
+    let well = Receiver::bind(on, ReceiverKind::Well, seed)?;
+    let address = |kind| match kind {
+        ReceiverKind::Moody => moody.address(),
+        ReceiverKind::Rude => rude.address(),
+        ReceiverKind::Well => well.address(),
     };
-    world.put_namespaces(address).await?;
+    world.create_namespaces(address).await?;
     let serve = |receiver: Receiver| tokio::spawn(receiver.serve(Arc::clone(world)));
     Ok([moody, rude, well].map(serve).into())
 }

@@ -64,10 +64,12 @@ pub(super) struct Example {
 /// Parses the file.
 pub(super) fn parse(text: &str) -> Result<Vec<Example>> {
     let examples = text.split("\n=== ").skip(1);
-    examples.map(|text| one(text).with_context(|| format!("in the example `{text}`"))).collect()
+    examples
+        .map(|text| parse_example(text).with_context(|| format!("in the example `{text}`")))
+        .collect()
 }
 
-fn one(text: &str) -> Result<Example> {
+fn parse_example(text: &str) -> Result<Example> {
     let (operation, rest) = text.split_once('\n').context("no request")?;
     let (request, response) = rest.split_once("\n--- ").context("no line `--- status`")?;
     let (line, body) = request.split_once('\n').unwrap_or((request, ""));
@@ -86,7 +88,7 @@ fn one(text: &str) -> Result<Example> {
 }
 
 /// Formats the file. `preface` is the text in front of the first example.
-pub(super) fn print(preface: &str, examples: &[Example]) -> String {
+pub(super) fn format_file(preface: &str, examples: &[Example]) -> String {
     let mut text = preface.trim_end().to_owned();
     text.push('\n');
     for example in examples {
@@ -102,25 +104,25 @@ pub(super) fn print(preface: &str, examples: &[Example]) -> String {
 }
 
 /// The result of running all examples.
-pub(super) struct Run {
+pub(super) struct ExamplesRun {
     /// The examples. Those that did not match have the response of this run.
     pub(super) examples: Vec<Example>,
     /// The mismatches, one sentence each.
-    pub(super) misfits: Vec<String>,
+    pub(super) mismatches: Vec<String>,
 }
 
 /// Sends every request and compares every response.
 pub(super) fn run(
     examples: &[Example],
     mut send: impl FnMut(&Request<'_>) -> Result<Response>,
-) -> Result<Run> {
-    let mut fresh_of = BTreeMap::new();
-    let mut run = Run { examples: Vec::new(), misfits: Vec::new() };
+) -> Result<ExamplesRun> {
+    let mut fresh_values = BTreeMap::new();
+    let mut run = ExamplesRun { examples: Vec::new(), mismatches: Vec::new() };
     for example in examples {
         let mut recorded = example.clone();
         let mut fresh = Example {
-            path: with_fresh(&example.path, &fresh_of),
-            body: with_fresh(&example.body, &fresh_of),
+            path: with_fresh(&example.path, &fresh_values),
+            body: with_fresh(&example.body, &fresh_values),
             ..example.clone()
         };
         let Example { method, path, body, .. } = &fresh;
@@ -132,15 +134,20 @@ pub(super) fn run(
         } else {
             fresh.status = response.status;
             fresh.content_type = response.content_type;
-            fresh.response = shown(&response.body);
+            fresh.response = displayed(&response.body);
             let parsed = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
-            learn("", &parsed(&example.response), &parsed(&fresh.response), &mut fresh_of);
-            if let Err(misfit) = fits(example, &fresh, &response.body) {
+            collect_changed_values(
+                "",
+                &parsed(&example.response),
+                &parsed(&fresh.response),
+                &mut fresh_values,
+            );
+            if let Err(mismatch) = compare_response(example, &fresh, &response.body) {
                 let Example { operation, method, path, .. } = example;
-                run.misfits.push(format!("{operation} ({method} {path}): {misfit}"));
+                run.mismatches.push(format!("{operation} ({method} {path}): {mismatch}"));
                 recorded.content_type = fresh.content_type;
                 recorded.status = fresh.status;
-                recorded.response = with_recorded(&fresh.response, &fresh_of);
+                recorded.response = with_recorded(&fresh.response, &fresh_values);
             }
         }
         run.examples.push(recorded);
@@ -148,18 +155,18 @@ pub(super) fn run(
     Ok(run)
 }
 
-fn with_fresh(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
-    fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(old, fresh))
+fn with_fresh(text: &str, fresh_values: &BTreeMap<String, String>) -> String {
+    fresh_values.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(old, fresh))
 }
 
 /// The reverse of `with_fresh`: values that were recorded before stay, so that a new recording changes
 /// little.
-fn with_recorded(text: &str, fresh_of: &BTreeMap<String, String>) -> String {
-    fresh_of.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(fresh, old))
+fn with_recorded(text: &str, fresh_values: &BTreeMap<String, String>) -> String {
+    fresh_values.iter().fold(text.to_owned(), |text, (old, fresh)| text.replace(fresh, old))
 }
 
 /// Returns the body in the form that the page shows.
-fn shown(body: &str) -> String {
+fn displayed(body: &str) -> String {
     let text = json::indented(body).unwrap_or_else(|| body.trim_end().to_owned());
     let is_json = json::indented(body).is_some();
     let lines: Vec<&str> = text.lines().collect();
@@ -170,29 +177,38 @@ fn shown(body: &str) -> String {
 }
 
 /// Collects the strings that differ from run to run.
-fn learn(path: &str, old: &Value, new: &Value, fresh_of: &mut BTreeMap<String, String>) {
+fn collect_changed_values(
+    path: &str,
+    old: &Value,
+    new: &Value,
+    fresh_values: &mut BTreeMap<String, String>,
+) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (name, value) in old {
                 if let Some(fresh) = new.get(name) {
-                    learn(&format!("{path}.{name}"), value, fresh, fresh_of);
+                    collect_changed_values(&format!("{path}.{name}"), value, fresh, fresh_values);
                 }
             }
         }
         (Value::Array(old), Value::Array(new)) => {
             for (i, (old, new)) in old.iter().zip(new).enumerate() {
-                learn(&format!("{path}[{i}]"), old, new, fresh_of);
+                collect_changed_values(&format!("{path}[{i}]"), old, new, fresh_values);
             }
         }
         (Value::String(old), Value::String(new)) if old != new && may_differ(path, old, new) => {
-            fresh_of.insert(old.clone(), new.clone());
+            fresh_values.insert(old.clone(), new.clone());
         }
         _ => {}
     }
 }
 
 /// Compares a response with the recorded one.
-fn fits(recorded: &Example, fresh: &Example, body: &str) -> std::result::Result<(), String> {
+fn compare_response(
+    recorded: &Example,
+    fresh: &Example,
+    body: &str,
+) -> std::result::Result<(), String> {
     if (recorded.status, &recorded.content_type) != (fresh.status, &fresh.content_type) {
         let Example { status, content_type, .. } = recorded;
         let start: String = body.chars().take(300).collect();
@@ -275,7 +291,7 @@ POST /v1/settle
     fn the_file_is_printed_as_it_was_read() {
         let examples = parse(FILE).unwrap();
         assert_eq!((examples[0].path.as_str(), examples[1].status), ("/v1/lease", 204));
-        assert_eq!(print("Preface.\n", &examples), FILE);
+        assert_eq!(format_file("Preface.\n", &examples), FILE);
         assert!(parse("\n=== lease\nPOST /v1/lease\n").is_err());
     }
 
@@ -291,15 +307,15 @@ POST /v1/settle
             })
         });
         let run = run.unwrap();
-        (run.misfits, bodies, print("", &run.examples))
+        (run.mismatches, bodies, format_file("", &run.examples))
     }
 
     #[test]
     fn volatile_values_fit_and_reach_later_requests() {
         let fresh = r#"{"token":"new","at":"2027-01-01T00:00:00.000Z","attempt":1}"#;
-        let (misfits, bodies, printed) = run_with(fresh);
+        let (mismatches, bodies, printed) = run_with(fresh);
         assert!(printed.ends_with(&FILE[10..]), "{printed}");
-        assert_eq!(misfits, Vec::<String>::new());
+        assert_eq!(mismatches, Vec::<String>::new());
         assert_eq!(bodies[1], "{\"token\": \"new\"}");
     }
 
@@ -309,8 +325,8 @@ POST /v1/settle
             (r#"{"token":"new","at":"2027-01-01T00:00:00.000Z","attempt":2}"#, "`.attempt` is 2"),
             (r#"{"token":"new","attempt":1}"#, "`` is"),
         ] {
-            let (misfits, _, printed) = run_with(fresh);
-            assert!(misfits.len() == 1 && misfits[0].contains(expected), "{misfits:?}");
+            let (mismatches, _, printed) = run_with(fresh);
+            assert!(mismatches.len() == 1 && mismatches[0].contains(expected), "{mismatches:?}");
             assert!(printed.contains("\"token\": \"old\""), "{printed}");
         }
     }

@@ -134,9 +134,9 @@ fn write_route<'a>(
         let what = one_line(response["description"].as_str().unwrap_or_default());
         write!(text, "\n- `{status}`: {what}")?;
         for (media, content) in object(&response["content"]) {
-            let kind = schema::kind(&content["schema"], schemas);
-            let kind = if media == NDJSON { "a stream of lines" } else { &kind };
-            write!(text, " `{media}`: {kind}.")?;
+            let type_of = schema::type_of(&content["schema"], schemas);
+            let type_of = if media == NDJSON { "a stream of lines" } else { &type_of };
+            write!(text, " `{media}`: {type_of}.")?;
         }
         for (name, header) in object(&response["headers"]) {
             let what = one_line(header["description"].as_str().unwrap_or_default());
@@ -170,7 +170,7 @@ fn write_parameters(text: &mut String, route: &Route<'_>, schemas: &Schemas<'_>)
             "| `{}` | {} | {} | {required} | {} | {} |",
             word("name"),
             word("in"),
-            schema::kind(&parameter["schema"], schemas),
+            schema::type_of(&parameter["schema"], schemas),
             schema::limits(&parameter["schema"], schemas),
             schema::cell(word("description")),
         )?;
@@ -191,7 +191,7 @@ fn write_schema<'a>(
             inline.push(name);
             write!(text, "{}", schema::section(found, schemas))?;
         }
-        None => writeln!(text, "{}", schema::kind(schema, schemas))?,
+        None => writeln!(text, "{}", schema::type_of(schema, schemas))?,
     }
     Ok(())
 }

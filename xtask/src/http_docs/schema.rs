@@ -53,18 +53,18 @@ pub(super) fn name_of(schema: &Value) -> Option<&str> {
 }
 
 /// Returns the type of a value, for a table cell.
-pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
+pub(super) fn type_of(schema: &Value, schemas: &Schemas<'_>) -> String {
     if let Some(name) = name_of(schema) {
         return link(name, schemas);
     }
     for key in ["oneOf", "anyOf"] {
         if let Some(parts) = alternatives(schema, key) {
-            let kinds: Vec<_> = parts.iter().map(|part| kind(part, schemas)).collect();
+            let kinds: Vec<_> = parts.iter().map(|part| type_of(part, schemas)).collect();
             return kinds.join(" or ");
         }
     }
     if let Some([only]) = schema["allOf"].as_array().map(Vec::as_slice) {
-        return kind(only, schemas);
+        return type_of(only, schemas);
     }
     let mut names: Vec<&str> = match &schema["type"] {
         Value::String(name) => vec![name],
@@ -73,9 +73,9 @@ pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
     };
     names.sort_by_key(|name| *name == "null");
     let kinds = names.into_iter().map(|name| match name {
-        "array" => format!("array of {}", kind(&schema["items"], schemas)),
+        "array" => format!("array of {}", type_of(&schema["items"], schemas)),
         "object" if schema["additionalProperties"].is_object() => {
-            format!("object of {}", kind(&schema["additionalProperties"], schemas))
+            format!("object of {}", type_of(&schema["additionalProperties"], schemas))
         }
         "string" if schema["format"] == "date-time" => "time as text".to_owned(),
         name => name.to_owned(),
@@ -86,7 +86,7 @@ pub(super) fn kind(schema: &Value, schemas: &Schemas<'_>) -> String {
 /// Returns a link to the section of a schema. An integer schema is replaced by its type.
 fn link(name: &str, schemas: &Schemas<'_>) -> String {
     match schemas.get(name) {
-        Some(schema) if schema["type"] == "integer" => kind(schema, schemas),
+        Some(schema) if schema["type"] == "integer" => type_of(schema, schemas),
         _ => format!("[{name}](#schema-{})", name.to_lowercase()),
     }
 }
@@ -189,9 +189,9 @@ pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
         text.push_str(&format!("\nIt also has the fields of {}.\n", of_parts.join(", ")));
     }
     if rows.is_empty() && of_parts.is_empty() {
-        let (kind, limits) = (kind(schema, schemas), limits(schema, schemas));
+        let (type_of, limits) = (type_of(schema, schemas), limits(schema, schemas));
         let limits = if limits.is_empty() { limits } else { format!(": {limits}") };
-        text.push_str(&format!("\nType: {kind}{limits}.\n"));
+        text.push_str(&format!("\nType: {type_of}{limits}.\n"));
     }
     text
 }
@@ -214,7 +214,7 @@ fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
         let need = if required.contains(&name.as_str()) { "yes" } else { "" };
         rows.push_str(&format!(
             "| `{name}` | {} | {need} | {} | {} |\n",
-            kind(field, schemas),
+            type_of(field, schemas),
             limits(field, schemas),
             cell(&meaning(field)),
         ));

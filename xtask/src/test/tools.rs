@@ -66,7 +66,7 @@ pub(super) fn install() -> Tools {
     let (found, missing): (Vec<_>, Vec<_>) = TOOLS.iter().partition(|tool| is_there(tool.name));
     for tool in &missing {
         eprintln!(
-            "error: {} is not there, so tests that start it are NOT RUN: install it (Debian: `{}`)",
+            "error: {} is missing, so tests that start it are NOT RUN: install it (Debian: `{}`)",
             tool.name, tool.package
         );
     }

@@ -14,14 +14,14 @@ const LINES_MAX: usize = 50;
 pub(super) fn check() -> Result<Vec<Complaint>> {
     let since = format!("--since={SINCE}");
     let format = "--format=%x1e%h%x1f%s%x1f%b%x1f";
-    Ok(judge(&process::git(&["log", &since, "--no-merges", "--shortstat", format])?))
+    Ok(check_log(&process::git(&["log", &since, "--no-merges", "--shortstat", format])?))
 }
 
-fn judge(log: &str) -> Vec<Complaint> {
-    log.split('\x1e').filter_map(objection).collect()
+fn check_log(log: &str) -> Vec<Complaint> {
+    log.split('\x1e').filter_map(check_commit).collect()
 }
 
-fn objection(commit: &str) -> Option<Complaint> {
+fn check_commit(commit: &str) -> Option<Complaint> {
     let mut fields = commit.split('\x1f').map(str::trim);
     let (hash, subject, body, stat) =
         (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -56,7 +56,7 @@ mod tests {
             (&*"a".repeat(73), "Why.\n", stat, 1),
         ] {
             let log = format!("\x1eabc\x1f{subject}\x1f{body}\x1f\n\n{stat}");
-            assert_eq!(judge(&log).len(), count, "{log}");
+            assert_eq!(check_log(&log).len(), count, "{log}");
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn check(sources: &[File], pages: &[File]) -> Vec<Complaint> {
         for (line, number) in source.text.lines().zip(1..) {
             let line = line.trim_start();
             if line.starts_with("//") {
-                found.extend(word_in(line).map(|word| of_word(source, number, word)));
+                found.extend(word_in(line).map(|word| banned_word(source, number, word)));
             }
             if let Some(name) = long_name(line) {
                 let text = format!("`{name}` is longer than {NAME_MAX} characters: say less in it");
@@ -54,14 +54,14 @@ pub(super) fn check(sources: &[File], pages: &[File]) -> Vec<Complaint> {
         |page: &&File| page.path == "CHANGELOG.md" || page.path.starts_with("docs/adr/");
     for page in pages.iter().filter(|page| !is_history(page)) {
         for (line, number) in text_lines(&page.text) {
-            found.extend(word_in(line).map(|word| of_word(page, number, word)));
+            found.extend(word_in(line).map(|word| banned_word(page, number, word)));
         }
         found.extend(sentences(page));
     }
     found
 }
 
-fn of_word(file: &File, number: usize, word: &str) -> Complaint {
+fn banned_word(file: &File, number: usize, word: &str) -> Complaint {
     Complaint::at(&file.path, number, format!("`{word}`: name who or what is meant"))
 }
 
@@ -106,8 +106,8 @@ fn word_in(line: &str) -> Option<&'static str> {
         let around = (line[..at].chars().next_back(), line[at + word.len()..].chars().next());
         !matches!(around, (Some(c), _) | (_, Some(c)) if c.is_alphanumeric() || c == '_')
     };
-    let stands = |word: &str| line.match_indices(word).any(|(at, _)| is_whole(at, word));
-    WORDS.iter().find(|word| stands(word)).copied()
+    let occurs = |word: &str| line.match_indices(word).any(|(at, _)| is_whole(at, word));
+    WORDS.iter().find(|word| occurs(word)).copied()
 }
 
 fn long_name(line: &str) -> Option<&str> {

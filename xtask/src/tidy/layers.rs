@@ -6,7 +6,7 @@
 use toml::Table;
 
 use super::Complaint;
-use super::manifests::{self, Kind};
+use super::manifests::{self, DependencyKind};
 use super::tree::File;
 
 /// All crates, the most basic first.
@@ -31,7 +31,7 @@ const LAYERS: &[&str] = &[
 ];
 
 /// Exceptions to the order: crate, forbidden dependency, reason.
-const APART: &[(&str, &str, &str)] = &[
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("duly-core", "tokio", "it is pure logic without a runtime"),
     ("duly-wheel", "duly-core", "it is usable alone"),
     ("duly-wheel", "tokio", "it is pure logic without a runtime"),
@@ -74,7 +74,7 @@ pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
         .filter_map(|used| {
             let reason = match layer(&used) {
                 Some(other) if other >= own => Some("a crate uses only those above it in LAYERS"),
-                _ => APART
+                _ => EXCEPTIONS
                     .iter()
                     .find(|(from, to, _)| *from == name && *to == used)
                     .map(|(_, _, reason)| *reason),
@@ -92,6 +92,6 @@ fn layer(name: &str) -> Option<usize> {
 fn used(table: &Table) -> impl Iterator<Item = String> {
     manifests::dependencies(table)
         .into_iter()
-        .filter(|dependency| dependency.kind == Kind::Shipped)
+        .filter(|dependency| dependency.kind == DependencyKind::Shipped)
         .map(|dependency| dependency.name)
 }

@@ -17,11 +17,11 @@ const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
 /// Returns a table of the crates with their lines: the product, then the rest, each with its sum.
 pub(super) fn table(files: &[File]) -> String {
     let (mut product, mut harness) = (BTreeMap::new(), BTreeMap::new());
-    for file in files.iter().filter(|file| counts(file)) {
-        let name = krate(&file.path);
+    for file in files.iter().filter(|file| is_counted(file)) {
+        let name = crate_name(&file.path);
         let part = if HARNESS.contains(&name) { &mut harness } else { &mut product };
         let scripts = if file.path.ends_with(".lua") { ", Lua" } else { "" };
-        *part.entry(format!("{name}{scripts}")).or_insert(0) += code(&file.text);
+        *part.entry(format!("{name}{scripts}")).or_insert(0) += count_code(&file.text);
     }
     let mut text = String::new();
     for (title, part) in [("product", product), ("measuring, tests, tools", harness)] {
@@ -33,19 +33,19 @@ pub(super) fn table(files: &[File]) -> String {
     text
 }
 
-fn counts(file: &File) -> bool {
+fn is_counted(file: &File) -> bool {
     let is_source = file.path.contains("/src/");
     let is_for_tests = FOR_TESTS.iter().any(|part| file.path.contains(part));
     is_source && !file.is_test() && !file.is_generated() && !is_for_tests
 }
 
-fn krate(path: &str) -> &str {
+fn crate_name(path: &str) -> &str {
     let path = path.strip_prefix("crates/").unwrap_or(path);
     path.split('/').next().unwrap_or(path)
 }
 
 /// Counts the lines of a file up to its inline test module.
-fn code(text: &str) -> usize {
+fn count_code(text: &str) -> usize {
     let is_code =
         |line: &&str| !line.is_empty() && !line.starts_with("//") && !line.starts_with("--");
     let mut lines = text.lines().map(str::trim);
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn code_is_counted_without_comments_and_tests() {
-        assert_eq!(code("//! Doc.\n\nuse a;\n// why\nfn f() {\n}\n"), 3);
-        assert_eq!(code("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"), 1);
-        assert_eq!(code("#[cfg(test)]\nmod tests;\nfn f() {}\n"), 3);
-        assert_eq!(code("-- what it does\nlocal a = 1\n"), 1);
+        assert_eq!(count_code("//! Doc.\n\nuse a;\n// why\nfn f() {\n}\n"), 3);
+        assert_eq!(count_code("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"), 1);
+        assert_eq!(count_code("#[cfg(test)]\nmod tests;\nfn f() {}\n"), 3);
+        assert_eq!(count_code("-- what it does\nlocal a = 1\n"), 1);
     }
 
     #[test]

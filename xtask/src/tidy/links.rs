@@ -14,7 +14,7 @@ pub(super) fn check(pages: &[File], paths: &BTreeSet<String>) -> Vec<Complaint> 
     for page in pages {
         for (line, number) in text_lines(&page.text) {
             for target in targets(&without_code(line)) {
-                if let Some(text) = objection(page, &target, pages, paths) {
+                if let Some(text) = check_link(page, &target, pages, paths) {
                     found.push(Complaint::at(&page.path, number, text));
                 }
             }
@@ -24,7 +24,7 @@ pub(super) fn check(pages: &[File], paths: &BTreeSet<String>) -> Vec<Complaint> 
 }
 
 /// Returns the fault of a link, if it has one.
-fn objection(
+fn check_link(
     page: &File,
     target: &str,
     pages: &[File],

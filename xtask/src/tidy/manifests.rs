@@ -8,7 +8,7 @@ use super::tree::File;
 
 /// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DependencyKind {
     /// A dependency of the crate or of its build script.
     Shipped,
     /// A dependency of the crate's own tests, examples and benchmarks only.
@@ -21,7 +21,7 @@ pub(super) struct Dependency {
     /// The package's name, even if the entry renames it.
     pub(super) name: String,
     /// The kind of the dependency.
-    pub(super) kind: Kind,
+    pub(super) kind: DependencyKind,
     /// `true`: the version comes from the root manifest alone.
     pub(super) inherited: bool,
 }
@@ -49,9 +49,9 @@ pub(super) fn dependencies(table: &Table) -> Vec<Dependency> {
 
 fn in_scope(scope: &Table) -> Vec<Dependency> {
     let tables = [
-        ("dependencies", Kind::Shipped),
-        ("build-dependencies", Kind::Shipped),
-        ("dev-dependencies", Kind::Dev),
+        ("dependencies", DependencyKind::Shipped),
+        ("build-dependencies", DependencyKind::Shipped),
+        ("dev-dependencies", DependencyKind::Dev),
     ];
     let mut found = Vec::new();
     for (key, kind) in tables {

@@ -1,6 +1,6 @@
 //! Times at which the server was down, and the latest effect of a call in doubt.
 
-use crate::history::{Crash, Stop, Who};
+use crate::history::{Crash, Stop, StoppedProcess};
 
 /// Time after a stop during which its webhooks may still be in progress: requests claimed before
 /// the stop and sent after it, or sent before it and read after it.
@@ -17,21 +17,21 @@ impl Crashes {
     pub(super) fn new(crashes: &[Crash], stops: &[Stop]) -> Self {
         let mut sorted = crashes.to_vec();
         sorted.sort_by_key(|crash| crash.killed_us);
-        let of_webhooks = stops.iter().filter(|stop| stop.who != Who::Worker);
+        let of_webhooks = stops.iter().filter(|stop| stop.who != StoppedProcess::Worker);
         Self { sorted, stops: of_webhooks.copied().collect() }
     }
 
     /// Returns `true` if the server may have stopped waiting for a webhook in this span although
     /// the receiver confirmed it, or the receiver may have read it after that: the server was
     /// killed, or one of the two was stopped.
-    pub(super) fn disturb_webhooks(&self, from_us: u64, to_us: u64) -> bool {
+    pub(super) fn may_disturb_webhooks(&self, from_us: u64, to_us: u64) -> bool {
         let mut stops = self.stops.iter();
-        self.touch(from_us, to_us)
+        self.overlaps(from_us, to_us)
             || stops.any(|stop| stop.from_us <= to_us && stop.to_us + ECHO_US >= from_us)
     }
 
     /// Returns `true` if the server was down, or starting, at any time of the span.
-    pub(super) fn touch(&self, from_us: u64, to_us: u64) -> bool {
+    pub(super) fn overlaps(&self, from_us: u64, to_us: u64) -> bool {
         self.sorted.iter().any(|crash| crash.killed_us <= to_us && crash.ready_us >= from_us)
     }
 
@@ -43,7 +43,7 @@ impl Crashes {
     ///    started, the bound is this kill.
     /// 2. Otherwise it is the next kill that ends after the call failed. Without one there is no
     ///    bound.
-    pub(super) fn bound_us(&self, sent_us: u64, ended_us: u64) -> u64 {
+    pub(super) fn latest_effect_us(&self, sent_us: u64, ended_us: u64) -> u64 {
         let own = self
             .sorted
             .iter()
@@ -81,20 +81,23 @@ mod tests {
             (300, 505, 510),
             (700, 800, u64::MAX),
         ] {
-            assert_eq!(crashes.bound_us(sent, ended), bound, "{sent}..{ended}");
+            assert_eq!(crashes.latest_effect_us(sent, ended), bound, "{sent}..{ended}");
         }
-        assert!(crashes.touch(190, 300) && crashes.touch(50, 100));
-        assert!(!crashes.touch(201, 499));
+        assert!(crashes.overlaps(190, 300) && crashes.overlaps(50, 100));
+        assert!(!crashes.overlaps(201, 499));
     }
 
     #[test]
     fn a_stop_disturbs_webhooks_and_is_no_crash() {
         let stop = |who, from_us| Stop { who, from_us, to_us: from_us + 100 };
-        let crashes = Crashes::new(&[], &[stop(Who::Server, 500), stop(Who::Worker, 0)]);
-        assert!(!crashes.touch(500, 600));
-        assert!(!crashes.disturb_webhooks(0, 499));
-        assert!(crashes.disturb_webhooks(400, 500));
-        assert!(crashes.disturb_webhooks(600 + ECHO_US, u64::MAX));
-        assert!(!crashes.disturb_webhooks(601 + ECHO_US, u64::MAX));
+        let crashes = Crashes::new(
+            &[],
+            &[stop(StoppedProcess::Server, 500), stop(StoppedProcess::Worker, 0)],
+        );
+        assert!(!crashes.overlaps(500, 600));
+        assert!(!crashes.may_disturb_webhooks(0, 499));
+        assert!(crashes.may_disturb_webhooks(400, 500));
+        assert!(crashes.may_disturb_webhooks(600 + ECHO_US, u64::MAX));
+        assert!(!crashes.may_disturb_webhooks(601 + ECHO_US, u64::MAX));
     }
 }

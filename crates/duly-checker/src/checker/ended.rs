@@ -1,7 +1,7 @@
 //! Rules about the state after the run: lost, resurrected, undone, stuck. They also count recovered
 //! timers.
 
-use super::timeline::{Effect, Seen, Timeline};
+use super::timeline::{DeliveryRecord, Effect, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Action, Answer, End, EndState, Reply, SettleVerdict, Via};
 
@@ -13,16 +13,16 @@ pub(super) fn check(timeline: &Timeline<'_>, drained: bool, verdict: &mut Verdic
     for content in &timeline.effects {
         let made = content.action.mark().is_some() && content.is_definite();
         if made {
-            content_kept(timeline, content, verdict);
+            check_content(timeline, content, verdict);
         }
     }
     let Some(end) = timeline.end else {
         return;
     };
-    cancel_kept(timeline, end, verdict);
-    change_kept(timeline, end, verdict);
+    check_cancel(timeline, end, verdict);
+    check_last_change(timeline, end, verdict);
     if drained && end.state.is_pending() {
-        stuck(timeline, end, verdict);
+        check_stuck(timeline, end, verdict);
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn check(timeline: &Timeline<'_>, drained: bool, verdict: &mut Verdic
 /// **Resurrected**: its `ack` was accepted, and it is pending or a dead letter at the end.
 ///
 /// *Recovered* means: acknowledged before a crash, and delivered or present after it.
-fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict) {
+fn check_content(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict) {
     verdict.acknowledged += 1;
     let own = || timeline.seen.iter().filter(|seen| seen.delivery.mark == content.action.mark());
     let delivered = own().next().is_some();
@@ -67,10 +67,10 @@ fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict
     if ended_otherwise || of_another && timeline.redriven_before(end.read_us) {
         return;
     }
-    if there && own().any(|seen| seen.took(|verdict| *verdict == SettleVerdict::Ack)) {
+    if there && own().any(|seen| seen.has_accepted(|verdict| *verdict == SettleVerdict::Ack)) {
         let text = format!("acked, and {:?} at the end", end.state);
         timeline.add(verdict, Count::Resurrected, text);
-    } else if !there && !own().any(maybe_confirmed) {
+    } else if !there && !own().any(may_be_confirmed) {
         let seen = own().count();
         let text = format!(
             "acknowledged, {seen} deliveries seen, none confirmed, and {:?} at the end",
@@ -80,18 +80,18 @@ fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict
     }
 }
 
-fn maybe_confirmed(seen: &Seen<'_>) -> bool {
+fn may_be_confirmed(seen: &DeliveryRecord<'_>) -> bool {
     match seen.delivery.via {
-        Via::Pull { .. } => seen.may_have_taken(|verdict| *verdict == SettleVerdict::Ack),
+        Via::Pull { .. } => seen.may_have_accepted(|verdict| *verdict == SettleVerdict::Ack),
         Via::Push { reply } => matches!(reply, Reply::Confirmed | Reply::Unknown),
     }
 }
 
 /// **Resurrected**: a cancel was acknowledged, no other call can have come later, and the timer is
 /// pending or a dead letter at the end.
-fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+fn check_cancel(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     let there = end.state.is_pending() || end.state == EndState::Dead;
-    if let Some(last) = last_certain(timeline)
+    if let Some(last) = last_certain_call(timeline)
         && matches!(last.answer, Answer::Cancelled { .. })
         && there
     {
@@ -102,10 +102,10 @@ fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
 
 /// **Undone**: the last call that changed the timer was acknowledged, no other call can have come
 /// later, and the pending timer has another due time or payload.
-fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+fn check_last_change(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     // After a redrive the read may return the dead letter of an earlier timer with this id.
     let readable = end.state.is_pending() && !timeline.redriven_before(end.read_us);
-    let Some(last) = last_certain(timeline).filter(|_| readable) else {
+    let Some(last) = last_certain_call(timeline).filter(|_| readable) else {
         return;
     };
     let other_due =
@@ -125,15 +125,15 @@ fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
 }
 
 /// Returns the last call, if it certainly took effect and no other call can have come after it.
-fn last_certain<'t>(timeline: &'t Timeline<'_>) -> Option<&'t Effect> {
+fn last_certain_call<'t>(timeline: &'t Timeline<'_>) -> Option<&'t Effect> {
     let last = timeline.effects.last()?;
     let others = &timeline.effects[..timeline.effects.len() - 1];
-    let alone = others.iter().all(|other| last.surely_follows(other));
+    let alone = others.iter().all(|other| last.certainly_follows(other));
     (last.is_definite() && alone).then_some(last)
 }
 
 /// **Stuck**: the run waited until no timer was due, and this timer was due long before the end.
-fn stuck(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+fn check_stuck(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
     let due_ms = end.due_ms.unwrap_or(u64::MAX);
     let read_ms = end.read_us / 1_000;
     if due_ms.saturating_add(STUCK_AFTER_MS) < read_ms {

@@ -42,7 +42,7 @@ pub fn untouched(history: &History, namespace: &str) -> Percentiles {
         delivery.attempt == 1
             && history.keys[delivery.key as usize].namespace == namespace
             && asked_us.is_some_and(|asked_us| asked_us <= due_us)
-            && !crashes.disturb_webhooks(due_us, delivery.received_us)
+            && !crashes.may_disturb_webhooks(due_us, delivery.received_us)
     });
     Percentiles::of(firsts.map(late_us))
 }
@@ -65,7 +65,7 @@ pub(super) fn measure(history: &History, crashes: &Crashes) -> Lateness {
             delivery.attempt == 1
                 && matches!(delivery.via, Via::Pull { .. }) == pull
                 && asked_us.is_some_and(|asked_us| *asked_us <= due_us)
-                && !crashes.disturb_webhooks(due_us, delivery.received_us)
+                && !crashes.may_disturb_webhooks(due_us, delivery.received_us)
         });
         Percentiles::of(firsts.map(late_us))
     };

@@ -11,12 +11,12 @@ const RETRY_SLACK_US: u64 = 10_000;
 pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     for seen in &timeline.seen {
         let delivery = seen.delivery;
-        match asked_for(timeline, delivery) {
-            Ok(content) => early(timeline, content, delivery, verdict),
+        match find_originating_call(timeline, delivery) {
+            Ok(content) => check_early(timeline, content, delivery, verdict),
             Err(text) => timeline.add(verdict, Count::Unexpected, text),
         }
     }
-    early_retries(timeline, verdict);
+    check_early_retries(timeline, verdict);
 }
 
 /// Returns the call that set the delivered payload, or the text of a finding.
@@ -25,7 +25,10 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 ///
 /// 1. No call for this timer that was sent before, and not refused, set the payload.
 /// 2. No such call can have set the reported due time.
-fn asked_for<'t>(timeline: &'t Timeline<'_>, delivery: &Delivery) -> Result<&'t Effect, String> {
+fn find_originating_call<'t>(
+    timeline: &'t Timeline<'_>,
+    delivery: &Delivery,
+) -> Result<&'t Effect, String> {
     let Some(mark) = delivery.mark else {
         return Err(format!("attempt {}: the payload is not what was sent", delivery.attempt));
     };
@@ -35,7 +38,7 @@ fn asked_for<'t>(timeline: &'t Timeline<'_>, delivery: &Delivery) -> Result<&'t 
         .ok_or_else(|| {
             format!("payload {mark} was delivered, but no call that set it can have succeeded")
         })?;
-    let mut setters = dues(timeline, content, delivery);
+    let mut setters = due_setters(timeline, content, delivery);
     if setters.any(|effect| effect.may_set_due(delivery.due_ms)) {
         Ok(content)
     } else {
@@ -48,8 +51,13 @@ fn asked_for<'t>(timeline: &'t Timeline<'_>, delivery: &Delivery) -> Result<&'t 
 
 /// **Early**: the receiver read the delivery before its reported due time, or before every due time
 /// that the calls for this payload can have set.
-fn early(timeline: &Timeline<'_>, content: &Effect, delivery: &Delivery, verdict: &mut Verdict) {
-    let known_ms = dues(timeline, content, delivery)
+fn check_early(
+    timeline: &Timeline<'_>,
+    content: &Effect,
+    delivery: &Delivery,
+    verdict: &mut Verdict,
+) {
+    let known_ms = due_setters(timeline, content, delivery)
         .filter_map(|effect| effect.due)
         .map(|(from_ms, _)| from_ms)
         .min()
@@ -71,7 +79,7 @@ fn early(timeline: &Timeline<'_>, content: &Effect, delivery: &Delivery, verdict
 /// 1. The call that set the content, if it sets a time.
 /// 2. Each call that sets only a time and is not certainly older.
 /// 3. For content without a time, each call that sets a time.
-fn dues<'t>(
+fn due_setters<'t>(
     timeline: &'t Timeline<'_>,
     content: &'t Effect,
     delivery: &'t Delivery,
@@ -87,7 +95,7 @@ fn dues<'t>(
 
 /// **Early** also: a firing that a consumer returned with a wait comes before the wait is over, and
 /// no call asked for it sooner.
-fn early_retries(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+fn check_early_retries(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     for pair in timeline.seen.windows(2) {
         let (first, second) = (&pair[0], &pair[1]);
         if first.delivery.delivery_id != second.delivery.delivery_id {
@@ -113,7 +121,7 @@ fn early_retries(timeline: &Timeline<'_>, verdict: &mut Verdict) {
             timeline.add(
                 verdict,
                 Count::Early,
-                format!("attempt {attempt} came {by_us} µs before its wait was over"),
+                format!("attempt {attempt} came {by_us} µs before the end of its wait"),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Rules about repeated deliveries of one firing: duplicates, resurrections, delivery ids.
 
-use super::timeline::{Seen, Timeline};
+use super::timeline::{DeliveryRecord, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Reply, SettleAnswer, SettleVerdict, Via};
 
@@ -10,7 +10,7 @@ const LEASE_SLACK_MS: u64 = 10;
 
 pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     for (i, second) in timeline.seen.iter().enumerate() {
-        let earlier: Vec<&Seen<'_>> = timeline.seen[..i]
+        let earlier: Vec<&DeliveryRecord<'_>> = timeline.seen[..i]
             .iter()
             .filter(|first| first.delivery.delivery_id == second.delivery.delivery_id)
             .collect();
@@ -26,7 +26,7 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
             }
         }
     }
-    delivery_ids(timeline, verdict);
+    check_delivery_ids(timeline, verdict);
 }
 
 /// **Resurrected**: a later attempt exists although an earlier attempt of the same firing ended for
@@ -41,8 +41,8 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 /// settlement was sent, the settlement is stale instead; see [`super::settled`].
 fn resurrected(
     timeline: &Timeline<'_>,
-    earlier: &[&Seen<'_>],
-    second: &Seen<'_>,
+    earlier: &[&DeliveryRecord<'_>],
+    second: &DeliveryRecord<'_>,
 ) -> Option<String> {
     let again = second.delivery;
     let redriven = timeline.redriven_before(again.received_us);
@@ -63,16 +63,16 @@ fn resurrected(
         });
         if let Some(settle) = settle {
             return Some(format!(
-                "attempt {} came after {:?} of attempt {} was answered {:?}",
+                "attempt {} came after {:?} of attempt {} returned {:?}",
                 again.attempt, settle.verdict, first.delivery.attempt, settle.answer
             ));
         }
         let gave_up = matches!(first.delivery.via, Via::Push { reply: Reply::GaveUp });
         let span = (first.delivery.received_us, again.received_us);
-        let heard = !timeline.crashes.disturb_webhooks(span.0, span.1);
-        (gave_up && heard && !redriven).then(|| {
+        let was_received = !timeline.crashes.may_disturb_webhooks(span.0, span.1);
+        (gave_up && was_received && !redriven).then(|| {
             format!(
-                "attempt {} came after attempt {} was answered with 410",
+                "attempt {} came after attempt {} got 410",
                 again.attempt, first.delivery.attempt
             )
         })
@@ -93,12 +93,16 @@ enum Repetition {
 /// 3. A response that the server may not have received, for example because of a stop.
 ///
 /// The delivery id is the same, because the caller compares only such deliveries.
-fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> Repetition {
+fn repetition(
+    timeline: &Timeline<'_>,
+    first: &DeliveryRecord<'_>,
+    second: &DeliveryRecord<'_>,
+) -> Repetition {
     let (one, two) = (first.delivery, second.delivery);
     let span = (one.received_us.min(two.received_us), two.received_us);
     let explained = match one.via {
-        Via::Push { .. } => timeline.crashes.disturb_webhooks(span.0, span.1),
-        Via::Pull { .. } => timeline.crashes.touch(span.0, span.1),
+        Via::Push { .. } => timeline.crashes.may_disturb_webhooks(span.0, span.1),
+        Via::Pull { .. } => timeline.crashes.overlaps(span.0, span.1),
     };
     match one.via {
         Via::Push { reply } => match reply {
@@ -117,19 +121,20 @@ fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> R
             let sent_back = |verdict: &SettleVerdict| {
                 matches!(verdict, SettleVerdict::Retry { .. } | SettleVerdict::Dead)
             };
-            let lease_end_ms = first.lease_end_ms(two.received_us);
-            if first.took(sent_back) {
+            let latest_lease_end_ms = first.latest_lease_end_ms(two.received_us);
+            if first.has_accepted(sent_back) {
                 Repetition::Retry
             } else if explained
-                || first.may_have_taken(sent_back)
-                || two.received_us / 1_000 + LEASE_SLACK_MS >= lease_end_ms.min(told_end_ms(first))
+                || first.may_have_accepted(sent_back)
+                || two.received_us / 1_000 + LEASE_SLACK_MS
+                    >= latest_lease_end_ms.min(earliest_lease_end_ms(first))
             {
                 Repetition::Explained
             } else {
                 Repetition::Unexplained(format!(
-                    "attempt {} came {} ms before the lease of attempt {} was over",
+                    "attempt {} came {} ms before the end of the lease of attempt {}",
                     two.attempt,
-                    lease_end_ms.saturating_sub(two.received_us / 1_000),
+                    latest_lease_end_ms.saturating_sub(two.received_us / 1_000),
                     one.attempt
                 ))
             }
@@ -139,7 +144,7 @@ fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> R
 
 /// Returns the earliest possible end of the lease: the reported end, or the one that an accepted
 /// extension set. An extension in doubt may not have happened.
-fn told_end_ms(seen: &Seen<'_>) -> u64 {
+fn earliest_lease_end_ms(seen: &DeliveryRecord<'_>) -> u64 {
     let Via::Pull { leased_until_ms, .. } = seen.delivery.via else {
         return 0;
     };
@@ -163,8 +168,8 @@ fn told_end_ms(seen: &Seen<'_>) -> u64 {
 /// 1. The same content has two delivery ids, though no change by a caller can have begun a new
 ///    occurrence in between, or both deliveries report the same occurrence.
 /// 2. Two contents have one delivery id.
-fn delivery_ids(timeline: &Timeline<'_>, verdict: &mut Verdict) {
-    let mut in_time: Vec<&Seen<'_>> = timeline.seen.iter().collect();
+fn check_delivery_ids(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+    let mut in_time: Vec<&DeliveryRecord<'_>> = timeline.seen.iter().collect();
     in_time.sort_by_key(|seen| seen.delivery.received_us);
     for (i, second) in in_time.iter().enumerate() {
         let two = second.delivery;
@@ -179,7 +184,7 @@ fn delivery_ids(timeline: &Timeline<'_>, verdict: &mut Verdict) {
                 (Via::Pull { occurrence: a, .. }, Via::Pull { occurrence: b, .. }) if a == b
             );
             one.delivery_id != two.delivery_id
-                && (same_occurrence || !timeline.rescheduled(content, two.received_us))
+                && (same_occurrence || !timeline.may_be_rescheduled(content, two.received_us))
         });
         let used = earlier().find(|one| {
             one.delivery_id == two.delivery_id && one.mark.is_some() && one.mark != two.mark

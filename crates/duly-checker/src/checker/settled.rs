@@ -1,6 +1,6 @@
 //! Rules about settlements: a token whose lease is lost must change nothing.
 
-use super::timeline::{Seen, Timeline};
+use super::timeline::{DeliveryRecord, Timeline};
 use super::verdict::{Count, Finding, Verdict};
 use crate::history::{Answer, History, Settle, SettleAnswer, SettleVerdict, Via};
 
@@ -15,13 +15,13 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
                 continue;
             }
             let later = &timeline.seen[i + 1..];
-            let reason = overtaken(seen, settle, later)
+            let reason = has_later_attempt(seen, settle, later)
                 .or_else(|| lapsed(timeline, seen, settle))
                 .or_else(|| settled_before(seen, settle))
                 .or_else(|| ended_before(timeline, seen, settle));
             if let Some(reason) = reason {
                 let text = format!(
-                    "{:?} of attempt {} was answered {:?}, though {reason}",
+                    "{:?} of attempt {} returned {:?}, though {reason}",
                     settle.verdict, seen.delivery.attempt, settle.answer
                 );
                 timeline.add(verdict, Count::StaleSettleAccepted, text);
@@ -32,7 +32,11 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 
 /// **Stale** (a): a later attempt of the same firing was received before this settlement was sent,
 /// so the token had lost its lease.
-fn overtaken(seen: &Seen<'_>, settle: &Settle, later: &[Seen<'_>]) -> Option<String> {
+fn has_later_attempt(
+    seen: &DeliveryRecord<'_>,
+    settle: &Settle,
+    later: &[DeliveryRecord<'_>],
+) -> Option<String> {
     later
         .iter()
         .find(|other| {
@@ -48,21 +52,21 @@ fn overtaken(seen: &Seen<'_>, settle: &Settle, later: &[Seen<'_>]) -> Option<Str
 
 /// **Stale** (b): the lease was over, including every extension that may have been accepted, and no
 /// crash may have lengthened it.
-fn lapsed(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Option<String> {
+fn lapsed(timeline: &Timeline<'_>, seen: &DeliveryRecord<'_>, settle: &Settle) -> Option<String> {
     let Via::Pull { lease_sent_us, .. } = seen.delivery.via else {
         return None;
     };
-    let end_ms = seen.lease_end_ms(settle.sent_us);
+    let end_ms = seen.latest_lease_end_ms(settle.sent_us);
     let over = settle.sent_us / 1_000 > end_ms + LEASE_SLACK_MS;
-    let disturbed = timeline.crashes.touch(lease_sent_us, settle.ended_us);
+    let disturbed = timeline.crashes.overlaps(lease_sent_us, settle.ended_us);
     (over && !disturbed).then(|| {
         let by_ms = settle.sent_us / 1_000 - end_ms;
-        format!("its lease had been over for {by_ms} ms")
+        format!("its lease had ended {by_ms} ms before")
     })
 }
 
 /// **Stale** (c): another final verdict with the same token was accepted before.
-fn settled_before(seen: &Seen<'_>, settle: &Settle) -> Option<String> {
+fn settled_before(seen: &DeliveryRecord<'_>, settle: &Settle) -> Option<String> {
     seen.settles
         .iter()
         .find(|before| {
@@ -71,12 +75,16 @@ fn settled_before(seen: &Seen<'_>, settle: &Settle) -> Option<String> {
                 && !matches!(before.verdict, SettleVerdict::Extend { .. })
                 && before.verdict != settle.verdict
         })
-        .map(|before| format!("{:?} had been taken before", before.verdict))
+        .map(|before| format!("{:?} had been accepted before", before.verdict))
 }
 
 /// **Stale** (d): a cancel or a replacement that was sent after the claim was acknowledged before.
 /// Neither is possible during the lease, so the lease was lost.
-fn ended_before(timeline: &Timeline<'_>, seen: &Seen<'_>, settle: &Settle) -> Option<String> {
+fn ended_before(
+    timeline: &Timeline<'_>,
+    seen: &DeliveryRecord<'_>,
+    settle: &Settle,
+) -> Option<String> {
     let received_us = seen.delivery.received_us;
     timeline
         .effects
@@ -103,7 +111,7 @@ pub(super) fn check_unknown_tokens(history: &History, verdict: &mut Verdict) {
             count: Count::StaleSettleAccepted,
             namespace: "-".to_owned(),
             id: "-".to_owned(),
-            text: format!("a made-up token was answered {:?}", settle.answer),
+            text: format!("a made-up token returned {:?}", settle.answer),
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Rules about timers that a caller has ended or changed: the old content must not be claimed any
 //! more.
 
-use super::timeline::{Effect, Seen, Timeline};
+use super::timeline::{DeliveryRecord, Effect, Timeline};
 use super::verdict::{Count, Verdict};
 use crate::history::{Action, Answer};
 
@@ -33,7 +33,11 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 ///
 /// A redrive is allowed: the dead letter of an earlier timer with this id stays and may be
 /// delivered again.
-fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
+fn cancelled(
+    timeline: &Timeline<'_>,
+    content: &Effect,
+    seen: &DeliveryRecord<'_>,
+) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {
         return None;
@@ -47,15 +51,15 @@ fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Opti
         else {
             return None;
         };
-        if !cancel.surely_follows(content) || delivery.received_us < cancel.to_us {
+        if !cancel.certainly_follows(content) || delivery.received_us < cancel.to_us {
             return None;
         }
         let fresh_attempt = delivery.attempt > attempts
-            && !timeline.renewed(content, delivery.received_us);
+            && !timeline.may_be_renewed(content, delivery.received_us);
         let knows = seen.is_pull() || !maybe_delivered;
         (fresh_attempt || knows && claimed_us >= cancel.to_us).then(|| {
             format!(
-                "attempt {} was received {} µs after `cancelled` (attempts {attempts}, maybe_delivered {maybe_delivered}) was answered",
+                "attempt {} was received {} µs after the result `cancelled` (attempts {attempts}, maybe_delivered {maybe_delivered})",
                 delivery.attempt,
                 delivery.received_us - cancel.to_us
             )
@@ -66,7 +70,11 @@ fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Opti
 /// **Old payload**: a replacement or a change of the payload was sent after the content was
 /// certainly set, and was acknowledged. Then the old content was claimed. A redrive is allowed as
 /// above.
-fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
+fn replaced(
+    timeline: &Timeline<'_>,
+    content: &Effect,
+    seen: &DeliveryRecord<'_>,
+) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {
         return None;
@@ -76,11 +84,11 @@ fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Optio
         matches!(change.answer, Answer::Replaced { .. } | Answer::Changed { .. })
             && change.action.mark().is_some()
             && change.action.mark() != content.action.mark()
-            && change.surely_follows(content)
+            && change.certainly_follows(content)
             && claimed_us >= change.to_us
     })?;
     Some(format!(
-        "attempt {} delivered the payload of before a {} that was answered {} µs earlier",
+        "attempt {} delivered the payload that a {} acknowledged {} µs earlier had replaced",
         delivery.attempt,
         later.action.name(),
         delivery.received_us - later.to_us
@@ -90,7 +98,11 @@ fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Optio
 /// **Old time**: a change of the due time was acknowledged, and then the timer was claimed for
 /// another due time. Every call that can have set that time had ended before the change was sent. A
 /// redrive is allowed as above: a redriven dead letter keeps its own due time.
-fn old_time(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
+fn old_time(
+    timeline: &Timeline<'_>,
+    content: &Effect,
+    seen: &DeliveryRecord<'_>,
+) -> Option<String> {
     let delivery = seen.delivery;
     if timeline.redriven_before(delivery.received_us) {
         return None;
@@ -106,11 +118,11 @@ fn old_time(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Optio
                 .effects
                 .iter()
                 .filter(|setter| setter.may_set_due(delivery.due_ms))
-                .all(|setter| change.surely_follows(setter))
+                .all(|setter| change.certainly_follows(setter))
             && !change.may_set_due(delivery.due_ms)
     })?;
     Some(format!(
-        "attempt {} was for {}, though a {} to {:?} was answered {} µs earlier",
+        "attempt {} was for {}, though a {} to {:?} was acknowledged {} µs earlier",
         delivery.attempt,
         delivery.due_ms,
         change.action.name(),

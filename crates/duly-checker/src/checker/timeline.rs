@@ -33,7 +33,7 @@ impl Effect {
 
     /// Returns `true` if the operation certainly took effect after `other`, if `other` took effect
     /// at all.
-    pub(super) fn surely_follows(&self, other: &Self) -> bool {
+    pub(super) fn certainly_follows(&self, other: &Self) -> bool {
         self.from_us >= other.to_us
     }
 
@@ -44,18 +44,18 @@ impl Effect {
 
 /// A delivery with its settlements.
 #[derive(Debug)]
-pub(super) struct Seen<'h> {
+pub(super) struct DeliveryRecord<'h> {
     pub(super) delivery: &'h Delivery,
     pub(super) settles: Vec<&'h Settle>,
 }
 
-impl Seen<'_> {
+impl DeliveryRecord<'_> {
     pub(super) fn is_pull(&self) -> bool {
         matches!(self.delivery.via, Via::Pull { .. })
     }
 
     /// Returns `true` if a settlement for which `wanted` holds was certainly accepted.
-    pub(super) fn took(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
+    pub(super) fn has_accepted(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
         self.settles.iter().any(|settle| {
             wanted(&settle.verdict)
                 && matches!(
@@ -66,7 +66,7 @@ impl Seen<'_> {
     }
 
     /// Returns `true` if a settlement for which `wanted` holds may have been accepted.
-    pub(super) fn may_have_taken(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
+    pub(super) fn may_have_accepted(&self, wanted: impl Fn(&SettleVerdict) -> bool) -> bool {
         self.settles.iter().any(|settle| {
             wanted(&settle.verdict)
                 && !matches!(settle.answer, SettleAnswer::LeaseLost | SettleAnswer::InvalidToken)
@@ -75,7 +75,7 @@ impl Seen<'_> {
 
     /// Returns the latest possible end of the lease in Unix milliseconds, including extensions sent
     /// before `before_us`.
-    pub(super) fn lease_end_ms(&self, before_us: u64) -> u64 {
+    pub(super) fn latest_lease_end_ms(&self, before_us: u64) -> u64 {
         let Via::Pull { leased_until_ms, .. } = self.delivery.via else {
             return 0;
         };
@@ -99,7 +99,7 @@ pub(super) struct Timeline<'h> {
     /// Operations that may have changed something, in the order in which they were sent.
     pub(super) effects: Vec<Effect>,
     /// Deliveries by (attempt, time).
-    pub(super) seen: Vec<Seen<'h>>,
+    pub(super) seen: Vec<DeliveryRecord<'h>>,
     pub(super) end: Option<&'h End>,
     pub(super) crashes: &'h Crashes,
 }
@@ -123,7 +123,7 @@ impl Timeline<'_> {
             Via::Pull { lease_sent_us, .. } => lease_sent_us,
             Via::Push { .. } => {
                 let life = (content.from_us, delivery.received_us);
-                if self.crashes.disturb_webhooks(life.0, life.1) { 0 } else { life.1 }
+                if self.crashes.may_disturb_webhooks(life.0, life.1) { 0 } else { life.1 }
             }
         }
     }
@@ -135,16 +135,16 @@ impl Timeline<'_> {
 
     /// Returns `true` if a change by a caller may lie between the two times. Then attempts restart
     /// at 0 under a new delivery id.
-    pub(super) fn rescheduled(&self, since: &Effect, until_us: u64) -> bool {
+    pub(super) fn may_be_rescheduled(&self, since: &Effect, until_us: u64) -> bool {
         let changes = |e: &Effect| matches!(e.action, Action::Reschedule { .. });
         self.effects.iter().any(|e| changes(e) && e.may_follow(since) && e.from_us <= until_us)
     }
 
     /// Returns `true` if a change by a caller, or another timer with this id, may lie between the
     /// two times.
-    pub(super) fn renewed(&self, since: &Effect, until_us: u64) -> bool {
+    pub(super) fn may_be_renewed(&self, since: &Effect, until_us: u64) -> bool {
         let another = |e: &Effect| e.action.mark().is_some() && !std::ptr::eq(e, since);
-        self.rescheduled(since, until_us)
+        self.may_be_rescheduled(since, until_us)
             || self
                 .effects
                 .iter()
@@ -168,9 +168,9 @@ pub(super) fn split<'h>(history: &'h History, crashes: &'h Crashes) -> Vec<Timel
         .iter()
         .map(|key| Timeline { key, effects: Vec::new(), seen: Vec::new(), end: None, crashes })
         .collect();
-    let adopted = adopted(history);
+    let keys_by_mark = timers_of_calls_without_id(history);
     for operation in &history.operations {
-        let key = operation.key.or_else(|| adopted.get(&operation.action.mark()?).copied());
+        let key = operation.key.or_else(|| keys_by_mark.get(&operation.action.mark()?).copied());
         if let Some(key) = key
             && let Some(effect) = effect(operation, crashes)
         {
@@ -184,9 +184,10 @@ pub(super) fn split<'h>(history: &'h History, crashes: &'h Crashes) -> Vec<Timel
         }
     }
     for (number, delivery) in (0_u32..).zip(&history.deliveries) {
-        timelines[delivery.key as usize]
-            .seen
-            .push(Seen { delivery, settles: settles.remove(&number).unwrap_or_default() });
+        timelines[delivery.key as usize].seen.push(DeliveryRecord {
+            delivery,
+            settles: settles.remove(&number).unwrap_or_default(),
+        });
     }
     for end in &history.ends {
         timelines[end.key as usize].end = Some(end);
@@ -199,7 +200,7 @@ pub(super) fn split<'h>(history: &'h History, crashes: &'h Crashes) -> Vec<Timel
 }
 
 /// Returns the schedule calls whose server-made id is known only from a delivery: mark → timer.
-fn adopted(history: &History) -> FxHashMap<u64, u32> {
+fn timers_of_calls_without_id(history: &History) -> FxHashMap<u64, u32> {
     let without_id: FxHashMap<u64, ()> = history
         .operations
         .iter()
@@ -216,11 +217,11 @@ fn effect(operation: &crate::history::Operation, crashes: &Crashes) -> Option<Ef
     let (from_us, to_us) = match operation.answer {
         Answer::Refused | Answer::Unchanged => return None,
         Answer::InDoubt => {
-            (operation.sent_us, crashes.bound_us(operation.sent_us, operation.ended_us))
+            (operation.sent_us, crashes.latest_effect_us(operation.sent_us, operation.ended_us))
         }
         _ => (operation.sent_us, operation.ended_us),
     };
-    let told = match operation.answer {
+    let reported = match operation.answer {
         Answer::Created { due_ms } | Answer::Replaced { due_ms } | Answer::Changed { due_ms } => {
             Some((due_ms, due_ms))
         }
@@ -234,10 +235,10 @@ fn effect(operation: &crate::history::Operation, crashes: &Crashes) -> Option<Ef
         Action::Schedule { due, .. } | Action::Reschedule { due: Some(due), .. } => {
             Some(match due {
                 Due::At(ms) => (ms, ms),
-                Due::In(delay_ms) => told.unwrap_or_else(|| span(delay_ms)),
+                Due::In(delay_ms) => reported.unwrap_or_else(|| span(delay_ms)),
             })
         }
-        Action::Fire => Some(told.unwrap_or_else(|| span(0))),
+        Action::Fire => Some(reported.unwrap_or_else(|| span(0))),
         Action::Redrive => Some((from_us / 1_000, u64::MAX)),
         Action::Reschedule { due: None, .. } | Action::Cancel => None,
     };

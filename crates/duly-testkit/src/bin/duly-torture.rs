@@ -29,14 +29,14 @@ async fn run(options: &torture::Options) -> Result<ExitCode> {
     } else if let Some(file) = &options.sum {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
-        let total = torture::Total::of(&text);
+        let total = torture::RunTotals::of(&text);
         print!("{total}");
         total.is_clean()
     } else {
         let report = torture::run(options).await;
         let line = match &report {
             Ok(report) => report.line(),
-            Err(_) => torture::Line::broken_off(options.seed),
+            Err(_) => torture::RunLine::failed_early(options.seed),
         };
         if let Some(file) = &options.log {
             line.append(file).with_context(|| format!("cannot append to {}", file.display()))?;

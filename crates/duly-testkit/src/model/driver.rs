@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Bug;
-use super::server::{Claim, Server};
+use super::server::{Claim, ModelServer};
 use crate::history::{
     Action, Answer, Crash, Delivery, Due, End, History, Key, Operation, Reply, Settle,
     SettleAnswer, SettleVerdict, Via,
@@ -26,22 +26,22 @@ const PUSH_LEASE_US: u64 = 5_000_000;
 
 /// A future event.
 #[derive(Debug, Clone)]
-enum Event {
+enum SimEvent {
     Effect(Operation),
-    Answered(Operation),
+    Returned(Operation),
     Lease { sent_us: u64 },
     Received(Claim, Via),
     PushSettled(Claim, SettleVerdict),
     SettleEffect(Settle, Claim),
-    SettleAnswered(Settle),
+    SettleReturned(Settle),
 }
 
 struct Driver {
     rng: SmallRng,
-    server: Server,
+    server: ModelServer,
     history: History,
-    queue: BTreeMap<(u64, u64), Event>,
-    order: u64,
+    queue: BTreeMap<(u64, u64), SimEvent>,
+    sequence: u64,
     now_us: u64,
     last_mark: u64,
 }
@@ -50,14 +50,14 @@ struct Driver {
 pub fn run(seed: u64, bug: Option<Bug>) -> History {
     let mut driver = Driver {
         rng: SmallRng::seed_from_u64(seed),
-        server: Server::new(bug),
+        server: ModelServer::new(bug),
         history: History::default(),
         queue: BTreeMap::new(),
-        order: 0,
+        sequence: 0,
         now_us: START_US,
         last_mark: 0,
     };
-    driver.live();
+    driver.run_to_end();
     driver.history
 }
 
@@ -67,7 +67,7 @@ const fn is_push(key: u32) -> bool {
 }
 
 impl Driver {
-    fn live(&mut self) {
+    fn run_to_end(&mut self) {
         while self.now_us < START_US + LOAD_US + DRAIN_US {
             let loaded = self.now_us < START_US + LOAD_US;
             let longest_us = if loaded { 6_000 } else { 40_000 };
@@ -77,18 +77,18 @@ impl Driver {
             {
                 let ((at_us, _), event) = entry.remove_entry();
                 self.now_us = at_us;
-                self.happen(event);
+                self.handle(event);
             }
             self.now_us = next_us;
-            self.push();
+            self.claim_webhooks();
             if loaded {
-                self.act();
+                self.do_random_action();
             } else {
                 self.lease();
             }
         }
-        for (event, effected) in self.abandoned() {
-            self.in_doubt(event, effected, self.now_us);
+        for (event, took_effect) in self.take_calls_in_flight() {
+            self.record_in_doubt(event, took_effect, self.now_us);
         }
         for key in 0..u32::try_from(self.history.keys.len()).unwrap_or(u32::MAX) {
             let (state, due_ms, mark) = self.server.end(key, self.now_us);
@@ -97,16 +97,16 @@ impl Driver {
         self.history.drained = true;
     }
 
-    fn later(&mut self, at_us: u64, event: Event) {
-        self.order += 1;
-        self.queue.insert((at_us, self.order), event);
+    fn schedule_event(&mut self, at_us: u64, event: SimEvent) {
+        self.sequence += 1;
+        self.queue.insert((at_us, self.sequence), event);
     }
 
-    fn soon(&mut self) -> u64 {
+    fn soon_us(&mut self) -> u64 {
         self.now_us + self.rng.random_range(100..8_000)
     }
 
-    fn act(&mut self) {
+    fn do_random_action(&mut self) {
         match self.rng.random_range(0..1_000) {
             0..330 => {
                 let key = self.key_to_schedule();
@@ -114,14 +114,14 @@ impl Driver {
                 let due = self.due();
                 self.send(key, Action::Schedule { mark, due });
             }
-            330..430 => self.send_to_old(Action::Cancel),
+            330..430 => self.send_to_known_key(Action::Cancel),
             430..520 => {
                 let mark = self.rng.random_bool(0.5).then(|| self.mark());
                 let due_ms = self.now_us / 1_000 + self.rng.random_range(0..3_000);
-                self.send_to_old(Action::Reschedule { mark, due: Some(Due::At(due_ms)) });
+                self.send_to_known_key(Action::Reschedule { mark, due: Some(Due::At(due_ms)) });
             }
-            520..560 => self.send_to_old(Action::Fire),
-            560..580 => self.send_to_old(Action::Redrive),
+            520..560 => self.send_to_known_key(Action::Fire),
+            560..580 => self.send_to_known_key(Action::Redrive),
             580..997 => self.lease(),
             _ => self.crash(),
         }
@@ -155,7 +155,7 @@ impl Driver {
         known
     }
 
-    fn send_to_old(&mut self, action: Action) {
+    fn send_to_known_key(&mut self, action: Action) {
         let known = u32::try_from(self.history.keys.len()).unwrap_or(u32::MAX);
         if known > 0 {
             let key = self.rng.random_range(known.saturating_sub(150)..known);
@@ -164,7 +164,7 @@ impl Driver {
     }
 
     fn send(&mut self, key: u32, action: Action) {
-        let at_us = self.soon();
+        let at_us = self.soon_us();
         let operation = Operation {
             key: Some(key),
             sent_us: self.now_us,
@@ -172,40 +172,40 @@ impl Driver {
             action,
             answer: Answer::InDoubt,
         };
-        self.later(at_us, Event::Effect(operation));
+        self.schedule_event(at_us, SimEvent::Effect(operation));
     }
 
     fn lease(&mut self) {
-        let at_us = self.soon();
+        let at_us = self.soon_us();
         let sent_us = self.now_us;
-        self.later(at_us, Event::Lease { sent_us });
+        self.schedule_event(at_us, SimEvent::Lease { sent_us });
     }
 
-    fn push(&mut self) {
+    fn claim_webhooks(&mut self) {
         for claim in self.server.claim(self.now_us, PUSH_LEASE_US, 50, is_push) {
-            let at_us = self.soon();
+            let at_us = self.soon_us();
             let reply = match self.rng.random_range(0..100) {
                 0..80 => Reply::Confirmed,
                 80..92 => Reply::Rejected,
                 92..96 => Reply::GaveUp,
                 _ => Reply::Unknown,
             };
-            self.later(at_us, Event::Received(claim, Via::Push { reply }));
+            self.schedule_event(at_us, SimEvent::Received(claim, Via::Push { reply }));
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        let at_us = self.soon();
+    fn handle(&mut self, event: SimEvent) {
+        let at_us = self.soon_us();
         match event {
-            Event::Effect(mut operation) => {
+            SimEvent::Effect(mut operation) => {
                 operation.answer = self.apply(&operation);
-                self.later(at_us, Event::Answered(operation));
+                self.schedule_event(at_us, SimEvent::Returned(operation));
             }
-            Event::Answered(mut operation) => {
+            SimEvent::Returned(mut operation) => {
                 operation.ended_us = self.now_us;
                 self.history.operations.push(operation);
             }
-            Event::Lease { sent_us } => {
+            SimEvent::Lease { sent_us } => {
                 let max = self.rng.random_range(1..20);
                 let pulled = |key| !is_push(key);
                 for claim in self.server.claim(self.now_us, PULL_LEASE_US, max, pulled) {
@@ -214,13 +214,13 @@ impl Driver {
                         leased_until_ms: claim.leased_until_ms,
                         occurrence: claim.occurrence,
                     };
-                    self.later(at_us, Event::Received(claim, via));
+                    self.schedule_event(at_us, SimEvent::Received(claim, via));
                 }
             }
-            Event::Received(claim, via) => {
-                let delivery = self.write_down(claim, via);
+            SimEvent::Received(claim, via) => {
+                let delivery = self.record_delivery(claim, via);
                 match via {
-                    Via::Pull { .. } => self.consume(delivery, claim),
+                    Via::Pull { .. } => self.plan_settlements(delivery, claim),
                     Via::Push { reply } => {
                         let verdict = match reply {
                             Reply::Confirmed => SettleVerdict::Ack,
@@ -229,20 +229,20 @@ impl Driver {
                                 SettleVerdict::Retry { after_ms: None }
                             }
                         };
-                        self.later(at_us, Event::PushSettled(claim, verdict));
+                        self.schedule_event(at_us, SimEvent::PushSettled(claim, verdict));
                     }
                 }
             }
-            Event::PushSettled(claim, verdict) => {
+            SimEvent::PushSettled(claim, verdict) => {
                 let answer = self.server.settle(claim.key, claim.token, verdict, self.now_us);
                 debug_assert_ne!(answer, SettleAnswer::InDoubt);
             }
-            Event::SettleEffect(mut settle, claim) => {
+            SimEvent::SettleEffect(mut settle, claim) => {
                 settle.answer =
                     self.server.settle(claim.key, claim.token, settle.verdict, self.now_us);
-                self.later(at_us, Event::SettleAnswered(settle));
+                self.schedule_event(at_us, SimEvent::SettleReturned(settle));
             }
-            Event::SettleAnswered(mut settle) => {
+            SimEvent::SettleReturned(mut settle) => {
                 settle.ended_us = self.now_us;
                 self.history.settles.push(settle);
             }
@@ -267,7 +267,7 @@ impl Driver {
         }
     }
 
-    fn write_down(&mut self, claim: Claim, via: Via) -> u32 {
+    fn record_delivery(&mut self, claim: Claim, via: Via) -> u32 {
         self.history.deliveries.push(Delivery {
             key: claim.key,
             received_us: self.now_us,
@@ -280,7 +280,7 @@ impl Driver {
         u32::try_from(self.history.deliveries.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn consume(&mut self, delivery: u32, claim: Claim) {
+    fn plan_settlements(&mut self, delivery: u32, claim: Claim) {
         let lapse_us = PULL_LEASE_US + 250_000;
         match self.rng.random_range(0..100) {
             0..70 => self.settle(delivery, claim, SettleVerdict::Ack, 500),
@@ -313,15 +313,15 @@ impl Driver {
             answer: SettleAnswer::InDoubt,
         };
         let at_us = sent_us + self.rng.random_range(100..5_000);
-        self.later(at_us, Event::SettleEffect(settle, claim));
+        self.schedule_event(at_us, SimEvent::SettleEffect(settle, claim));
     }
 
     fn crash(&mut self) {
         let killed_us = self.now_us;
         let reaped_us = killed_us + self.rng.random_range(100..2_000);
         self.server.crash(killed_us, is_push);
-        for (event, effected) in self.abandoned() {
-            self.in_doubt(event, effected, killed_us + 50);
+        for (event, took_effect) in self.take_calls_in_flight() {
+            self.record_in_doubt(event, took_effect, killed_us + 50);
         }
         self.now_us = reaped_us + self.rng.random_range(1_000..300_000);
         self.history.crashes.push(Crash {
@@ -333,37 +333,39 @@ impl Driver {
     }
 
     /// Takes all calls in flight, each with `true` if it has taken effect.
-    fn abandoned(&mut self) -> Vec<(Event, bool)> {
+    fn take_calls_in_flight(&mut self) -> Vec<(SimEvent, bool)> {
         std::mem::take(&mut self.queue)
             .into_values()
             .map(|event| {
-                let effected = !matches!(event, Event::Effect(_) | Event::SettleEffect(..));
-                (event, effected)
+                let took_effect =
+                    !matches!(event, SimEvent::Effect(_) | SimEvent::SettleEffect(..));
+                (event, took_effect)
             })
             .collect()
     }
 
     /// Records a call in flight when its server is killed.
-    fn in_doubt(&mut self, event: Event, effected: bool, ended_us: u64) {
+    fn record_in_doubt(&mut self, event: SimEvent, took_effect: bool, ended_us: u64) {
         match event {
-            Event::Effect(mut operation) | Event::Answered(mut operation) => {
-                if !effected || operation.answer != Answer::Refused || self.rng.random_bool(0.5) {
+            SimEvent::Effect(mut operation) | SimEvent::Returned(mut operation) => {
+                if !took_effect || operation.answer != Answer::Refused || self.rng.random_bool(0.5)
+                {
                     operation.answer = Answer::InDoubt;
                     operation.ended_us = ended_us.max(operation.sent_us);
                     self.history.operations.push(operation);
                 }
             }
-            Event::SettleEffect(mut settle, _) | Event::SettleAnswered(mut settle) => {
+            SimEvent::SettleEffect(mut settle, _) | SimEvent::SettleReturned(mut settle) => {
                 if settle.sent_us <= ended_us {
                     settle.answer = SettleAnswer::InDoubt;
                     settle.ended_us = ended_us;
                     self.history.settles.push(settle);
                 }
             }
-            Event::Received(claim, via @ Via::Push { .. }) if self.rng.random_bool(0.5) => {
-                self.write_down(claim, via);
+            SimEvent::Received(claim, via @ Via::Push { .. }) if self.rng.random_bool(0.5) => {
+                self.record_delivery(claim, via);
             }
-            Event::Received(..) | Event::Lease { .. } | Event::PushSettled(..) => {}
+            SimEvent::Received(..) | SimEvent::Lease { .. } | SimEvent::PushSettled(..) => {}
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Claim {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TimerState {
     Waiting,
     InFlight { token: u64, until_us: u64 },
     Finished,
@@ -36,7 +36,7 @@ struct Timer {
     due_ms: u64,
     old_due_ms: Option<u64>,
     not_before_us: u64,
-    state: State,
+    state: TimerState,
     attempts: u32,
     occurrence: u32,
     incarnation: u32,
@@ -45,7 +45,7 @@ struct Timer {
 }
 
 impl Timer {
-    fn is_struck(&self) -> bool {
+    fn is_affected(&self) -> bool {
         self.mark.is_multiple_of(3)
     }
 }
@@ -54,14 +54,14 @@ impl Timer {
 const ATTEMPTS_MAX: u32 = 5;
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ModelServer {
     bug: Option<Bug>,
     timers: BTreeMap<u32, Timer>,
     next_token: u64,
     next_incarnation: u32,
 }
 
-impl Server {
+impl ModelServer {
     pub(super) fn new(bug: Option<Bug>) -> Self {
         Self { bug, timers: BTreeMap::new(), next_token: 1, next_incarnation: 0 }
     }
@@ -69,11 +69,11 @@ impl Server {
     /// Returns the timer, after the end of an expired lease.
     fn at(&mut self, key: u32, now_us: u64) -> Option<&mut Timer> {
         let timer = self.timers.get_mut(&key)?;
-        if let State::InFlight { until_us, .. } = timer.state
+        if let TimerState::InFlight { until_us, .. } = timer.state
             && until_us <= now_us
         {
             timer.unknown_outcome = true;
-            give_back(timer, now_us);
+            end_attempt(timer, now_us);
         }
         Some(timer)
     }
@@ -85,11 +85,11 @@ impl Server {
         };
         let old = self.at(key, now_us).copied();
         let answer = match old.map(|timer| timer.state) {
-            None | Some(State::Finished | State::Cancelled | State::Dead) => {
+            None | Some(TimerState::Finished | TimerState::Cancelled | TimerState::Dead) => {
                 Answer::Created { due_ms }
             }
-            Some(State::Waiting) => Answer::Replaced { due_ms },
-            Some(State::InFlight { .. }) => return Answer::Refused,
+            Some(TimerState::Waiting) => Answer::Replaced { due_ms },
+            Some(TimerState::InFlight { .. }) => return Answer::Refused,
         };
         self.next_incarnation += 1;
         self.timers.insert(
@@ -99,7 +99,7 @@ impl Server {
                 due_ms,
                 old_due_ms: None,
                 not_before_us: 0,
-                state: State::Waiting,
+                state: TimerState::Waiting,
                 attempts: 0,
                 occurrence: 0,
                 incarnation: self.next_incarnation,
@@ -121,7 +121,7 @@ impl Server {
         let Some(timer) = self.at(key, now_us) else {
             return Answer::Refused;
         };
-        if timer.state != State::Waiting {
+        if timer.state != TimerState::Waiting {
             return Answer::Refused;
         }
         if matches!(bug, Some(Bug::OldTime | Bug::ForgottenChange)) {
@@ -141,10 +141,10 @@ impl Server {
         let Some(timer) = self.at(key, now_us) else {
             return Answer::Refused;
         };
-        if !matches!(timer.state, State::Waiting | State::Cancelled) {
+        if !matches!(timer.state, TimerState::Waiting | TimerState::Cancelled) {
             return Answer::Refused;
         }
-        timer.state = State::Cancelled;
+        timer.state = TimerState::Cancelled;
         Answer::Cancelled { attempts: timer.attempts, maybe_delivered: timer.unknown_outcome }
     }
 
@@ -153,11 +153,11 @@ impl Server {
             return Answer::Refused;
         };
         match timer.state {
-            State::Waiting if timer.attempts == 0 => {
+            TimerState::Waiting if timer.attempts == 0 => {
                 timer.due_ms = timer.due_ms.min(now_us / 1_000);
             }
-            State::Waiting => timer.not_before_us = 0,
-            State::InFlight { .. } => return Answer::Unchanged,
+            TimerState::Waiting => timer.not_before_us = 0,
+            TimerState::InFlight { .. } => return Answer::Unchanged,
             _ => return Answer::Refused,
         }
         Answer::Changed { due_ms: timer.due_ms }
@@ -165,8 +165,8 @@ impl Server {
 
     pub(super) fn redrive(&mut self, key: u32, now_us: u64) -> Answer {
         match self.at(key, now_us) {
-            Some(timer) if timer.state == State::Dead => {
-                timer.state = State::Waiting;
+            Some(timer) if timer.state == TimerState::Dead => {
+                timer.state = TimerState::Waiting;
                 timer.not_before_us = now_us;
                 Answer::Redriven
             }
@@ -187,7 +187,8 @@ impl Server {
             .timers
             .iter()
             .filter(|(key, timer)| {
-                let alive = matches!(timer.state, State::Waiting | State::InFlight { .. });
+                let alive =
+                    matches!(timer.state, TimerState::Waiting | TimerState::InFlight { .. });
                 wanted(**key) && (alive || revives)
             })
             .map(|(key, _)| *key)
@@ -204,38 +205,38 @@ impl Server {
 
     fn claim_one(&mut self, key: u32, now_us: u64, lease_us: u64) -> Option<Claim> {
         let timer = *self.at(key, now_us)?;
-        let planted = self.bug.filter(|_| timer.is_struck());
-        let struck = |bug| planted == Some(bug);
-        let waiting = timer.state == State::Waiting
-            || timer.state == State::Cancelled && struck(Bug::ClaimAfterCancel)
-            || timer.state == State::Finished
-                && struck(Bug::Resurrected)
+        let planted = self.bug.filter(|_| timer.is_affected());
+        let has_bug = |bug| planted == Some(bug);
+        let waiting = timer.state == TimerState::Waiting
+            || timer.state == TimerState::Cancelled && has_bug(Bug::ClaimAfterCancel)
+            || timer.state == TimerState::Finished
+                && has_bug(Bug::Resurrected)
                 && timer.attempts < ATTEMPTS_MAX;
-        let ahead_us = if struck(Bug::EarlyFire) { 8_000 } else { 0 };
-        let told_due_ms = match timer.old_due_ms {
-            Some(old) if struck(Bug::OldTime) => old,
+        let ahead_us = if has_bug(Bug::EarlyFire) { 8_000 } else { 0 };
+        let reported_due_ms = match timer.old_due_ms {
+            Some(old) if has_bug(Bug::OldTime) => old,
             _ => timer.due_ms,
         };
-        let due = told_due_ms * 1_000 <= now_us + ahead_us && timer.not_before_us <= now_us;
-        if !waiting || !due || struck(Bug::Stuck) {
+        let due = reported_due_ms * 1_000 <= now_us + ahead_us && timer.not_before_us <= now_us;
+        if !waiting || !due || has_bug(Bug::Stuck) {
             return None;
         }
-        let short = if struck(Bug::ShortLease) { 4 } else { 1 };
+        let short = if has_bug(Bug::ShortLease) { 4 } else { 1 };
         let token = self.next_token;
         self.next_token += 1;
-        let changed = u32::from(struck(Bug::ChangedDeliveryId) && timer.attempts > 0);
-        let mixed_up = u64::from(struck(Bug::WrongPayload)) * 1_000_000;
+        let changed = u32::from(has_bug(Bug::ChangedDeliveryId) && timer.attempts > 0);
+        let mixed_up = u64::from(has_bug(Bug::WrongPayload)) * 1_000_000;
         let entry = self.timers.get_mut(&key)?;
         entry.attempts += 1;
         entry.old_due_ms = entry.old_due_ms.filter(|_| self.bug != Some(Bug::OldTime));
-        entry.state = State::InFlight { token, until_us: now_us + lease_us / short };
+        entry.state = TimerState::InFlight { token, until_us: now_us + lease_us / short };
         Some(Claim {
             key,
             mark: timer.mark + mixed_up,
             delivery_id: timer.incarnation * 1_000 + timer.occurrence * 10 + changed,
             occurrence: timer.occurrence,
             attempt: timer.attempts + 1,
-            due_ms: told_due_ms,
+            due_ms: reported_due_ms,
             token,
             leased_until_ms: (now_us + lease_us) / 1_000,
         })
@@ -253,8 +254,8 @@ impl Server {
             return SettleAnswer::InvalidToken;
         };
         let holds = match timer.state {
-            State::InFlight { token, .. } => token == sent_token || stale,
-            _ => stale && timer.state == State::Waiting,
+            TimerState::InFlight { token, .. } => token == sent_token || stale,
+            _ => stale && timer.state == TimerState::Waiting,
         };
         if !holds {
             return if timer.last_settled == Some((sent_token, verdict)) {
@@ -267,17 +268,17 @@ impl Server {
             timer.last_settled = Some((sent_token, verdict));
         }
         match verdict {
-            SettleVerdict::Ack => timer.state = State::Finished,
-            SettleVerdict::Dead => timer.state = State::Dead,
+            SettleVerdict::Ack => timer.state = TimerState::Finished,
+            SettleVerdict::Dead => timer.state = TimerState::Dead,
             SettleVerdict::Retry { after_ms } => {
-                give_back(timer, now_us + after_ms.unwrap_or(20) * 1_000);
-                if timer.state == State::Dead {
+                end_attempt(timer, now_us + after_ms.unwrap_or(20) * 1_000);
+                if timer.state == TimerState::Dead {
                     return SettleAnswer::Dead;
                 }
             }
             SettleVerdict::Extend { lease_ms } => {
                 timer.state =
-                    State::InFlight { token: sent_token, until_us: now_us + lease_ms * 1_000 };
+                    TimerState::InFlight { token: sent_token, until_us: now_us + lease_ms * 1_000 };
             }
         }
         SettleAnswer::Ok
@@ -286,23 +287,23 @@ impl Server {
     /// Simulates a crash and a restart: webhook claims are released, leases continue.
     pub(super) fn crash(&mut self, now_us: u64, is_push: impl Fn(u32) -> bool) {
         if self.bug == Some(Bug::Lost) {
-            self.timers.retain(|_, timer| !timer.is_struck());
+            self.timers.retain(|_, timer| !timer.is_affected());
         }
         let bug = self.bug;
         for (key, timer) in &mut self.timers {
-            if is_push(*key) && matches!(timer.state, State::InFlight { .. }) {
+            if is_push(*key) && matches!(timer.state, TimerState::InFlight { .. }) {
                 timer.unknown_outcome = true;
-                give_back(timer, now_us);
+                end_attempt(timer, now_us);
             }
             if bug == Some(Bug::ForgottenChange)
                 && let Some(old) = timer.old_due_ms.take()
             {
                 timer.due_ms = old;
             }
-            if bug == Some(Bug::CancelUndone) && timer.state == State::Cancelled {
+            if bug == Some(Bug::CancelUndone) && timer.state == TimerState::Cancelled {
                 // Far in the future, so that only the read at the end detects it.
                 timer.due_ms += 1_000_000_000;
-                timer.state = State::Waiting;
+                timer.state = TimerState::Waiting;
             }
         }
     }
@@ -312,13 +313,13 @@ impl Server {
             return (EndState::NotFound, None, None);
         };
         let state = match timer.state {
-            State::Waiting if timer.attempts > 0 => EndState::Retrying,
-            State::Waiting if timer.due_ms * 1_000 <= now_us => EndState::Due,
-            State::Waiting => EndState::Scheduled,
-            State::InFlight { .. } => EndState::InFlight,
-            State::Finished => EndState::Finished,
-            State::Cancelled => EndState::Cancelled,
-            State::Dead => EndState::Dead,
+            TimerState::Waiting if timer.attempts > 0 => EndState::Retrying,
+            TimerState::Waiting if timer.due_ms * 1_000 <= now_us => EndState::Due,
+            TimerState::Waiting => EndState::Scheduled,
+            TimerState::InFlight { .. } => EndState::InFlight,
+            TimerState::Finished => EndState::Finished,
+            TimerState::Cancelled => EndState::Cancelled,
+            TimerState::Dead => EndState::Dead,
         };
         (state, Some(timer.due_ms), Some(timer.mark))
     }
@@ -326,7 +327,8 @@ impl Server {
 
 /// Handles a failed attempt: the timer may be claimed again from `not_before_us`, or becomes a dead
 /// letter.
-fn give_back(timer: &mut Timer, not_before_us: u64) {
+fn end_attempt(timer: &mut Timer, not_before_us: u64) {
     timer.not_before_us = not_before_us;
-    timer.state = if timer.attempts >= ATTEMPTS_MAX { State::Dead } else { State::Waiting };
+    timer.state =
+        if timer.attempts >= ATTEMPTS_MAX { TimerState::Dead } else { TimerState::Waiting };
 }

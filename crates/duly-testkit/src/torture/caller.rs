@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use crate::wire::{Connection, Error, Network, Response};
 
 /// Time for which a node is avoided after a failure.
-const SHUNNED_FOR: Duration = Duration::from_secs(1);
+const AVOIDED_FOR: Duration = Duration::from_secs(1);
 
 /// Address of a node.
 #[derive(Debug, Clone)]
@@ -27,22 +27,23 @@ impl Endpoint {
 }
 
 /// Connection to one node, and its state.
-struct Line {
+struct NodeConnection {
     connection: Connection,
-    shunned_until: Option<Instant>,
+    avoided_until: Option<Instant>,
 }
 
 /// Sends each call to some node, one call at a time.
 pub(super) struct Caller {
-    lines: Vec<Line>,
-    patience: Duration,
+    connections: Vec<NodeConnection>,
+    timeout: Duration,
     rng: SmallRng,
 }
 
 impl Caller {
-    pub(super) fn new(nodes: &[Endpoint], patience: Duration, rng: SmallRng) -> Self {
-        let line = |node: &Endpoint| Line { connection: node.connection(), shunned_until: None };
-        Self { lines: nodes.iter().map(line).collect(), patience, rng }
+    pub(super) fn new(nodes: &[Endpoint], timeout: Duration, rng: SmallRng) -> Self {
+        let node =
+            |node: &Endpoint| NodeConnection { connection: node.connection(), avoided_until: None };
+        Self { connections: nodes.iter().map(node).collect(), timeout, rng }
     }
 
     /// Makes one call, with the time-out of the run.
@@ -53,20 +54,22 @@ impl Caller {
         body: &[u8],
     ) -> Result<Response, Error> {
         let chosen = self.choose(Instant::now());
-        let line = &mut self.lines[chosen];
-        let result = line.connection.call(method, path, body, self.patience).await;
+        let node = &mut self.connections[chosen];
+        let result = node.connection.call(method, path, body, self.timeout).await;
         let failed = result.as_ref().map_or(true, |response| response.status == 503);
-        line.shunned_until = failed.then(|| Instant::now() + SHUNNED_FOR);
+        node.avoided_until = failed.then(|| Instant::now() + AVOIDED_FOR);
         result
     }
 
     /// Returns any node that is not avoided, or any node if all are.
     fn choose(&mut self, now: Instant) -> usize {
-        let is_shunned = |line: &Line| line.shunned_until.is_some_and(|until| now < until);
-        let good: Vec<usize> =
-            (0..self.lines.len()).filter(|number| !is_shunned(&self.lines[*number])).collect();
+        let is_avoided =
+            |node: &NodeConnection| node.avoided_until.is_some_and(|until| now < until);
+        let good: Vec<usize> = (0..self.connections.len())
+            .filter(|number| !is_avoided(&self.connections[*number]))
+            .collect();
         match good.as_slice() {
-            [] => self.rng.random_range(0..self.lines.len()),
+            [] => self.rng.random_range(0..self.connections.len()),
             good => good[self.rng.random_range(0..good.len())],
         }
     }
@@ -83,17 +86,17 @@ mod tests {
     fn failed_nodes_are_avoided_unless_all_failed() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let nodes = vec![Endpoint { network: Arc::new(Here), address }; 3];
-        let mut caller = Caller::new(&nodes, SHUNNED_FOR, SmallRng::seed_from_u64(1));
+        let mut caller = Caller::new(&nodes, AVOIDED_FOR, SmallRng::seed_from_u64(1));
         let now = Instant::now();
-        caller.lines[1].shunned_until = Some(now + SHUNNED_FOR);
+        caller.connections[1].avoided_until = Some(now + AVOIDED_FOR);
         let mut chosen: Vec<_> = (0..100).map(|_| caller.choose(now)).collect();
         chosen.sort_unstable();
         chosen.dedup();
         assert_eq!(chosen, [0, 2]);
-        let later = now + SHUNNED_FOR;
+        let later = now + AVOIDED_FOR;
         assert!((0..100).any(|_| caller.choose(later) == 1));
-        for line in &mut caller.lines {
-            line.shunned_until = Some(later);
+        for node in &mut caller.connections {
+            node.avoided_until = Some(later);
         }
         assert!((0..100).any(|_| caller.choose(now) == 1));
     }

@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::caller::Caller;
-use super::world::{CONSUMERS_EACH, NAMESPACES, Phase, World};
+use super::world::{CONSUMERS_PER_NAMESPACE, NAMESPACES, RunPhase, World};
 use crate::api;
 use crate::clock::now_us;
 use crate::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
 
 /// Most settlements that wait for their time. Further ones are dropped, so their leases expire.
-const LATER_MAX: usize = 2_000;
+const POSTPONED_MAX: usize = 2_000;
 
 /// Starts all consumers.
 pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
     let pulls = NAMESPACES.iter().filter(|namespace| namespace.receiver.is_none());
     pulls
-        .flat_map(|namespace| [namespace; CONSUMERS_EACH])
+        .flat_map(|namespace| [namespace; CONSUMERS_PER_NAMESPACE])
         .enumerate()
         .map(|(number, namespace)| {
             let consumer = Consumer {
@@ -37,7 +37,7 @@ pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
                 number,
                 rng: world.rng(100 + number as u64),
                 caller: world.caller(300 + number as u64),
-                later: VecDeque::new(),
+                postponed: VecDeque::new(),
             };
             tokio::spawn(consumer.run())
         })
@@ -45,7 +45,7 @@ pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
 }
 
 /// A settlement to send.
-struct Planned {
+struct PlannedSettlement {
     not_before_us: u64,
     delivery: Option<DeliveryNumber>,
     token: String,
@@ -58,34 +58,34 @@ struct Consumer {
     number: usize,
     rng: SmallRng,
     caller: Caller,
-    later: VecDeque<Planned>,
+    postponed: VecDeque<PlannedSettlement>,
 }
 
 impl Consumer {
     async fn run(mut self) {
-        while self.world.phase() != Phase::Done {
+        while self.world.phase() != RunPhase::Done {
             if !self.world.is_up() {
-                self.world.wait_up().await;
+                self.world.wait_until_up().await;
             }
             let now = self.lease().await;
-            self.pass().await;
+            self.wait_while_stopped().await;
             self.settle(now).await;
-            self.pass().await;
+            self.wait_while_stopped().await;
             let now_us = now_us();
-            let (ripe, rest): (VecDeque<_>, VecDeque<_>) =
-                self.later.drain(..).partition(|planned| planned.not_before_us <= now_us);
-            self.later = rest;
-            self.settle(ripe.into()).await;
+            let (due, rest): (VecDeque<_>, VecDeque<_>) =
+                self.postponed.drain(..).partition(|planned| planned.not_before_us <= now_us);
+            self.postponed = rest;
+            self.settle(due.into()).await;
         }
     }
 
     /// Waits while this consumer is stopped.
-    async fn pass(&self) {
-        self.world.worker_gates[self.number].pass().await;
+    async fn wait_while_stopped(&self) {
+        self.world.consumer_gates[self.number].wait_until_open().await;
     }
 
     /// Leases, records the firings, and returns the settlements to send at once.
-    async fn lease(&mut self) -> Vec<Planned> {
+    async fn lease(&mut self) -> Vec<PlannedSettlement> {
         let lease_ms = self.rng.random_range(1_000..3_000);
         let wait_ms = if self.rng.random_bool(0.5) { 0 } else { 200 };
         let max = self.rng.random_range(1..60);
@@ -95,7 +95,7 @@ impl Consumer {
         let lease_sent_us = now_us();
         let result = self.caller.call("POST", &path, &body.to_string().into_bytes()).await;
         // If the consumer is stopped here, its leases are in its socket and it does not know them.
-        self.pass().await;
+        self.wait_while_stopped().await;
         let received_us = now_us();
         let firings = match &result {
             Ok(response) => response.json(),
@@ -107,16 +107,16 @@ impl Consumer {
         }
         let mut planned = Vec::new();
         for firing in &firings {
-            let Some((delivery, token)) = self.write_down(firing, lease_sent_us, received_us)
+            let Some((delivery, token)) = self.record_delivery(firing, lease_sent_us, received_us)
             else {
                 continue;
             };
-            self.decide(delivery, token, lease_ms, &mut planned);
+            self.plan_settlements(delivery, token, lease_ms, &mut planned);
         }
         planned
     }
 
-    fn write_down(
+    fn record_delivery(
         &self,
         firing: &Value,
         lease_sent_us: u64,
@@ -140,22 +140,22 @@ impl Consumer {
         Some((delivery, firing["token"].as_str()?.to_owned()))
     }
 
-    fn decide(
+    fn plan_settlements(
         &mut self,
         delivery: DeliveryNumber,
         token: String,
         lease_ms: u64,
-        planned: &mut Vec<Planned>,
+        planned: &mut Vec<PlannedSettlement>,
     ) {
         let now_us = now_us();
-        let plan = |after_ms: u64, verdict| Planned {
+        let plan = |after_ms: u64, verdict| PlannedSettlement {
             not_before_us: now_us + after_ms * 1_000,
             delivery: Some(delivery),
             token: token.clone(),
             verdict,
         };
         let dice =
-            if self.world.phase() == Phase::Load { self.rng.random_range(0..100) } else { 0 };
+            if self.world.phase() == RunPhase::Load { self.rng.random_range(0..100) } else { 0 };
         let ack = SettleVerdict::Ack;
         let past_end_ms = lease_ms + self.rng.random_range(150..600);
         let a_while_ms = self.rng.random_range(100..900);
@@ -168,36 +168,36 @@ impl Consumer {
             81..84 => planned.push(plan(0, SettleVerdict::Dead)),
             84..88 => {
                 planned.push(plan(0, SettleVerdict::Extend { lease_ms: 2_500 }));
-                self.put_off(plan(2_000, ack));
+                self.postpone(plan(2_000, ack));
             }
-            88..91 => self.put_off(plan(a_while_ms, ack)),
-            91..95 => self.put_off(plan(past_end_ms, ack)),
+            88..91 => self.postpone(plan(a_while_ms, ack)),
+            91..95 => self.postpone(plan(past_end_ms, ack)),
             95..96 => {
                 planned.push(plan(0, SettleVerdict::Retry { after_ms: None }));
-                self.put_off(plan(30, ack));
+                self.postpone(plan(30, ack));
             }
             96..97 => {
                 planned.push(plan(0, ack));
-                self.put_off(plan(50, ack));
+                self.postpone(plan(50, ack));
             }
             97..98 => {
                 planned.push(plan(0, ack));
                 let mut made_up = plan(0, ack);
                 made_up.delivery = None;
-                made_up.token = spoilt(&token);
+                made_up.token = made_up_token(&token);
                 planned.push(made_up);
             }
             _ => {}
         }
     }
 
-    fn put_off(&mut self, planned: Planned) {
-        if self.later.len() < LATER_MAX {
-            self.later.push_back(planned);
+    fn postpone(&mut self, planned: PlannedSettlement) {
+        if self.postponed.len() < POSTPONED_MAX {
+            self.postponed.push_back(planned);
         }
     }
 
-    async fn settle(&mut self, planned: Vec<Planned>) {
+    async fn settle(&mut self, planned: Vec<PlannedSettlement>) {
         if planned.is_empty() {
             return;
         }
@@ -232,6 +232,6 @@ impl Consumer {
 }
 
 /// Returns a made-up token: the text of a real one in reverse.
-fn spoilt(token: &str) -> String {
+fn made_up_token(token: &str) -> String {
     token.chars().rev().collect()
 }

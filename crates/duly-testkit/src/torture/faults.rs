@@ -9,30 +9,30 @@ use rand::rngs::SmallRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::gate;
+use super::pause;
 use super::world::{Up, World};
 use crate::clock::now_us;
-use crate::history::{Crash, Stop, Who};
+use crate::history::{Crash, Stop, StoppedProcess};
 use crate::process::{Options, Server};
 
-/// Time between two checks whether the server ended by itself.
-const WATCH: Duration = Duration::from_millis(100);
+/// Time between two checks whether the server ended unexpectedly.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Share of the stops that end with a kill.
-const KILLED_STILL: f64 = 0.15;
+const KILLED_STOP_SHARE: f64 = 0.15;
 
 /// Kinds of faults and their frequency.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     pub(super) kills_per_minute: f64,
     pub(super) stops_per_minute: f64,
-    pub(super) lasting: Duration,
-    pub(super) patience: Duration,
+    pub(super) duration: Duration,
+    pub(super) start_timeout: Duration,
 }
 
 /// Reason for the end of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum LoadEnd {
     /// Its time is over, or the history is full.
     InTime,
     /// Ctrl-C.
@@ -44,21 +44,21 @@ pub(super) async fn run(
     world: &World,
     options: &Options,
     mut server: Server,
-    plan: &Plan,
-) -> Result<(Server, Ended)> {
+    plan: &FaultPlan,
+) -> Result<(Server, LoadEnd)> {
     let interrupted = interrupted();
     let mut rng = world.rng(999);
-    let end = Instant::now() + plan.lasting;
+    let end = Instant::now() + plan.duration;
     let per_minute = plan.kills_per_minute + plan.stops_per_minute;
     let stops_of_all = (plan.stops_per_minute / per_minute.max(1e-6)).clamp(0.0, 1.0);
     loop {
-        let next = Instant::now() + gate::until_next(&mut rng, per_minute);
-        match watch(world, &mut server, &interrupted, next.min(end)).await? {
+        let next = Instant::now() + pause::time_until_next(&mut rng, per_minute);
+        match watch_until(world, &mut server, &interrupted, next.min(end)).await? {
             Some(ended) => return Ok((server, ended)),
-            None if next >= end => return Ok((server, Ended::InTime)),
+            None if next >= end => return Ok((server, LoadEnd::InTime)),
             None => {}
         }
-        if !rng.random_bool(stops_of_all) || stand_still(world, &server, &mut rng).await? {
+        if !rng.random_bool(stops_of_all) || stop_for_a_while(world, &server, &mut rng).await? {
             server = kill(world, options, server, plan, &mut rng).await?;
         }
     }
@@ -66,15 +66,15 @@ pub(super) async fn run(
 
 /// Stops the server for a while; returns `true` if it is to be killed while it is stopped. Callers
 /// get no notice: they wait for responses, or time out.
-async fn stand_still(world: &World, server: &Server, rng: &mut SmallRng) -> Result<bool> {
+async fn stop_for_a_while(world: &World, server: &Server, rng: &mut SmallRng) -> Result<bool> {
     let from_us = now_us();
     server.freeze()?;
-    tokio::time::sleep(gate::still(rng)).await;
-    let kill = rng.random_bool(KILLED_STILL);
+    tokio::time::sleep(pause::random_stop(rng)).await;
+    let kill = rng.random_bool(KILLED_STOP_SHARE);
     if !kill {
         server.thaw()?;
     }
-    world.recorder.stop(Stop { who: Who::Server, from_us, to_us: now_us() });
+    world.recorder.stop(Stop { who: StoppedProcess::Server, from_us, to_us: now_us() });
     Ok(kill)
 }
 
@@ -84,7 +84,7 @@ async fn kill(
     world: &World,
     options: &Options,
     mut server: Server,
-    plan: &Plan,
+    plan: &FaultPlan,
     rng: &mut SmallRng,
 ) -> Result<Server> {
     world.set_up(Up::No);
@@ -102,7 +102,7 @@ async fn kill(
         crash.reaped_us = now_us();
     }
     crash.spawned_us = now_us();
-    let server = Server::start(options, plan.patience).await?;
+    let server = Server::start(options, plan.start_timeout).await?;
     crash.ready_us = now_us();
     world.recorder.crash(crash);
     world.set_up(Up::Yes);
@@ -110,28 +110,28 @@ async fn kill(
 }
 
 /// Waits until `until`. It returns earlier with a reason for the end of the load, or with an error
-/// if the server ended by itself.
-async fn watch(
+/// if the server ended unexpectedly.
+async fn watch_until(
     world: &World,
     server: &mut Server,
     interrupted: &watch::Receiver<bool>,
     until: Instant,
-) -> Result<Option<Ended>> {
+) -> Result<Option<LoadEnd>> {
     loop {
         if server.has_ended()? {
-            bail!("the server ended by itself");
+            bail!("the server ended unexpectedly");
         }
         if *interrupted.borrow() {
-            return Ok(Some(Ended::Interrupted));
+            return Ok(Some(LoadEnd::Interrupted));
         }
         if world.recorder.is_full() {
-            return Ok(Some(Ended::InTime));
+            return Ok(Some(LoadEnd::InTime));
         }
         let now = Instant::now();
         if now >= until {
             return Ok(None);
         }
-        tokio::time::sleep_until(until.min(now + WATCH)).await;
+        tokio::time::sleep_until(until.min(now + CHECK_INTERVAL)).await;
     }
 }
 

@@ -17,10 +17,10 @@ use crate::history::{End, EndState};
 
 /// Most polls in a row without fewer pending timers: a breaker waits a minute at most. Polls are
 /// counted, not time, because the run itself may be stopped meanwhile.
-const IDLE_LOOKS_MAX: u32 = 1_000;
+const IDLE_POLLS_MAX: u32 = 1_000;
 
 /// Time between two polls.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Concurrent readers.
 const READERS: u64 = 8;
@@ -47,7 +47,7 @@ pub(super) async fn finish(world: &Arc<World>) -> Result<Finished> {
         finished.complaints.push(left);
     }
     for namespace in &NAMESPACES {
-        let complaint = counters(&mut caller, namespace.name).await?;
+        let complaint = compare_counters(&mut caller, namespace.name).await?;
         finished.complaints.extend(complaint);
     }
     read_back(world).await?;
@@ -63,8 +63,8 @@ async fn stats(caller: &mut Caller, namespace: &str) -> Result<Value> {
 
 /// Waits until no timer is due, in flight, retrying, or due soon.
 async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
-    let mut least = u64::MAX;
-    let mut idle_looks = 0;
+    let mut fewest = u64::MAX;
+    let mut idle_polls = 0;
     loop {
         let mut left = String::new();
         let mut left_count = 0;
@@ -76,33 +76,33 @@ async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
                 .is_some_and(|due_ms| due_ms < now_ms() + HORIZON_MS);
             if busy > 0 || soon {
                 left_count += busy + u64::from(soon);
-                left = format!("still to do in {}: {stats}", namespace.name);
+                left = format!("pending in {}: {stats}", namespace.name);
             }
         }
         if left_count == 0 {
             return Ok(Ok(()));
         }
-        idle_looks += 1;
-        if left_count < least {
-            least = left_count;
-            idle_looks = 0;
+        idle_polls += 1;
+        if left_count < fewest {
+            fewest = left_count;
+            idle_polls = 0;
         }
-        if idle_looks > IDLE_LOOKS_MAX {
-            return Ok(Err(format!("not drained: {idle_looks} looks found no less to do; {left}")));
+        if idle_polls > IDLE_POLLS_MAX {
+            return Ok(Err(format!("not drained: no progress in {idle_polls} polls; {left}")));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Compares the counters with a full list.
-async fn counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>> {
+async fn compare_counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>> {
     let stats = stats(caller, namespace).await?;
     let mut listed = [0_u64; COUNTERS.len()];
     for filter in ["limit=1000", "limit=1000&state=dead"] {
         let mut cursor: Option<String> = None;
         loop {
             let after = cursor
-                .map(|cursor| format!("&cursor={}", api::segment(&cursor)))
+                .map(|cursor| format!("&cursor={}", api::encode_segment(&cursor)))
                 .unwrap_or_default();
             let path = api::path(namespace, &format!("/timers?{filter}{after}"));
             let response = caller.call("GET", &path, b"").await?;
@@ -142,7 +142,8 @@ async fn read_back(world: &Arc<World>) -> Result<()> {
                 let Some(key) = keys.get(i) else {
                     return anyhow::Ok(());
                 };
-                let path = api::path(&key.namespace, &format!("/timers/{}", api::segment(&key.id)));
+                let path =
+                    api::path(&key.namespace, &format!("/timers/{}", api::encode_segment(&key.id)));
                 let response = caller.call("GET", &path, b"").await?;
                 let timer = response.json();
                 let state = if response.status == 404 {

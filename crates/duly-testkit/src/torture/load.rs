@@ -13,26 +13,26 @@ use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
 use super::caller::Caller;
-use super::plan::{self, Kind};
-use super::world::{NAMESPACES, Phase, World};
+use super::plan::{self, OperationKind};
+use super::world::{NAMESPACES, RunPhase, World};
 use crate::api::{self, IfExists};
 use crate::clock::{now_ms, now_us};
 use crate::history::{Action, Answer, Operation};
 
 /// Number of callers.
-pub(super) const WRITERS: u32 = 4;
+pub(super) const CALLERS: u32 = 4;
 
 /// Most attempts of one request with an unknown outcome.
-const TRIES_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
-struct Writer {
+struct LoadCaller {
     world: Arc<World>,
     rng: SmallRng,
     caller: Caller,
 }
 
 /// One operation to send.
-struct Ask {
+struct PlannedOperation {
     namespace: usize,
     id: Option<String>,
     action: Action,
@@ -40,104 +40,112 @@ struct Ask {
 }
 
 /// Sends `per_second` operations per second until the load ends.
-pub(super) async fn write(world: Arc<World>, number: u32, per_second: f64) {
+pub(super) async fn run_caller(world: Arc<World>, number: u32, per_second: f64) {
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / per_second.max(0.1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut writer = Writer {
+    let mut caller_task = LoadCaller {
         rng: world.rng(u64::from(number)),
         caller: world.caller(200 + u64::from(number)),
         world: Arc::clone(&world),
     };
-    while world.phase() == Phase::Load && !world.recorder.is_full() {
+    while world.phase() == RunPhase::Load && !world.recorder.is_full() {
         ticks.tick().await;
         // Now and then a caller ignores that the server is down.
-        if !world.is_up() && !writer.rng.random_bool(0.02) {
-            world.wait_up().await;
+        if !world.is_up() && !caller_task.rng.random_bool(0.02) {
+            world.wait_until_up().await;
         }
-        writer.step(&mut ticks).await;
+        caller_task.step(&mut ticks).await;
     }
 }
 
-impl Writer {
+impl LoadCaller {
     async fn step(&mut self, ticks: &mut tokio::time::Interval) {
-        match plan::kind(&mut self.rng) {
-            Kind::Batch => {
+        match plan::operation_kind(&mut self.rng) {
+            OperationKind::Batch => {
                 let count = self.rng.random_range(2..20);
-                self.batch(count).await;
+                self.send_batch(count).await;
                 // A batch counts as many operations as it contains.
                 for _ in 1..count {
                     ticks.tick().await;
                 }
             }
             kind => {
-                if let Some(ask) = self.ask(kind) {
-                    self.single(ask).await;
+                if let Some(operation) = self.plan_operation(kind) {
+                    self.send(operation).await;
                 }
             }
         }
     }
 
-    fn ask(&mut self, kind: Kind) -> Option<Ask> {
+    fn plan_operation(&mut self, kind: OperationKind) -> Option<PlannedOperation> {
         let now_ms = now_ms();
         let world = &self.world;
-        if kind == Kind::New {
-            let mark = world.mark();
-            return Some(Ask {
+        if kind == OperationKind::New {
+            let mark = world.next_mark();
+            return Some(PlannedOperation {
                 namespace: plan::namespace(&mut self.rng),
                 id: plan::id(&mut self.rng, mark),
                 action: Action::Schedule { mark, due: plan::due(&mut self.rng, now_ms) },
                 if_exists: IfExists::Fail,
             });
         }
-        let (namespace, id) = world.recall(self.rng.random(), self.rng.random())?;
+        let (namespace, id) = world.pick_recent_id(self.rng.random(), self.rng.random())?;
         let mut if_exists = IfExists::Fail;
         let action = match kind {
-            Kind::Again(how) => {
+            OperationKind::Again(how) => {
                 if_exists = how;
-                Action::Schedule { mark: world.mark(), due: plan::due(&mut self.rng, now_ms) }
+                Action::Schedule { mark: world.next_mark(), due: plan::due(&mut self.rng, now_ms) }
             }
-            Kind::Reschedule => plan::reschedule(&mut self.rng, now_ms, || world.mark()),
-            Kind::Cancel => Action::Cancel,
-            Kind::Fire => Action::Fire,
-            Kind::New | Kind::Batch => return None,
+            OperationKind::Reschedule => {
+                plan::reschedule(&mut self.rng, now_ms, || world.next_mark())
+            }
+            OperationKind::Cancel => Action::Cancel,
+            OperationKind::Fire => Action::Fire,
+            OperationKind::New | OperationKind::Batch => return None,
         };
-        Some(Ask { namespace, id: Some(id), action, if_exists })
+        Some(PlannedOperation { namespace, id: Some(id), action, if_exists })
     }
 
-    async fn single(&mut self, ask: Ask) {
-        let name = NAMESPACES[ask.namespace].name;
+    async fn send(&mut self, operation: PlannedOperation) {
+        let name = NAMESPACES[operation.namespace].name;
         let of_id = |rest: &str| {
-            let id = api::segment(ask.id.as_deref().unwrap_or(""));
+            let id = api::encode_segment(operation.id.as_deref().unwrap_or(""));
             api::path(name, &format!("/timers/{id}{rest}"))
         };
-        let (method, path, body) = match ask.action {
+        let (method, path, body) = match operation.action {
             Action::Schedule { .. } => {
-                let body = api::schedule(ask.id.as_deref(), &ask.action, ask.if_exists);
+                let body = api::schedule_body(
+                    operation.id.as_deref(),
+                    &operation.action,
+                    operation.if_exists,
+                );
                 ("POST", api::path(name, "/timers"), body)
             }
-            Action::Reschedule { .. } => ("PATCH", of_id(""), api::reschedule(&ask.action)),
+            Action::Reschedule { .. } => {
+                ("PATCH", of_id(""), api::reschedule_body(&operation.action))
+            }
             Action::Cancel => ("DELETE", of_id(""), Value::Null),
             Action::Fire | Action::Redrive => ("POST", of_id("/fire"), Value::Null),
         };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         // Without an id the same request would create another timer.
-        let may_repeat = matches!(ask.action, Action::Schedule { .. })
-            && ask.id.is_some()
-            && ask.if_exists == IfExists::Fail
+        let may_repeat = matches!(operation.action, Action::Schedule { .. })
+            && operation.id.is_some()
+            && operation.if_exists == IfExists::Fail
             && self.rng.random_bool(0.5);
         let sent_us = now_us();
         let mut doubt = false;
-        for tries in 1.. {
+        for attempt in 1.. {
             let result = self.caller.call(method, &path, &body).await;
             let ended_us = now_us();
-            let mut answer = api::answer(&ask.action, &result);
+            let mut answer = api::call_result(&operation.action, &result);
             if answer == Answer::InDoubt
                 && may_repeat
-                && tries < TRIES_MAX
-                && self.world.phase() == Phase::Load
+                && attempt < ATTEMPTS_MAX
+                && self.world.phase() == RunPhase::Load
             {
                 doubt = true;
-                self.world.wait_up().await;
+                self.world.wait_until_up().await;
                 continue;
             }
             if doubt && matches!(answer, Answer::Refused | Answer::Unchanged) {
@@ -147,33 +155,39 @@ impl Writer {
             let id = result
                 .ok()
                 .and_then(|response| Some(response.json().get("id")?.as_str()?.to_owned()));
-            self.record(&ask, id, sent_us, ended_us, answer);
+            self.record(&operation, id, sent_us, ended_us, answer);
             break;
         }
     }
 
-    async fn batch(&mut self, count: u32) {
+    async fn send_batch(&mut self, count: u32) {
         let namespace = plan::namespace(&mut self.rng);
-        let mut asks: Vec<Ask> = Vec::new();
+        let mut planned: Vec<PlannedOperation> = Vec::new();
         for _ in 0..count {
-            let kind = match plan::kind(&mut self.rng) {
-                Kind::Batch => Kind::New,
+            let kind = match plan::operation_kind(&mut self.rng) {
+                OperationKind::Batch => OperationKind::New,
                 kind => kind,
             };
-            let Some(mut ask) = self.ask(kind) else {
+            let Some(mut operation) = self.plan_operation(kind) else {
                 continue;
             };
-            if kind == Kind::New {
-                ask.namespace = namespace;
+            if kind == OperationKind::New {
+                operation.namespace = namespace;
             }
-            let twice = asks.iter().any(|other| other.id.is_some() && other.id == ask.id);
-            if ask.namespace == namespace && !twice {
-                asks.push(ask);
+            let twice = planned.iter().any(|other| other.id.is_some() && other.id == operation.id);
+            if operation.namespace == namespace && !twice {
+                planned.push(operation);
             }
         }
-        let operations: Vec<Value> = asks
+        let operations: Vec<Value> = planned
             .iter()
-            .map(|ask| api::operation(ask.id.as_deref(), &ask.action, ask.if_exists))
+            .map(|operation| {
+                api::batch_operation(
+                    operation.id.as_deref(),
+                    &operation.action,
+                    operation.if_exists,
+                )
+            })
             .collect();
         let body = json!({ "operations": operations }).to_string().into_bytes();
         let path = api::path(NAMESPACES[namespace].name, "/batch");
@@ -181,31 +195,39 @@ impl Writer {
         let result = self.caller.call("POST", &path, &body).await;
         let ended_us = now_us();
         let json = result.as_ref().map(crate::wire::Response::json).unwrap_or_default();
-        for (i, ask) in asks.iter().enumerate() {
+        for (i, operation) in planned.iter().enumerate() {
             let item = &json["results"][i];
             let answer = if item.is_object() {
-                api::item_answer(&ask.action, item)
+                api::item_result(&operation.action, item)
             } else {
-                api::answer(&ask.action, &result)
+                api::call_result(&operation.action, &result)
             };
             let id = item["timer"]["id"].as_str().map(str::to_owned);
-            self.record(ask, id, sent_us, ended_us, answer);
+            self.record(operation, id, sent_us, ended_us, answer);
         }
     }
 
-    fn record(&self, ask: &Ask, told: Option<String>, sent_us: u64, ended_us: u64, answer: Answer) {
-        let id = ask.id.clone().or(told);
-        let key = id.as_ref().map(|id| self.world.recorder.key(NAMESPACES[ask.namespace].name, id));
+    fn record(
+        &self,
+        operation: &PlannedOperation,
+        reported_id: Option<String>,
+        sent_us: u64,
+        ended_us: u64,
+        answer: Answer,
+    ) {
+        let id = operation.id.clone().or(reported_id);
+        let key =
+            id.as_ref().map(|id| self.world.recorder.key(NAMESPACES[operation.namespace].name, id));
         self.world.recorder.operation(Operation {
             key,
             sent_us,
             ended_us,
-            action: ask.action,
+            action: operation.action,
             answer,
         });
-        let fresh = matches!(ask.action, Action::Schedule { .. });
+        let fresh = matches!(operation.action, Action::Schedule { .. });
         if let Some(id) = id.filter(|_| fresh && answer != Answer::Refused) {
-            self.world.remember(ask.namespace, id);
+            self.world.add_recent_id(operation.namespace, id);
         }
     }
 }
@@ -215,9 +237,9 @@ pub(super) async fn redrive(world: Arc<World>) {
     let mut caller = world.caller(901);
     let mut rng = world.rng(900);
     let mut ticks = tokio::time::interval(Duration::from_millis(700));
-    while world.phase() == Phase::Load {
+    while world.phase() == RunPhase::Load {
         ticks.tick().await;
-        world.wait_up().await;
+        world.wait_until_up().await;
         let name = NAMESPACES[rng.random_range(0..NAMESPACES.len())].name;
         let path = api::path(name, "/timers?state=dead&limit=100");
         let Ok(page) = caller.call("GET", &path, b"").await else {
@@ -240,7 +262,7 @@ pub(super) async fn redrive(world: Arc<World>) {
                 sent_us,
                 ended_us: now_us(),
                 action,
-                answer: api::answer(&action, &result),
+                answer: api::call_result(&action, &result),
             });
         }
     }

@@ -1,6 +1,6 @@
 //! Log of torture runs: one line per run, and the total over all runs.
 //!
-//! A line consists of `name=value` words, so people, `grep` and [`Total::add`] can read it. Lines
+//! A line consists of `name=value` words, so people, `grep` and [`RunTotals::add`] can read it. Lines
 //! are only appended. An unreadable line is counted, not silently skipped.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Result of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct RunLine {
     /// Seed of its random choices.
     pub seed: u64,
     /// Seconds under load.
@@ -25,13 +25,13 @@ pub struct Line {
     pub operations: u64,
     /// Deliveries to receivers and consumers.
     pub firings: u64,
-    /// End of the run.
-    pub verdict: End,
+    /// Verdict of the run.
+    pub verdict: RunVerdict,
 }
 
-/// End of a run.
+/// Verdict of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum End {
+pub enum RunVerdict {
     /// No findings.
     Clean,
     /// No findings so far: the run ended early, so a loss would not be visible.
@@ -43,7 +43,7 @@ pub enum End {
     Failed,
 }
 
-impl End {
+impl RunVerdict {
     const ALL: [Self; 4] = [Self::Clean, Self::CleanSoFar, Self::Counted, Self::Failed];
 
     const fn word(self) -> &'static str {
@@ -56,7 +56,7 @@ impl End {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for RunLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, seconds, kills, stops, clock_steps, operations, firings, verdict } = self;
         let verdict = verdict.word();
@@ -68,11 +68,11 @@ impl fmt::Display for Line {
     }
 }
 
-impl Line {
+impl RunLine {
     /// Returns the line of a run that could not continue, for example because the server ended by
     /// itself.
-    pub fn broken_off(seed: u64) -> Self {
-        Self { seed, verdict: End::Failed, ..Self::default() }
+    pub fn failed_early(seed: u64) -> Self {
+        Self { seed, verdict: RunVerdict::Failed, ..Self::default() }
     }
 
     /// Parses a line; `None` if it is not a complete line of a run.
@@ -91,7 +91,7 @@ impl Line {
             clock_steps: number("clock_steps")?,
             operations: number("operations")?,
             firings: number("firings")?,
-            verdict: End::ALL.into_iter().find(|end| end.word() == verdict)?,
+            verdict: RunVerdict::ALL.into_iter().find(|known| known.word() == verdict)?,
         })
     }
 
@@ -102,11 +102,11 @@ impl Line {
     }
 }
 
-/// Total over the lines of a file.
+/// Totals over the lines of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Total {
+pub struct RunTotals {
     runs: u64,
-    of: Line,
+    sum: RunLine,
     clean: u64,
     clean_so_far: u64,
     counted: u64,
@@ -114,12 +114,12 @@ pub struct Total {
     unreadable: u64,
 }
 
-impl Total {
+impl RunTotals {
     /// Returns the total over all lines of a text.
     pub fn of(text: &str) -> Self {
         let mut total = Self::default();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            match Line::parse(line) {
+            match RunLine::parse(line) {
                 Some(line) => total.add(&line),
                 None => total.unreadable += 1,
             }
@@ -128,19 +128,19 @@ impl Total {
     }
 
     /// Adds one more run.
-    pub fn add(&mut self, line: &Line) {
+    pub fn add(&mut self, line: &RunLine) {
         self.runs += 1;
-        self.of.seconds += line.seconds;
-        self.of.kills += line.kills;
-        self.of.stops += line.stops;
-        self.of.clock_steps += line.clock_steps;
-        self.of.operations += line.operations;
-        self.of.firings += line.firings;
+        self.sum.seconds += line.seconds;
+        self.sum.kills += line.kills;
+        self.sum.stops += line.stops;
+        self.sum.clock_steps += line.clock_steps;
+        self.sum.operations += line.operations;
+        self.sum.firings += line.firings;
         match line.verdict {
-            End::Clean => self.clean += 1,
-            End::CleanSoFar => self.clean_so_far += 1,
-            End::Counted => self.counted += 1,
-            End::Failed => self.failed += 1,
+            RunVerdict::Clean => self.clean += 1,
+            RunVerdict::CleanSoFar => self.clean_so_far += 1,
+            RunVerdict::Counted => self.counted += 1,
+            RunVerdict::Failed => self.failed += 1,
         }
     }
 
@@ -150,9 +150,9 @@ impl Total {
     }
 }
 
-impl fmt::Display for Total {
+impl fmt::Display for RunTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Line { seconds, kills, stops, clock_steps, operations, firings, .. } = self.of;
+        let RunLine { seconds, kills, stops, clock_steps, operations, firings, .. } = self.sum;
         writeln!(
             f,
             "{} runs, {} h {:02} min {:02} s: {} clean, {} clean so far, {} failed",
@@ -173,7 +173,7 @@ impl fmt::Display for Total {
             writeln!(f, "{} counted and not judged", self.counted)?;
         }
         if self.unreadable > 0 {
-            writeln!(f, "{} lines are none of a run", self.unreadable)?;
+            writeln!(f, "{} lines are unreadable", self.unreadable)?;
         }
         Ok(())
     }
@@ -183,8 +183,8 @@ impl fmt::Display for Total {
 mod tests {
     use super::*;
 
-    fn line(seconds: u64, verdict: End) -> Line {
-        Line {
+    fn line(seconds: u64, verdict: RunVerdict) -> RunLine {
+        RunLine {
             seed: 7,
             seconds,
             kills: 2,
@@ -198,33 +198,34 @@ mod tests {
 
     #[test]
     fn log_lines_round_trip_and_partial_lines_are_rejected() {
-        for verdict in End::ALL {
+        for verdict in RunVerdict::ALL {
             let text = line(60, verdict).to_string();
-            assert_eq!(Line::parse(&text), Some(line(60, verdict)));
-            assert_eq!(Line::parse(&text[..text.len() - 1]), None, "{text}");
+            assert_eq!(RunLine::parse(&text), Some(line(60, verdict)));
+            assert_eq!(RunLine::parse(&text[..text.len() - 1]), None, "{text}");
         }
-        assert_eq!(Line::parse("nothing"), None);
+        assert_eq!(RunLine::parse("nothing"), None);
     }
 
     #[test]
     fn totals_sum_lines_and_one_failure_fails_all() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
-        line(3_000, End::Clean).append(&file).unwrap();
-        line(661, End::CleanSoFar).append(&file).unwrap();
+        line(3_000, RunVerdict::Clean).append(&file).unwrap();
+        line(661, RunVerdict::CleanSoFar).append(&file).unwrap();
         let read = || std::fs::read_to_string(&file).unwrap();
-        let total = Total::of(&read());
+        let total = RunTotals::of(&read());
         assert!(total.is_clean());
         assert_eq!(
             total.to_string(),
             "2 runs, 1 h 01 min 01 s: 1 clean, 1 clean so far, 0 failed\n\
              4 kills, 6 stops, 8 clock steps, 100 operations, 120 firings\n"
         );
-        line(1, End::Failed).append(&file).unwrap();
-        assert!(!Total::of(&read()).is_clean());
-        assert!(!Total::of("").is_clean());
-        let unreadable = Total::of(&format!("{}\nsomething else\n", line(1, End::Clean)));
+        line(1, RunVerdict::Failed).append(&file).unwrap();
+        assert!(!RunTotals::of(&read()).is_clean());
+        assert!(!RunTotals::of("").is_clean());
+        let unreadable =
+            RunTotals::of(&format!("{}\nsomething else\n", line(1, RunVerdict::Clean)));
         assert!(!unreadable.is_clean());
-        assert!(unreadable.to_string().ends_with("1 lines are none of a run\n"));
+        assert!(unreadable.to_string().ends_with("1 lines are unreadable\n"));
     }
 }

@@ -9,7 +9,7 @@
 //!            └────────► world::World (recorder) ◄───────────┘
 //! ```
 //!
-//! Every host is its own network namespace, inside a sandbox ([`place`]) that the kernel removes at
+//! Every host is its own network namespace, inside a sandbox ([`sandbox`]) that the kernel removes at
 //! the end of the run. Load, consumers, receivers and the checker are those of the run with one
 //! server; callers choose a node for each call. Three rules differ for the checker:
 //!
@@ -20,21 +20,21 @@
 //!    duration of the fault (unacknowledged packets are sent again later). This excuses repeated
 //!    webhooks and nothing else.
 
-mod far;
+mod cluster;
+mod cluster_view;
+mod distant;
 mod fault;
-mod inflict;
-mod namespace;
+mod inject;
 mod network;
+mod network_namespace;
 mod node;
-mod picture;
-pub mod place;
+mod plot;
 mod probe;
 mod redis;
+mod reported_due;
 mod resp;
 mod resume;
-mod stage;
-mod told;
-mod view;
+mod sandbox;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -47,21 +47,21 @@ use duly_core::shard::shard_of;
 use tokio::sync::watch;
 
 use super::finish::Finished;
-use super::world::{Phase, World};
-use super::{Options, consumer, faults, finish, gate, load, receive, report};
+use super::world::{RunPhase, World};
+use super::{Options, consumer, faults, finish, load, pause, receive, report};
 use crate::checker;
 use crate::clock::now_us;
-use crate::history::{History, Key, Stop, Who, file};
+use crate::history::{History, Key, Stop, StoppedProcess, file};
 use crate::process;
+use cluster::TestCluster;
 pub use fault::Fault;
-use fault::Order;
-use inflict::inflict;
-use network::{RECEIVERS, Side};
-use node::{Node, SHARDS, Told};
-use redis::Redis;
-use report::{Judged, Report};
-use resume::Event;
-use stage::Stage;
+use fault::FaultOrder;
+use inject::inject;
+use network::{HostLink, RECEIVERS};
+use node::{Node, NodeSettings, SHARDS};
+use redis::RedisCluster;
+use report::{FindingsMode, Report};
+use resume::FaultEvent;
 
 /// Nodes of the deployment.
 const NODES: u8 = 3;
@@ -75,22 +75,22 @@ const RATE: u32 = 100;
 /// Time without faults before the first fault; longer if it is drawn. By its end as many firings
 /// are due as later.
 const WARM_UP: Duration = Duration::from_secs(4);
-const WARM_UP_DRAWN: Duration = Duration::from_secs(12);
+const WARM_UP_PLOTTED: Duration = Duration::from_secs(12);
 
 /// Time without faults after each fault.
-const CALM: Duration = Duration::from_secs(2);
+const QUIET_TIME: Duration = Duration::from_secs(2);
 
 /// Runs in a sandbox, checks and reports; keeps the evidence of a failure.
 pub(super) async fn run(options: &Options) -> Result<Report> {
-    let Some(evidence) = place::evidence() else {
-        return Err(place::enter());
+    let Some(evidence) = sandbox::evidence_folder() else {
+        return Err(sandbox::restart_inside());
     };
-    place::furnish()?;
+    sandbox::mount_folders()?;
     let folder = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
     match drive(options, folder.path()).await {
         Ok((mut report, history)) => {
             if !report.is_clean() || options.keep_data {
-                let kept = keep(folder.path(), &evidence)?;
+                let kept = keep_evidence(folder.path(), &evidence)?;
                 let path = kept.join("history.json");
                 file::save(&history, &path)
                     .with_context(|| format!("cannot write {}", path.display()))?;
@@ -99,14 +99,14 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
             Ok(report)
         }
         Err(error) => {
-            let kept = keep(folder.path(), &evidence)?;
-            Err(error.context(format!("the run broke off; kept {}", kept.display())))
+            let kept = keep_evidence(folder.path(), &evidence)?;
+            Err(error.context(format!("the run ended early; kept {}", kept.display())))
         }
     }
 }
 
 /// Copies the logs to a folder that outlives the sandbox.
-fn keep(folder: &Path, evidence: &Path) -> Result<PathBuf> {
+fn keep_evidence(folder: &Path, evidence: &Path) -> Result<PathBuf> {
     let kept = tempfile::Builder::new().prefix("duly-torture-").tempdir_in(evidence)?.keep();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -118,71 +118,76 @@ fn keep(folder: &Path, evidence: &Path) -> Result<PathBuf> {
 }
 
 /// Starts the Redis servers and the nodes.
-async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>) -> Result<Stage> {
-    network::build()?;
+async fn set_up(
+    options: &Options,
+    folder: &Path,
+    phases: watch::Receiver<RunPhase>,
+) -> Result<TestCluster> {
+    network::create_bridges()?;
     let min_replicas = options.min_replicas;
     ensure!(
         min_replicas <= u32::from(options.replicas),
         "--min-replicas {min_replicas} is more than --replicas {}: nothing would ever be confirmed",
         options.replicas
     );
-    let redis = Redis::start(options.replicas, min_replicas).await?;
-    let told = Told { bin: options.bin.clone(), store: redis.url(), min_replicas };
+    let redis = RedisCluster::start(options.replicas, min_replicas).await?;
+    let settings = NodeSettings { bin: options.bin.clone(), store: redis.url(), min_replicas };
     let mut nodes = Vec::new();
     for number in 1..=NODES {
-        let host = network::host(&format!("n{number}"), number, &[Side::Store, Side::Web])?;
-        let mut node = Node::new(host, &told, folder);
+        let host =
+            network::create_host(&format!("n{number}"), number, &[HostLink::Store, HostLink::Web])?;
+        let mut node = Node::new(host, &settings, folder);
         node.start().await.with_context(|| process::tail(node.log(), 20))?;
         nodes.push(node);
     }
     let endpoints = nodes.iter().map(Node::endpoint).collect();
     let mut world = World::new(endpoints, options.seed, phases);
-    world.patience = PATIENCE;
+    world.call_timeout = PATIENCE;
     let master_away = options.master_away.map(Duration::try_from_secs_f64).transpose()?;
     let (lost, lost_slots) = (BTreeSet::new(), BTreeSet::new());
     let world = Arc::new(world);
-    let mut stage = Stage { nodes, redis, world, master_away, lost, lost_slots };
-    stage.wait_until_whole().await?;
-    Ok(stage)
+    let mut cluster = TestCluster { nodes, redis, world, master_away, lost, lost_slots };
+    cluster.wait_until_healthy().await?;
+    Ok(cluster)
 }
 
 async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
-    let (phase, phases) = watch::channel(Phase::Load);
-    let mut stage = set_up(options, folder, phases).await?;
-    println!("three nodes on a Redis Cluster of {} servers are up", stage.redis.peers.len());
+    let (phase, phases) = watch::channel(RunPhase::Load);
+    let mut cluster = set_up(options, folder, phases).await?;
+    println!("three nodes on a Redis Cluster of {} servers are up", cluster.redis.peers.len());
     let began = Instant::now();
-    let world = Arc::clone(&stage.world);
-    gate::watch_own_pulse(&world);
+    let world = Arc::clone(&cluster.world);
+    pause::watch_for_own_stops(&world);
     let receiving = receive(IpAddr::V4(RECEIVERS), options.seed, &world).await?;
     let rate = f64::from(options.rate.unwrap_or(RATE));
     let mut workers = Vec::new();
-    for number in 0..load::WRITERS {
-        let each = rate / f64::from(load::WRITERS);
-        workers.push(tokio::spawn(load::write(Arc::clone(&world), number, each)));
+    for number in 0..load::CALLERS {
+        let each = rate / f64::from(load::CALLERS);
+        workers.push(tokio::spawn(load::run_caller(Arc::clone(&world), number, each)));
     }
     for number in 0..probe::PROBES {
         workers.push(tokio::spawn(probe::run(Arc::clone(&world), number)));
     }
     workers.push(tokio::spawn(load::redrive(Arc::clone(&world))));
-    workers.push(tokio::spawn(gate::stop_and_go(Arc::clone(&world), options.stops_per_minute)));
+    workers.push(tokio::spawn(pause::inject_stops(Arc::clone(&world), options.stops_per_minute)));
     let consumers = consumer::spawn_all(&world);
     let progress = tokio::spawn(report::progress(Arc::clone(&world)));
 
     let mut finished = Finished::default();
     let lasting = Duration::from_secs_f64(options.minutes * 60.0);
-    let (events, how) = torment(&mut stage, options, lasting, &mut finished).await?;
+    let (events, how) = inject_faults(&mut cluster, options, lasting, &mut finished).await?;
     let loaded = began.elapsed();
     // From here on no caller sends new requests.
-    phase.send_replace(Phase::Drain);
+    phase.send_replace(RunPhase::Drain);
     for worker in workers {
         worker.await?;
     }
-    if how == faults::Ended::InTime {
+    if how == faults::LoadEnd::InTime {
         let complaints = std::mem::take(&mut finished.complaints);
         finished = finish::finish(&world).await?;
         finished.complaints.extend(complaints);
     }
-    phase.send_replace(Phase::Done);
+    phase.send_replace(RunPhase::Done);
     for consumer in consumers {
         consumer.await?;
     }
@@ -190,76 +195,87 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
         receiver.abort();
     }
     progress.abort();
-    for node in &mut stage.nodes {
+    for node in &mut cluster.nodes {
         if let Err(error) = node.stop().await {
             finished.complaints.push(format!("{error:#}"));
         }
     }
     let mut history = world.recorder.take();
     history.drained = finished.drained;
-    finished.complaints.extend(told::complaints(&history));
+    finished.complaints.extend(reported_due::find_wrong_due_times(&history));
     if let Some(folder) = &options.plot {
-        picture::draw_all(folder, &history, &events)?;
+        plot::draw_plots(folder, &history, &events)?;
     }
-    let is_lost = |key: &Key| stage.lost.contains(&shard_of(&key.namespace, &key.id, SHARDS).0);
+    let is_lost = |key: &Key| cluster.lost.contains(&shard_of(&key.namespace, &key.id, SHARDS).0);
     let unjudged = history.forget(is_lost);
     if unjudged > 0 {
-        println!("{unjudged} ids of {} shards that were lost are not judged", stage.lost.len());
+        println!("{unjudged} ids of {} shards that were lost are not judged", cluster.lost.len());
     }
     // Without replicas there is no failover, so a failover can lose nothing.
-    let fails_over = options.min_replicas == 0 && options.replicas > 0;
-    let judged = if fails_over { Judged::OnlyCounted } else { Judged::Strictly };
+    let may_fail_over = options.min_replicas == 0 && options.replicas > 0;
+    let findings_mode = if may_fail_over { FindingsMode::CountOnly } else { FindingsMode::Fail };
     let verdict = checker::check(&history);
-    let took = report::Took { loaded, all: began.elapsed() };
-    let mut report = Report::new(options, &history, verdict, finished, took, judged);
+    let took = report::RunDuration { loaded, all: began.elapsed() };
+    let mut report = Report::new(options, &history, verdict, finished, took, findings_mode);
     let of = |wanted: fn(Fault) -> bool| events.iter().filter(|e| wanted(e.fault)).count();
-    let others = history.stops.iter().filter(|s| matches!(s.who, Who::Receiver | Who::Worker));
-    let kills = of(|fault| fault.kills());
+    let others = history
+        .stops
+        .iter()
+        .filter(|s| matches!(s.who, StoppedProcess::Receiver | StoppedProcess::Worker));
+    let kills = of(|fault| fault.is_kill());
     let stops = of(|fault| fault == Fault::StopNode) + others.count();
-    report.tell(resume::lines(&history, &events), kills, stops);
+    report.add_faults(resume::report_lines(&history, &events), kills, stops);
     Ok((report, history))
 }
 
 /// Injects one fault after the other until the time is over.
-async fn torment(
-    stage: &mut Stage,
+async fn inject_faults(
+    cluster: &mut TestCluster,
     options: &Options,
     lasting: Duration,
     finished: &mut Finished,
-) -> Result<(Vec<Event>, faults::Ended)> {
+) -> Result<(Vec<FaultEvent>, faults::LoadEnd)> {
     let interrupted = faults::interrupted();
-    let mut rng = stage.world.rng(996);
-    let mut order = Order::new(&options.faults);
+    let mut rng = cluster.world.rng(996);
+    let mut order = FaultOrder::new(&options.faults);
     let began = Instant::now();
     let mut events = Vec::new();
-    let warm_up = if options.plot.is_some() { WARM_UP_DRAWN } else { WARM_UP };
+    let warm_up = if options.plot.is_some() { WARM_UP_PLOTTED } else { WARM_UP };
     tokio::time::sleep(warm_up).await;
-    while began.elapsed() < lasting && !stage.world.recorder.is_full() {
+    while began.elapsed() < lasting && !cluster.world.recorder.is_full() {
         let Some(fault) = order.next(&mut rng) else { break };
-        let done = match inflict(stage, fault, &mut rng).await? {
+        let done = match inject(cluster, fault, &mut rng).await? {
             Ok(done) => done,
             Err(why) => {
                 eprintln!("!!! {fault} was SKIPPED: {why}");
                 finished.skipped.push(format!("{fault}: {why}"));
-                order.leave_out(fault);
+                order.exclude(fault);
                 continue;
             }
         };
-        let healed_us = now_us();
-        stage.wait_until_whole().await.with_context(|| format!("after {fault}, {}", done.text))?;
-        let event =
-            Event { fault, text: done.text, from_us: done.from_us, healed_us, whole_us: now_us() };
+        let repaired_us = now_us();
+        cluster
+            .wait_until_healthy()
+            .await
+            .with_context(|| format!("after {fault}, {}", done.text))?;
+        let event = FaultEvent {
+            fault,
+            text: done.text,
+            from_us: done.from_us,
+            repaired_us,
+            recovered_us: now_us(),
+        };
         println!("{:>7.1} s  {event}", began.elapsed().as_secs_f64());
-        stage.world.recorder.stop(Stop {
-            who: Who::Server,
+        cluster.world.recorder.stop(Stop {
+            who: StoppedProcess::Server,
             from_us: event.from_us,
-            to_us: event.whole_us + (healed_us - event.from_us),
+            to_us: event.recovered_us + (repaired_us - event.from_us),
         });
         events.push(event);
-        tokio::time::sleep(CALM).await;
+        tokio::time::sleep(QUIET_TIME).await;
         if *interrupted.borrow() {
-            return Ok((events, faults::Ended::Interrupted));
+            return Ok((events, faults::LoadEnd::Interrupted));
         }
     }
-    Ok((events, faults::Ended::InTime))
+    Ok((events, faults::LoadEnd::InTime))
 }

@@ -10,9 +10,9 @@ use crate::history::{Action, Due};
 /// Longest delay, in milliseconds, of a timer that is to fire before the run ends.
 pub(super) const HORIZON_MS: u64 = 15_000;
 
-/// Kinds of operations of callers. `kind` chooses them with fixed shares.
+/// Kinds of operations of callers. `operation_kind` chooses them with fixed shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     /// A schedule call with a new id.
     New,
     /// A schedule call with a known id.
@@ -23,16 +23,16 @@ pub(super) enum Kind {
     Batch,
 }
 
-pub(super) fn kind(rng: &mut SmallRng) -> Kind {
+pub(super) fn operation_kind(rng: &mut SmallRng) -> OperationKind {
     match rng.random_range(0..100) {
-        0..48 => Kind::New,
-        48..54 => Kind::Again(IfExists::Replace),
-        54..57 => Kind::Again(IfExists::Keep),
-        57..60 => Kind::Again(IfExists::Fail),
-        60..74 => Kind::Reschedule,
-        74..86 => Kind::Cancel,
-        86..92 => Kind::Fire,
-        _ => Kind::Batch,
+        0..48 => OperationKind::New,
+        48..54 => OperationKind::Again(IfExists::Replace),
+        54..57 => OperationKind::Again(IfExists::Keep),
+        57..60 => OperationKind::Again(IfExists::Fail),
+        60..74 => OperationKind::Reschedule,
+        74..86 => OperationKind::Cancel,
+        86..92 => OperationKind::Fire,
+        _ => OperationKind::Batch,
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! While the run drains, all of them confirm everything.
 
-mod manner;
+mod behavior;
 mod raw;
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::world::{Phase, World};
+use super::world::{RunPhase, World};
 use crate::api;
 use crate::clock::now_us;
 use crate::history::{Delivery, Via};
-use manner::{Habit, Manner};
-use raw::{After, Request};
+use behavior::{Habit, ReplyManner};
+use raw::{AfterReply, Request};
 
 /// Longest time until a change of the habit is noticed during another wait.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Most connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Behaviour of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nature {
+pub(super) enum ReceiverKind {
     /// Decides separately for each delivery, and is stopped now and then.
     Moody,
     /// Has one habit at a time.
@@ -50,43 +50,43 @@ pub(super) struct Receiver {
     /// Keeps the port while no socket listens: connections are refused then.
     reserved: TcpSocket,
     address: SocketAddr,
-    mind: ReceiverState,
+    state: ReceiverState,
 }
 
 /// Decides the behaviour of a receiver.
 #[derive(Debug, Clone, Copy)]
 struct ReceiverState {
-    nature: Nature,
+    kind: ReceiverKind,
     seed: u64,
     began: Instant,
 }
 
 impl ReceiverState {
     fn habit(&self, world: &World) -> Option<Habit> {
-        let rude = self.nature == Nature::Rude && world.phase() == Phase::Load;
+        let rude = self.kind == ReceiverKind::Rude && world.phase() == RunPhase::Load;
         rude.then(|| Habit::at(self.seed, self.began.elapsed()))
     }
 
-    fn manner(&self, world: &World, delivery_id: &str, attempt: u32) -> Manner {
+    fn manner(&self, world: &World, delivery_id: &str, attempt: u32) -> ReplyManner {
         match self.habit(world) {
             Some(Habit::Always(manner)) => manner,
-            _ if self.nature == Nature::Moody && world.phase() == Phase::Load => {
-                Manner::of(self.seed, delivery_id, attempt)
+            _ if self.kind == ReceiverKind::Moody && world.phase() == RunPhase::Load => {
+                ReplyManner::of(self.seed, delivery_id, attempt)
             }
-            _ => Manner::Status(200),
+            _ => ReplyManner::Status(200),
         }
     }
 
     /// Waits until this habit is over.
-    async fn outlast(&self, world: &World, habit: Habit) {
+    async fn wait_until_over(&self, world: &World, habit: Habit) {
         while self.habit(world) == Some(habit) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 impl Receiver {
-    pub(super) fn bind(on: IpAddr, nature: Nature, seed: u64) -> Result<Self> {
+    pub(super) fn bind(on: IpAddr, kind: ReceiverKind, seed: u64) -> Result<Self> {
         let reserved = socket(SocketAddr::new(on, 0))?;
         let address = reserved.local_addr()?;
         let listener = socket(address)?.listen(BACKLOG)?;
@@ -94,7 +94,7 @@ impl Receiver {
             listener,
             reserved,
             address,
-            mind: ReceiverState { nature, seed, began: Instant::now() },
+            state: ReceiverState { kind, seed, began: Instant::now() },
         })
     }
 
@@ -104,23 +104,25 @@ impl Receiver {
 
     /// Accepts deliveries until the task is aborted.
     pub(super) async fn serve(self, world: Arc<World>) {
-        let Self { listener, reserved: _kept, address, mind } = self;
+        let Self { listener, reserved: _kept, address, state } = self;
         let mut listener = Some(listener);
         loop {
-            if mind.habit(&world) == Some(Habit::Dead) {
+            if state.habit(&world) == Some(Habit::Down) {
                 listener = None;
-                mind.outlast(&world, Habit::Dead).await;
+                state.wait_until_over(&world, Habit::Down).await;
             }
             let Some(listening) = &listener else {
                 listener = socket(address).and_then(|socket| socket.listen(BACKLOG)).ok();
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             };
-            if mind.nature == Nature::Moody {
-                world.receiver_gate.pass().await;
+            if state.kind == ReceiverKind::Moody {
+                world.receiver_gate.wait_until_open().await;
             }
-            if let Ok(Ok((stream, _))) = tokio::time::timeout(LOOK, listening.accept()).await {
-                tokio::spawn(converse(Arc::clone(&world), mind, stream));
+            if let Ok(Ok((stream, _))) =
+                tokio::time::timeout(POLL_INTERVAL, listening.accept()).await
+            {
+                tokio::spawn(serve_connection(Arc::clone(&world), state, stream));
             }
         }
     }
@@ -135,58 +137,58 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 /// Serves one connection until either side closes it.
-async fn converse(world: Arc<World>, mind: ReceiverState, mut stream: TcpStream) {
+async fn serve_connection(world: Arc<World>, state: ReceiverState, mut stream: TcpStream) {
     let mut buffer = Vec::new();
-    while !has_enough(&world, mind, &mut stream).await {
-        let Some(request) = raw::read(&mut stream, &mut buffer).await else {
+    while !apply_habit(&world, state, &mut stream).await {
+        let Some(request) = raw::read_request(&mut stream, &mut buffer).await else {
             return;
         };
-        if mind.nature == Nature::Moody {
-            world.receiver_gate.pass().await;
+        if state.kind == ReceiverKind::Moody {
+            world.receiver_gate.wait_until_open().await;
         }
         // The habit may have begun during the wait for the request.
-        if has_enough(&world, mind, &mut stream).await {
+        if apply_habit(&world, state, &mut stream).await {
             return;
         }
-        let manner = receive(&world, mind, &request);
-        match raw::answer(&mut stream, manner).await {
-            Ok(After::Keep) => {}
-            Ok(After::Close) | Err(_) => return,
+        let manner = record_delivery(&world, state, &request);
+        match raw::send_reply(&mut stream, manner).await {
+            Ok(AfterReply::Keep) => {}
+            Ok(AfterReply::Close) | Err(_) => return,
         }
     }
 }
 
 /// Returns `true` if the present habit accepts no delivery. The connection has then been treated as
 /// the habit says, except for its close.
-async fn has_enough(world: &World, mind: ReceiverState, stream: &mut TcpStream) -> bool {
-    match mind.habit(world) {
-        Some(Habit::Deaf) => mind.outlast(world, Habit::Deaf).await,
-        Some(Habit::Slams) => {
+async fn apply_habit(world: &World, state: ReceiverState, stream: &mut TcpStream) -> bool {
+    match state.habit(world) {
+        Some(Habit::Stalled) => state.wait_until_over(world, Habit::Stalled).await,
+        Some(Habit::Resets) => {
             // If the reset option cannot be set, the connection is closed normally.
             stream.set_zero_linger().ok();
         }
-        Some(Habit::Dead) => {}
+        Some(Habit::Down) => {}
         Some(Habit::Always(_)) | None => return false,
     }
     true
 }
 
 /// Records the delivery and returns the reply to it.
-fn receive(world: &World, mind: ReceiverState, request: &Request) -> Manner {
+fn record_delivery(world: &World, state: ReceiverState, request: &Request) -> ReplyManner {
     let received_us = now_us();
     let namespace = request.path.trim_start_matches('/');
-    let told = (|| {
+    let headers = (|| {
         let id = unescape(request.header("ce-subject")?)?;
         let due = request.header("duly-due-at")?;
         let due_ms = due.parse().ok().or_else(|| api::time_ms(&due.into()))?;
         let attempt: u32 = request.header("duly-attempt")?.parse().ok()?;
         Some((id, request.header("webhook-id")?, attempt, due_ms))
     })();
-    let Some((id, delivery_id, attempt, due_ms)) = told else {
+    let Some((id, delivery_id, attempt, due_ms)) = headers else {
         eprintln!("a webhook lacks ce-subject, webhook-id, duly-attempt or duly-due-at");
-        return Manner::Status(400);
+        return ReplyManner::Status(400);
     };
-    let manner = mind.manner(world, delivery_id, attempt);
+    let manner = state.manner(world, delivery_id, attempt);
     let payload = serde_json::from_slice(&request.body).unwrap_or_default();
     world.recorder.delivery(Delivery {
         key: world.recorder.key(namespace, &id),
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn escapes_are_undone() {
         for text in ["plain", "a b/é%41", "100%", "\u{1F552}"] {
-            assert_eq!(unescape(&api::segment(text)).as_deref(), Some(text));
+            assert_eq!(unescape(&api::encode_segment(text)).as_deref(), Some(text));
         }
         assert_eq!(unescape("%4"), None);
     }

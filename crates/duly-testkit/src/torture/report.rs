@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::finish::Finished;
-use super::log::{self, Line};
-use super::world::{WELL, World};
+use super::log::{RunLine, RunVerdict};
+use super::world::{WELL_BEHAVED, World};
 use super::{Options, Store};
 use crate::checker::{self, Percentiles, Verdict};
-use crate::history::{Answer, History, SettleAnswer, Via, Who};
+use crate::history::{Answer, History, SettleAnswer, StoppedProcess, Via};
 
 /// Time between two progress lines.
-const EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Highest p99 lateness on the lane of the well-behaved receiver, apart from kills and stops: other
 /// receivers' faults must not affect it. The limit is high, because the machine may be busy.
@@ -22,7 +22,7 @@ const WELL_LATE_MAX: Duration = Duration::from_secs(5);
 
 /// Duration of a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Took {
+pub(super) struct RunDuration {
     /// Duration of the load.
     pub(super) loaded: Duration,
     /// Duration with drain and reads.
@@ -31,24 +31,24 @@ pub(super) struct Took {
 
 /// Tells whether findings of the checker count as failures of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judged {
-    Strictly,
+pub(super) enum FindingsMode {
+    Fail,
     /// The setup allows losses: the findings are only counted.
-    OnlyCounted,
+    CountOnly,
 }
 
 /// Report of a run.
 #[derive(Debug)]
 pub struct Report {
     command: String,
-    took: Took,
-    line: Line,
+    took: RunDuration,
+    line: RunLine,
     well: Percentiles,
     drained: bool,
     operations: BTreeMap<(&'static str, &'static str), usize>,
-    judged: Judged,
+    findings_mode: FindingsMode,
     /// Further lines.
-    told: Vec<String>,
+    fault_lines: Vec<String>,
     skipped: Vec<String>,
     /// Verdict of the checker.
     pub verdict: Verdict,
@@ -64,30 +64,31 @@ impl Report {
         history: &History,
         verdict: Verdict,
         mut finished: Finished,
-        took: Took,
-        judged: Judged,
+        took: RunDuration,
+        findings_mode: FindingsMode,
     ) -> Self {
-        let well = checker::untouched(history, WELL);
+        let well = checker::untouched(history, WELL_BEHAVED);
         if Duration::from_micros(well.p99_us) > WELL_LATE_MAX {
             finished.complaints.push(format!("the well-behaved receiver was not served: {well}"));
         }
-        let mut line = Line {
+        let mut line = RunLine {
             seed: options.seed,
-            seconds: took.loaded.saturating_sub(own_stops(history)).as_secs(),
+            seconds: took.loaded.saturating_sub(duration_of_own_stops(history)).as_secs(),
             kills: history.crashes.len() as u64,
-            stops: history.stops.iter().filter(|stop| stop.who != Who::Run).count() as u64,
+            stops: history.stops.iter().filter(|stop| stop.who != StoppedProcess::Run).count()
+                as u64,
             clock_steps: options.clock_steps,
             operations: history.operations.len() as u64,
             firings: history.deliveries.len() as u64,
-            verdict: log::End::CleanSoFar,
+            verdict: RunVerdict::CleanSoFar,
         };
-        let is_clean = verdict.is_clean() || judged == Judged::OnlyCounted;
+        let is_clean = verdict.is_clean() || findings_mode == FindingsMode::CountOnly;
         if !is_clean || !finished.complaints.is_empty() {
-            line.verdict = log::End::Failed;
-        } else if judged == Judged::OnlyCounted {
-            line.verdict = log::End::Counted;
+            line.verdict = RunVerdict::Failed;
+        } else if findings_mode == FindingsMode::CountOnly {
+            line.verdict = RunVerdict::Counted;
         } else if finished.drained {
-            line.verdict = log::End::Clean;
+            line.verdict = RunVerdict::Clean;
         }
         let mut operations = BTreeMap::new();
         for operation in &history.operations {
@@ -117,8 +118,8 @@ impl Report {
         }
         Self {
             command: command(options),
-            judged,
-            told: Vec::new(),
+            findings_mode,
+            fault_lines: Vec::new(),
             skipped: finished.skipped,
             took,
             line,
@@ -133,20 +134,20 @@ impl Report {
 
     /// Adds lines about the faults of a run, and the numbers of processes that the faults killed
     /// and stopped. The history of such a run has no kills, and counts each fault as a stop.
-    pub(super) fn tell(&mut self, lines: Vec<String>, kills: usize, stops: usize) {
-        self.told.extend(lines);
+    pub(super) fn add_faults(&mut self, lines: Vec<String>, kills: usize, stops: usize) {
+        self.fault_lines.extend(lines);
         self.line.kills = kills as u64;
         self.line.stops = stops as u64;
     }
 
     /// Returns the line of the run for the log.
-    pub const fn line(&self) -> Line {
+    pub const fn line(&self) -> RunLine {
         self.line
     }
 
     /// Returns `true` if no promise was broken.
     pub fn is_clean(&self) -> bool {
-        let is_right = self.verdict.is_clean() || self.judged == Judged::OnlyCounted;
+        let is_right = self.verdict.is_clean() || self.findings_mode == FindingsMode::CountOnly;
         is_right && self.complaints.is_empty()
     }
 }
@@ -184,23 +185,23 @@ fn command(options: &Options) -> String {
 }
 
 /// Returns the total duration of stops of the run itself: there was no load meanwhile.
-fn own_stops(history: &History) -> Duration {
-    let own = history.stops.iter().filter(|stop| stop.who == Who::Run);
+fn duration_of_own_stops(history: &History) -> Duration {
+    let own = history.stops.iter().filter(|stop| stop.who == StoppedProcess::Run);
     Duration::from_micros(own.map(|stop| stop.to_us.saturating_sub(stop.from_us)).sum())
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Line { kills, stops, .. } = self.line;
+        let RunLine { kills, stops, .. } = self.line;
         writeln!(f, "torture: {kills} kills and {stops} stops in {:.0?}", self.took.all)?;
-        for line in &self.told {
+        for line in &self.fault_lines {
             writeln!(f, "  {line}")?;
         }
         for ((name, outcome), count) in &self.operations {
             writeln!(f, "  {name:<11}{outcome:<35}{count:>10}")?;
         }
         write!(f, "{}", self.verdict)?;
-        writeln!(f, "  lateness, left alone  {}", self.well)?;
+        writeln!(f, "  lateness, unchanged timers  {}", self.well)?;
         for complaint in &self.complaints {
             writeln!(f, "  ! {complaint}")?;
         }
@@ -208,18 +209,18 @@ impl fmt::Display for Report {
             writeln!(f, "  SKIPPED {skipped}")?;
         }
         if !self.drained {
-            writeln!(f, "  broken off: nothing was drained or read back, so a loss is not seen")?;
+            writeln!(
+                f,
+                "  ended early: nothing was drained or read back, so a loss would not be visible"
+            )?;
         }
         if let Some(kept) = &self.kept {
             let history = kept.join("history.json");
             writeln!(f, "  kept: {}", kept.display())?;
             writeln!(f, "  judge again: duly-torture --judge {}", history.display())?;
         }
-        if self.is_clean() && self.judged == Judged::OnlyCounted {
-            writeln!(
-                f,
-                "verdict: none; failover is asynchronous, so what was found is only counted"
-            )
+        if self.is_clean() && self.findings_mode == FindingsMode::CountOnly {
+            writeln!(f, "verdict: none; failover is asynchronous, so findings are only counted")
         } else if self.is_clean() && !self.drained {
             writeln!(f, "verdict: clean so far")
         } else if self.is_clean() {
@@ -232,12 +233,12 @@ impl fmt::Display for Report {
 
 /// Prints a line every few seconds until it is aborted.
 pub(super) async fn progress(world: Arc<World>) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
     ticks.tick().await;
     let mut passed = Duration::ZERO;
     loop {
         ticks.tick().await;
-        passed += EVERY;
+        passed += PROGRESS_INTERVAL;
         let sizes = world.recorder.sizes();
         println!(
             "{:>5} s  {:?}: {} operations, {} deliveries, {} settlements, {} kills, {} stops",

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::caller::{Caller, Endpoint};
-use super::gate::Gate;
-use super::receiver::Nature;
+use super::pause::PauseGate;
+use super::receiver::ReceiverKind;
 use crate::api;
 use crate::history::Recorder;
 
@@ -23,11 +23,11 @@ use crate::history::Recorder;
 const RECENT_MAX: usize = 3_000;
 
 /// Default time after which a call is in doubt.
-const PATIENCE: Duration = Duration::from_secs(15);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum RunPhase {
     /// Load and faults.
     Load,
     /// No new operations, no faults; every receiver confirms.
@@ -38,30 +38,30 @@ pub(super) enum Phase {
 
 /// A namespace under test.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Namespace {
+pub(super) struct TestNamespace {
     pub(super) name: &'static str,
     /// Receiver of its webhooks; `None`: consumers lease its firings.
-    pub(super) receiver: Option<Nature>,
+    pub(super) receiver: Option<ReceiverKind>,
 }
 
 /// All namespaces under test.
-pub(super) const NAMESPACES: [Namespace; 6] = [
-    Namespace { name: "pull-a", receiver: None },
-    Namespace { name: "hook-a", receiver: Some(Nature::Moody) },
-    Namespace { name: "pull.b", receiver: None },
-    Namespace { name: "hook_b", receiver: Some(Nature::Moody) },
-    Namespace { name: WELL, receiver: Some(Nature::Well) },
-    Namespace { name: "hook-rude", receiver: Some(Nature::Rude) },
+pub(super) const NAMESPACES: [TestNamespace; 6] = [
+    TestNamespace { name: "pull-a", receiver: None },
+    TestNamespace { name: "hook-a", receiver: Some(ReceiverKind::Moody) },
+    TestNamespace { name: "pull.b", receiver: None },
+    TestNamespace { name: "hook_b", receiver: Some(ReceiverKind::Moody) },
+    TestNamespace { name: WELL_BEHAVED, receiver: Some(ReceiverKind::Well) },
+    TestNamespace { name: "hook-rude", receiver: Some(ReceiverKind::Rude) },
 ];
 
 /// Namespace of the well-behaved receiver.
-pub(super) const WELL: &str = "hook-well";
+pub(super) const WELL_BEHAVED: &str = "hook-well";
 
 /// Consumers of each leased namespace.
-pub(super) const CONSUMERS_EACH: usize = 2;
+pub(super) const CONSUMERS_PER_NAMESPACE: usize = 2;
 
 /// Number of consumers.
-const CONSUMERS: usize = 2 * CONSUMERS_EACH;
+const CONSUMERS: usize = 2 * CONSUMERS_PER_NAMESPACE;
 
 /// The server's time-out for the webhook receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -72,29 +72,29 @@ pub(super) struct World {
     /// The nodes; each accepts every call.
     pub(super) nodes: Vec<Endpoint>,
     /// Time after which a call is in doubt.
-    pub(super) patience: Duration,
+    pub(super) call_timeout: Duration,
     seed: u64,
     marks: AtomicU64,
     recent: Mutex<VecDeque<(usize, String)>>,
     /// Gate at which the moody receiver is stopped.
-    pub(super) receiver_gate: Gate,
+    pub(super) receiver_gate: PauseGate,
     /// Gates at which consumers are stopped.
-    pub(super) worker_gates: [Gate; CONSUMERS],
-    phase: watch::Receiver<Phase>,
+    pub(super) consumer_gates: [PauseGate; CONSUMERS],
+    phase: watch::Receiver<RunPhase>,
     up: watch::Sender<bool>,
 }
 
 impl World {
-    pub(super) fn new(nodes: Vec<Endpoint>, seed: u64, phase: watch::Receiver<Phase>) -> Self {
+    pub(super) fn new(nodes: Vec<Endpoint>, seed: u64, phase: watch::Receiver<RunPhase>) -> Self {
         Self {
             recorder: Recorder::default(),
-            patience: PATIENCE,
+            call_timeout: CALL_TIMEOUT,
             nodes,
             seed,
             marks: AtomicU64::new(1),
             recent: Mutex::default(),
-            receiver_gate: Gate::default(),
-            worker_gates: Default::default(),
+            receiver_gate: PauseGate::default(),
+            consumer_gates: Default::default(),
             phase,
             up: watch::Sender::new(true),
         }
@@ -102,7 +102,7 @@ impl World {
 
     /// Returns a caller with its own connections; `task` as for [`Self::rng`].
     pub(super) fn caller(&self, task: u64) -> Caller {
-        Caller::new(&self.nodes, self.patience, self.rng(task))
+        Caller::new(&self.nodes, self.call_timeout, self.rng(task))
     }
 
     /// Returns the generator of one task, from the seed and the task's number.
@@ -110,22 +110,22 @@ impl World {
         SmallRng::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ task)
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> RunPhase {
         *self.phase.borrow()
     }
 
     /// Waits for `wait` or until the load ends; returns `true` if it has ended.
     pub(super) async fn load_ends_within(&self, wait: Duration) -> bool {
         let mut phase = self.phase.clone();
-        let ended = phase.wait_for(|phase| *phase != Phase::Load);
+        let ended = phase.wait_for(|phase| *phase != RunPhase::Load);
         tokio::time::timeout(wait, ended).await.is_ok()
     }
 
-    pub(super) fn mark(&self) -> u64 {
+    pub(super) fn next_mark(&self) -> u64 {
         self.marks.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn remember(&self, namespace: usize, id: String) {
+    pub(super) fn add_recent_id(&self, namespace: usize, id: String) {
         let mut recent = self.recent.lock();
         if recent.len() >= RECENT_MAX {
             recent.pop_front();
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Returns a known id, recent ones more often than old ones; `x` and `y` are from 0 to 1.
-    pub(super) fn recall(&self, x: f64, y: f64) -> Option<(usize, String)> {
+    pub(super) fn pick_recent_id(&self, x: f64, y: f64) -> Option<(usize, String)> {
         let recent = self.recent.lock();
         #[expect(
             clippy::cast_possible_truncation,
@@ -155,25 +155,25 @@ impl World {
     }
 
     /// Waits until the server is up or the run is over.
-    pub(super) async fn wait_up(&self) {
+    pub(super) async fn wait_until_up(&self) {
         let mut up = self.up.subscribe();
         let mut phase = self.phase.clone();
         tokio::select! {
             _ = up.wait_for(|up| *up) => {}
-            _ = phase.wait_for(|phase| *phase == Phase::Done) => {}
+            _ = phase.wait_for(|phase| *phase == RunPhase::Done) => {}
         }
     }
 
     /// Creates the namespaces; `address` returns the address of a receiver.
-    pub(super) async fn put_namespaces(
+    pub(super) async fn create_namespaces(
         &self,
-        address: impl Fn(Nature) -> SocketAddr,
+        address: impl Fn(ReceiverKind) -> SocketAddr,
     ) -> Result<()> {
         let mut caller = self.caller(997);
         for namespace in &NAMESPACES {
             let destination = match namespace.receiver {
-                Some(nature) => json!({ "http": {
-                    "url": format!("http://{}/{}", address(nature), namespace.name),
+                Some(kind) => json!({ "http": {
+                    "url": format!("http://{}/{}", address(kind), namespace.name),
                     "timeout": format!("{}s", WEBHOOK_TIMEOUT.as_secs()),
                 }}),
                 None => json!({ "pull": {} }),

@@ -2,10 +2,10 @@
 
 use super::{MS, RETRY, Story, all, reschedule};
 use crate::checker::Count;
-use crate::history::{Answer, Reply, SettleAnswer, Stop, Who};
+use crate::history::{Answer, Reply, SettleAnswer, Stop, StoppedProcess};
 
 impl Story {
-    fn stop(mut self, who: Who, from: u64, to: u64) -> Self {
+    fn stop(mut self, who: StoppedProcess, from: u64, to: u64) -> Self {
         self.0.stops.push(Stop { who, from_us: from * MS, to_us: to * MS });
         self
     }
@@ -23,23 +23,30 @@ fn a_stop_excuses_only_timed_out_webhooks() {
     all(vec![
         (
             "confirmed to one that stood",
-            again(hook(Reply::Confirmed).stop(Who::Server, 102, 5_000)),
+            again(hook(Reply::Confirmed).stop(StoppedProcess::Server, 102, 5_000)),
             &[],
         ),
         (
             "given up to one that stood",
-            again(hook(Reply::GaveUp).stop(Who::Server, 102, 5_000)),
+            again(hook(Reply::GaveUp).stop(StoppedProcess::Server, 102, 5_000)),
             &[],
         ),
-        ("by one that stood", again(hook(Reply::Confirmed).stop(Who::Receiver, 50, 100)), &[]),
+        (
+            "by one that stood",
+            again(hook(Reply::Confirmed).stop(StoppedProcess::Receiver, 50, 100)),
+            &[],
+        ),
         (
             "while a consumer stood",
-            again(hook(Reply::Confirmed).stop(Who::Worker, 102, 5_000)),
+            again(hook(Reply::Confirmed).stop(StoppedProcess::Worker, 102, 5_000)),
             &[Count::DuplicateUnexplained],
         ),
         (
             "read by one that stood, after a change",
-            late().stop(Who::Receiver, 100, 8_050).pushed(8_060, 1, Reply::Confirmed).finished(),
+            late()
+                .stop(StoppedProcess::Receiver, 100, 8_050)
+                .pushed(8_060, 1, Reply::Confirmed)
+                .finished(),
             &[],
         ),
         (
@@ -49,23 +56,27 @@ fn a_stop_excuses_only_timed_out_webhooks() {
         ),
         (
             "lapsed while it stood",
-            pull().stop(Who::Worker, 102, 1_300).ack(0, 1_300).finished(),
+            pull().stop(StoppedProcess::Worker, 102, 1_300).ack(0, 1_300).finished(),
             stale,
         ),
         (
             "lapsed before the server",
-            pull().stop(Who::Server, 102, 1_300).ack(0, 1_300).finished(),
+            pull().stop(StoppedProcess::Server, 102, 1_300).ack(0, 1_300).finished(),
             stale,
         ),
         (
             "lease not over",
-            pull().stop(Who::Server, 102, 400).pulled(500, 510, 2).ack(1, 520).finished(),
+            pull()
+                .stop(StoppedProcess::Server, 102, 400)
+                .pulled(500, 510, 2)
+                .ack(1, 520)
+                .finished(),
             &[Count::DuplicateUnexplained],
         ),
         (
             "came late to one that stood, who is refused",
             pull()
-                .stop(Who::Worker, 102, 1_300)
+                .stop(StoppedProcess::Worker, 102, 1_300)
                 .pulled(1_150, 1_160, 2)
                 .settle(0, 1_300, RETRY, SettleAnswer::LeaseLost)
                 .ack(1, 1_310)

@@ -48,22 +48,22 @@ pub enum Fault {
 
 impl Fault {
     /// Returns `true` if a node dies, so that others take over its shards.
-    pub(super) const fn kills_a_node(self) -> bool {
+    pub(super) const fn is_node_death(self) -> bool {
         matches!(self, Self::KillNode)
     }
 
     /// Returns `true` if a process is killed.
-    pub(super) const fn kills(self) -> bool {
+    pub(super) const fn is_kill(self) -> bool {
         matches!(self, Self::KillNode | Self::KillMaster | Self::LoseMaster | Self::RollBackMaster)
     }
 
     /// Returns `true` if the fault delays or loses packets to Redis, for a fixed time.
-    pub(super) const fn slows(self) -> bool {
+    pub(super) const fn is_slow_network(self) -> bool {
         matches!(self, Self::SlowStore | Self::SlowMaster | Self::LossyNetwork)
     }
 
     /// Returns `true` if a replica takes the place of a master.
-    pub(super) const fn fails_over(self) -> bool {
+    pub(super) const fn is_failover(self) -> bool {
         matches!(self, Self::KillMaster | Self::IsolateMaster | Self::IsolateMasterWithNode)
     }
 }
@@ -77,12 +77,12 @@ impl fmt::Display for Fault {
 
 /// Rounds of all wanted faults, each round in random order.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct FaultOrder {
     wanted: Vec<Fault>,
     round: Vec<Fault>,
 }
 
-impl Order {
+impl FaultOrder {
     /// Creates rounds of the named faults, or of all faults if none is named.
     pub(super) fn new(named: &[Fault]) -> Self {
         let wanted = if named.is_empty() { Fault::value_variants() } else { named };
@@ -90,7 +90,7 @@ impl Order {
     }
 
     /// Removes a fault that this machine cannot do.
-    pub(super) fn leave_out(&mut self, fault: Fault) {
+    pub(super) fn exclude(&mut self, fault: Fault) {
         self.wanted.retain(|wanted| *wanted != fault);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn each_round_has_every_fault_in_a_seeded_order() {
         let all = Fault::value_variants();
         let rounds = |seed| -> Vec<Fault> {
-            let (mut order, mut rng) = (Order::new(&[]), SmallRng::seed_from_u64(seed));
+            let (mut order, mut rng) = (FaultOrder::new(&[]), SmallRng::seed_from_u64(seed));
             (0..2 * all.len()).filter_map(|_| order.next(&mut rng)).collect()
         };
         for round in rounds(7).chunks(all.len()) {
@@ -124,7 +124,7 @@ mod tests {
         }
         assert_eq!(rounds(7), rounds(7));
         assert_ne!(rounds(7), rounds(8));
-        let mut only = Order::new(&[Fault::KillNode]);
+        let mut only = FaultOrder::new(&[Fault::KillNode]);
         assert_eq!(only.next(&mut SmallRng::seed_from_u64(1)), Some(Fault::KillNode));
     }
 

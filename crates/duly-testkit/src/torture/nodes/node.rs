@@ -16,17 +16,17 @@ use crate::wire::Connection;
 pub(super) const SHARDS: u16 = 32;
 
 /// Longest time of a start.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest time of a shutdown.
-const STOP: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest time of a status call.
-const LOOK: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Settings that all nodes share.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct NodeSettings {
     pub(super) bin: PathBuf,
     pub(super) store: String,
     pub(super) min_replicas: u32,
@@ -42,23 +42,23 @@ pub(super) struct Node {
 
 impl Node {
     /// Creates a node that does not run yet. Its log is in this folder.
-    pub(super) fn new(host: Host, told: &Told, folder: &Path) -> Self {
-        let settings = [
-            ("DULY_STORE__URL", told.store.clone()),
+    pub(super) fn new(host: Host, settings: &NodeSettings, folder: &Path) -> Self {
+        let variables = [
+            ("DULY_STORE__URL", settings.store.clone()),
             ("DULY_STORE__SHARDS", SHARDS.to_string()),
             ("DULY_STORE__ON_ROLLBACK", "pause".to_owned()),
-            ("DULY_STORE__MIN_REPLICAS", told.min_replicas.to_string()),
+            ("DULY_STORE__MIN_REPLICAS", settings.min_replicas.to_string()),
             ("DULY_STORE__REPLICATION_TIMEOUT", "500ms".to_owned()),
             // Needed if `min_replicas` is 0. Such a setup loses timers, which are counted.
             ("DULY_STORE__ALLOW", "no_replicas".to_owned()),
             ("DULY_DELIVERY__ALLOW_NETWORKS", WEB.to_owned()),
         ];
         let options = Options {
-            bin: told.bin.clone(),
+            bin: settings.bin.clone(),
             data: None,
             log: folder.join(format!("{}.log", host.name)),
             listen: SocketAddr::from(([127, 0, 0, 1], 3859)),
-            settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+            settings: variables.map(|(name, value)| (name.to_owned(), value)).into(),
             network: Arc::new(host.namespace.clone()),
         };
         Self { host, options, server: None }
@@ -82,7 +82,7 @@ impl Node {
     pub(super) async fn start_with(&mut self, more: &[(&str, &str)]) -> Result<()> {
         let mut options = self.options.clone();
         options.settings.extend(crate::process::settings(more));
-        let server = Server::start(&options, START).await;
+        let server = Server::start(&options, START_TIMEOUT).await;
         self.server = Some(server.with_context(|| format!("{} does not start", self.host.name))?);
         Ok(())
     }
@@ -101,8 +101,8 @@ impl Node {
 
     /// Shuts the node down; an error unless it ends with success.
     pub(super) async fn stop(&mut self) -> Result<()> {
-        let ended_well = self.running()?.stop(STOP).await?;
-        ensure!(ended_well, "{} was asked to end and ended with a failure", self.host.name);
+        let ended_well = self.running()?.stop(STOP_TIMEOUT).await?;
+        ensure!(ended_well, "{} ended with a failure after SIGTERM", self.host.name);
         Ok(())
     }
 
@@ -114,16 +114,16 @@ impl Node {
     pub(super) async fn complaint(&self, nodes: usize) -> Option<String> {
         let mut connection: Connection = self.endpoint().connection();
         let name = &self.host.name;
-        let ready = match connection.call("GET", "/readyz", b"", LOOK).await {
+        let ready = match connection.call("GET", "/readyz", b"", STATUS_TIMEOUT).await {
             Ok(ready) => ready,
-            Err(error) => return Some(format!("{name} does not answer: {error}")),
+            Err(error) => return Some(format!("{name} does not respond: {error}")),
         };
         if !ready.is_success() {
             return Some(format!("{name} is not ready: {}", ready.json()));
         }
-        let cluster = match connection.call("GET", "/v1/cluster", b"", LOOK).await {
+        let cluster = match connection.call("GET", "/v1/cluster", b"", STATUS_TIMEOUT).await {
             Ok(cluster) => cluster.json(),
-            Err(error) => return Some(format!("{name} does not answer: {error}")),
+            Err(error) => return Some(format!("{name} does not respond: {error}")),
         };
         let members = cluster["nodes"].as_array().cloned().unwrap_or_default();
         let here = members.iter().filter(|member| member["state"] == "active").count();
@@ -133,13 +133,13 @@ impl Node {
     }
 
     /// Returns the member ids that this node reports, sorted; `None` if it does not reply.
-    pub(super) async fn runs(&self) -> Option<Vec<String>> {
+    pub(super) async fn member_ids(&self) -> Option<Vec<String>> {
         let mut connection: Connection = self.endpoint().connection();
-        let cluster = connection.call("GET", "/v1/cluster", b"", LOOK).await.ok()?.json();
-        let runs = cluster["nodes"].as_array()?.iter();
-        let mut runs: Vec<_> = runs.map(|node| node["member_id"].to_string()).collect();
-        runs.sort_unstable();
-        Some(runs)
+        let cluster = connection.call("GET", "/v1/cluster", b"", STATUS_TIMEOUT).await.ok()?.json();
+        let member_ids = cluster["nodes"].as_array()?.iter();
+        let mut member_ids: Vec<_> = member_ids.map(|node| node["member_id"].to_string()).collect();
+        member_ids.sort_unstable();
+        Some(member_ids)
     }
 
     fn running(&mut self) -> Result<&mut Server> {

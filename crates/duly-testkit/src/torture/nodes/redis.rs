@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use duly_redis_testkit::server::{Server, free_port, tell};
 
-use super::network::{self, Host, Side};
-use super::resp::{self, Reply};
-use super::view::{self, Member};
+use super::cluster_view::{self, ClusterMember};
+use super::network::{self, Host, HostLink};
+use super::resp::{self, RedisReply};
 
 /// Longest time until the servers agree.
-const PATIENCE: Duration = Duration::from_secs(60);
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time between two polls.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Slots of a Redis Cluster.
 const SLOTS: u32 = 16_384;
@@ -49,13 +49,13 @@ const SETTINGS: [&str; 18] = [
 
 /// One server of the cluster.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct RedisServer {
     pub(super) host: Host,
     server: Server,
     is_running: bool,
 }
 
-impl Peer {
+impl RedisServer {
     fn start(host: Host, min_replicas: u32) -> Result<Self> {
         let address = host.address.to_string();
         let wanted = min_replicas.to_string();
@@ -70,25 +70,25 @@ impl Peer {
     }
 
     /// Sends one command.
-    pub(super) fn tell(&self, command: &str) -> Result<String> {
+    pub(super) fn command(&self, command: &str) -> Result<String> {
         let port = self.server.port();
-        let told = self.host.namespace.enter(|| tell(port, command));
-        told.with_context(|| format!("{} was told {command}", self.host.name))
+        let reply = self.host.namespace.enter(|| tell(port, command));
+        reply.with_context(|| format!("{}: {command} failed", self.host.name))
     }
 
     /// Sends one command whose words need not be text.
-    pub(super) fn ask(&self, words: &[&[u8]]) -> Result<Reply> {
+    pub(super) fn command_bytes(&self, words: &[&[u8]]) -> Result<RedisReply> {
         let port = self.server.port();
-        match self.host.namespace.enter(|| resp::ask(port, words))?? {
-            Reply::Error(error) => bail!("{} answered {error}", self.host.name),
+        match self.host.namespace.enter(|| resp::send_command(port, words))?? {
+            RedisReply::Error(error) => bail!("{} returned {error}", self.host.name),
             reply => Ok(reply),
         }
     }
 
     /// Sends one command and expects `OK`.
-    pub(super) fn order(&self, command: &str) -> Result<()> {
-        let answer = self.tell(command)?;
-        ensure!(answer == "+OK", "{} answered {command} with {answer}", self.host.name);
+    pub(super) fn command_ok(&self, command: &str) -> Result<()> {
+        let reply = self.command(command)?;
+        ensure!(reply == "+OK", "{} returned {reply} to {command}", self.host.name);
         Ok(())
     }
 
@@ -125,87 +125,88 @@ impl Peer {
         self.server.port()
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         format!("{}:{}", self.host.address, self.server.port())
     }
 }
 
 /// All servers of the cluster.
 #[derive(Debug)]
-pub(super) struct Redis {
-    pub(super) peers: Vec<Peer>,
+pub(super) struct RedisCluster {
+    pub(super) peers: Vec<RedisServer>,
     /// Replicas of each master.
     replicas: u8,
 }
 
-impl Redis {
+impl RedisCluster {
     /// Starts a cluster with evenly spread slots and `replicas` replicas of each master, of which
     /// `min_replicas` must be connected.
     pub(super) async fn start(replicas: u8, min_replicas: u32) -> Result<Self> {
         let mut peers = Vec::new();
         for number in 1..=(1 + replicas) * u8::try_from(MASTERS)? {
-            let host = network::host(&format!("r{number}"), 10 + number, &[Side::Store])?;
-            peers.push(Peer::start(host, min_replicas)?);
+            let host =
+                network::create_host(&format!("r{number}"), 10 + number, &[HostLink::Store])?;
+            peers.push(RedisServer::start(host, min_replicas)?);
         }
         let redis = Self { peers, replicas };
         let (masters, followers) = redis.peers.split_at(usize::try_from(MASTERS)?);
         for (i, master) in (0..).zip(masters) {
             let (from, to) = (i * SLOTS / MASTERS, (i + 1) * SLOTS / MASTERS - 1);
-            master.order(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"))?;
+            master.command_ok(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"))?;
         }
         for other in &redis.peers[1..] {
             let (address, bus) = (other.host.address, other.server.bus_port());
             let (port, first) = (other.port(), &redis.peers[0]);
-            first.order(&format!("CLUSTER MEET {address} {port} {bus}"))?;
+            first.command_ok(&format!("CLUSTER MEET {address} {port} {bus}"))?;
         }
         for (master, replica) in masters.iter().cycle().zip(followers) {
-            let id = master.tell("CLUSTER MYID")?;
+            let id = master.command("CLUSTER MYID")?;
             let follow = format!("CLUSTER REPLICATE {id}");
-            let until = Instant::now() + PATIENCE;
-            while replica.tell(&follow)? != "+OK" {
-                ensure!(Instant::now() < until, "{} finds no master", replica.host.name);
-                tokio::time::sleep(LOOK).await;
+            let until = Instant::now() + AGREEMENT_TIMEOUT;
+            while replica.command(&follow)? != "+OK" {
+                ensure!(Instant::now() < until, "{} does not find its master", replica.host.name);
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + AGREEMENT_TIMEOUT;
         while let Some(complaint) = redis.complaint()? {
-            ensure!(Instant::now() < until, "the Cluster does not come about: {complaint}");
-            tokio::time::sleep(LOOK).await;
+            ensure!(Instant::now() < until, "the Cluster does not become healthy: {complaint}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(redis)
     }
 
     /// Returns the URL of a store on this cluster.
     pub(super) fn url(&self) -> String {
-        let places = self.peers.iter().map(Peer::place);
+        let places = self.peers.iter().map(RedisServer::address);
         format!("redis-cluster://{}", places.collect::<Vec<_>>().join(","))
     }
 
     /// Returns the members as one server sees them.
-    fn view(&self, of: usize) -> Result<Vec<Member>> {
-        Ok(view::parse(&self.peers[of].tell("CLUSTER NODES")?))
+    fn view(&self, of: usize) -> Result<Vec<ClusterMember>> {
+        Ok(cluster_view::parse(&self.peers[of].command("CLUSTER NODES")?))
     }
 
-    /// Returns the numbers of the servers that serve slots, as seen by a running server other than
+    /// Returns the indices of the servers that serve slots, as seen by a running server other than
     /// `without`.
     pub(super) fn masters(&self, without: Option<usize>) -> Result<Vec<usize>> {
         let asked = (0..self.peers.len())
-            .find(|number| self.peers[*number].is_running && Some(*number) != without);
+            .find(|index| self.peers[*index].is_running && Some(*index) != without);
         let members = self.view(asked.context("no server runs")?)?;
-        let serves = members.iter().filter(|member| member.serves());
-        Ok(serves.filter_map(|member| self.number(&member.place)).collect())
+        let serves = members.iter().filter(|member| member.is_serving());
+        Ok(serves.filter_map(|member| self.index_of(&member.address)).collect())
     }
 
     /// Returns the replicas of a master.
     pub(super) fn replicas_of(&self, master: usize) -> Result<Vec<usize>> {
         let members = self.view(master)?;
-        let id = self.peers[master].tell("CLUSTER MYID")?;
+        let id = self.peers[master].command("CLUSTER MYID")?;
         let follow = members.iter().filter(|member| member.master.as_ref() == Some(&id));
-        Ok(follow.filter_map(|member| self.number(&member.place)).collect())
+        Ok(follow.filter_map(|member| self.index_of(&member.address)).collect())
     }
 
-    fn number(&self, place: &str) -> Option<usize> {
-        self.peers.iter().position(|peer| peer.place() == place)
+    fn index_of(&self, address: &str) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.address() == address)
     }
 
     /// Waits until another server serves the slots of `gone`, as seen by `view_of`.
@@ -213,17 +214,18 @@ impl Redis {
         let began = Instant::now();
         loop {
             let members = self.view(view_of)?;
-            let place = self.peers[gone].place();
-            let is_done = members.iter().all(|member| member.place != place || !member.serves())
-                && members.iter().filter(|member| member.serves()).count()
-                    == usize::try_from(MASTERS)?;
+            let address = self.peers[gone].address();
+            let is_done =
+                members.iter().all(|member| member.address != address || !member.is_serving())
+                    && members.iter().filter(|member| member.is_serving()).count()
+                        == usize::try_from(MASTERS)?;
             if is_done {
                 return Ok(began.elapsed());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > AGREEMENT_TIMEOUT {
                 bail!("no replica takes the place of {}", self.peers[gone].host.name);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -231,14 +233,14 @@ impl Redis {
     pub(super) fn complaint(&self) -> Result<Option<String>> {
         for peer in &self.peers {
             let name = &peer.host.name;
-            let info = peer.tell("CLUSTER INFO")?;
+            let info = peer.command("CLUSTER INFO")?;
             let all = format!("cluster_known_nodes:{}", self.peers.len());
             for part in ["cluster_state:ok", "cluster_slots_ok:16384", &all] {
                 if !info.lines().any(|line| line.trim() == part) {
-                    return Ok(Some(format!("{name} does not say {part}")));
+                    return Ok(Some(format!("{name} does not report {part}")));
                 }
             }
-            let replication = peer.tell("INFO replication")?;
+            let replication = peer.command("INFO replication")?;
             let follows = replication.contains("master_link_status:up");
             if replication.contains("role:slave") && !follows {
                 return Ok(Some(format!("{name} does not follow its master")));

@@ -9,34 +9,34 @@ use rustc_hash::FxHashMap;
 use super::fault::Fault;
 use crate::clock::seconds_since;
 use crate::history::{Answer, Delivery, History};
-use crate::torture::world::WELL;
+use crate::torture::world::WELL_BEHAVED;
 
 /// Lateness from which a firing counts as delayed by the fault.
-const LATE: Duration = Duration::from_millis(500);
+const LATE_FROM: Duration = Duration::from_millis(500);
 
 /// Time after the start of a fault within which firings begin to wait for its end.
-const SOON_US: u64 = 2_000_000;
+const AFFECTED_WITHIN_US: u64 = 2_000_000;
 
 /// Target for the longest delay of firings after the death of a node.
 const TARGET: Duration = Duration::from_secs(3);
 
 /// A fault of the run.
 #[derive(Debug, Clone)]
-pub(super) struct Event {
+pub(super) struct FaultEvent {
     pub(super) fault: Fault,
     pub(super) text: String,
     pub(super) from_us: u64,
     /// Time of the repair.
-    pub(super) healed_us: u64,
+    pub(super) repaired_us: u64,
     /// Time at which all nodes and servers were well again.
-    pub(super) whole_us: u64,
+    pub(super) recovered_us: u64,
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for FaultEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, text, healed_us, whole_us, .. } = self;
-        let whole = Duration::from_micros(whole_us - healed_us);
-        write!(f, "{fault:<24} {text}; well again {whole:.1?} after")
+        let Self { fault, text, repaired_us, recovered_us, .. } = self;
+        let whole = Duration::from_micros(recovered_us - repaired_us);
+        write!(f, "{fault:<24} {text}; healthy again after {whole:.1?}")
     }
 }
 
@@ -55,18 +55,19 @@ impl Firing {
 
 /// Returns the first delivery of each such timer for the well-behaved receiver, by due time.
 pub(super) fn firings(history: &History) -> Vec<Firing> {
-    let mut asked: FxHashMap<u32, Option<u64>> = FxHashMap::default();
+    let mut scheduled_us: FxHashMap<u32, Option<u64>> = FxHashMap::default();
     for operation in &history.operations {
         let Some(key) = operation.key else { continue };
         let once = matches!(operation.answer, Answer::Created { .. } | Answer::InDoubt);
         let first = Some(operation.ended_us).filter(|_| once);
-        asked.entry(key).and_modify(|known| *known = None).or_insert(first);
+        scheduled_us.entry(key).and_modify(|known| *known = None).or_insert(first);
     }
     let mut firsts: FxHashMap<u32, Firing> = FxHashMap::default();
     for delivery in &history.deliveries {
         let Delivery { key, due_ms, received_us, .. } = *delivery;
-        let in_time = asked.get(&key).copied().flatten().is_some_and(|us| us <= due_ms * 1_000);
-        if in_time && history.keys[key as usize].namespace == WELL {
+        let in_time =
+            scheduled_us.get(&key).copied().flatten().is_some_and(|us| us <= due_ms * 1_000);
+        if in_time && history.keys[key as usize].namespace == WELL_BEHAVED {
             let firing = Firing { due_ms, received_us };
             firsts
                 .entry(key)
@@ -90,8 +91,8 @@ fn resumed_after(firings: &[Firing], from_us: u64, until_us: u64) -> Option<Dura
     let mut last_us = None;
     for firing in firings {
         let due_us = firing.due_ms * 1_000;
-        let until_us = until_us.min(last_us.unwrap_or(0).max(from_us + SOON_US));
-        if due_us < until_us && firing.received_us >= from_us && firing.late() >= LATE {
+        let until_us = until_us.min(last_us.unwrap_or(0).max(from_us + AFFECTED_WITHIN_US));
+        if due_us < until_us && firing.received_us >= from_us && firing.late() >= LATE_FROM {
             last_us = last_us.max(Some(firing.received_us));
         }
     }
@@ -105,29 +106,31 @@ fn lateness(firings: &[Firing], from_us: u64, until_us: u64) -> Option<String> {
     late.sort_unstable();
     let (median, worst) = (late.get(late.len() / 2)?.as_secs_f64(), late.last()?.as_secs_f64());
     Some(format!(
-        "{} were due meanwhile, {median:.2} s late (median), {worst:.2} s (worst)",
+        "{} were due during the fault, {median:.2} s late (median), {worst:.2} s (worst)",
         late.len()
     ))
 }
 
 /// Returns a line for each event, and one for all node deaths.
-pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
+pub(super) fn report_lines(history: &History, events: &[FaultEvent]) -> Vec<String> {
     let firings = firings(history);
     let mut lines = Vec::new();
     let mut deaths = Vec::new();
     for event in events {
         // The return of the node is another event: a node that joins takes over shards again.
-        let until_us = if event.fault.kills_a_node() { event.healed_us } else { event.whole_us };
+        let until_us =
+            if event.fault.is_node_death() { event.repaired_us } else { event.recovered_us };
         let resumed = resumed_after(&firings, event.from_us, until_us);
         let waited = match resumed {
             Some(resumed) => format!("firings were late until {:.2} s", resumed.as_secs_f64()),
             None => "no firing was late".to_owned(),
         };
-        if event.fault.kills_a_node() {
+        if event.fault.is_node_death() {
             deaths.push(resumed.unwrap_or_default());
         }
-        let meanwhile = lateness(&firings, event.from_us, event.healed_us);
-        let meanwhile = meanwhile.filter(|_| event.fault.slows()).map(|text| format!("; {text}"));
+        let meanwhile = lateness(&firings, event.from_us, event.repaired_us);
+        let meanwhile =
+            meanwhile.filter(|_| event.fault.is_slow_network()).map(|text| format!("; {text}"));
         lines.push(format!("{event}; {waited}{}", meanwhile.unwrap_or_default()));
     }
     deaths.sort_unstable();
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(after(1_400_000), Some(Duration::from_millis(600)));
         assert_eq!(resumed_after(&firings[1..2], 1_000_000, 9_000_000), None);
         let meanwhile = lateness(&firings, 1_000_000, 2_000_000).unwrap();
-        assert_eq!(meanwhile, "2 were due meanwhile, 0.90 s late (median), 0.90 s (worst)");
+        assert_eq!(meanwhile, "2 were due during the fault, 0.90 s late (median), 0.90 s (worst)");
         assert_eq!(lateness(&firings, 2_000_000, 3_000_000), None);
         assert!((due_s(&firings[1], 1_000_000) - 0.2).abs() < 1e-9);
     }

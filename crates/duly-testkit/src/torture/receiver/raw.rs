@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::manner::Manner;
+use super::behavior::ReplyManner;
 
 /// Longest time for which a connection is kept open without a purpose.
 const HOLD: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ impl Request {
 
 /// Reads the next request; `None` if the connection ends before a request is complete, for example
 /// by a kill.
-pub(super) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
+pub(super) async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
     loop {
         if let Some((request, used)) = parse(buffer).ok()? {
             buffer.drain(..used);
@@ -74,50 +74,53 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
 
 /// State of the connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum AfterReply {
     Keep,
     Close,
 }
 
 /// Replies in this manner. An error means that the other side has closed the connection, or was
 /// killed.
-pub(super) async fn answer(stream: &mut TcpStream, manner: Manner) -> io::Result<After> {
+pub(super) async fn send_reply(
+    stream: &mut TcpStream,
+    manner: ReplyManner,
+) -> io::Result<AfterReply> {
     match manner {
-        Manner::Status(code) => {
-            let head = format!("HTTP/1.1 {code} As told\r\ncontent-length: 0\r\n\r\n");
+        ReplyManner::Status(code) => {
+            let head = format!("HTTP/1.1 {code} Test\r\ncontent-length: 0\r\n\r\n");
             stream.write_all(head.as_bytes()).await?;
-            return Ok(After::Keep);
+            return Ok(AfterReply::Keep);
         }
-        Manner::Late(wait) => {
+        ReplyManner::Late(wait) => {
             tokio::time::sleep(wait).await;
             stream.write_all(OK).await?;
-            return Ok(After::Keep);
+            return Ok(AfterReply::Keep);
         }
-        Manner::HangUp => {}
-        Manner::HalfClose => {
+        ReplyManner::Close => {}
+        ReplyManner::HalfClose => {
             stream.shutdown().await?;
-            hold(stream).await;
+            hold_open(stream).await;
         }
-        Manner::Silent => hold(stream).await,
-        Manner::Garbage => stream.write_all(b"\0\x16\x03 200 OK, or so\r\n\r\n").await?,
-        Manner::DripHead => drip(stream, b"HTTP/1.1 200 OK\r\nx-slow: ").await?,
-        Manner::DripBody => drip(stream, b"HTTP/1.1 200 OK\r\n\r\n").await?,
-        Manner::EndlessBody => endless(stream).await?,
-        Manner::ShortBody => {
+        ReplyManner::Silent => hold_open(stream).await,
+        ReplyManner::Garbage => stream.write_all(b"\0\x16\x03 200 OK, or so\r\n\r\n").await?,
+        ReplyManner::DripHead => drip(stream, b"HTTP/1.1 200 OK\r\nx-slow: ").await?,
+        ReplyManner::DripBody => drip(stream, b"HTTP/1.1 200 OK\r\n\r\n").await?,
+        ReplyManner::EndlessBody => send_endless_body(stream).await?,
+        ReplyManner::ShortBody => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nab").await?;
         }
         // In one write: sent later, it would be the response to the next request.
-        Manner::TwoAnswers => stream.write_all(&[OK, OK].concat()).await?,
-        Manner::Reset => {
+        ReplyManner::TwoResponses => stream.write_all(&[OK, OK].concat()).await?,
+        ReplyManner::Reset => {
             stream.write_all(OK).await?;
             stream.set_zero_linger()?;
         }
     }
-    Ok(After::Close)
+    Ok(AfterReply::Close)
 }
 
 /// Reads and drops bytes until the other side closes the connection, or `HOLD` is over.
-pub(super) async fn hold(stream: &mut TcpStream) {
+async fn hold_open(stream: &mut TcpStream) {
     let mut nothing = [0; 1024];
     let until_closed = async { while matches!(stream.read(&mut nothing).await, Ok(1..)) {} };
     tokio::time::timeout(HOLD, until_closed).await.ok();
@@ -134,7 +137,7 @@ async fn drip(stream: &mut TcpStream, head: &[u8]) -> io::Result<()> {
     tokio::time::timeout(HOLD, dripping).await.unwrap_or(Ok(()))
 }
 
-async fn endless(stream: &mut TcpStream) -> io::Result<()> {
+async fn send_endless_body(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
     let chunk = [b"4000\r\n", vec![b'e'; 0x4000].as_slice(), b"\r\n"].concat();
     for _ in 0..ENDLESS_BYTES / 0x4000 {

@@ -13,68 +13,68 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use tokio::sync::watch;
 
-use super::world::{Phase, World};
+use super::world::{RunPhase, World};
 use crate::clock::now_us;
-use crate::history::{Stop, Who};
+use crate::history::{Stop, StoppedProcess};
 
 /// Duration of a stop in milliseconds: mostly longer than a lease (1 to 3 s) and than the server's
 /// time-out for webhooks (3 s).
-const STILL_MS: std::ops::Range<u64> = 1_500..6_000;
+const STOP_MS: std::ops::Range<u64> = 1_500..6_000;
 
 /// Share of these stops that stop the receiver.
-const RECEIVER_OF: f64 = 0.4;
+const RECEIVER_SHARE: f64 = 0.4;
 
 /// A gate that a task waits at while it is stopped.
 #[derive(Debug)]
-pub(super) struct Gate(watch::Sender<bool>);
+pub(super) struct PauseGate(watch::Sender<bool>);
 
-impl Default for Gate {
+impl Default for PauseGate {
     fn default() -> Self {
         Self(watch::Sender::new(true))
     }
 }
 
-impl Gate {
+impl PauseGate {
     /// Waits until the gate is open.
-    pub(super) async fn pass(&self) {
+    pub(super) async fn wait_until_open(&self) {
         if !*self.0.borrow() {
             self.0.subscribe().wait_for(|open| *open).await.ok();
         }
     }
 
-    fn set(&self, open: bool) {
+    fn set_open(&self, open: bool) {
         self.0.send_replace(open);
     }
 }
 
 /// Returns a random duration of a stop.
-pub(super) fn still(rng: &mut SmallRng) -> Duration {
-    Duration::from_millis(rng.random_range(STILL_MS))
+pub(super) fn random_stop(rng: &mut SmallRng) -> Duration {
+    Duration::from_millis(rng.random_range(STOP_MS))
 }
 
 /// Returns the random time until the next event of a kind with this average frequency.
-pub(super) fn until_next(rng: &mut SmallRng, per_minute: f64) -> Duration {
+pub(super) fn time_until_next(rng: &mut SmallRng, per_minute: f64) -> Duration {
     let mean_s = 60.0 / per_minute.max(1e-6);
     Duration::from_secs_f64((-(1.0 - rng.random::<f64>()).ln() * mean_s).min(1e6))
 }
 
 /// Time between two checks that this process runs.
-const PULSE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time without a check after which this process counts as stopped.
-const SILENCE: Duration = Duration::from_millis(700);
+const STOPPED_AFTER: Duration = Duration::from_millis(700);
 
 /// Detects stops of this process itself, and so of the receivers, and records them: they explain
 /// webhooks that timed out. The checks have their own thread, so busy tasks do not count as a stop.
 /// The thread ends with the world.
-pub(super) fn watch_own_pulse(world: &Arc<World>) {
+pub(super) fn watch_for_own_stops(world: &Arc<World>) {
     let world = Arc::downgrade(world);
     std::thread::spawn(move || {
         let mut last_us = now_us();
         loop {
-            std::thread::sleep(PULSE);
+            std::thread::sleep(CHECK_INTERVAL);
             let Some(world) = world.upgrade() else { return };
-            if let Some(stop) = silence(last_us, now_us()) {
+            if let Some(stop) = stop_between(last_us, now_us()) {
                 world.recorder.stop(stop);
             }
             last_us = now_us();
@@ -83,30 +83,30 @@ pub(super) fn watch_own_pulse(world: &Arc<World>) {
 }
 
 /// Returns the stop between two checks, if there was one.
-fn silence(last_us: u64, now_us: u64) -> Option<Stop> {
-    let silent = Duration::from_micros(now_us.saturating_sub(last_us)) >= SILENCE;
-    silent.then_some(Stop { who: Who::Run, from_us: last_us, to_us: now_us })
+fn stop_between(last_us: u64, now_us: u64) -> Option<Stop> {
+    let stopped = Duration::from_micros(now_us.saturating_sub(last_us)) >= STOPPED_AFTER;
+    stopped.then_some(Stop { who: StoppedProcess::Run, from_us: last_us, to_us: now_us })
 }
 
 /// Stops the receiver or a consumer at random, with this average frequency, until the load ends.
-pub(super) async fn stop_and_go(world: Arc<World>, stops_per_minute: f64) {
+pub(super) async fn inject_stops(world: Arc<World>, stops_per_minute: f64) {
     let mut rng = world.rng(998);
     loop {
-        if world.load_ends_within(until_next(&mut rng, stops_per_minute)).await {
+        if world.load_ends_within(time_until_next(&mut rng, stops_per_minute)).await {
             return;
         }
-        let worker = rng.random_range(0..world.worker_gates.len());
-        let (who, gate) = if rng.random_bool(RECEIVER_OF) {
-            (Who::Receiver, &world.receiver_gate)
+        let consumer = rng.random_range(0..world.consumer_gates.len());
+        let (who, gate) = if rng.random_bool(RECEIVER_SHARE) {
+            (StoppedProcess::Receiver, &world.receiver_gate)
         } else {
-            (Who::Worker, &world.worker_gates[worker])
+            (StoppedProcess::Worker, &world.consumer_gates[consumer])
         };
         let from_us = now_us();
-        gate.set(false);
-        world.load_ends_within(still(&mut rng)).await;
-        gate.set(true);
+        gate.set_open(false);
+        world.load_ends_within(random_stop(&mut rng)).await;
+        gate.set_open(true);
         world.recorder.stop(Stop { who, from_us, to_us: now_us() });
-        if world.phase() != Phase::Load {
+        if world.phase() != RunPhase::Load {
             return;
         }
     }
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn missing_checks_count_as_a_stop_of_the_run() {
-        assert!(silence(1_000, 1_000 + 650_000).is_none());
-        assert!(silence(5_000, 1_000).is_none());
-        let stop = silence(1_000, 9_001_000).unwrap();
-        assert_eq!((stop.who, stop.from_us, stop.to_us), (Who::Run, 1_000, 9_001_000));
+        assert!(stop_between(1_000, 1_000 + 650_000).is_none());
+        assert!(stop_between(5_000, 1_000).is_none());
+        let stop = stop_between(1_000, 9_001_000).unwrap();
+        assert_eq!((stop.who, stop.from_us, stop.to_us), (StoppedProcess::Run, 1_000, 9_001_000));
     }
 }

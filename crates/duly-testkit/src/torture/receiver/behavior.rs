@@ -1,4 +1,4 @@
-//! Behaviour of a receiver: towards one delivery (`Manner`), or towards every connection for a
+//! Behaviour of a receiver: towards one delivery (`ReplyManner`), or towards every connection for a
 //! while (`Habit`). Pure.
 //!
 //! A manner depends only on the seed, the delivery id and the attempt. A habit depends only on the
@@ -17,13 +17,13 @@ const HABIT: Duration = Duration::from_secs(4);
 
 /// Reply to one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum ReplyManner {
     /// Replies with this status at once.
     Status(u16),
     /// Confirms late: near or after the server's time-out.
     Late(Duration),
     /// Closes without a byte.
-    HangUp,
+    Close,
     /// Closes its own side without a byte and continues to read.
     HalfClose,
     /// Keeps the connection open and never replies.
@@ -39,18 +39,18 @@ pub(super) enum Manner {
     /// Confirms, but sends a shorter body than announced.
     ShortBody,
     /// Confirms, and sends a second response without a request.
-    TwoAnswers,
+    TwoResponses,
     /// Confirms, and resets the connection.
     Reset,
 }
 
-impl Manner {
+impl ReplyManner {
     pub(super) const ALL: [Self; 14] = [
         Self::Status(200),
         Self::Status(503),
         Self::Status(410),
         Self::Late(Duration::from_millis(900)),
-        Self::HangUp,
+        Self::Close,
         Self::HalfClose,
         Self::Silent,
         Self::Garbage,
@@ -58,7 +58,7 @@ impl Manner {
         Self::DripBody,
         Self::EndlessBody,
         Self::ShortBody,
-        Self::TwoAnswers,
+        Self::TwoResponses,
         Self::Reset,
     ];
 
@@ -70,10 +70,10 @@ impl Manner {
             | Self::DripBody
             | Self::EndlessBody
             | Self::ShortBody
-            | Self::TwoAnswers => Reply::Confirmed,
+            | Self::TwoResponses => Reply::Confirmed,
             Self::Status(410) => Reply::GaveUp,
             Self::Status(_)
-            | Self::HangUp
+            | Self::Close
             | Self::HalfClose
             | Self::Silent
             | Self::Garbage
@@ -92,7 +92,7 @@ impl Manner {
             870..885 => Self::Status(410),
             885..905 => Self::Late(Duration::from_millis(hash % 900)),
             905..910 => Self::Late(WEBHOOK_TIMEOUT + Duration::from_millis(500)),
-            910..940 => Self::HangUp,
+            910..940 => Self::Close,
             940..945 => Self::HalfClose,
             945..950 => Self::Silent,
             950..960 => Self::Garbage,
@@ -100,7 +100,7 @@ impl Manner {
             965..970 => Self::DripBody,
             970..975 => Self::EndlessBody,
             975..980 => Self::ShortBody,
-            980..990 => Self::TwoAnswers,
+            980..990 => Self::TwoResponses,
             _ => Self::Reset,
         }
     }
@@ -110,13 +110,13 @@ impl Manner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Habit {
     /// Accepts connections and treats every delivery in the same manner.
-    Always(Manner),
+    Always(ReplyManner),
     /// Does not listen: connections are refused.
-    Dead,
+    Down,
     /// Accepts connections and reads nothing.
-    Deaf,
+    Stalled,
     /// Accepts connections and resets them at once.
-    Slams,
+    Resets,
 }
 
 impl Habit {
@@ -125,13 +125,13 @@ impl Habit {
         let period = since_start.as_secs() / HABIT.as_secs();
         let hash = hash((seed, "habit", period));
         match (hash >> 32) % 24 {
-            0..6 => Self::Always(Manner::Status(200)),
-            6..9 => Self::Dead,
-            9..11 => Self::Deaf,
-            11..13 => Self::Slams,
-            dice => {
-                let rude = &Manner::ALL[1..];
-                let i = usize::try_from(dice - 13).expect("fewer than 24");
+            0..6 => Self::Always(ReplyManner::Status(200)),
+            6..9 => Self::Down,
+            9..11 => Self::Stalled,
+            11..13 => Self::Resets,
+            choice => {
+                let rude = &ReplyManner::ALL[1..];
+                let i = usize::try_from(choice - 13).expect("fewer than 24");
                 Self::Always(rude[(i + usize::try_from(hash % 13).expect("below 13")) % rude.len()])
             }
         }
@@ -150,16 +150,16 @@ mod tests {
 
     #[test]
     fn all_manners_and_habits_occur_and_repeat_with_the_seed() {
-        let manners = |seed| -> Vec<Manner> {
-            (0..20_000).map(|n| Manner::of(seed, &format!("fir_{n}"), 1)).collect()
+        let manners = |seed| -> Vec<ReplyManner> {
+            (0..20_000).map(|n| ReplyManner::of(seed, &format!("fir_{n}"), 1)).collect()
         };
         let kinds: HashSet<_> = manners(7).iter().map(std::mem::discriminant).collect();
-        let all: HashSet<_> = Manner::ALL.iter().map(std::mem::discriminant).collect();
+        let all: HashSet<_> = ReplyManner::ALL.iter().map(std::mem::discriminant).collect();
         assert_eq!(kinds, all);
         assert_eq!(manners(7), manners(7));
         assert_ne!(manners(7), manners(8));
         let habits = (0..4_000).map(|second| Habit::at(7, Duration::from_secs(second)));
         let habits: HashSet<String> = habits.map(|habit| format!("{habit:?}")).collect();
-        assert_eq!(habits.len(), Manner::ALL.len() + 3, "{habits:?}");
+        assert_eq!(habits.len(), ReplyManner::ALL.len() + 3, "{habits:?}");
     }
 }

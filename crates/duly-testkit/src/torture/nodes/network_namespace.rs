@@ -15,9 +15,9 @@ use crate::wire::{Here, Network};
 
 /// A network namespace, held open.
 #[derive(Debug, Clone)]
-pub(super) struct Namespace(Arc<File>);
+pub(super) struct NetworkNamespace(Arc<File>);
 
-impl Namespace {
+impl NetworkNamespace {
     /// Opens a namespace by its name for `ip netns`.
     pub(super) fn open(name: &str) -> io::Result<Self> {
         Ok(Self(Arc::new(File::open(format!("/run/netns/{name}"))?)))
@@ -31,13 +31,13 @@ impl Namespace {
                 move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?;
                 Ok(work())
             });
-            let panicked = |_| Err(io::Error::other("what was done in the namespace panicked"));
+            let panicked = |_| Err(io::Error::other("the work in the namespace panicked"));
             inside.join().unwrap_or_else(panicked)
         })
     }
 }
 
-impl Network for Namespace {
+impl Network for NetworkNamespace {
     fn socket(&self, to: SocketAddr) -> io::Result<TcpSocket> {
         self.enter(|| Here.socket(to))?
     }

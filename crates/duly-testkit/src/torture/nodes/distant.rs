@@ -1,7 +1,7 @@
 //! Distant hosts: every packet between them and all others is delayed, and may be lost.
 //!
 //! ```text
-//!   hosts ── ports ── bridge `far` ── tap ══ held here ══ tap ── bridge of the side ── all others
+//!   hosts ── ports ── bridge `distant` ── tap ══ held here ══ tap ── bridge of the link ── all others
 //! ```
 //!
 //! * This does in user space what netem does in the kernel, because not every kernel has netem. The
@@ -25,32 +25,32 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tun_rs::{AsyncDevice, DeviceBuilder, Layer};
 
-use super::network::{self, Host, Side};
+use super::network::{self, Host, HostLink};
 
 /// The bridge of the distant hosts.
-pub(super) const FAR: &str = "far";
+pub(super) const DISTANT_BRIDGE: &str = "distant";
 
 /// The two tap devices: one on that bridge, one on the bridge of all other hosts.
-const TAPS: [&str; 2] = ["far-here", "far-there"];
+const TAPS: [&str; 2] = ["distant-here", "distant-there"];
 
 /// Longest frame: the links allow no longer segment.
 const FRAME_MAX: usize = 2_048;
 
 /// Delay and loss of a route, in each direction.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Way {
+pub(super) struct Route {
     /// Delay of a frame, in milliseconds.
-    pub(super) takes_ms: RangeInclusive<u64>,
+    pub(super) delay_ms: RangeInclusive<u64>,
     /// Share of lost frames, in percent.
-    pub(super) lost_percent: u32,
+    pub(super) loss_percent: u32,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.lost_percent > 0 {
-            write!(f, "{} % of the packets lost", self.lost_percent)
+        if self.loss_percent > 0 {
+            write!(f, "{} % of the packets lost", self.loss_percent)
         } else {
-            write!(f, "{} to {} ms each way", self.takes_ms.start(), self.takes_ms.end())
+            write!(f, "{} to {} ms each way", self.delay_ms.start(), self.delay_ms.end())
         }
     }
 }
@@ -58,74 +58,83 @@ impl fmt::Display for Way {
 /// One direction of a route: it computes the time at which each frame leaves.
 #[derive(Debug)]
 struct Direction {
-    way: Way,
+    route: Route,
     rng: SmallRng,
     last: Option<Instant>,
 }
 
 impl Direction {
-    const fn new(way: Way, rng: SmallRng) -> Self {
-        Self { way, rng, last: None }
+    const fn new(route: Route, rng: SmallRng) -> Self {
+        Self { route, rng, last: None }
     }
 
     /// Returns the time at which a frame that enters now leaves, after those before it; `None` if
     /// it is lost.
-    fn leaves(&mut self, now: Instant) -> Option<Instant> {
-        if self.rng.random_range(0..100) < self.way.lost_percent {
+    fn departure(&mut self, now: Instant) -> Option<Instant> {
+        if self.rng.random_range(0..100) < self.route.loss_percent {
             return None;
         }
-        let takes = Duration::from_millis(self.rng.random_range(self.way.takes_ms.clone()));
-        let leaves = self.last.map_or(now + takes, |last| last.max(now + takes));
-        self.last = Some(leaves);
-        Some(leaves)
+        let takes = Duration::from_millis(self.rng.random_range(self.route.delay_ms.clone()));
+        let departure = self.last.map_or(now + takes, |last| last.max(now + takes));
+        self.last = Some(departure);
+        Some(departure)
     }
 }
 
-/// Distant hosts, until [`back`](Far::back).
+/// Distant hosts, until [`bring_back`](DistantHosts::bring_back).
 #[derive(Debug)]
-pub(super) struct Far {
+pub(super) struct DistantHosts {
     hosts: Vec<Host>,
-    side: Side,
-    carriers: JoinSet<io::Result<()>>,
+    link: HostLink,
+    forwarders: JoinSet<io::Result<()>>,
 }
 
 /// Returns the reason why this machine cannot make hosts distant, if there is one.
-pub(super) fn missing() -> Option<String> {
-    let probe = DeviceBuilder::new().name("far-probe").layer(Layer::L2).build_sync();
-    probe.err().map(|error| format!("no tap device can be made ({error}): it takes /dev/net/tun"))
+pub(super) fn missing_device() -> Option<String> {
+    let probe = DeviceBuilder::new().name("distant-probe").layer(Layer::L2).build_sync();
+    probe.err().map(|error| format!("no tap device can be made ({error}): /dev/net/tun is needed"))
 }
 
-impl Far {
-    /// Sends every frame of these hosts on this side over this route from now on.
-    pub(super) fn put(hosts: &[&Host], side: Side, way: &Way, rng: &mut SmallRng) -> Result<Self> {
+impl DistantHosts {
+    /// Sends every frame of these hosts on this link over this route from now on.
+    pub(super) fn move_away(
+        hosts: &[&Host],
+        link: HostLink,
+        route: &Route,
+        rng: &mut SmallRng,
+    ) -> Result<Self> {
         let mut ends = Vec::new();
-        for (name, bridge) in TAPS.into_iter().zip([FAR, side.word()]) {
+        for (name, bridge) in TAPS.into_iter().zip([DISTANT_BRIDGE, link.name()]) {
             let tap = DeviceBuilder::new().name(name).layer(Layer::L2).build_async();
             ends.push(Arc::new(tap.with_context(|| format!("cannot make the device {name}"))?));
             network::join_bridge(name, bridge)?;
         }
-        let mut carriers = JoinSet::new();
+        let mut forwarders = JoinSet::new();
         for (from, to) in [(0, 1), (1, 0)] {
-            let direction = Direction::new(way.clone(), SmallRng::from_rng(rng));
-            carriers.spawn(carry(Arc::clone(&ends[from]), Arc::clone(&ends[to]), direction));
+            let direction = Direction::new(route.clone(), SmallRng::from_rng(rng));
+            forwarders.spawn(forward_frames(
+                Arc::clone(&ends[from]),
+                Arc::clone(&ends[to]),
+                direction,
+            ));
         }
-        network::put_far(hosts, side)?;
-        Ok(Self { hosts: hosts.iter().copied().cloned().collect(), side, carriers })
+        network::join_distant_bridge(hosts, link)?;
+        Ok(Self { hosts: hosts.iter().copied().cloned().collect(), link, forwarders })
     }
 
     /// Moves the hosts back. Frames in flight are lost.
-    pub(super) fn back(mut self) -> Result<()> {
-        network::join(&self.hosts.iter().collect::<Vec<_>>(), self.side)?;
-        match self.carriers.try_join_next() {
+    pub(super) fn bring_back(mut self) -> Result<()> {
+        network::rejoin(&self.hosts.iter().collect::<Vec<_>>(), self.link)?;
+        match self.forwarders.try_join_next() {
             None => Ok(()),
-            Some(Ok(Err(error))) => bail!("frames were carried no further: {error}"),
-            Some(ended) => bail!("frames were carried no further: {ended:?}"),
+            Some(Ok(Err(error))) => bail!("forwarding of frames ended: {error}"),
+            Some(ended) => bail!("forwarding of frames ended: {ended:?}"),
         }
     }
 }
 
 /// Carries frames in one direction, until it is aborted.
-async fn carry(
+async fn forward_frames(
     from: Arc<AsyncDevice>,
     to: Arc<AsyncDevice>,
     mut direction: Direction,
@@ -135,15 +144,15 @@ async fn carry(
         let mut frame = [0; FRAME_MAX];
         loop {
             let length = from.recv(&mut frame).await?;
-            if let Some(leaves) = direction.leaves(Instant::now()) {
-                let sent = enter.send((leaves, frame[..length].to_vec()));
+            if let Some(departure) = direction.departure(Instant::now()) {
+                let sent = enter.send((departure, frame[..length].to_vec()));
                 sent.map_err(io::Error::other)?;
             }
         }
     };
     let gives = async {
-        while let Some((leaves, frame)) = under_way.recv().await {
-            sleep_until(leaves).await;
+        while let Some((departure, frame)) = under_way.recv().await {
+            sleep_until(departure).await;
             to.send(&frame).await?;
         }
         Ok(())
@@ -160,29 +169,29 @@ mod tests {
 
     #[test]
     fn frames_are_delayed_in_order_and_some_are_lost() {
-        let way = Way { takes_ms: 100..=140, lost_percent: 5 };
-        let mut direction = Direction::new(way, SmallRng::seed_from_u64(1));
+        let route = Route { delay_ms: 100..=140, loss_percent: 5 };
+        let mut direction = Direction::new(route, SmallRng::seed_from_u64(1));
         let start = Instant::now();
         let (mut last, mut lost) = (start, 0);
         for frame in 0..10_000 {
             let now = start + Duration::from_millis(frame);
-            let Some(leaves) = direction.leaves(now) else {
+            let Some(departure) = direction.departure(now) else {
                 lost += 1;
                 continue;
             };
-            let took = leaves - now;
+            let took = departure - now;
             assert!((100..=140).contains(&took.as_millis()), "{took:?}");
-            assert!(leaves >= last);
-            last = leaves;
+            assert!(departure >= last);
+            last = departure;
         }
         assert!((400..600).contains(&lost), "{lost}");
     }
 
     #[test]
     fn routes_display_delay_or_loss() {
-        let slow = Way { takes_ms: 80..=120, lost_percent: 0 };
+        let slow = Route { delay_ms: 80..=120, loss_percent: 0 };
         assert_eq!(slow.to_string(), "80 to 120 ms each way");
-        let lossy = Way { takes_ms: 0..=0, lost_percent: 3 };
+        let lossy = Route { delay_ms: 0..=0, loss_percent: 3 };
         assert_eq!(lossy.to_string(), "3 % of the packets lost");
     }
 }

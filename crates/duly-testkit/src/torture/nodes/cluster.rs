@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::node::Node;
-use super::redis::Redis;
+use super::redis::RedisCluster;
 use crate::torture::world::World;
 
 /// Longest time until all is well after a fault.
-const PATIENCE: Duration = Duration::from_secs(90);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Time between two polls.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The targets of the faults.
-pub(super) struct Stage {
+pub(super) struct TestCluster {
     pub(super) nodes: Vec<Node>,
-    pub(super) redis: Redis,
+    pub(super) redis: RedisCluster,
     pub(super) world: Arc<World>,
     /// Shards whose data a fault removed.
     pub(super) lost: BTreeSet<u16>,
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     pub(super) master_away: Option<Duration>,
 }
 
-impl Stage {
+impl TestCluster {
     /// Returns a problem of a server or node, if there is one.
     pub(super) async fn complaint(&self) -> Result<Option<String>> {
         if let Some(complaint) = self.redis.complaint()? {
@@ -44,21 +44,21 @@ impl Stage {
     }
 
     /// Waits until every server and every node is well and knows all others.
-    pub(super) async fn wait_until_whole(&mut self) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+    pub(super) async fn wait_until_healthy(&mut self) -> Result<()> {
+        let until = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let Some(complaint) = self.complaint().await? else {
                 return Ok(());
             };
             for node in &mut self.nodes {
                 if node.has_ended()? {
-                    bail!("{} ended by itself", node.host.name);
+                    bail!("{} ended unexpectedly", node.host.name);
                 }
             }
             if Instant::now() > until {
-                bail!("not well again after {PATIENCE:?}: {complaint}");
+                bail!("not healthy again after {RECOVERY_TIMEOUT:?}: {complaint}");
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

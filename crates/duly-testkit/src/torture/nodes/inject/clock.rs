@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::{Done, Stage, last, some_node};
+use super::{InjectedFault, TestCluster, random_node, wait_random};
 use crate::clock::now_us;
 
 /// Reason why this machine cannot do it.
@@ -27,12 +27,12 @@ pub(super) fn library() -> Option<PathBuf> {
 }
 
 pub(super) async fn wrong_clock(
-    stage: &mut Stage,
+    cluster: &mut TestCluster,
     rng: &mut SmallRng,
     library: &std::path::Path,
-) -> Result<Done> {
-    let node = some_node(stage, rng);
-    let node = &mut stage.nodes[node];
+) -> Result<InjectedFault> {
+    let node = random_node(cluster, rng);
+    let node = &mut cluster.nodes[node];
     let shift = SHIFTS[rng.random_range(0..SHIFTS.len())];
     let library = library.to_str().context("the path of the library is text")?;
     let from_us = now_us();
@@ -44,8 +44,8 @@ pub(super) async fn wrong_clock(
         ("DONT_FAKE_MONOTONIC", "1"),
     ];
     node.start_with(&wrong).await?;
-    last(rng, WRONG_MS).await;
+    wait_random(rng, WRONG_MS).await;
     node.stop().await?;
     node.start().await?;
-    Ok(Done::since(from_us, format!("{} by {shift}", node.host.name)))
+    Ok(InjectedFault::new(from_us, format!("{} by {shift}", node.host.name)))
 }

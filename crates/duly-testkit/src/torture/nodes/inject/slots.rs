@@ -8,10 +8,10 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
 
-use super::{Done, Stage, some_master};
+use super::{InjectedFault, TestCluster, random_master};
 use crate::clock::now_us;
-use crate::torture::nodes::redis::Peer;
-use crate::torture::nodes::resp::Reply;
+use crate::torture::nodes::redis::RedisServer;
+use crate::torture::nodes::resp::RedisReply;
 
 /// Slots moved at once.
 const SLOTS: usize = 4;
@@ -22,69 +22,76 @@ const KEYS: usize = 20;
 /// Time between two moves of keys: long enough for calls that find a slot half moved.
 const BETWEEN: Duration = Duration::from_millis(5);
 
-pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
-    let from = some_master(stage, rng)?;
+pub(super) async fn move_slots(
+    cluster: &mut TestCluster,
+    rng: &mut SmallRng,
+) -> Result<InjectedFault> {
+    let from = random_master(cluster, rng)?;
     let others: Vec<usize> =
-        stage.redis.masters(None)?.into_iter().filter(|master| *master != from).collect();
+        cluster.redis.masters(None)?.into_iter().filter(|master| *master != from).collect();
     let to = others[rng.random_range(0..others.len())];
-    let masters = stage.redis.masters(None)?;
-    let peers = &stage.redis.peers;
+    let masters = cluster.redis.masters(None)?;
+    let peers = &cluster.redis.peers;
     let (from, to) = (&peers[from], &peers[to]);
     let slots = slots_with_keys(from)?.into_iter().choose_multiple(rng, SLOTS);
     let from_us = now_us();
     let mut keys = 0;
     for slot in &slots {
         keys += move_slot(*slot, from, to).await?;
-        let owner = to.tell("CLUSTER MYID")?;
+        let owner = to.command("CLUSTER MYID")?;
         // The new owner first, so that the slot always has an owner.
         let rest = masters.iter().map(|master| &peers[*master]);
         for peer in [to, from].into_iter().chain(rest) {
-            peer.order(&format!("CLUSTER SETSLOT {slot} NODE {owner}"))?;
+            peer.command_ok(&format!("CLUSTER SETSLOT {slot} NODE {owner}"))?;
         }
     }
     let took = Duration::from_micros(now_us() - from_us);
     let (from, to, slots) = (&from.host.name, &to.host.name, slots.len());
     let text = format!("{slots} slots with {keys} keys from {from} to {to} in {took:.1?}");
-    Ok(Done::since(from_us, text))
+    Ok(InjectedFault::new(from_us, text))
 }
 
-/// Returns the slots of a server that hold keys: all keys of a shard have the same tag.
-pub(super) fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
-    let tags: BTreeSet<Vec<u8>> =
-        peer.ask(&[b"KEYS", b"*"])?.items().iter().filter_map(|key| tag(key)).collect();
+/// Returns the slots of a server that hold keys: all keys of a shard have the same hash tag.
+pub(super) fn slots_with_keys(peer: &RedisServer) -> Result<BTreeSet<i64>> {
+    let tags: BTreeSet<Vec<u8>> = peer
+        .command_bytes(&[b"KEYS", b"*"])?
+        .items()
+        .iter()
+        .filter_map(|key| hash_tag(key))
+        .collect();
     tags.iter()
-        .map(|tag| match peer.ask(&[b"CLUSTER", b"KEYSLOT", tag])? {
-            Reply::Number(slot) => Ok(slot),
+        .map(|hash_tag| match peer.command_bytes(&[b"CLUSTER", b"KEYSLOT", hash_tag])? {
+            RedisReply::Number(slot) => Ok(slot),
             other => bail!("a slot is a number: {other:?}"),
         })
         .collect()
 }
 
 /// Returns the hash tag of a key, which determines its slot, with its braces.
-fn tag(key: &[u8]) -> Option<Vec<u8>> {
+fn hash_tag(key: &[u8]) -> Option<Vec<u8>> {
     let from = key.iter().position(|byte| *byte == b'{')?;
     let to = from + key[from..].iter().position(|byte| *byte == b'}')?;
     Some(key[from..=to].to_vec())
 }
 
 /// Moves the keys of a slot; returns their number.
-async fn move_slot(slot: i64, from: &Peer, to: &Peer) -> Result<usize> {
-    let (giver, taker) = (from.tell("CLUSTER MYID")?, to.tell("CLUSTER MYID")?);
-    to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver}"))?;
-    from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {taker}"))?;
+async fn move_slot(slot: i64, from: &RedisServer, to: &RedisServer) -> Result<usize> {
+    let (source, target) = (from.command("CLUSTER MYID")?, to.command("CLUSTER MYID")?);
+    to.command_ok(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"))?;
+    from.command_ok(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"))?;
     let (slot, most) = (slot.to_string(), KEYS.to_string());
     let (address, port) = (to.host.address.to_string(), to.port().to_string());
     let mut moved = 0;
     loop {
-        let look: [&[u8]; 4] = [b"CLUSTER", b"GETKEYSINSLOT", slot.as_bytes(), most.as_bytes()];
-        let keys = from.ask(&look)?.items();
+        let query: [&[u8]; 4] = [b"CLUSTER", b"GETKEYSINSLOT", slot.as_bytes(), most.as_bytes()];
+        let keys = from.command_bytes(&query)?.items();
         if keys.is_empty() {
             return Ok(moved);
         }
         let mut migrate: Vec<&[u8]> = vec![b"MIGRATE", address.as_bytes(), port.as_bytes()];
         migrate.extend([&b""[..], b"0", b"5000", b"KEYS"]);
         migrate.extend(keys.iter().map(Vec::as_slice));
-        from.ask(&migrate)?;
+        from.command_bytes(&migrate)?;
         moved += keys.len();
         tokio::time::sleep(BETWEEN).await;
     }
@@ -96,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_tag_of_a_key_is_between_its_first_braces() {
-        assert_eq!(tag(b"duly:{3}:x{4}").as_deref(), Some(&b"{3}"[..]));
-        assert_eq!(tag(b"duly"), None);
+        assert_eq!(hash_tag(b"duly:{3}:x{4}").as_deref(), Some(&b"{3}"[..]));
+        assert_eq!(hash_tag(b"duly"), None);
     }
 }

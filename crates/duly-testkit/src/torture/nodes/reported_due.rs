@@ -7,7 +7,7 @@ use crate::history::{Action, Answer, Due, History};
 const LISTED_MAX: usize = 3;
 
 /// Returns complaints about results whose due time does not match the requested delay.
-pub(super) fn complaints(history: &History) -> Vec<String> {
+pub(super) fn find_wrong_due_times(history: &History) -> Vec<String> {
     let wrong = history.operations.iter().filter_map(|operation| {
         let delay_ms = match operation.action {
             Action::Schedule { due: Due::In(delay_ms), .. }
@@ -47,10 +47,10 @@ mod tests {
             ..History::default()
         };
         for due_ms in [1_500, 1_520, 1_551] {
-            assert!(complaints(&answered(due_ms)).is_empty(), "{due_ms}");
+            assert!(find_wrong_due_times(&answered(due_ms)).is_empty(), "{due_ms}");
         }
         for due_ms in [1_499, 1_552, 6_500] {
-            assert_eq!(complaints(&answered(due_ms)).len(), 1, "{due_ms}");
+            assert_eq!(find_wrong_due_times(&answered(due_ms)).len(), 1, "{due_ms}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use duly_bench::plot::{self, Axis, Layer, Panel, Shape};
 
-use super::resume::{Event, Firing, due_s, firings};
+use super::resume::{FaultEvent, Firing, due_s, firings};
 use crate::history::History;
 
 /// Seconds before the fault.
@@ -22,19 +22,19 @@ const LEAST_MS: f64 = 0.3;
 
 /// Draws the first node death of the run to `node-death.svg` and the first failover to
 /// `failover.svg`, in this folder.
-pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Result<()> {
+pub(super) fn draw_plots(folder: &Path, history: &History, events: &[FaultEvent]) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let firings = firings(history);
-    let first = |wanted: fn(&Event) -> bool| events.iter().find(|event| wanted(event));
-    let killed = first(|event| event.fault.kills_a_node());
-    let failover = first(|event| event.fault.fails_over());
+    let first = |wanted: fn(&FaultEvent) -> bool| events.iter().find(|event| wanted(event));
+    let killed = first(|event| event.fault.is_node_death());
+    let failover = first(|event| event.fault.is_failover());
     for (name, event) in [("node-death.svg", killed), ("failover.svg", failover)] {
         let Some(event) = event else { continue };
         let seconds = |us: u64| Duration::from_micros(us - event.from_us).as_secs_f64();
         let marks = [
             ("gone", 0.0),
-            ("back", seconds(event.healed_us)),
-            ("all well", seconds(event.whole_us)),
+            ("back", seconds(event.repaired_us)),
+            ("all well", seconds(event.recovered_us)),
         ];
         let path = folder.join(name);
         let title = format!("{}: {}", event.fault, event.text);

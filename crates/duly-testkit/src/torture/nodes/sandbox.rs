@@ -25,30 +25,30 @@ const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child
 
 /// Returns the folder of the evidence, outside the file system of the sandbox; `None` outside the
 /// sandbox.
-pub(super) fn evidence() -> Option<PathBuf> {
+pub(super) fn evidence_folder() -> Option<PathBuf> {
     std::env::var_os(INSIDE).map(PathBuf::from)
 }
 
 /// Checks that this machine and this user can create such a sandbox.
-pub fn is_possible() -> Result<()> {
+fn check_support() -> Result<()> {
     let tried = Command::new("unshare")
         .args(UNSHARE)
         .args(["sh", "-c", "ip link set lo up && ip link add probe type bridge"])
         .stdin(Stdio::null())
         .output()
         .context("cannot start unshare (Debian: `util-linux`)")?;
-    let said = String::from_utf8_lossy(&tried.stderr);
+    let stderr = String::from_utf8_lossy(&tried.stderr);
     ensure!(
         tried.status.success(),
-        "no network namespaces can be made ({}); it takes root and iproute2",
-        said.trim()
+        "cannot create network namespaces ({}): root and iproute2 are needed",
+        stderr.trim()
     );
     Ok(())
 }
 
 /// Starts the tool again inside a new sandbox. It returns only if this fails.
-pub(super) fn enter() -> anyhow::Error {
-    if let Err(error) = is_possible() {
+pub(super) fn restart_inside() -> anyhow::Error {
+    if let Err(error) = check_support() {
         return error;
     }
     let tool = match std::env::current_exe() {
@@ -62,7 +62,7 @@ pub(super) fn enter() -> anyhow::Error {
 }
 
 /// Mounts the empty folders of the sandbox. Call it only inside.
-pub(super) fn furnish() -> Result<()> {
+pub(super) fn mount_folders() -> Result<()> {
     std::fs::create_dir_all(NAMES).with_context(|| format!("cannot make {NAMES}"))?;
     for folder in [NAMES, DATA] {
         let mount = ["-t", "tmpfs", "duly-torture", folder];
@@ -77,7 +77,7 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", stderr.trim());
     Ok(())
 }
