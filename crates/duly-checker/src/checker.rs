@@ -35,22 +35,18 @@ mod verdict;
 mod tests;
 
 pub use crate::Percentiles;
-pub use lateness::Lateness;
-pub use lateness::untouched;
+pub use lateness::{Lateness, timers_with_one_operation, untouched};
 pub use verdict::{Count, Finding, Verdict};
 
-use crate::history::{Action, History};
+use crate::history::{Action, History, Operation};
 use crashes::Crashes;
 
 /// Checks the history of a whole run.
 pub fn check(history: &History) -> Verdict {
     let crashes = Crashes::new(&history.crashes, &history.stops);
     let mut verdict = Verdict::default();
-    for operation in &history.operations {
-        if matches!(operation.action, Action::Schedule { .. }) {
-            verdict.attempted += 1;
-        }
-    }
+    let is_schedule = |operation: &&Operation| matches!(operation.action, Action::Schedule { .. });
+    verdict.attempted = history.operations.iter().filter(is_schedule).count();
     verdict.deliveries = history.deliveries.len();
     for timeline in timeline::split(history, &crashes) {
         received::check(&timeline, &mut verdict);

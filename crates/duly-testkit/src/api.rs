@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::history::{Action, Answer, Due, SettleAnswer, SettleVerdict};
+use crate::history::{Action, Answer, Due, SettleVerdict};
 use crate::wire::{Error, Response};
 
 /// Percent-encodes everything but unreserved characters, for one segment of a path.
@@ -123,11 +123,6 @@ pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
     }
 }
 
-/// Parses the outcome word of a settlement.
-pub fn settle_answer(outcome: Option<&str>) -> Option<SettleAnswer> {
-    duly_bench::wire::settle_answer(outcome?)
-}
-
 /// Returns the Unix milliseconds of a time in a response (`2030-01-31T12:00:00.000Z`).
 pub fn time_ms(value: &Value) -> Option<u64> {
     if let Some(ms) = value.as_u64() {
@@ -143,7 +138,7 @@ pub fn call_result(action: &Action, result: &Result<Response, Error>) -> Answer 
         Err(Error::InDoubt(_) | Error::Late) => Answer::InDoubt,
         Ok(response) if response.status >= 500 => Answer::InDoubt,
         Ok(response) if !response.is_success() => Answer::Refused,
-        Ok(response) => success_result(action, &response.json(), response.status),
+        Ok(response) => success_result(action, &response.json()),
     }
 }
 
@@ -156,37 +151,34 @@ pub fn item_result(action: &Action, item: &Value) -> Answer {
     let body = item.get("timer").unwrap_or(item);
     let mut merged = body.clone();
     for flag in ["existing", "replaced"] {
-        if item[flag] == json!(true) {
+        if item[flag] == true {
             merged[flag] = json!(true);
         }
     }
-    success_result(action, &merged, 0)
+    success_result(action, &merged)
 }
 
-fn success_result(action: &Action, body: &Value, _status: u16) -> Answer {
+fn success_result(action: &Action, body: &Value) -> Answer {
     let due_ms = time_ms(&body["due_at"]);
+    let with_due = |result: fn(u64) -> Answer| due_ms.map_or(Answer::InDoubt, result);
     match action {
-        Action::Schedule { .. } if body["existing"] == json!(true) => {
+        Action::Schedule { mark, .. } if body["existing"] == true => {
             // The existing timer is from an earlier attempt of this call, or from another call.
-            let own =
-                mark_of(&body["payload"]).is_some() && mark_of(&body["payload"]) == action.mark();
             match due_ms {
-                Some(due_ms) if own => Answer::Created { due_ms },
+                Some(due_ms) if mark_of(&body["payload"]) == Some(*mark) => {
+                    Answer::Created { due_ms }
+                }
                 _ => Answer::Unchanged,
             }
         }
-        Action::Schedule { .. } if body["replaced"] == json!(true) => {
-            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Replaced { due_ms })
+        Action::Schedule { .. } if body["replaced"] == true => {
+            with_due(|due_ms| Answer::Replaced { due_ms })
         }
-        Action::Schedule { .. } => {
-            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Created { due_ms })
-        }
-        Action::Reschedule { .. } | Action::Fire => {
-            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Changed { due_ms })
-        }
+        Action::Schedule { .. } => with_due(|due_ms| Answer::Created { due_ms }),
+        Action::Reschedule { .. } | Action::Fire => with_due(|due_ms| Answer::Changed { due_ms }),
         Action::Cancel => Answer::Cancelled {
             attempts: body["attempts"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            maybe_delivered: body["maybe_delivered"] == json!(true),
+            maybe_delivered: body["maybe_delivered"] == true,
         },
         Action::Redrive => match body["redriven"].as_u64() {
             Some(0) => Answer::Unchanged,

@@ -27,21 +27,21 @@ mod receiver;
 mod report;
 mod world;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::checker;
-use crate::history::file;
+use crate::history::{History, file};
 use crate::process;
 use crate::wire::Here;
 use caller::Endpoint;
+use finish::Finished;
 pub use log::{RunLine, RunTotals};
 use receiver::{Receiver, ReceiverKind};
 pub use report::Report;
@@ -146,110 +146,116 @@ pub async fn run(options: &Options) -> Result<Report> {
         return nodes::run(options).await;
     }
     let dir = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
-    let (phase, phases) = watch::channel(RunPhase::Load);
     let start = process::Options {
         bin: options.bin.clone(),
         data: Some(dir.path().join("data")),
         log: dir.path().join("server.log"),
-        listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         settings: process::settings(SMALL_FILES),
         network: Arc::new(Here),
     };
-    let outcome = drive(options, &start, phase, phases).await;
+    let outcome = drive(options, &start).await;
+    let outcome = outcome.with_context(|| {
+        format!("the last lines of server.log:\n{}", process::tail(&start.log, 20))
+    });
+    conclude(options, outcome, || Ok(dir.keep()))
+}
+
+/// Returns the report of a run. Saves the evidence of a failure in the folder that `keep` returns.
+fn conclude(
+    options: &Options,
+    outcome: Result<(Report, History)>,
+    keep: impl FnOnce() -> Result<PathBuf>,
+) -> Result<Report> {
     match outcome {
+        Ok((report, _)) if report.is_clean() && !options.keep_data => Ok(report),
         Ok((mut report, history)) => {
-            if !report.is_clean() || options.keep_data {
-                let kept = dir.keep();
-                let path = kept.join("history.json");
-                file::save(&history, &path)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-                report.kept = Some(kept);
-            }
+            let kept = keep()?;
+            let path = kept.join("history.json");
+            file::save(&history, &path)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            report.kept = Some(kept);
             Ok(report)
         }
         Err(error) => {
-            let tail = process::tail(&start.log, 20);
-            let kept = dir.keep();
-            Err(error.context(format!(
-                "the run ended early; kept {}; last lines of server.log:\n{tail}",
-                kept.display()
-            )))
+            Err(error.context(format!("the run ended early; kept {}", keep()?.display())))
         }
     }
 }
 
-async fn drive(
-    options: &Options,
-    start: &process::Options,
-    phase: watch::Sender<RunPhase>,
-    phases: watch::Receiver<RunPhase>,
-) -> Result<(Report, crate::history::History)> {
-    let began = Instant::now();
+async fn drive(options: &Options, start: &process::Options) -> Result<(Report, History)> {
     let server = process::Server::start(start, START_TIMEOUT).await?;
     let start = process::Options { listen: server.address(), ..start.clone() };
     let node = Endpoint { network: Arc::new(Here), address: server.address() };
-    let world = Arc::new(World::new(vec![node], options.seed, phases));
-    pause::watch_for_own_stops(&world);
-    let receiving = receive(IpAddr::V4(Ipv4Addr::LOCALHOST), options.seed, &world).await?;
-    let mut workers = Vec::new();
-    for number in 0..load::CALLERS {
-        let each = f64::from(options.rate.unwrap_or(RATE)) / f64::from(load::CALLERS);
-        workers.push(tokio::spawn(load::run_caller(Arc::clone(&world), number, each)));
-    }
-    workers.push(tokio::spawn(load::redrive(Arc::clone(&world))));
-    workers.push(tokio::spawn(pause::inject_stops(Arc::clone(&world), options.stops_per_minute)));
-    let consumers = consumer::spawn_all(&world);
-    let progress = tokio::spawn(report::progress(Arc::clone(&world)));
-
-    let plan = faults::FaultPlan {
-        kills_per_minute: options.kills_per_minute,
-        stops_per_minute: options.stops_per_minute,
-        duration: Duration::from_secs_f64(options.minutes * 60.0),
-        start_timeout: START_TIMEOUT,
-    };
-    let (mut server, how) = faults::run(&world, &start, server, &plan).await?;
-    let loaded = began.elapsed();
-    // From here on no caller sends new requests.
-    phase.send_replace(RunPhase::Drain);
-    for worker in workers {
-        worker.await?;
-    }
-    let mut finished = finish::Finished::default();
-    if how == faults::LoadEnd::InTime {
-        finished = finish::finish(&world).await?;
-    }
-    phase.send_replace(RunPhase::Done);
-    for consumer in consumers {
-        consumer.await?;
-    }
-    for receiver in receiving {
-        receiver.abort();
-    }
-    progress.abort();
+    let world = Arc::new(World::new(vec![node], options.seed));
+    let load = Load::start(&world, Ipv4Addr::LOCALHOST, options, RATE).await?;
+    let mut server = faults::run(&world, options, &start, server).await?;
+    let mut finished = load.finish().await?;
     let stopped = server.stop(STOP_TIMEOUT).await;
     if !matches!(stopped, Ok(true)) {
-        finished.complaints.push(format!("the server did not stop well: {stopped:?}"));
+        finished.complaints.push(format!("the server did not stop with success: {stopped:?}"));
     }
     let mut history = world.recorder.take();
     history.drained = finished.drained;
     let verdict = checker::check(&history);
-    let took = report::RunDuration { loaded, all: began.elapsed() };
-    let report =
-        Report::new(options, &history, verdict, finished, took, report::FindingsMode::Fail);
-    Ok((report, history))
+    Ok((Report::new(options, &history, verdict, finished), history))
 }
 
-/// Starts the receivers and creates the namespaces that deliver to them.
-async fn receive(on: IpAddr, seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
-    let moody = Receiver::bind(on, ReceiverKind::Moody, seed)?;
-    let rude = Receiver::bind(on, ReceiverKind::Rude, seed)?;
-    let well = Receiver::bind(on, ReceiverKind::Well, seed)?;
-    let address = |kind| match kind {
-        ReceiverKind::Moody => moody.address(),
-        ReceiverKind::Rude => rude.address(),
-        ReceiverKind::Well => well.address(),
-    };
-    world.create_namespaces(address).await?;
-    let serve = |receiver: Receiver| tokio::spawn(receiver.serve(Arc::clone(world)));
-    Ok([moody, rude, well].map(serve).into())
+/// The tasks of a run.
+struct Load {
+    world: Arc<World>,
+    began: Instant,
+    callers: Vec<JoinHandle<()>>,
+    consumers: Vec<JoinHandle<()>>,
+    /// Receivers and progress lines, which never end by themselves.
+    endless: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts the receivers, creates the namespaces that deliver to them, and starts callers,
+    /// consumers and stops.
+    async fn start(
+        world: &Arc<World>,
+        receivers_on: Ipv4Addr,
+        options: &Options,
+        default_rate: u32,
+    ) -> Result<Self> {
+        pause::watch_for_own_stops(world);
+        let mut receivers = Vec::new();
+        for kind in [ReceiverKind::Moody, ReceiverKind::Rude, ReceiverKind::Well] {
+            receivers.push(Receiver::bind(receivers_on, kind, options.seed)?);
+        }
+        world.create_namespaces(|kind| receivers[kind as usize].address).await?;
+        let serve = |receiver: Receiver| tokio::spawn(receiver.serve(Arc::clone(world)));
+        let mut endless: Vec<_> = receivers.into_iter().map(serve).collect();
+        endless.push(tokio::spawn(report::progress(Arc::clone(world))));
+        let each = f64::from(options.rate.unwrap_or(default_rate)) / f64::from(load::CALLERS);
+        let call = |number| tokio::spawn(load::run_caller(Arc::clone(world), number, each));
+        let mut callers: Vec<_> = (0..load::CALLERS).map(call).collect();
+        callers.push(tokio::spawn(load::redrive(Arc::clone(world))));
+        let stops = pause::inject_stops(Arc::clone(world), options.stops_per_minute);
+        callers.push(tokio::spawn(stops));
+        let (world, consumers) = (Arc::clone(world), consumer::spawn_all(world));
+        Ok(Self { world, began: Instant::now(), callers, consumers, endless })
+    }
+
+    /// Ends the load. Unless the run was interrupted, it drains and reads every id back.
+    async fn finish(self) -> Result<Finished> {
+        let loaded = self.began.elapsed();
+        // From here on no caller sends new requests.
+        self.world.set_phase(RunPhase::Drain);
+        for caller in self.callers {
+            caller.await?;
+        }
+        let mut finished = Finished::default();
+        if !self.world.is_interrupted() {
+            finished = finish::finish(&self.world).await?;
+        }
+        self.world.set_phase(RunPhase::Done);
+        for consumer in self.consumers {
+            consumer.await?;
+        }
+        self.endless.iter().for_each(JoinHandle::abort);
+        Ok(Finished { loaded, took: self.began.elapsed(), ..finished })
+    }
 }

@@ -7,17 +7,31 @@ use crate::history::{Action, Answer};
 
 pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
     for seen in &timeline.seen {
-        let Some(content) = timeline.content(seen.delivery.mark) else {
+        let delivery = seen.delivery;
+        let Some(content) = timeline.content(delivery.mark) else {
             continue;
         };
-        if let Some(text) = cancelled(timeline, content, seen) {
+        // The dead letter of an earlier timer with this id stays, and may be delivered again.
+        if timeline.redriven_before(delivery.received_us) {
+            continue;
+        }
+        let claim = Claim { seen, content, from_us: timeline.claimed_from_us(content, delivery) };
+        let old = || replaced(timeline, &claim).or_else(|| old_time(timeline, &claim));
+        if let Some(text) = cancelled(timeline, &claim) {
             timeline.add(verdict, Count::ClaimAfterCancel, text);
-        } else if let Some(text) =
-            replaced(timeline, content, seen).or_else(|| old_time(timeline, content, seen))
-        {
+        } else if let Some(text) = old() {
             timeline.add(verdict, Count::OldTime, text);
         }
     }
+}
+
+/// A delivery that no redrive explains.
+struct Claim<'t> {
+    seen: &'t DeliveryRecord<'t>,
+    /// The call that set its payload.
+    content: &'t Effect,
+    /// Earliest time of the claim.
+    from_us: u64,
 }
 
 /// **Claim after cancel**: a cancel was sent after the content was certainly set, its result was
@@ -30,36 +44,23 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 /// 3. With a crash, the claim is certainly later if the attempt has a higher number than the result
 ///    reported. This does not apply if a change, or another timer with this id, may have restarted
 ///    the attempts.
-///
-/// A redrive is allowed: the dead letter of an earlier timer with this id stays and may be
-/// delivered again.
-fn cancelled(
-    timeline: &Timeline<'_>,
-    content: &Effect,
-    seen: &DeliveryRecord<'_>,
-) -> Option<String> {
+fn cancelled(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
+    let Claim { seen, content, from_us } = claim;
     let delivery = seen.delivery;
-    if timeline.redriven_before(delivery.received_us) {
-        return None;
-    }
-    let claimed_us = timeline.claimed_from_us(content, delivery);
     timeline.effects.iter().find_map(|cancel| {
-        let Answer::Cancelled {
-            attempts,
-            maybe_delivered,
-        } = cancel.answer
-        else {
+        let Answer::Cancelled { attempts, maybe_delivered } = cancel.answer else {
             return None;
         };
         if !cancel.certainly_follows(content) || delivery.received_us < cancel.to_us {
             return None;
         }
-        let fresh_attempt = delivery.attempt > attempts
-            && !timeline.may_be_renewed(content, delivery.received_us);
+        let fresh_attempt =
+            delivery.attempt > attempts && !timeline.may_be_renewed(content, delivery.received_us);
         let knows = seen.is_pull() || !maybe_delivered;
-        (fresh_attempt || knows && claimed_us >= cancel.to_us).then(|| {
+        (fresh_attempt || knows && *from_us >= cancel.to_us).then(|| {
             format!(
-                "attempt {} was received {} µs after the result `cancelled` (attempts {attempts}, maybe_delivered {maybe_delivered})",
+                "attempt {} was received {} µs after the result `cancelled` (attempts {attempts}, \
+                 maybe_delivered {maybe_delivered})",
                 delivery.attempt,
                 delivery.received_us - cancel.to_us
             )
@@ -68,24 +69,15 @@ fn cancelled(
 }
 
 /// **Old payload**: a replacement or a change of the payload was sent after the content was
-/// certainly set, and was acknowledged. Then the old content was claimed. A redrive is allowed as
-/// above.
-fn replaced(
-    timeline: &Timeline<'_>,
-    content: &Effect,
-    seen: &DeliveryRecord<'_>,
-) -> Option<String> {
-    let delivery = seen.delivery;
-    if timeline.redriven_before(delivery.received_us) {
-        return None;
-    }
-    let claimed_us = timeline.claimed_from_us(content, delivery);
+/// certainly set, and was acknowledged. Then the old content was claimed.
+fn replaced(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
+    let (delivery, from_us) = (claim.seen.delivery, claim.from_us);
     let later = timeline.effects.iter().find(|change| {
         matches!(change.answer, Answer::Replaced { .. } | Answer::Changed { .. })
             && change.action.mark().is_some()
-            && change.action.mark() != content.action.mark()
-            && change.certainly_follows(content)
-            && claimed_us >= change.to_us
+            && change.action.mark() != claim.content.action.mark()
+            && change.certainly_follows(claim.content)
+            && from_us >= change.to_us
     })?;
     Some(format!(
         "attempt {} delivered the payload that a {} acknowledged {} µs earlier had replaced",
@@ -96,24 +88,15 @@ fn replaced(
 }
 
 /// **Old time**: a change of the due time was acknowledged, and then the timer was claimed for
-/// another due time. Every call that can have set that time had ended before the change was sent. A
-/// redrive is allowed as above: a redriven dead letter keeps its own due time.
-fn old_time(
-    timeline: &Timeline<'_>,
-    content: &Effect,
-    seen: &DeliveryRecord<'_>,
-) -> Option<String> {
-    let delivery = seen.delivery;
-    if timeline.redriven_before(delivery.received_us) {
-        return None;
-    }
-    let claimed_us = timeline.claimed_from_us(content, delivery);
+/// another due time. Every call that can have set that time had ended before the change was sent.
+fn old_time(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
+    let (delivery, from_us) = (claim.seen.delivery, claim.from_us);
     let change = timeline.effects.iter().find(|change| {
         let changes = matches!(change.action, Action::Reschedule { .. } | Action::Fire)
             && matches!(change.answer, Answer::Changed { .. })
             && change.due.is_some();
         changes
-            && claimed_us >= change.to_us
+            && from_us >= change.to_us
             && timeline
                 .effects
                 .iter()

@@ -26,21 +26,6 @@ struct Inner {
     delivery_ids: FxHashMap<String, u32>,
 }
 
-/// Numbers of records.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sizes {
-    /// Operations of callers.
-    pub operations: usize,
-    /// Deliveries.
-    pub deliveries: usize,
-    /// Settlements.
-    pub settles: usize,
-    /// Kills.
-    pub crashes: usize,
-    /// Stops.
-    pub stops: usize,
-}
-
 impl Recorder {
     /// Returns the number of a timer.
     pub fn key(&self, namespace: &str, id: &str) -> KeyNumber {
@@ -98,22 +83,24 @@ impl Recorder {
         self.inner.lock().history.ends.push(end);
     }
 
-    /// Returns the numbers of records.
-    pub fn sizes(&self) -> Sizes {
-        let inner = self.inner.lock();
-        Sizes {
-            operations: inner.history.operations.len(),
-            deliveries: inner.history.deliveries.len(),
-            settles: inner.history.settles.len(),
-            crashes: inner.history.crashes.len(),
-            stops: inner.history.stops.len(),
-        }
+    /// Returns the numbers of records, for a progress line.
+    pub fn counts(&self) -> String {
+        let History { operations, deliveries, settles, crashes, stops, .. } =
+            &self.inner.lock().history;
+        format!(
+            "{} operations, {} deliveries, {} settlements, {} kills, {} stops",
+            operations.len(),
+            deliveries.len(),
+            settles.len(),
+            crashes.len(),
+            stops.len()
+        )
     }
 
     /// Returns `true` if the history has reached its limit and the run should end.
     pub fn is_full(&self) -> bool {
-        let sizes = self.sizes();
-        sizes.operations + sizes.deliveries + sizes.settles >= RECORDS_MAX
+        let History { operations, deliveries, settles, .. } = &self.inner.lock().history;
+        operations.len() + deliveries.len() + settles.len() >= RECORDS_MAX
     }
 
     /// Returns every timer named so far.

@@ -184,7 +184,7 @@ impl Consumer {
                 planned.push(plan(0, ack));
                 let mut made_up = plan(0, ack);
                 made_up.delivery = None;
-                made_up.token = made_up_token(&token);
+                made_up.token = token.chars().rev().collect();
                 planned.push(made_up);
             }
             _ => {}
@@ -215,7 +215,7 @@ impl Consumer {
         };
         for (i, one) in planned.iter().enumerate() {
             let outcome = json["results"][i]["outcome"].as_str();
-            let answer = match api::settle_answer(outcome) {
+            let answer = match outcome.and_then(crate::wire::settle_answer) {
                 Some(answer) => answer,
                 None if nothing_done => continue,
                 None => SettleAnswer::InDoubt,
@@ -229,9 +229,4 @@ impl Consumer {
             });
         }
     }
-}
-
-/// Returns a made-up token: the text of a real one in reverse.
-fn made_up_token(token: &str) -> String {
-    token.chars().rev().collect()
 }

@@ -37,6 +37,10 @@ pub(super) struct Finished {
     pub(super) complaints: Vec<String>,
     /// Faults that this machine cannot do, with the reasons.
     pub(super) skipped: Vec<String>,
+    /// Duration of the load.
+    pub(super) loaded: Duration,
+    /// Duration with drain and reads.
+    pub(super) took: Duration,
 }
 
 /// Drains, compares counters and reads back.
@@ -54,9 +58,8 @@ pub(super) async fn finish(world: &Arc<World>) -> Result<Finished> {
     Ok(finished)
 }
 
-async fn stats(caller: &mut Caller, namespace: &str) -> Result<Value> {
-    let path = api::path(namespace, "/stats");
-    let response = caller.call("GET", &path, b"").await?;
+async fn get(caller: &mut Caller, path: &str) -> Result<Value> {
+    let response = caller.call("GET", path, b"").await?;
     ensure!(response.is_success(), "GET {path}: {}", response.status);
     Ok(response.json())
 }
@@ -69,7 +72,7 @@ async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
         let mut left = String::new();
         let mut left_count = 0;
         for namespace in &NAMESPACES {
-            let stats = stats(caller, namespace.name).await?;
+            let stats = get(caller, &api::path(namespace.name, "/stats")).await?;
             let busy = ["due", "in_flight", "retrying"].map(|name| stats[name].as_u64());
             let busy: u64 = busy.into_iter().flatten().sum();
             let soon = api::time_ms(&stats["next_due_at"])
@@ -96,7 +99,7 @@ async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
 
 /// Compares the counters with a full list.
 async fn compare_counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>> {
-    let stats = stats(caller, namespace).await?;
+    let stats = get(caller, &api::path(namespace, "/stats")).await?;
     let mut listed = [0_u64; COUNTERS.len()];
     for filter in ["limit=1000", "limit=1000&state=dead"] {
         let mut cursor: Option<String> = None;
@@ -105,9 +108,7 @@ async fn compare_counters(caller: &mut Caller, namespace: &str) -> Result<Option
                 .map(|cursor| format!("&cursor={}", api::encode_segment(&cursor)))
                 .unwrap_or_default();
             let path = api::path(namespace, &format!("/timers?{filter}{after}"));
-            let response = caller.call("GET", &path, b"").await?;
-            ensure!(response.is_success(), "GET {path}: {}", response.status);
-            let page = response.json();
+            let page = get(caller, &path).await?;
             for timer in page["timers"].as_array().into_iter().flatten() {
                 let state = timer["state"].as_str();
                 if let Some(i) = COUNTERS.iter().position(|name| Some(*name) == state) {

@@ -107,10 +107,8 @@ impl RunLine {
 pub struct RunTotals {
     runs: u64,
     sum: RunLine,
-    clean: u64,
-    clean_so_far: u64,
-    counted: u64,
-    failed: u64,
+    /// Runs with each verdict, in the order of [`RunVerdict::ALL`].
+    verdicts: [u64; RunVerdict::ALL.len()],
     unreadable: u64,
 }
 
@@ -136,41 +134,34 @@ impl RunTotals {
         self.sum.clock_steps += line.clock_steps;
         self.sum.operations += line.operations;
         self.sum.firings += line.firings;
-        match line.verdict {
-            RunVerdict::Clean => self.clean += 1,
-            RunVerdict::CleanSoFar => self.clean_so_far += 1,
-            RunVerdict::Counted => self.counted += 1,
-            RunVerdict::Failed => self.failed += 1,
-        }
+        self.verdicts[line.verdict as usize] += 1;
     }
 
     /// Returns `true` if there is at least one run, and none with a failure or an unreadable line.
     pub const fn is_clean(&self) -> bool {
-        self.runs > 0 && self.failed == 0 && self.unreadable == 0
+        self.runs > 0 && self.verdicts[RunVerdict::Failed as usize] == 0 && self.unreadable == 0
     }
 }
 
 impl fmt::Display for RunTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RunLine { seconds, kills, stops, clock_steps, operations, firings, .. } = self.sum;
+        let [clean, clean_so_far, counted, failed] = self.verdicts;
         writeln!(
             f,
-            "{} runs, {} h {:02} min {:02} s: {} clean, {} clean so far, {} failed",
+            "{} runs, {} h {:02} min {:02} s: {clean} clean, {clean_so_far} clean so far, {failed} failed",
             self.runs,
             seconds / 3_600,
             seconds / 60 % 60,
             seconds % 60,
-            self.clean,
-            self.clean_so_far,
-            self.failed
         )?;
         writeln!(
             f,
             "{kills} kills, {stops} stops, {clock_steps} clock steps, {operations} operations, \
              {firings} firings"
         )?;
-        if self.counted > 0 {
-            writeln!(f, "{} counted and not judged", self.counted)?;
+        if counted > 0 {
+            writeln!(f, "{counted} counted and not judged")?;
         }
         if self.unreadable > 0 {
             writeln!(f, "{} lines are unreadable", self.unreadable)?;

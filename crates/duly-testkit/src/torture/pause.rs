@@ -24,26 +24,14 @@ const STOP_MS: std::ops::Range<u64> = 1_500..6_000;
 /// Share of these stops that stop the receiver.
 const RECEIVER_SHARE: f64 = 0.4;
 
-/// A gate that a task waits at while it is stopped.
-#[derive(Debug)]
+/// A gate that a task waits at while it is stopped: `true` while it is closed.
+#[derive(Debug, Default)]
 pub(super) struct PauseGate(watch::Sender<bool>);
-
-impl Default for PauseGate {
-    fn default() -> Self {
-        Self(watch::Sender::new(true))
-    }
-}
 
 impl PauseGate {
     /// Waits until the gate is open.
     pub(super) async fn wait_until_open(&self) {
-        if !*self.0.borrow() {
-            self.0.subscribe().wait_for(|open| *open).await.ok();
-        }
-    }
-
-    fn set_open(&self, open: bool) {
-        self.0.send_replace(open);
+        self.0.subscribe().wait_for(|closed| !closed).await.ok();
     }
 }
 
@@ -102,9 +90,9 @@ pub(super) async fn inject_stops(world: Arc<World>, stops_per_minute: f64) {
             (StoppedProcess::Worker, &world.consumer_gates[consumer])
         };
         let from_us = now_us();
-        gate.set_open(false);
+        gate.0.send_replace(true);
         world.load_ends_within(random_stop(&mut rng)).await;
-        gate.set_open(true);
+        gate.0.send_replace(false);
         world.recorder.stop(Stop { who, from_us, to_us: now_us() });
         if world.phase() != RunPhase::Load {
             return;

@@ -12,7 +12,7 @@
 mod behavior;
 mod raw;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub(super) struct Receiver {
     listener: TcpListener,
     /// Keeps the port while no socket listens: connections are refused then.
     reserved: TcpSocket,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     state: ReceiverState,
 }
 
@@ -86,8 +86,8 @@ impl ReceiverState {
 }
 
 impl Receiver {
-    pub(super) fn bind(on: IpAddr, kind: ReceiverKind, seed: u64) -> Result<Self> {
-        let reserved = socket(SocketAddr::new(on, 0))?;
+    pub(super) fn bind(on: Ipv4Addr, kind: ReceiverKind, seed: u64) -> Result<Self> {
+        let reserved = socket(SocketAddr::from((on, 0)))?;
         let address = reserved.local_addr()?;
         let listener = socket(address)?.listen(BACKLOG)?;
         Ok(Self {
@@ -96,10 +96,6 @@ impl Receiver {
             address,
             state: ReceiverState { kind, seed, began: Instant::now() },
         })
-    }
-
-    pub(super) const fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Accepts deliveries until the task is aborted.

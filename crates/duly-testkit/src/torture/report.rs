@@ -11,7 +11,7 @@ use super::log::{RunLine, RunVerdict};
 use super::world::{WELL_BEHAVED, World};
 use super::{Options, Store};
 use crate::checker::{self, Percentiles, Verdict};
-use crate::history::{Answer, History, SettleAnswer, StoppedProcess, Via};
+use crate::history::{Answer, History, SettleAnswer, Stop, StoppedProcess, Via};
 
 /// Time between two progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -20,42 +20,18 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// receivers' faults must not affect it. The limit is high, because the machine may be busy.
 const WELL_LATE_MAX: Duration = Duration::from_secs(5);
 
-/// Duration of a run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RunDuration {
-    /// Duration of the load.
-    pub(super) loaded: Duration,
-    /// Duration with drain and reads.
-    pub(super) all: Duration,
-}
-
-/// Tells whether findings of the checker count as failures of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FindingsMode {
-    Fail,
-    /// The setup allows losses: the findings are only counted.
-    CountOnly,
-}
-
 /// Report of a run.
 #[derive(Debug)]
 pub struct Report {
     command: String,
-    took: RunDuration,
     line: RunLine,
     well: Percentiles,
-    drained: bool,
     operations: BTreeMap<(&'static str, &'static str), usize>,
-    findings_mode: FindingsMode,
-    /// Further lines.
     fault_lines: Vec<String>,
-    skipped: Vec<String>,
-    /// Verdict of the checker.
-    pub verdict: Verdict,
-    /// Broken expectations outside the history.
-    pub complaints: Vec<String>,
+    verdict: Verdict,
+    finished: Finished,
     /// Folder of the evidence.
-    pub kept: Option<PathBuf>,
+    pub(super) kept: Option<PathBuf>,
 }
 
 impl Report {
@@ -64,32 +40,35 @@ impl Report {
         history: &History,
         verdict: Verdict,
         mut finished: Finished,
-        took: RunDuration,
-        findings_mode: FindingsMode,
     ) -> Self {
         let well = checker::untouched(history, WELL_BEHAVED);
         if Duration::from_micros(well.p99_us) > WELL_LATE_MAX {
             finished.complaints.push(format!("the well-behaved receiver was not served: {well}"));
         }
-        let mut line = RunLine {
+        // Without replicas there is no failover, so a failover can lose nothing.
+        let may_lose = options.store == Store::RedisCluster
+            && options.min_replicas == 0
+            && options.replicas > 0;
+        let is_clean = (verdict.is_clean() || may_lose) && finished.complaints.is_empty();
+        let (own, stops): (Vec<&Stop>, Vec<&Stop>) =
+            history.stops.iter().partition(|stop| stop.who == StoppedProcess::Run);
+        // There is no load while the run itself is stopped.
+        let own_us = own.iter().map(|stop| stop.to_us.saturating_sub(stop.from_us)).sum();
+        let line = RunLine {
             seed: options.seed,
-            seconds: took.loaded.saturating_sub(duration_of_own_stops(history)).as_secs(),
+            seconds: finished.loaded.saturating_sub(Duration::from_micros(own_us)).as_secs(),
             kills: history.crashes.len() as u64,
-            stops: history.stops.iter().filter(|stop| stop.who != StoppedProcess::Run).count()
-                as u64,
+            stops: stops.len() as u64,
             clock_steps: options.clock_steps,
             operations: history.operations.len() as u64,
             firings: history.deliveries.len() as u64,
-            verdict: RunVerdict::CleanSoFar,
+            verdict: match finished.drained {
+                _ if !is_clean => RunVerdict::Failed,
+                _ if may_lose => RunVerdict::Counted,
+                true => RunVerdict::Clean,
+                false => RunVerdict::CleanSoFar,
+            },
         };
-        let is_clean = verdict.is_clean() || findings_mode == FindingsMode::CountOnly;
-        if !is_clean || !finished.complaints.is_empty() {
-            line.verdict = RunVerdict::Failed;
-        } else if findings_mode == FindingsMode::CountOnly {
-            line.verdict = RunVerdict::Counted;
-        } else if finished.drained {
-            line.verdict = RunVerdict::Clean;
-        }
         let mut operations = BTreeMap::new();
         for operation in &history.operations {
             let outcome = match operation.answer {
@@ -116,20 +95,8 @@ impl Report {
             };
             *operations.entry(("delivered", via)).or_insert(0) += 1;
         }
-        Self {
-            command: command(options),
-            findings_mode,
-            fault_lines: Vec::new(),
-            skipped: finished.skipped,
-            took,
-            line,
-            well,
-            drained: finished.drained,
-            operations,
-            verdict,
-            complaints: finished.complaints,
-            kept: None,
-        }
+        let (command, fault_lines, kept) = (command(options), Vec::new(), None);
+        Self { command, line, well, operations, fault_lines, verdict, finished, kept }
     }
 
     /// Adds lines about the faults of a run, and the numbers of processes that the faults killed
@@ -147,8 +114,7 @@ impl Report {
 
     /// Returns `true` if no promise was broken.
     pub fn is_clean(&self) -> bool {
-        let is_right = self.verdict.is_clean() || self.findings_mode == FindingsMode::CountOnly;
-        is_right && self.complaints.is_empty()
+        self.line.verdict != RunVerdict::Failed
     }
 }
 
@@ -184,16 +150,10 @@ fn command(options: &Options) -> String {
     command
 }
 
-/// Returns the total duration of stops of the run itself: there was no load meanwhile.
-fn duration_of_own_stops(history: &History) -> Duration {
-    let own = history.stops.iter().filter(|stop| stop.who == StoppedProcess::Run);
-    Duration::from_micros(own.map(|stop| stop.to_us.saturating_sub(stop.from_us)).sum())
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RunLine { kills, stops, .. } = self.line;
-        writeln!(f, "torture: {kills} kills and {stops} stops in {:.0?}", self.took.all)?;
+        writeln!(f, "torture: {kills} kills and {stops} stops in {:.0?}", self.finished.took)?;
         for line in &self.fault_lines {
             writeln!(f, "  {line}")?;
         }
@@ -202,13 +162,13 @@ impl fmt::Display for Report {
         }
         write!(f, "{}", self.verdict)?;
         writeln!(f, "  lateness, unchanged timers  {}", self.well)?;
-        for complaint in &self.complaints {
+        for complaint in &self.finished.complaints {
             writeln!(f, "  ! {complaint}")?;
         }
-        for skipped in &self.skipped {
+        for skipped in &self.finished.skipped {
             writeln!(f, "  SKIPPED {skipped}")?;
         }
-        if !self.drained {
+        if !self.finished.drained {
             writeln!(
                 f,
                 "  ended early: nothing was drained or read back, so a loss would not be visible"
@@ -219,14 +179,14 @@ impl fmt::Display for Report {
             writeln!(f, "  kept: {}", kept.display())?;
             writeln!(f, "  judge again: duly-torture --judge {}", history.display())?;
         }
-        if self.is_clean() && self.findings_mode == FindingsMode::CountOnly {
-            writeln!(f, "verdict: none; failover is asynchronous, so findings are only counted")
-        } else if self.is_clean() && !self.drained {
-            writeln!(f, "verdict: clean so far")
-        } else if self.is_clean() {
-            writeln!(f, "verdict: clean")
-        } else {
-            writeln!(f, "verdict: FAILED; repeat with\n  {}", self.command)
+        f.write_str("verdict: ")?;
+        match self.line.verdict {
+            RunVerdict::Clean => writeln!(f, "clean"),
+            RunVerdict::CleanSoFar => writeln!(f, "clean so far"),
+            RunVerdict::Counted => {
+                writeln!(f, "none; failover is asynchronous, so findings are only counted")
+            }
+            RunVerdict::Failed => writeln!(f, "FAILED; repeat with\n  {}", self.command),
         }
     }
 }
@@ -239,16 +199,7 @@ pub(super) async fn progress(world: Arc<World>) {
     loop {
         ticks.tick().await;
         passed += PROGRESS_INTERVAL;
-        let sizes = world.recorder.sizes();
-        println!(
-            "{:>5} s  {:?}: {} operations, {} deliveries, {} settlements, {} kills, {} stops",
-            passed.as_secs(),
-            world.phase(),
-            sizes.operations,
-            sizes.deliveries,
-            sizes.settles,
-            sizes.crashes,
-            sizes.stops
-        );
+        let (seconds, phase) = (passed.as_secs(), world.phase());
+        println!("{seconds:>5} s  {phase:?}: {}", world.recorder.counts());
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -80,12 +81,20 @@ pub(super) struct World {
     pub(super) receiver_gate: PauseGate,
     /// Gates at which consumers are stopped.
     pub(super) consumer_gates: [PauseGate; CONSUMERS],
-    phase: watch::Receiver<RunPhase>,
-    up: watch::Sender<bool>,
+    phase: watch::Sender<RunPhase>,
+    /// `true` while the server accepts calls.
+    pub(super) up: watch::Sender<bool>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl World {
-    pub(super) fn new(nodes: Vec<Endpoint>, seed: u64, phase: watch::Receiver<RunPhase>) -> Self {
+    /// Creates the state of a run, which the first Ctrl-C interrupts.
+    pub(super) fn new(nodes: Vec<Endpoint>, seed: u64) -> Self {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let pressed = Arc::clone(&interrupted);
+        tokio::spawn(async move {
+            pressed.store(tokio::signal::ctrl_c().await.is_ok(), Ordering::Relaxed);
+        });
         Self {
             recorder: Recorder::default(),
             call_timeout: CALL_TIMEOUT,
@@ -95,8 +104,9 @@ impl World {
             recent: Mutex::default(),
             receiver_gate: PauseGate::default(),
             consumer_gates: Default::default(),
-            phase,
+            phase: watch::Sender::new(RunPhase::Load),
             up: watch::Sender::new(true),
+            interrupted,
         }
     }
 
@@ -114,9 +124,22 @@ impl World {
         *self.phase.borrow()
     }
 
+    pub(super) fn set_phase(&self, phase: RunPhase) {
+        self.phase.send_replace(phase);
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the load is to end before its time.
+    pub(super) fn must_end(&self) -> bool {
+        self.is_interrupted() || self.recorder.is_full()
+    }
+
     /// Waits for `wait` or until the load ends; returns `true` if it has ended.
     pub(super) async fn load_ends_within(&self, wait: Duration) -> bool {
-        let mut phase = self.phase.clone();
+        let mut phase = self.phase.subscribe();
         let ended = phase.wait_for(|phase| *phase != RunPhase::Load);
         tokio::time::timeout(wait, ended).await.is_ok()
     }
@@ -146,10 +169,6 @@ impl World {
         recent.iter().rev().nth(back).cloned()
     }
 
-    pub(super) fn set_up(&self, up: Up) {
-        self.up.send_replace(up == Up::Yes);
-    }
-
     pub(super) fn is_up(&self) -> bool {
         *self.up.borrow()
     }
@@ -157,7 +176,7 @@ impl World {
     /// Waits until the server is up or the run is over.
     pub(super) async fn wait_until_up(&self) {
         let mut up = self.up.subscribe();
-        let mut phase = self.phase.clone();
+        let mut phase = self.phase.subscribe();
         tokio::select! {
             _ = up.wait_for(|up| *up) => {}
             _ = phase.wait_for(|phase| *phase == RunPhase::Done) => {}
@@ -186,8 +205,7 @@ impl World {
                 "retention": "7d",
             });
             let path = api::path(namespace.name, "");
-            let body = serde_json::to_vec(&body)?;
-            let response = caller.call("PUT", &path, &body).await?;
+            let response = caller.call("PUT", &path, body.to_string().as_bytes()).await?;
             ensure!(
                 response.is_success(),
                 "PUT {path}: {} {}",
@@ -197,11 +215,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Tells whether the server accepts calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Up {
-    Yes,
-    No,
 }

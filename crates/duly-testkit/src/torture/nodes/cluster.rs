@@ -1,10 +1,13 @@
 //! Nodes and servers of a run, and the check that all of them are well.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use rand::Rng;
+use rand::rngs::SmallRng;
 
 use super::node::Node;
 use super::redis::RedisCluster;
@@ -27,9 +30,26 @@ pub(super) struct TestCluster {
     pub(super) lost_slots: BTreeSet<i64>,
     /// Time until a replaced master comes back; random if absent.
     pub(super) master_away: Option<Duration>,
+    /// Generator of all choices of the faults.
+    pub(super) rng: SmallRng,
 }
 
 impl TestCluster {
+    pub(super) fn random_node(&mut self) -> &mut Node {
+        let number = self.rng.random_range(0..self.nodes.len());
+        &mut self.nodes[number]
+    }
+
+    /// Returns the number of a random master.
+    pub(super) fn random_master(&mut self) -> Result<usize> {
+        let masters = self.redis.masters()?;
+        Ok(masters[self.rng.random_range(0..masters.len())])
+    }
+
+    pub(super) fn random_duration(&mut self, ms: Range<u64>) -> Duration {
+        Duration::from_millis(self.rng.random_range(ms))
+    }
+
     /// Returns a problem of a server or node, if there is one.
     pub(super) async fn complaint(&self) -> Result<Option<String>> {
         if let Some(complaint) = self.redis.complaint()? {
@@ -51,7 +71,7 @@ impl TestCluster {
                 return Ok(());
             };
             for node in &mut self.nodes {
-                if node.has_ended()? {
+                if node.process()?.has_ended()? {
                     bail!("{} ended unexpectedly", node.host.name);
                 }
             }

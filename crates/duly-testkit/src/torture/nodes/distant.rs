@@ -98,7 +98,7 @@ pub(super) fn missing_device() -> Option<String> {
 impl DistantHosts {
     /// Sends every frame of these hosts on this link over this route from now on.
     pub(super) fn move_away(
-        hosts: &[&Host],
+        hosts: Vec<Host>,
         link: HostLink,
         route: &Route,
         rng: &mut SmallRng,
@@ -118,13 +118,13 @@ impl DistantHosts {
                 direction,
             ));
         }
-        network::join_distant_bridge(hosts, link)?;
-        Ok(Self { hosts: hosts.iter().copied().cloned().collect(), link, forwarders })
+        network::move_to_bridge(&hosts, link, DISTANT_BRIDGE)?;
+        Ok(Self { hosts, link, forwarders })
     }
 
     /// Moves the hosts back. Frames in flight are lost.
     pub(super) fn bring_back(mut self) -> Result<()> {
-        network::rejoin(&self.hosts.iter().collect::<Vec<_>>(), self.link)?;
+        network::rejoin(&self.hosts, self.link)?;
         match self.forwarders.try_join_next() {
             None => Ok(()),
             Some(Ok(Err(error))) => bail!("forwarding of frames ended: {error}"),

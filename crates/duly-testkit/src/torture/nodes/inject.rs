@@ -11,11 +11,11 @@ mod slots;
 use std::time::Duration;
 
 use anyhow::Result;
-use rand::Rng;
-use rand::rngs::SmallRng;
+use tokio::time::sleep;
 
 use super::cluster::TestCluster;
 use super::fault::Fault;
+use super::network::{Host, HostLink};
 use crate::clock::now_us;
 
 /// Result of a fault.
@@ -27,82 +27,63 @@ pub(super) struct InjectedFault {
     pub(super) from_us: u64,
 }
 
-impl InjectedFault {
-    fn new(from_us: u64, text: impl Into<String>) -> Self {
-        Self { text: text.into(), from_us }
-    }
-}
-
 /// Injects a fault. The inner error says why this machine cannot do it.
 pub(super) async fn inject(
     cluster: &mut TestCluster,
     fault: Fault,
-    rng: &mut SmallRng,
 ) -> Result<std::result::Result<InjectedFault, String>> {
-    let from_us = now_us();
     if fault.is_slow_network()
         && let Some(why) = super::distant::missing_device()
     {
         return Ok(Err(why));
     }
     Ok(Ok(match fault {
-        Fault::KillNode => process::kill_node(cluster, rng).await?,
-        Fault::StopNode => process::stop_node(cluster, rng).await?,
+        Fault::KillNode => process::kill_node(cluster).await?,
+        Fault::StopNode => process::stop_node(cluster).await?,
         Fault::RollingRestart => process::rolling_restart(cluster).await?,
-        Fault::KillMaster => process::kill_master(cluster, rng).await?,
-        Fault::LoseMaster => loss::lose_master(cluster, rng).await?,
-        Fault::RollBackMaster => loss::roll_back_master(cluster, rng).await?,
-        Fault::CutFromStore => network::cut_from_store(cluster, rng).await?,
-        Fault::CutFromReceivers => network::cut_from_receivers(cluster, rng).await?,
-        Fault::SlowStore => distant::slow_store(cluster, rng).await?,
-        Fault::SlowMaster => distant::slow_master(cluster, rng).await?,
-        Fault::LossyNetwork => distant::lossy_network(cluster, rng).await?,
-        Fault::IsolateMaster => network::isolate_master(cluster, rng).await?,
-        Fault::IsolateMasterWithNode => network::isolate_master_with_node(cluster, rng).await?,
+        Fault::KillMaster => process::kill_master(cluster).await?,
+        Fault::LoseMaster => loss::lose_master(cluster).await?,
+        Fault::RollBackMaster => loss::roll_back_master(cluster).await?,
+        Fault::CutFromStore => network::cut(cluster, HostLink::Store).await?,
+        Fault::CutFromReceivers => network::cut(cluster, HostLink::Web).await?,
+        Fault::SlowStore => distant::slow_store(cluster).await?,
+        Fault::SlowMaster => distant::slow_master(cluster).await?,
+        Fault::LossyNetwork => distant::lossy_network(cluster).await?,
+        Fault::IsolateMaster => network::isolate_master(cluster, false).await?,
+        Fault::IsolateMasterWithNode => network::isolate_master(cluster, true).await?,
         Fault::WrongClock => match clock::library() {
-            Some(library) => clock::wrong_clock(cluster, rng, &library).await?,
+            Some(library) => clock::wrong_clock(cluster, &library).await?,
             None => return Ok(Err(clock::MISSING.to_owned())),
         },
-        Fault::FullMemory => memory::fill_memory(cluster, rng).await?,
-        Fault::FlushScripts => memory::flush_scripts(cluster, from_us).await?,
-        Fault::MoveSlots => slots::move_slots(cluster, rng).await?,
+        Fault::FullMemory => memory::fill_memory(cluster).await?,
+        Fault::FlushScripts => memory::flush_scripts(cluster).await?,
+        Fault::MoveSlots => slots::move_slots(cluster).await?,
     }))
 }
 
-/// Returns the number of a random node.
-fn random_node(cluster: &TestCluster, rng: &mut SmallRng) -> usize {
-    rng.random_range(0..cluster.nodes.len())
+fn elapsed(from_us: u64) -> Duration {
+    Duration::from_micros(now_us() - from_us)
 }
 
-/// Returns the number of a random master.
-fn random_master(cluster: &TestCluster, rng: &mut SmallRng) -> Result<usize> {
-    let masters = cluster.redis.masters(None)?;
-    Ok(masters[rng.random_range(0..masters.len())])
+fn names(hosts: &[Host]) -> String {
+    hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" and ")
 }
 
-/// Waits until the replica has taken the place of the master, if it has a replica. Returns the time
-/// this took, in words.
-async fn await_promotion(
-    cluster: &TestCluster,
+/// Waits until a replica has taken the place of the master, if it has a replica, and then until the
+/// master is to come back. Returns the time until the promotion, in words.
+async fn wait_for_failover(
+    cluster: &mut TestCluster,
     master: usize,
     replica: Option<usize>,
+    away: Duration,
 ) -> Result<String> {
-    let Some(replica) = replica else {
-        return Ok(String::new());
+    let promoted = match replica {
+        Some(replica) => {
+            let took = cluster.redis.wait_for_promotion(master, replica).await?;
+            format!(", a replica took over in {took:.1?}")
+        }
+        None => String::new(),
     };
-    let took = cluster.redis.wait_for_promotion(master, replica).await?;
-    Ok(format!(", a replica took over in {took:.1?}"))
-}
-
-/// Waits until a replaced master is to come back.
-async fn wait_for_return(cluster: &TestCluster, rng: &mut SmallRng, ms: std::ops::Range<u64>) {
-    match cluster.master_away {
-        Some(away) => tokio::time::sleep(away).await,
-        None => wait_random(rng, ms).await,
-    }
-}
-
-/// Waits for a random time.
-async fn wait_random(rng: &mut SmallRng, ms: std::ops::Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(rng.random_range(ms))).await;
+    sleep(cluster.master_away.unwrap_or(away)).await;
+    Ok(promoted)
 }

@@ -12,12 +12,10 @@
 //! To cut a host off, its port is moved off its bridge. Then no packet passes in either direction,
 //! no connection is reset, and neither side is notified.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::distant::DISTANT_BRIDGE;
 use super::network_namespace::NetworkNamespace;
@@ -27,6 +25,9 @@ pub(super) const RECEIVERS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 
 /// The network of nodes and receivers, to which webhooks are allowed.
 pub(super) const WEB: &str = "10.78.0.0/24";
+
+/// The bridge of hosts that are cut off.
+pub(super) const ISLAND: &str = "island";
 
 /// A host of the sandbox.
 #[derive(Debug, Clone)]
@@ -55,38 +56,29 @@ impl HostLink {
             Self::Web => "web",
         }
     }
-
-    /// Returns the port of this host, in the tool's namespace.
-    fn port(self, host: &Host) -> String {
-        format!("{}-{}", host.name, self.name())
-    }
 }
 
 /// Creates the bridges without hosts.
 pub(super) fn create_bridges() -> Result<()> {
-    let mut script = "link set lo up\n".to_owned();
-    for bridge in ["store", "web", "island", DISTANT_BRIDGE] {
-        writeln!(script, "link add {bridge} type bridge")?;
-        writeln!(script, "link set {bridge} up")?;
+    run_ip("link set lo up")?;
+    for bridge in ["store", "web", ISLAND, DISTANT_BRIDGE] {
+        run_ip(&format!("link add {bridge} type bridge"))?;
+        run_ip(&format!("link set {bridge} up"))?;
     }
-    writeln!(script, "address add {RECEIVERS}/24 dev web")?;
-    run_ip_batch(&script)
+    run_ip(&format!("address add {RECEIVERS}/24 dev web"))
 }
 
 /// Creates a host; `number`, from 1, determines its addresses.
 pub(super) fn create_host(name: &str, number: u8, links: &[HostLink]) -> Result<Host> {
-    let mut script = format!("netns add {name}\n");
+    run_ip(&format!("netns add {name}"))?;
     for link in links {
         let (word, net) = (link.name(), if *link == HostLink::Store { 77 } else { 78 });
-        writeln!(script, "link add {name}-{word} type veth peer name {word} netns {name}")?;
-        writeln!(script, "link set {name}-{word} master {word} up")?;
-        writeln!(script, "-n {name} link set {word} up")?;
-        writeln!(script, "-n {name} address add 10.{net}.0.{}/24 dev {word}", 10 + number)?;
+        run_ip(&format!("link add {name}-{word} type veth peer name {word} netns {name}"))?;
+        run_ip(&format!("link set {name}-{word} master {word} up"))?;
+        run_ip(&format!("-n {name} link set {word} up"))?;
+        run_ip(&format!("-n {name} address add 10.{net}.0.{}/24 dev {word}", 10 + number))?;
     }
-    writeln!(script, "-n {name} link set lo up")?;
-    for line in script.lines() {
-        run_ip(line)?;
-    }
+    run_ip(&format!("-n {name} link set lo up"))?;
     Ok(Host {
         name: name.to_owned(),
         address: Ipv4Addr::new(10, 77, 0, 10 + number),
@@ -94,48 +86,22 @@ pub(super) fn create_host(name: &str, number: u8, links: &[HostLink]) -> Result<
     })
 }
 
-/// Cuts these hosts off from all others on this link. They still reach each other.
-pub(super) fn cut_off(hosts: &[&Host], link: HostLink) -> Result<()> {
-    move_to_bridge(hosts, link, "island")
-}
-
-/// Moves these hosts to the bridge `distant`, with the tap that leads away from it.
-pub(super) fn join_distant_bridge(hosts: &[&Host], link: HostLink) -> Result<()> {
-    move_to_bridge(hosts, link, DISTANT_BRIDGE)
-}
-
 /// Adds a device to a bridge.
 pub(super) fn join_bridge(device: &str, bridge: &str) -> Result<()> {
-    run_ip_batch(&format!("link set {device} master {bridge} up\n"))
+    run_ip(&format!("link set {device} master {bridge} up"))
 }
 
 /// Moves these hosts back to their bridge.
-pub(super) fn rejoin(hosts: &[&Host], link: HostLink) -> Result<()> {
+pub(super) fn rejoin(hosts: &[Host], link: HostLink) -> Result<()> {
     move_to_bridge(hosts, link, link.name())
 }
 
-fn move_to_bridge(hosts: &[&Host], link: HostLink, bridge: &str) -> Result<()> {
-    let lines = hosts.iter().map(|host| format!("link set {} master {bridge}\n", link.port(host)));
-    run_ip_batch(&lines.collect::<String>())
+/// Moves these hosts to another bridge. They still reach each other.
+pub(super) fn move_to_bridge(hosts: &[Host], link: HostLink, bridge: &str) -> Result<()> {
+    hosts.iter().try_for_each(|host| join_bridge(&format!("{}-{}", host.name, link.name()), bridge))
 }
 
-/// Runs commands of `ip`, one per line.
-fn run_ip_batch(script: &str) -> Result<()> {
-    let mut child = Command::new("ip")
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start ip (Debian: `iproute2`)")?;
-    child.stdin.take().context("ip has an input")?.write_all(script.as_bytes())?;
-    let output = child.wait_with_output()?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip: {}\n{script}", stderr.trim());
-    Ok(())
-}
-
-/// Runs one command of `ip`, which may name another namespace (`-n`). A batch has only one
-/// namespace.
+/// Runs one command of `ip`.
 fn run_ip(line: &str) -> Result<()> {
     super::sandbox::run(Command::new("ip").args(line.split(' ')))
 }

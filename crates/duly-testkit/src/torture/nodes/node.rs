@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::network::{Host, WEB};
 use crate::process::{Options, Server};
 use crate::torture::caller::Endpoint;
-use crate::wire::Connection;
+use crate::wire::{Error, Response};
 
 /// Shards of the deployment.
 pub(super) const SHARDS: u16 = 32;
@@ -69,10 +69,6 @@ impl Node {
         Endpoint { network: Arc::clone(&self.options.network), address: self.options.listen }
     }
 
-    pub(super) fn log(&self) -> &Path {
-        &self.options.log
-    }
-
     /// Starts the node and waits until it is ready.
     pub(super) async fn start(&mut self) -> Result<()> {
         self.start_with(&[]).await
@@ -83,48 +79,32 @@ impl Node {
         let mut options = self.options.clone();
         options.settings.extend(crate::process::settings(more));
         let server = Server::start(&options, START_TIMEOUT).await;
-        self.server = Some(server.with_context(|| format!("{} does not start", self.host.name))?);
+        self.server = Some(server.with_context(|| {
+            let log = crate::process::tail(&options.log, 20);
+            format!("{} does not start; the last lines of its log:\n{log}", self.host.name)
+        })?);
         Ok(())
-    }
-
-    pub(super) fn kill(&mut self) -> Result<()> {
-        Ok(self.running()?.kill()?)
-    }
-
-    pub(super) fn freeze(&mut self) -> Result<()> {
-        self.running()?.freeze()
-    }
-
-    pub(super) fn thaw(&mut self) -> Result<()> {
-        self.running()?.thaw()
     }
 
     /// Shuts the node down; an error unless it ends with success.
     pub(super) async fn stop(&mut self) -> Result<()> {
-        let ended_well = self.running()?.stop(STOP_TIMEOUT).await?;
+        let ended_well = self.process()?.stop(STOP_TIMEOUT).await?;
         ensure!(ended_well, "{} ended with a failure after SIGTERM", self.host.name);
         Ok(())
     }
 
-    pub(super) fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.running()?.has_ended()?)
-    }
-
     /// Returns a problem of the node, if there is one; `nodes` members are expected.
     pub(super) async fn complaint(&self, nodes: usize) -> Option<String> {
-        let mut connection: Connection = self.endpoint().connection();
         let name = &self.host.name;
-        let ready = match connection.call("GET", "/readyz", b"", STATUS_TIMEOUT).await {
-            Ok(ready) => ready,
-            Err(error) => return Some(format!("{name} does not respond: {error}")),
+        let (ready, cluster) = match (self.get("/readyz").await, self.get("/v1/cluster").await) {
+            (Ok(ready), Ok(cluster)) => (ready, cluster.json()),
+            (Err(error), _) | (_, Err(error)) => {
+                return Some(format!("{name} does not respond: {error}"));
+            }
         };
         if !ready.is_success() {
             return Some(format!("{name} is not ready: {}", ready.json()));
         }
-        let cluster = match connection.call("GET", "/v1/cluster", b"", STATUS_TIMEOUT).await {
-            Ok(cluster) => cluster.json(),
-            Err(error) => return Some(format!("{name} does not respond: {error}")),
-        };
         let members = cluster["nodes"].as_array().cloned().unwrap_or_default();
         let here = members.iter().filter(|member| member["state"] == "active").count();
         let shards: u64 = members.iter().filter_map(|member| member["shards"].as_u64()).sum();
@@ -134,15 +114,19 @@ impl Node {
 
     /// Returns the member ids that this node reports, sorted; `None` if it does not reply.
     pub(super) async fn member_ids(&self) -> Option<Vec<String>> {
-        let mut connection: Connection = self.endpoint().connection();
-        let cluster = connection.call("GET", "/v1/cluster", b"", STATUS_TIMEOUT).await.ok()?.json();
-        let member_ids = cluster["nodes"].as_array()?.iter();
-        let mut member_ids: Vec<_> = member_ids.map(|node| node["member_id"].to_string()).collect();
+        let cluster = self.get("/v1/cluster").await.ok()?.json();
+        let members = cluster["nodes"].as_array()?.iter();
+        let mut member_ids: Vec<_> = members.map(|node| node["member_id"].to_string()).collect();
         member_ids.sort_unstable();
         Some(member_ids)
     }
 
-    fn running(&mut self) -> Result<&mut Server> {
+    async fn get(&self, path: &str) -> Result<Response, Error> {
+        self.endpoint().connection().call("GET", path, b"", STATUS_TIMEOUT).await
+    }
+
+    /// Returns the process of the node.
+    pub(super) fn process(&mut self) -> Result<&mut Server> {
         self.server.as_mut().with_context(|| format!("{} was not started", self.host.name))
     }
 }

@@ -3,7 +3,6 @@
 //! Commands go to the loopback address of a server's host, so they also reach a server that is cut
 //! off.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -51,8 +50,7 @@ const SETTINGS: [&str; 18] = [
 #[derive(Debug)]
 pub(super) struct RedisServer {
     pub(super) host: Host,
-    server: Server,
-    is_running: bool,
+    pub(super) server: Server,
 }
 
 impl RedisServer {
@@ -66,7 +64,7 @@ impl RedisServer {
             Server::start(&[&own[..], &rest[..], &SETTINGS[..]].concat())
         });
         let server = server.with_context(|| format!("{} does not start", host.name))?;
-        Ok(Self { host, server, is_running: true })
+        Ok(Self { host, server })
     }
 
     /// Sends one command.
@@ -92,37 +90,10 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Kills the server with SIGKILL.
-    pub(super) fn kill(&mut self) {
-        self.is_running = false;
-        self.server.kill();
-    }
-
-    /// Removes the server's data, while it is down.
-    pub(super) fn lose_data(&self) {
-        self.server.lose_data();
-    }
-
-    /// Copies the server's data.
-    pub(super) fn copy_data(&self, to: &Path) {
-        self.server.copy_data(to);
-    }
-
-    /// Replaces the server's data with such a copy, while it is down.
-    pub(super) fn restore_data(&self, from: &Path) {
-        self.server.restore_data(from);
-    }
-
     /// Starts the server again with its data.
     pub(super) fn start_again(&mut self) -> Result<()> {
-        let Self { host, server, is_running } = self;
-        host.namespace.enter(|| server.start_again())?;
-        *is_running = true;
-        Ok(())
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.server.port()
+        let Self { host, server } = self;
+        Ok(host.namespace.enter(|| server.start_again())?)
     }
 
     fn address(&self) -> String {
@@ -156,7 +127,7 @@ impl RedisCluster {
         }
         for other in &redis.peers[1..] {
             let (address, bus) = (other.host.address, other.server.bus_port());
-            let (port, first) = (other.port(), &redis.peers[0]);
+            let (port, first) = (other.server.port(), &redis.peers[0]);
             first.command_ok(&format!("CLUSTER MEET {address} {port} {bus}"))?;
         }
         for (master, replica) in masters.iter().cycle().zip(followers) {
@@ -187,14 +158,12 @@ impl RedisCluster {
         Ok(cluster_view::parse(&self.peers[of].command("CLUSTER NODES")?))
     }
 
-    /// Returns the indices of the servers that serve slots, as seen by a running server other than
-    /// `without`.
-    pub(super) fn masters(&self, without: Option<usize>) -> Result<Vec<usize>> {
-        let asked = (0..self.peers.len())
-            .find(|index| self.peers[*index].is_running && Some(*index) != without);
-        let members = self.view(asked.context("no server runs")?)?;
-        let serves = members.iter().filter(|member| member.is_serving());
-        Ok(serves.filter_map(|member| self.index_of(&member.address)).collect())
+    /// Returns the indices of the servers that serve slots, as seen by a running server.
+    pub(super) fn masters(&self) -> Result<Vec<usize>> {
+        let running = self.peers.iter().position(|peer| peer.server.pid().is_some());
+        let members = self.view(running.context("no server runs")?)?;
+        let serving = members.iter().filter(|member| member.is_serving());
+        Ok(serving.filter_map(|member| self.index_of(&member.address)).collect())
     }
 
     /// Returns the replicas of a master.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::fault::Fault;
+use crate::checker::timers_with_one_operation;
 use crate::clock::seconds_since;
-use crate::history::{Answer, Delivery, History};
+use crate::history::{Delivery, History};
 use crate::torture::world::WELL_BEHAVED;
 
 /// Lateness from which a firing counts as delayed by the fault.
@@ -55,18 +56,11 @@ impl Firing {
 
 /// Returns the first delivery of each such timer for the well-behaved receiver, by due time.
 pub(super) fn firings(history: &History) -> Vec<Firing> {
-    let mut scheduled_us: FxHashMap<u32, Option<u64>> = FxHashMap::default();
-    for operation in &history.operations {
-        let Some(key) = operation.key else { continue };
-        let once = matches!(operation.answer, Answer::Created { .. } | Answer::InDoubt);
-        let first = Some(operation.ended_us).filter(|_| once);
-        scheduled_us.entry(key).and_modify(|known| *known = None).or_insert(first);
-    }
+    let made_us = timers_with_one_operation(history, true);
     let mut firsts: FxHashMap<u32, Firing> = FxHashMap::default();
     for delivery in &history.deliveries {
         let Delivery { key, due_ms, received_us, .. } = *delivery;
-        let in_time =
-            scheduled_us.get(&key).copied().flatten().is_some_and(|us| us <= due_ms * 1_000);
+        let in_time = made_us.get(&key).copied().flatten().is_some_and(|us| us <= due_ms * 1_000);
         if in_time && history.keys[key as usize].namespace == WELL_BEHAVED {
             let firing = Firing { due_ms, received_us };
             firsts

@@ -1,12 +1,11 @@
 //! Fault: a node with a wrong wall clock, by `libfaketime`. Its monotonic clock is right.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rand::Rng;
-use rand::rngs::SmallRng;
 
-use super::{InjectedFault, TestCluster, random_node, wait_random};
+use super::{InjectedFault, TestCluster, sleep};
 use crate::clock::now_us;
 
 /// Reason why this machine cannot do it.
@@ -28,12 +27,11 @@ pub(super) fn library() -> Option<PathBuf> {
 
 pub(super) async fn wrong_clock(
     cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-    library: &std::path::Path,
+    library: &Path,
 ) -> Result<InjectedFault> {
-    let node = random_node(cluster, rng);
-    let node = &mut cluster.nodes[node];
-    let shift = SHIFTS[rng.random_range(0..SHIFTS.len())];
+    let shift = SHIFTS[cluster.rng.random_range(0..SHIFTS.len())];
+    let duration = cluster.random_duration(WRONG_MS);
+    let node = cluster.random_node();
     let library = library.to_str().context("the path of the library is text")?;
     let from_us = now_us();
     node.stop().await?;
@@ -44,8 +42,8 @@ pub(super) async fn wrong_clock(
         ("DONT_FAKE_MONOTONIC", "1"),
     ];
     node.start_with(&wrong).await?;
-    wait_random(rng, WRONG_MS).await;
+    sleep(duration).await;
     node.stop().await?;
     node.start().await?;
-    Ok(InjectedFault::new(from_us, format!("{} by {shift}", node.host.name)))
+    Ok(InjectedFault { from_us, text: format!("{} by {shift}", node.host.name) })
 }

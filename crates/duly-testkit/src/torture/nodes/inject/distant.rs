@@ -1,12 +1,10 @@
 //! Faults between hosts that still reach each other: packets are delayed or lost.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::{InjectedFault, TestCluster, random_master, random_node, wait_random};
+use super::{InjectedFault, TestCluster, elapsed, names, sleep};
 use crate::clock::now_us;
 use crate::torture::nodes::distant::{DistantHosts, Route};
 use crate::torture::nodes::network::{Host, HostLink};
@@ -21,38 +19,28 @@ const JITTER_PERCENT: u64 = 20;
 /// Share of lost packets in each direction, in percent.
 const LOSS_PERCENT: std::ops::RangeInclusive<u32> = 1..=5;
 
-pub(super) async fn slow_store(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let node = cluster.nodes[random_node(cluster, rng)].host.clone();
-    let route = random_delay(rng);
-    make_distant(cluster, &[&node], &route, rng).await
+pub(super) async fn slow_store(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let node = cluster.random_node().host.clone();
+    let route = random_delay(&mut cluster.rng);
+    make_distant(cluster, vec![node], &route).await
 }
 
-pub(super) async fn slow_master(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let master = random_master(cluster, rng)?;
+pub(super) async fn slow_master(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let master = cluster.random_master()?;
     // If the master alone is distant, its replicas are distant from it too, and so they confirm late.
     let mut group = vec![master];
-    if rng.random_bool(0.5) {
+    if cluster.rng.random_bool(0.5) {
         group.extend(cluster.redis.replicas_of(master)?);
     }
-    let hosts: Vec<Host> =
-        group.iter().map(|number| cluster.redis.peers[*number].host.clone()).collect();
-    let route = random_delay(rng);
-    make_distant(cluster, &hosts.iter().collect::<Vec<_>>(), &route, rng).await
+    let hosts = group.iter().map(|number| cluster.redis.peers[*number].host.clone()).collect();
+    let route = random_delay(&mut cluster.rng);
+    make_distant(cluster, hosts, &route).await
 }
 
-pub(super) async fn lossy_network(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let node = cluster.nodes[random_node(cluster, rng)].host.clone();
-    let route = Route { delay_ms: 0..=0, loss_percent: rng.random_range(LOSS_PERCENT) };
-    make_distant(cluster, &[&node], &route, rng).await
+pub(super) async fn lossy_network(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let node = cluster.random_node().host.clone();
+    let route = Route { delay_ms: 0..=0, loss_percent: cluster.rng.random_range(LOSS_PERCENT) };
+    make_distant(cluster, vec![node], &route).await
 }
 
 fn random_delay(rng: &mut SmallRng) -> Route {
@@ -62,20 +50,17 @@ fn random_delay(rng: &mut SmallRng) -> Route {
 }
 
 async fn make_distant(
-    cluster: &TestCluster,
-    hosts: &[&Host],
+    cluster: &mut TestCluster,
+    hosts: Vec<Host>,
     route: &Route,
-    rng: &mut SmallRng,
 ) -> Result<InjectedFault> {
     let before = cluster.nodes[0].member_ids().await;
-    let from_us = now_us();
-    let distant = DistantHosts::move_away(hosts, HostLink::Store, route, rng)?;
-    wait_random(rng, DISTANT_MS).await;
+    let (names, from_us) = (names(&hosts), now_us());
+    let distant = DistantHosts::move_away(hosts, HostLink::Store, route, &mut cluster.rng)?;
+    sleep(cluster.random_duration(DISTANT_MS)).await;
     distant.bring_back()?;
-    let duration = Duration::from_micros(now_us() - from_us);
+    let duration = elapsed(from_us);
     let is_unchanged = before.is_some() && cluster.nodes[0].member_ids().await == before;
     let members = if is_unchanged { "all nodes stayed members" } else { "A NODE WAS EVICTED" };
-    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-    let text = format!("{} for {duration:.1?}, {route}, {members}", names.join(" and "));
-    Ok(InjectedFault::new(from_us, text))
+    Ok(InjectedFault { from_us, text: format!("{names} for {duration:.1?}, {route}, {members}") })
 }

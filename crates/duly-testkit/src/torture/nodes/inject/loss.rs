@@ -7,14 +7,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use rand::rngs::SmallRng;
 use serde_json::json;
 
 use super::slots::slots_with_keys;
-use super::{InjectedFault, TestCluster, random_master};
+use super::{InjectedFault, TestCluster, elapsed, sleep};
 use crate::clock::now_us;
 use crate::torture::nodes::node::SHARDS;
-use crate::wire::Connection;
 
 /// Age of the data of a rolled-back master: more than nodes tolerate.
 const ROLLBACK_AGE: Duration = Duration::from_secs(8);
@@ -25,31 +23,25 @@ const DETECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two repairs.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(super) async fn lose_master(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let (master, shards) = choose_master(cluster, rng)?;
+pub(super) async fn lose_master(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let (master, shards) = choose_master(cluster)?;
     let from_us = now_us();
     let peer = &mut cluster.redis.peers[master];
-    peer.kill();
-    peer.lose_data();
+    peer.server.kill();
+    peer.server.lose_data();
     peer.start_again()?;
     repair_shards(cluster, master, shards, "restored", from_us).await
 }
 
-pub(super) async fn roll_back_master(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let (master, shards) = choose_master(cluster, rng)?;
+pub(super) async fn roll_back_master(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let (master, shards) = choose_master(cluster)?;
     let copy = tempfile::tempdir()?;
-    cluster.redis.peers[master].copy_data(copy.path());
-    tokio::time::sleep(ROLLBACK_AGE).await;
+    cluster.redis.peers[master].server.copy_data(copy.path());
+    sleep(ROLLBACK_AGE).await;
     let from_us = now_us();
     let peer = &mut cluster.redis.peers[master];
-    peer.kill();
-    peer.restore_data(copy.path());
+    peer.server.kill();
+    peer.server.restore_data(copy.path());
     peer.start_again()?;
     repair_shards(cluster, master, shards, "confirmed", from_us).await
 }
@@ -57,9 +49,9 @@ pub(super) async fn roll_back_master(
 /// Chooses the master that loses data, and returns it with its number of shards. It prefers a
 /// master all of whose slots were lost before. Such a master exists unless other slots have moved
 /// to it since.
-fn choose_master(cluster: &mut TestCluster, rng: &mut SmallRng) -> Result<(usize, usize)> {
-    let mut chosen = random_master(cluster, rng)?;
-    for master in cluster.redis.masters(None)? {
+fn choose_master(cluster: &mut TestCluster) -> Result<(usize, usize)> {
+    let mut chosen = cluster.random_master()?;
+    for master in cluster.redis.masters()? {
         if slots_with_keys(&cluster.redis.peers[master])?.is_subset(&cluster.lost_slots) {
             chosen = master;
         }
@@ -86,8 +78,8 @@ async fn repair_shards(
             "{} of {shards} shards were detected: {lost:?}",
             lost.len()
         );
-        tokio::time::sleep(REPAIR_INTERVAL).await;
-        let mut node: Connection = cluster.nodes[0].endpoint().connection();
+        sleep(REPAIR_INTERVAL).await;
+        let mut node = cluster.nodes[0].endpoint().connection();
         for number in 0..SHARDS {
             let body = json!({"shards": [number]}).to_string();
             let response =
@@ -105,6 +97,9 @@ async fn repair_shards(
     }
     cluster.lost.append(&mut lost);
     let name = &cluster.redis.peers[master].host.name;
-    let took = Duration::from_micros(now_us() - from_us);
-    Ok(InjectedFault::new(from_us, format!("{name}, {shards} shards {outcome} after {took:.1?}")))
+    let took = elapsed(from_us);
+    Ok(InjectedFault {
+        from_us,
+        text: format!("{name}, {shards} shards {outcome} after {took:.1?}"),
+    })
 }

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rand::rngs::SmallRng;
 
-use super::{InjectedFault, TestCluster, random_master, wait_random};
+use super::{InjectedFault, TestCluster, elapsed, sleep};
 use crate::clock::now_us;
 
 /// Time for which the memory is full, in milliseconds.
@@ -15,28 +14,28 @@ const FULL_MS: std::ops::Range<u64> = 2_000..4_000;
 const FLUSHES: u32 = 10;
 const BETWEEN: Duration = Duration::from_millis(200);
 
-pub(super) async fn fill_memory(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let peer = &cluster.redis.peers[random_master(cluster, rng)?];
+pub(super) async fn fill_memory(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let duration = cluster.random_duration(FULL_MS);
+    let master = cluster.random_master()?;
+    let peer = &cluster.redis.peers[master];
     let info = peer.command("INFO memory")?;
     let used = info.lines().find_map(|line| line.trim().strip_prefix("used_memory:"));
-    let used: u64 = used.context("a server says its memory")?.parse()?;
+    let used: u64 = used.context("a server reports its memory")?.parse()?;
     let from_us = now_us();
     peer.command_ok(&format!("CONFIG SET maxmemory {}", used / 2))?;
-    wait_random(rng, FULL_MS).await;
+    sleep(duration).await;
     peer.command_ok("CONFIG SET maxmemory 0")?;
-    let duration = Duration::from_micros(now_us() - from_us);
-    Ok(InjectedFault::new(from_us, format!("{} for {duration:.1?}", peer.host.name)))
+    let text = format!("{} for {:.1?}", peer.host.name, elapsed(from_us));
+    Ok(InjectedFault { from_us, text })
 }
 
-pub(super) async fn flush_scripts(cluster: &TestCluster, from_us: u64) -> Result<InjectedFault> {
+pub(super) async fn flush_scripts(cluster: &TestCluster) -> Result<InjectedFault> {
+    let from_us = now_us();
     for _ in 0..FLUSHES {
         for peer in &cluster.redis.peers {
             peer.command_ok("SCRIPT FLUSH")?;
         }
-        tokio::time::sleep(BETWEEN).await;
+        sleep(BETWEEN).await;
     }
-    Ok(InjectedFault::new(from_us, format!("all servers, {FLUSHES} times")))
+    Ok(InjectedFault { from_us, text: format!("all servers, {FLUSHES} times") })
 }

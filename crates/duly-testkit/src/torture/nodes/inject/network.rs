@@ -1,16 +1,10 @@
 //! Faults between hosts: no packet passes in either direction, and neither side is notified.
 
-use std::time::Duration;
-
 use anyhow::Result;
-use rand::rngs::SmallRng;
 
-use super::{
-    InjectedFault, TestCluster, await_promotion, random_master, random_node, wait_for_return,
-    wait_random,
-};
+use super::{InjectedFault, TestCluster, elapsed, names, sleep, wait_for_failover};
 use crate::clock::now_us;
-use crate::torture::nodes::network::{Host, HostLink, cut_off, rejoin};
+use crate::torture::nodes::network::{HostLink, ISLAND, move_to_bridge, rejoin};
 
 /// Time for which a node is cut off, in milliseconds: longer than the heartbeat timeout.
 const CUT_MS: std::ops::Range<u64> = 3_000..8_000;
@@ -18,67 +12,34 @@ const CUT_MS: std::ops::Range<u64> = 3_000..8_000;
 /// Time for which a master stays cut off after another one has taken its place, in milliseconds.
 const REPLACED_MS: std::ops::Range<u64> = 1_000..3_000;
 
-pub(super) async fn cut_from_store(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    cut(cluster, rng, HostLink::Store).await
-}
-
-pub(super) async fn cut_from_receivers(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    cut(cluster, rng, HostLink::Web).await
-}
-
-async fn cut(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-    link: HostLink,
-) -> Result<InjectedFault> {
-    let node = &cluster.nodes[random_node(cluster, rng)];
+/// Cuts a node off on this link.
+pub(super) async fn cut(cluster: &mut TestCluster, link: HostLink) -> Result<InjectedFault> {
+    let duration = cluster.random_duration(CUT_MS);
+    let node = [cluster.random_node().host.clone()];
     let from_us = now_us();
-    cut_off(&[&node.host], link)?;
-    wait_random(rng, CUT_MS).await;
-    rejoin(&[&node.host], link)?;
-    let cut = Duration::from_micros(now_us() - from_us);
-    Ok(InjectedFault::new(from_us, format!("{} for {cut:.1?}", node.host.name)))
+    move_to_bridge(&node, link, ISLAND)?;
+    sleep(duration).await;
+    rejoin(&node, link)?;
+    let text = format!("{} for {:.1?}", names(&node), elapsed(from_us));
+    Ok(InjectedFault { from_us, text })
 }
 
+/// Cuts a master off, alone or together with a node.
 pub(super) async fn isolate_master(
     cluster: &mut TestCluster,
-    rng: &mut SmallRng,
+    with_node: bool,
 ) -> Result<InjectedFault> {
-    let master = random_master(cluster, rng)?;
-    isolate(cluster, rng, master, &[]).await
-}
-
-pub(super) async fn isolate_master_with_node(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let master = random_master(cluster, rng)?;
-    let node = cluster.nodes[random_node(cluster, rng)].host.clone();
-    isolate(cluster, rng, master, &[&node]).await
-}
-
-async fn isolate(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-    master: usize,
-    with: &[&Host],
-) -> Result<InjectedFault> {
+    let master = cluster.random_master()?;
+    let mut island = vec![cluster.redis.peers[master].host.clone()];
+    if with_node {
+        island.insert(0, cluster.random_node().host.clone());
+    }
     let replica = cluster.redis.replicas_of(master)?.first().copied();
-    let host = cluster.redis.peers[master].host.clone();
-    let island: Vec<&Host> = with.iter().copied().chain([&host]).collect();
+    let away = cluster.random_duration(REPLACED_MS);
     let from_us = now_us();
-    cut_off(&island, HostLink::Store)?;
-    let promoted = await_promotion(cluster, master, replica).await?;
-    wait_for_return(cluster, rng, REPLACED_MS).await;
+    move_to_bridge(&island, HostLink::Store, ISLAND)?;
+    let promoted = wait_for_failover(cluster, master, replica, away).await?;
     rejoin(&island, HostLink::Store)?;
-    let cut = Duration::from_micros(now_us() - from_us);
-    let names: Vec<&str> = island.iter().map(|host| host.name.as_str()).collect();
-    let names = names.join(" and ");
-    Ok(InjectedFault::new(from_us, format!("{names} for {cut:.1?}{promoted}")))
+    let text = format!("{} for {:.1?}{promoted}", names(&island), elapsed(from_us));
+    Ok(InjectedFault { from_us, text })
 }

@@ -1,15 +1,9 @@
 //! Faults of processes: kill, stop, restart.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use rand::Rng;
-use rand::rngs::SmallRng;
 
-use super::{
-    InjectedFault, TestCluster, await_promotion, random_master, random_node, wait_for_return,
-    wait_random,
-};
+use super::{InjectedFault, TestCluster, elapsed, sleep, wait_for_failover};
 use crate::clock::now_us;
 
 /// Time until a killed node starts again, in milliseconds: the others have certainly taken over by
@@ -22,31 +16,25 @@ const STOPPED_MS: std::ops::Range<u64> = 3_000..7_000;
 /// Time until a master comes back after a replica has taken its place, in milliseconds.
 const REPLACED_MS: std::ops::Range<u64> = 500..2_000;
 
-pub(super) async fn kill_node(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let node = random_node(cluster, rng);
-    let node = &mut cluster.nodes[node];
+pub(super) async fn kill_node(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let away = cluster.random_duration(AWAY_MS);
+    let node = cluster.random_node();
     let from_us = now_us();
-    node.kill()?;
-    wait_random(rng, AWAY_MS).await;
+    node.process()?.kill()?;
+    sleep(away).await;
     node.start().await?;
-    Ok(InjectedFault::new(from_us, &node.host.name))
+    Ok(InjectedFault { from_us, text: node.host.name.clone() })
 }
 
-pub(super) async fn stop_node(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let node = random_node(cluster, rng);
-    let node = &mut cluster.nodes[node];
+pub(super) async fn stop_node(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let duration = cluster.random_duration(STOPPED_MS);
+    let node = cluster.random_node();
     let from_us = now_us();
-    node.freeze()?;
-    wait_random(rng, STOPPED_MS).await;
-    node.thaw()?;
-    let stopped = Duration::from_micros(now_us() - from_us);
-    Ok(InjectedFault::new(from_us, format!("{} for {stopped:.1?}", node.host.name)))
+    node.process()?.freeze()?;
+    sleep(duration).await;
+    node.process()?.thaw()?;
+    let text = format!("{} for {:.1?}", node.host.name, elapsed(from_us));
+    Ok(InjectedFault { from_us, text })
 }
 
 pub(super) async fn rolling_restart(cluster: &mut TestCluster) -> Result<InjectedFault> {
@@ -55,30 +43,23 @@ pub(super) async fn rolling_restart(cluster: &mut TestCluster) -> Result<Injecte
         node.stop().await?;
         node.start().await?;
     }
-    Ok(InjectedFault::new(from_us, "all, one after the other"))
+    Ok(InjectedFault { from_us, text: "all, one after the other".to_owned() })
 }
 
-pub(super) async fn kill_master(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let master = random_master(cluster, rng)?;
+pub(super) async fn kill_master(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let master = cluster.random_master()?;
     let replica = cluster.redis.replicas_of(master)?.first().copied();
+    let away = cluster.random_duration(REPLACED_MS);
+    let is_empty = replica.is_some() && cluster.rng.random_bool(0.5);
     let from_us = now_us();
-    cluster.redis.peers[master].kill();
-    let promoted = await_promotion(cluster, master, replica).await?;
-    wait_for_return(cluster, rng, REPLACED_MS).await;
+    cluster.redis.peers[master].server.kill();
+    let promoted = wait_for_failover(cluster, master, replica, away).await?;
     let peer = &mut cluster.redis.peers[master];
-    let comes_back = if replica.is_some() && rng.random_bool(0.5) {
-        peer.lose_data();
-        "came back empty"
-    } else {
-        "came back"
-    };
+    if is_empty {
+        peer.server.lose_data();
+    }
     peer.start_again()?;
-    let away = Duration::from_micros(now_us() - from_us);
-    Ok(InjectedFault::new(
-        from_us,
-        format!("{} {comes_back} after {away:.1?}{promoted}", peer.host.name),
-    ))
+    let state = if is_empty { "came back empty" } else { "came back" };
+    let text = format!("{} {state} after {:.1?}{promoted}", peer.host.name, elapsed(from_us));
+    Ok(InjectedFault { from_us, text })
 }

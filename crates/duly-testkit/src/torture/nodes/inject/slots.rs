@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use rand::Rng;
-use rand::rngs::SmallRng;
+use anyhow::{Context, Result, bail};
 use rand::seq::IteratorRandom;
 
-use super::{InjectedFault, TestCluster, random_master};
+use super::{InjectedFault, TestCluster, elapsed, sleep};
 use crate::clock::now_us;
 use crate::torture::nodes::redis::RedisServer;
 use crate::torture::nodes::resp::RedisReply;
@@ -22,18 +20,14 @@ const KEYS: usize = 20;
 /// Time between two moves of keys: long enough for calls that find a slot half moved.
 const BETWEEN: Duration = Duration::from_millis(5);
 
-pub(super) async fn move_slots(
-    cluster: &mut TestCluster,
-    rng: &mut SmallRng,
-) -> Result<InjectedFault> {
-    let from = random_master(cluster, rng)?;
-    let others: Vec<usize> =
-        cluster.redis.masters(None)?.into_iter().filter(|master| *master != from).collect();
-    let to = others[rng.random_range(0..others.len())];
-    let masters = cluster.redis.masters(None)?;
+pub(super) async fn move_slots(cluster: &mut TestCluster) -> Result<InjectedFault> {
+    let from = cluster.random_master()?;
+    let masters = cluster.redis.masters()?;
+    let others = masters.iter().copied().filter(|master| *master != from);
+    let to = others.choose(&mut cluster.rng).context("another master")?;
     let peers = &cluster.redis.peers;
     let (from, to) = (&peers[from], &peers[to]);
-    let slots = slots_with_keys(from)?.into_iter().choose_multiple(rng, SLOTS);
+    let slots = slots_with_keys(from)?.into_iter().choose_multiple(&mut cluster.rng, SLOTS);
     let from_us = now_us();
     let mut keys = 0;
     for slot in &slots {
@@ -45,10 +39,10 @@ pub(super) async fn move_slots(
             peer.command_ok(&format!("CLUSTER SETSLOT {slot} NODE {owner}"))?;
         }
     }
-    let took = Duration::from_micros(now_us() - from_us);
     let (from, to, slots) = (&from.host.name, &to.host.name, slots.len());
+    let took = elapsed(from_us);
     let text = format!("{slots} slots with {keys} keys from {from} to {to} in {took:.1?}");
-    Ok(InjectedFault::new(from_us, text))
+    Ok(InjectedFault { from_us, text })
 }
 
 /// Returns the slots of a server that hold keys: all keys of a shard have the same hash tag.
@@ -80,7 +74,7 @@ async fn move_slot(slot: i64, from: &RedisServer, to: &RedisServer) -> Result<us
     to.command_ok(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"))?;
     from.command_ok(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"))?;
     let (slot, most) = (slot.to_string(), KEYS.to_string());
-    let (address, port) = (to.host.address.to_string(), to.port().to_string());
+    let (address, port) = (to.host.address.to_string(), to.server.port().to_string());
     let mut moved = 0;
     loop {
         let query: [&[u8]; 4] = [b"CLUSTER", b"GETKEYSINSLOT", slot.as_bytes(), most.as_bytes()];
@@ -93,7 +87,7 @@ async fn move_slot(slot: i64, from: &RedisServer, to: &RedisServer) -> Result<us
         migrate.extend(keys.iter().map(Vec::as_slice));
         from.command_bytes(&migrate)?;
         moved += keys.len();
-        tokio::time::sleep(BETWEEN).await;
+        sleep(BETWEEN).await;
     }
 }
 
