@@ -14,11 +14,12 @@ mod json_form;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::process::{self, Outcome, Profile};
+use crate::process::{self, Outcome};
 use crate::server::Server;
 use crate::venv;
 
@@ -51,10 +52,9 @@ pub(crate) const LANGUAGES: [Language; 2] = [
 
 /// Builds the server and checks the client of each language.
 pub(crate) fn run() -> Result<Outcome> {
-    let built = process::build_binaries(Profile::Dev, &["duly"])?;
-    let duly = built.first().context("cargo built no binary")?;
+    let duly = process::build_duly()?;
     for language in &LANGUAGES {
-        if language.check(duly)? == Outcome::Failed {
+        if language.check(&duly)? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
     }
@@ -112,24 +112,14 @@ fn without_case(name: &str) -> String {
     name.replace('_', "").to_lowercase()
 }
 
-/// Runs a command in `target/clients`.
-fn run_in<S: AsRef<OsStr>>(
+/// Returns a command that runs in `target/clients`.
+fn command<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
-) -> Result<Outcome> {
-    process::run(process::program(program).args(args).current_dir(directory()))
-}
-
-/// Runs a command in `target/clients`. A failure is an error with this text.
-fn run_or_fail<S: AsRef<OsStr>>(
-    program: impl AsRef<OsStr>,
-    args: impl IntoIterator<Item = S>,
-    otherwise: &str,
-) -> Result<()> {
-    match run_in(program, args)? {
-        Outcome::Passed => Ok(()),
-        Outcome::Failed => bail!("{otherwise}"),
-    }
+) -> Command {
+    let mut command = process::program(program);
+    command.args(args).current_dir(directory());
+    command
 }
 
 mod python {
@@ -154,11 +144,8 @@ mod python {
         }
         let args = ["generate", "--path", DOCUMENT, "--meta", "none", "--output-path", PACKAGE];
         let more = ["--fail-on-warning", "--config", "python.yml"];
-        run_or_fail(
-            generator,
-            args.into_iter().chain(more),
-            "the Python client cannot be generated",
-        )?;
+        process::run_or_fail(command(generator, args).args(more))
+            .context("cannot generate the Python client")?;
         let mut found = Vec::new();
         let tags = directory().join(PACKAGE).join("api");
         for tag in fs::read_dir(&tags).context("the Python client has no api/")? {
@@ -174,8 +161,8 @@ mod python {
 
     pub(super) fn run(server: &Server, backups: &Path) -> Result<Outcome> {
         let python = environment()?.join("bin/python");
-        let args = ["calls.py", PACKAGE, DOCUMENT, &server.address].map(OsStr::new);
-        run_in(python, args.into_iter().chain([backups.as_os_str()]))
+        let args = ["calls.py", PACKAGE, DOCUMENT, &server.address];
+        process::run(command(python, args).arg(backups))
     }
 }
 
@@ -188,11 +175,8 @@ mod typescript {
         install()?;
         let generator = "node_modules/.bin/openapi-ts";
         let args = ["--input", DOCUMENT, "--output", "client", "--client", "@hey-api/client-fetch"];
-        run_or_fail(
-            directory().join(generator),
-            args.into_iter().chain(["--silent"]),
-            "the TypeScript client cannot be generated",
-        )?;
+        process::run_or_fail(command(directory().join(generator), args).arg("--silent"))
+            .context("cannot generate the TypeScript client")?;
         let text = fs::read_to_string(directory().join("client/sdk.gen.ts"))
             .context("the TypeScript client has no sdk.gen.ts")?;
         let functions = text.lines().filter_map(|line| line.strip_prefix("export const "));
@@ -207,18 +191,19 @@ mod typescript {
             return Ok(());
         }
         let args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
-        run_or_fail("npm", args, "npm cannot install the generator: check the network")?;
+        process::run_or_fail(&mut command("npm", args))
+            .context("cannot install the generator: check the network")?;
         fs::write(note, lock).context("cannot note that npm is done")
     }
 
     pub(super) fn run(server: &Server, backups: &Path) -> Result<Outcome> {
-        if run_in(directory().join("node_modules/.bin/tsc"), ["--project", "."])? == Outcome::Failed
-        {
+        let tsc = directory().join("node_modules/.bin/tsc");
+        if process::run(&mut command(tsc, ["--project", "."]))? == Outcome::Failed {
             eprintln!("error: the calls do not fit the types of the TypeScript client");
             return Ok(Outcome::Failed);
         }
-        let args = ["out/calls.js", DOCUMENT, &server.address].map(OsStr::new);
-        run_in("node", args.into_iter().chain([backups.as_os_str()]))
+        let args = ["out/calls.js", DOCUMENT, &server.address];
+        process::run(command("node", args).arg(backups))
     }
 }
 

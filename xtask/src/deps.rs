@@ -58,25 +58,16 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 }
 
 fn install_if_missing() -> Result<()> {
-    let found = process::cargo(["deny", "--version"])
-        .output()
-        .ok()
-        .filter(|output| output.status.success())
-        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    match found {
-        Some(version) if version.ends_with(&format!(" {CARGO_DENY_VERSION}")) => return Ok(()),
-        Some(version) => {
+    if let Ok(version) = process::output(&mut process::cargo(["deny", "--version"])) {
+        let version = version.trim();
+        if !version.ends_with(&format!(" {CARGO_DENY_VERSION}")) {
             println!("using {version}; the policy is written for {CARGO_DENY_VERSION}");
-            return Ok(());
         }
-        None => println!("installing cargo-deny {CARGO_DENY_VERSION}, which takes some minutes"),
+        return Ok(());
     }
-    let mut install =
-        process::cargo(["install", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION]);
-    match process::run(&mut install)? {
-        Outcome::Passed => Ok(()),
-        Outcome::Failed => bail!("`{}` failed", process::shown(&install)),
-    }
+    println!("installing cargo-deny {CARGO_DENY_VERSION}, which takes some minutes");
+    let install = ["install", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION];
+    process::run_or_fail(&mut process::cargo(install))
 }
 
 fn check(options: &[&str], what: &[&str]) -> Result<Outcome> {

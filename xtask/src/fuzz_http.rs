@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::process::{self, Outcome, Profile};
+use crate::process::{self, Outcome};
 use crate::server::Server;
 use crate::venv;
 
@@ -58,13 +58,13 @@ pub(crate) struct Options {
 
 /// Builds the server and fuzzes it.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let built = process::build_binaries(Profile::Dev, &["duly"])?;
-    fuzz(options, built.first().context("cargo built no binary")?)
+    fuzz(options, &process::build_duly()?)
 }
 
 /// Fuzzes a fresh server of this binary.
 pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
-    let tool = tool_env()?.join("bin/st");
+    let folder = directory().join(format!("{TOOL}-{VERSION}"));
+    let tool = venv::install(&folder, &format!("{TOOL}=={VERSION}"))?.join("bin/st");
     let server = Server::start(duly, &directory(), None)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
     let config = directory().join("names.toml");
@@ -84,15 +84,12 @@ pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
         .args(["--warnings", "off", "--continue-on-failure"])
         // The tool keeps failed examples in its working directory.
         .current_dir(directory());
-    match options.seconds {
-        Some(seconds) => {
-            command.args(["--phases", "examples,coverage,fuzzing,stateful"]);
-            command.args(["--max-time", &seconds.to_string()]);
-        }
-        None => {
-            command.args(["--phases", "examples,coverage,fuzzing"]);
-        }
+    let mut phases = "examples,coverage,fuzzing".to_owned();
+    if let Some(seconds) = options.seconds {
+        phases += ",stateful";
+        command.args(["--max-time", &seconds.to_string()]);
     }
+    command.args(["--phases", &phases]);
     let outcome = process::run(&mut command)?;
     if outcome == Outcome::Failed {
         eprintln!(
@@ -106,9 +103,4 @@ pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
 
 fn directory() -> PathBuf {
     process::root().join("target/fuzz-http")
-}
-
-/// Returns the virtual environment of the tool; creates it if it is missing.
-fn tool_env() -> Result<PathBuf> {
-    venv::install(&directory().join(format!("{TOOL}-{VERSION}")), &format!("{TOOL}=={VERSION}"))
 }

@@ -12,12 +12,12 @@ mod page;
 mod schema;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::process::{self, Outcome, Profile};
+use crate::process::{self, Outcome};
 use crate::server::{Request, Response, Server};
 use examples::{Example, ExamplesRun};
 
@@ -36,10 +36,8 @@ const BACKUPS_SHOWN: &str = "/var/backups/duly";
 
 /// Records the examples whose responses differ, and writes the page.
 pub(crate) fn run() -> Result<Outcome> {
-    let built = process::build_binaries(Profile::Dev, &["duly"])?;
     let text = read(EXAMPLES)?;
-    let ExamplesRun { examples, mismatches } =
-        run_examples(built.first().context("no binary")?, &text)?;
+    let ExamplesRun { examples, mismatches } = run_examples(&process::build_duly()?, &text)?;
     if mismatches.is_empty() {
         println!("{EXAMPLES} is up to date");
     } else {
@@ -95,17 +93,13 @@ fn generated(page: &str, document: &str, examples: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{routes}\n{END}{after}"))
 }
 
-fn path_of(file: &str) -> PathBuf {
-    process::root().join(file)
-}
-
 fn read(file: &str) -> Result<String> {
-    fs::read_to_string(path_of(file)).with_context(|| format!("cannot read {file}"))
+    fs::read_to_string(process::root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
 fn write(file: &str, text: &str) -> Result<()> {
     println!("{file} written");
-    fs::write(path_of(file), text).with_context(|| format!("cannot write {file}"))
+    fs::write(process::root().join(file), text).with_context(|| format!("cannot write {file}"))
 }
 
 #[cfg(test)]

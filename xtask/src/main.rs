@@ -1,7 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
-//! Every task of a developer or of CI beyond a plain `cargo build` is a command here, with one file per
-//! command. So it works the same on every machine that has Rust, git and a C compiler. `cargo xtask
+//! Every task of a developer or of CI beyond a plain `cargo build` is a command here. Commands of more
+//! than one call have a file each. So it works the same on every machine that has Rust, git and a C compiler. `cargo xtask
 //! test` is the test command; `.ci/run` has the order in which CI calls the others.
 //!
 //! Every command returns an [`Outcome`]. `Failed` means that the work was done and found a fault: a test
@@ -9,18 +9,14 @@
 //! exit code 1.
 
 mod bench;
-mod ci;
-mod cli_docs;
 mod clients;
 mod contract;
 mod deps;
 mod fuzz_http;
 mod hidden;
 mod http_docs;
-mod openapi;
 mod planted;
 mod process;
-mod proto;
 mod server;
 mod steps;
 mod test;
@@ -94,14 +90,19 @@ fn main() -> ExitCode {
         Command::FuzzHttp(options) => fuzz_http::run(&options),
         Command::Clients => clients::run(),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
-        Command::Ci => ci::run(),
+        // The steps and their order are in this script, which needs nothing built beforehand.
+        Command::Ci => process::run(process::program("bash").arg(".ci/run")),
         Command::Deps(options) => deps::run(&options),
         Command::Tidy(options) => tidy::run(&options),
-        Command::Openapi => openapi::run(),
+        Command::Openapi => hidden::regenerate("__openapi", "docs/reference/openapi.json"),
         Command::Contract => contract::run(),
-        Command::CliDocs => cli_docs::run(),
+        Command::CliDocs => hidden::regenerate("__cli-docs", "docs/reference/cli.md"),
         Command::HttpDocs => http_docs::run(),
-        Command::Proto => proto::run(),
+        // The test that compares the generated code with the `.proto` files writes it in this mode.
+        Command::Proto => {
+            let test = ["test", "--quiet", "-p", "duly-api", "--test", "it"];
+            process::run(process::cargo(test).env("DULY_REGENERATE", "1"))
+        }
     };
     match outcome {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,

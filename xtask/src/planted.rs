@@ -39,11 +39,8 @@ struct PlantedBug {
     test: Vec<String>,
 }
 
-/// The result of a planted bug.
-enum BugVerdict {
-    Noticed,
-    Missed(&'static str),
-}
+/// The verdict on a bug that a test noticed.
+const NOTICED: &str = "noticed";
 
 /// Plants one bug after the other and prints a table.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
@@ -60,13 +57,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     for planted in &wanted {
         let began = Instant::now();
         println!("==> {}: cargo test {}", planted.name, planted.test.join(" "));
-        let verdict = match plant(planted, &copy)? {
-            BugVerdict::Noticed => "noticed",
-            BugVerdict::Missed(why) => {
-                outcome = Outcome::Failed;
-                why
-            }
-        };
+        let verdict = plant(planted, &copy)?;
+        if verdict != NOTICED {
+            outcome = Outcome::Failed;
+        }
         println!("<== {verdict}");
         rows.push((verdict, began.elapsed().as_secs(), planted));
     }
@@ -98,26 +92,22 @@ fn test_of(text: &str) -> Option<Vec<String>> {
     Some(words.split_whitespace().map(str::to_owned).collect())
 }
 
-fn plant(planted: &PlantedBug, copy: &Path) -> Result<BugVerdict> {
+/// Plants a bug, and returns the verdict.
+fn plant(planted: &PlantedBug, copy: &Path) -> Result<&'static str> {
     copy_sources(copy)?;
-    if git_apply(copy).arg(&planted.path).status()?.success() {
-        let test = || {
-            let mut command = process::cargo(["test"]);
-            command.args(&planted.test).current_dir(copy).env_remove("CARGO_TARGET_DIR");
-            command
-        };
-        Ok(if process::run(test().arg("--no-run"))? == Outcome::Failed {
-            BugVerdict::Missed("DOES NOT COMPILE")
-        } else if process::run(test().stdout(Stdio::null()).stderr(Stdio::null()))?
-            == Outcome::Passed
-        {
-            BugVerdict::Missed("NOT NOTICED")
-        } else {
-            BugVerdict::Noticed
-        })
-    } else {
-        Ok(BugVerdict::Missed("DOES NOT APPLY"))
+    if !git_apply(copy).arg(&planted.path).status()?.success() {
+        return Ok("DOES NOT APPLY");
     }
+    let test = || {
+        let mut command = process::cargo(["test"]);
+        command.args(&planted.test).current_dir(copy).env_remove("CARGO_TARGET_DIR");
+        command
+    };
+    if process::run(test().arg("--no-run"))? == Outcome::Failed {
+        return Ok("DOES NOT COMPILE");
+    }
+    let outcome = process::run(test().stdout(Stdio::null()).stderr(Stdio::null()))?;
+    Ok(if outcome == Outcome::Passed { "NOT NOTICED" } else { NOTICED })
 }
 
 /// Returns `git apply` for a folder, set to ignore an enclosing repository: with one it would skip all
@@ -132,10 +122,8 @@ fn git_apply(dir: &Path) -> Command {
 /// Updates the copy from the checkout. Unchanged files keep their time, so that they are not built
 /// again.
 fn copy_sources(copy: &Path) -> Result<()> {
-    let mut list = process::program("git");
-    let list = list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-    let names = list.output().context("cannot start `git`")?;
-    for name in String::from_utf8(names.stdout)?.split_terminator('\0') {
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    for name in process::git(&list)?.split_terminator('\0') {
         let (from, to) = (process::root().join(name), copy.join(name));
         let bytes = match fs::read(&from) {
             // The file was removed, and the removal is not committed yet.

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// The variable with the path of the `duly` binary, for tests and tools.
@@ -81,16 +81,29 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
+/// Runs a command to its end. A failure is an error.
+pub(crate) fn run_or_fail(command: &mut Command) -> Result<()> {
+    ensure!(run(command)? == Outcome::Passed, "`{}` failed", shown(command));
+    Ok(())
+}
+
+/// Runs a command and returns its output. A failure is an error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let why = if stderr.is_empty() { "see above" } else { stderr.trim() };
+    ensure!(output.status.success(), "`{}` failed: {why}", shown(command));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs git and returns its output.
 pub(crate) fn git(arguments: &[&str]) -> Result<String> {
-    let output = program("git").args(arguments).output().context("cannot start git")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "git {}: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    output(program("git").args(arguments))
+}
+
+/// Builds the `duly` binary and returns its path.
+pub(crate) fn build_duly() -> Result<PathBuf> {
+    build_binaries(Profile::Dev, &["duly"])?.pop().context("cargo built no binary")
 }
 
 /// Builds binaries of the workspace, and returns their paths in the order of `names`.
@@ -105,31 +118,31 @@ pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<Pat
     for name in names {
         command.args(["--bin", name]);
     }
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start `{}`", shown(&command)))?;
-    if !output.status.success() {
-        bail!("`{}` failed", shown(&command));
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = output(command.stderr(Stdio::inherit()))?;
     names
         .iter()
         .map(|name| {
             executable(&messages, name)
-                .with_context(|| format!("cargo built `{name}` but did not say where it is"))
+                .with_context(|| format!("cargo built `{name}` but did not report its path"))
         })
         .collect()
 }
 
-/// Finds a binary in cargo's messages, one JSON object per line.
+/// Finds a binary in cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
-    messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find_map(
-        |message| {
-            let path = message.get("executable")?.as_str()?;
-            (message.pointer("/target/name")?.as_str()? == name).then(|| PathBuf::from(path))
-        },
-    )
+    executables(messages, |message| message["target"]["name"] == name).next()
+}
+
+/// Returns the executables of the wanted messages. Cargo prints one JSON object per line.
+pub(crate) fn executables(
+    messages: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> impl Iterator<Item = PathBuf> {
+    messages.lines().filter_map(move |line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let path = message["executable"].as_str()?;
+        is_wanted(&message).then(|| PathBuf::from(path))
+    })
 }
 
 /// Runs a release build of one of duly-testkit's binaries against a release build of `duly`.

@@ -38,7 +38,7 @@ use clap::Args;
 use crate::clients;
 use crate::fuzz_http;
 use crate::http_docs;
-use crate::process::{self, DULY_BIN, Outcome, Profile};
+use crate::process::{self, DULY_BIN, Outcome};
 use crate::steps::Steps;
 use crate::torture;
 use tally::Tally;
@@ -92,39 +92,39 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     steps.run("check for a C compiler", check_c_compiler)?;
     let tools = steps.run("install the programs of the guide", || Ok(tools::install()))?;
     tally.failed += tools.missing;
-    let built = steps.run("build duly", || process::build_binaries(Profile::Dev, &["duly"]))?;
-    let duly = built.first().context("cargo built no binary")?;
+    let duly = &steps.run("build duly", process::build_duly)?;
     let mut command = tests(args, duly);
     command.env(tools::TEST_TOOLS, &tools.found);
     steps.run(&process::shown(&command), || count(&mut command, tally, &mut io::stdout()))?;
 
     let left_out = if !args.is_empty() {
-        Some("left out, because only some tests were asked for")
+        Some("left out, because only some tests were requested")
     } else if tally.failed > 0 {
         Some("NOT RUN, because tests failed")
     } else {
         None
     };
-    let valkey = "the tests of the Redis store on Valkey";
-    let page = "the examples of the HTTP reference";
+    let valkey = "the tests of the Redis store on Valkey".to_owned();
+    let page = "the examples of the HTTP reference".to_owned();
     let fuzz_http::Options { seed, examples, .. } = SHORT_FUZZ;
     let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
     let torture = format!("torture {}", SHORT_TORTURE.join(" "));
     let nodes_torture = format!("torture {}", SHORT_NODES_TORTURE.join(" "));
+    let clients = clients::LANGUAGES
+        .each_ref()
+        .map(|language| (format!("the generated {} client", language.name), language));
     if let Some(why) = left_out {
-        println!("==> {valkey}: {why}");
-        println!("==> {page}: {why}");
-        for language in &clients::LANGUAGES {
-            println!("==> the generated {} client: {why}", language.name);
+        let clients = clients.iter().map(|(step, _)| step);
+        for step in
+            [&valkey, &page].into_iter().chain(clients).chain([&fuzz, &torture, &nodes_torture])
+        {
+            println!("==> {step}: {why}");
         }
-        println!("==> {fuzz}: {why}");
-        println!("==> {torture}: {why}");
-        println!("==> {nodes_torture}: {why}");
         return Ok(());
     }
     match steps.run("find Valkey", || Ok(valkey::find()))? {
         Ok(server) => {
-            steps.run(valkey, || {
+            steps.run(&valkey, || {
                 for mut command in valkey::tests()? {
                     command.env(valkey::SERVER_VARIABLE, &server);
                     command.env(tools::TEST_TOOLS, &tools.found);
@@ -135,15 +135,16 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
         }
         Err(why) => eprintln!("SKIPPED: {valkey}: {why:#}"),
     }
-    tally.add(steps.run(page, || http_docs::check(duly))?);
-    for language in &clients::LANGUAGES {
-        let step = format!("the generated {} client", language.name);
+    tally.add(steps.run(&page, || http_docs::check(duly))?);
+    for (step, language) in clients {
         tally.add(steps.run(&step, || language.check(duly))?);
     }
     tally.add(steps.run(&fuzz, || fuzz_http::fuzz(&SHORT_FUZZ, duly))?);
-    tally.add(steps.run(&torture, short_torture)?);
+    tally.add(steps.run(&torture, || torture::run(&SHORT_TORTURE.map(str::to_owned)))?);
     match namespaces::missing() {
-        None => tally.add(steps.run(&nodes_torture, short_nodes_torture)?),
+        None => tally.add(steps.run(&nodes_torture, || {
+            process::run_testkit("duly-torture", &SHORT_NODES_TORTURE.map(str::to_owned))
+        })?),
         Some(why) => {
             tally.failed += u64::from(namespaces::are_required());
             namespaces::warn_skipped(&nodes_torture, &why);
@@ -221,14 +222,6 @@ fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>>
         }
     });
     receiver
-}
-
-fn short_torture() -> Result<Outcome> {
-    torture::run(&SHORT_TORTURE.map(str::to_owned))
-}
-
-fn short_nodes_torture() -> Result<Outcome> {
-    process::run_testkit("duly-torture", &SHORT_NODES_TORTURE.map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -96,67 +96,38 @@ const STRIDE_MODULES: &[&str] = &[
     "tombstone_crashes::",
 ];
 
+const LIB: &[&str] = &["--lib"];
+const IT: &[&str] = &["--test", "it"];
+
 /// The test groups in process, in the order in which they run.
-const TEST_GROUPS: &[TestGroup] = &[
-    TestGroup {
-        variable: FUZZ_SEEDS,
-        package: STORE,
-        target: &["--lib"],
-        tests: &["fuzz::"],
-        default: None,
-    },
-    TestGroup {
-        variable: FUZZ_SEEDS,
-        package: "duly-server",
-        target: &["--lib"],
-        tests: &["cursor"],
-        default: None,
-    },
-    TestGroup {
-        variable: RACES,
-        package: STORE,
-        target: &["--test", "it"],
-        tests: &["outcomes"],
-        default: None,
-    },
-    TestGroup {
-        variable: CRASH_SEEDS,
-        package: STORE,
-        target: &["--test", "it"],
-        tests: CRASH_MODULES,
-        default: None,
-    },
-    TestGroup {
-        variable: CRASH_SEEDS,
-        package: STORE,
-        target: &["--test", "it"],
-        tests: STRIDE_MODULES,
-        default: Some((CRASH_STRIDE, "1")),
-    },
-    TestGroup {
-        variable: CRASH_SEEDS,
-        package: STORE,
-        target: &["--lib"],
-        tests: &["fuzzy::"],
-        default: None,
-    },
-    TestGroup {
-        variable: MODEL_SEEDS,
-        package: STORE,
-        target: &["--test", "it"],
-        tests: &["model::"],
-        default: None,
-    },
-    TestGroup {
-        variable: NAMESPACE_CYCLES,
-        package: STORE,
-        target: &["--lib"],
-        tests: &["numbers::"],
-        default: Some((NAMESPACE_NUMBERS, "65535")),
-    },
+const TEST_GROUPS: [TestGroup; 8] = [
+    TestGroup::new(FUZZ_SEEDS, STORE, LIB, &["fuzz::"], None),
+    TestGroup::new(FUZZ_SEEDS, "duly-server", LIB, &["cursor"], None),
+    TestGroup::new(RACES, STORE, IT, &["outcomes"], None),
+    TestGroup::new(CRASH_SEEDS, STORE, IT, CRASH_MODULES, None),
+    TestGroup::new(CRASH_SEEDS, STORE, IT, STRIDE_MODULES, Some((CRASH_STRIDE, "1"))),
+    TestGroup::new(CRASH_SEEDS, STORE, LIB, &["fuzzy::"], None),
+    TestGroup::new(MODEL_SEEDS, STORE, IT, &["model::"], None),
+    TestGroup::new(
+        NAMESPACE_CYCLES,
+        STORE,
+        LIB,
+        &["numbers::"],
+        Some((NAMESPACE_NUMBERS, "65535")),
+    ),
 ];
 
 impl TestGroup {
+    const fn new(
+        variable: &'static str,
+        package: &'static str,
+        target: &'static [&'static str],
+        tests: &'static [&'static str],
+        default: Option<(&'static str, &'static str)>,
+    ) -> Self {
+        Self { variable, package, target, tests, default }
+    }
+
     fn run(&self) -> Result<Outcome> {
         let mut command = process::cargo(["test", "--release", "-p", self.package]);
         command.args(self.target).args(["--", NOCAPTURE]).args(self.tests);

@@ -32,9 +32,9 @@ pub(crate) fn install(folder: &Path, package: &str) -> Result<PathBuf> {
     }
     let mut pip = process::program(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
-    if process::run(&mut pip)? == Outcome::Failed {
+    if let Err(error) = process::run_or_fail(&mut pip) {
         fs::remove_dir_all(folder).ok();
-        bail!("{package} cannot be installed: check the network");
+        return Err(error.context(format!("cannot install {package}: check the network")));
     }
     fs::write(folder.join(COMPLETE), package).context("cannot note that pip is done")?;
     Ok(folder.to_owned())

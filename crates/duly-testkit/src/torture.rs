@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  load ──schedule, cancel, …──►┌────────┐──webhooks──► receivers ◄─┐
-//!  consumers ──lease, settle──► │ server │ ◄─ -9, STOP ── faults    gate (stops)
+//!  consumers ──lease, settle──► │ server │ ◄─ -9, STOP ── faults    pause (stops)
 //!    ▲  │                       └────────┘                  │       │
 //!    │  └──────────────► world::World (recorder) ◄──────────┘       │
 //!    └──────────────────────────────────────────────────────────────┘

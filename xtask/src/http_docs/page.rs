@@ -118,15 +118,10 @@ fn write_route<'a>(
     if body.is_object() {
         let schema = Route::body(body, "application/json").context("no JSON body")?;
         let need = if body["required"] == true { "" } else { ", may be left out" };
-        let also = if Route::body(body, NDJSON).is_some() {
-            " `application/x-ndjson` has one item of the array a line."
-        } else {
-            ""
-        };
         write!(text, "\n**Body** (`application/json`{need}): ")?;
         write_schema(text, schema, schemas, inline)?;
-        if !also.is_empty() {
-            write!(text, "\n{}\n", also.trim())?;
+        if Route::body(body, NDJSON).is_some() {
+            text.push_str("\n`application/x-ndjson` has one item of the array a line.\n");
         }
     }
     text.push_str("\n**Responses**\n");

@@ -107,6 +107,9 @@ pub(super) fn limits(schema: &Value, schemas: &Schemas<'_>) -> String {
 }
 
 fn collect_limits(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>) {
+    if !schema.is_object() {
+        return;
+    }
     let number = |name: &str| schema.get(name).map(Value::to_string);
     let mut range = |low: &str, high: &str, unit: &str| match (number(low), number(high)) {
         (Some(low), Some(high)) if low == high => found.push(format!("{low}{unit}")),
@@ -143,15 +146,9 @@ fn collect_limits(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>
         }
     }
     let mut of_items = Vec::new();
-    collect_limits_of(&schema["items"], schemas, &mut of_items);
+    collect_limits(&schema["items"], schemas, &mut of_items);
     if !of_items.is_empty() {
         found.push(format!("each {}", of_items.join(", ")));
-    }
-}
-
-fn collect_limits_of(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>) {
-    if schema.is_object() {
-        collect_limits(schema, schemas, found);
     }
 }
 
@@ -171,15 +168,7 @@ pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
     for rule in rules(schema) {
         text.push_str(&format!("\n{rule}\n"));
     }
-    let mut rows = String::new();
-    let whole = [schema];
-    let parts: Vec<&Value> = match schema["allOf"].as_array() {
-        Some(parts) => whole.into_iter().chain(parts).collect(),
-        None => whole.to_vec(),
-    };
-    for part in parts {
-        rows.push_str(&fields(part, schemas));
-    }
+    let rows: String = with_parts(schema).map(|part| fields(part, schemas)).collect();
     if !rows.is_empty() {
         text.push_str("\n| field | type | required | limits | meaning |\n|---|---|---|---|---|\n");
         text.push_str(&rows);
@@ -204,6 +193,11 @@ fn extended(schema: &Value, schemas: &Schemas<'_>) -> Vec<String> {
         std::iter::once(part).chain(alternatives)
     });
     flat.filter_map(name_of).map(|name| link(name, schemas)).collect()
+}
+
+/// Returns a schema and the parts of its `allOf`.
+fn with_parts(schema: &Value) -> impl Iterator<Item = &Value> {
+    std::iter::once(schema).chain(schema["allOf"].as_array().into_iter().flatten())
 }
 
 fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
@@ -231,8 +225,7 @@ fn meaning(field: &Value) -> String {
 
 /// Returns the rules about combinations of members: of the schema, and of each part of `allOf`.
 fn rules(schema: &Value) -> Vec<String> {
-    let parts = schema["allOf"].as_array().into_iter().flatten();
-    let mut rules: Vec<String> = std::iter::once(schema).chain(parts).flat_map(choices).collect();
+    let mut rules: Vec<String> = with_parts(schema).flat_map(choices).collect();
     if schema["type"] == "object" && schema["properties"].is_object() {
         match (schema["minProperties"].as_u64(), schema["maxProperties"].as_u64()) {
             (Some(1), Some(1)) => rules.push("Exactly one field is given.".to_owned()),

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use crate::process;
 
@@ -45,7 +44,7 @@ pub(super) fn find() -> Result<PathBuf> {
 /// cargo already has them: for one crate alone it would compile that crate's dependencies again.
 pub(super) fn tests() -> Result<Vec<Command>> {
     let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
-    let messages = run(process::cargo(build).stderr(Stdio::inherit()))?;
+    let messages = process::output(process::cargo(build).stderr(Stdio::inherit()))?;
     let tests: Vec<Command> = programs(&messages)
         .map(|path| {
             let mut command = process::program(path);
@@ -59,14 +58,11 @@ pub(super) fn tests() -> Result<Vec<Command>> {
     Ok(tests)
 }
 
-/// Finds the tests of the crate in cargo's messages, one JSON object per line.
+/// Finds the tests of the crate in cargo's messages.
 fn programs(messages: &str) -> impl Iterator<Item = PathBuf> {
-    messages.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let path = message.get("executable")?.as_str()?;
-        let source = message.pointer("/target/src_path")?.as_str()?;
-        let is_test = message.pointer("/profile/test")?.as_bool()?;
-        (is_test && source.contains(&format!("/{CRATE}/"))).then(|| PathBuf::from(path))
+    process::executables(messages, |message| {
+        let source = message["target"]["src_path"].as_str().unwrap_or_default();
+        message["profile"]["test"] == true && source.contains(&format!("/{CRATE}/"))
     })
 }
 
@@ -75,24 +71,23 @@ fn directory() -> PathBuf {
 }
 
 fn runs(server: &Path) -> bool {
-    let output = process::program(server).arg("--version").output();
-    output.is_ok_and(|output| output.status.success())
+    process::output(process::program(server).arg("--version")).is_ok()
 }
 
 fn fetch(server: &Path) -> Result<()> {
     let directory = directory();
     fs::create_dir_all(&directory).context("cannot make target/valkey")?;
-    if run(apt(&directory).args(["download", PACKAGE])).is_err() {
-        let backports = Lists::of_backports(&directory)?;
-        run(apt(&directory).args(&backports.options).arg("update"))?;
-        run(apt(&directory).args(&backports.options).args(["download", PACKAGE]))?;
+    if process::output(apt(&directory).args(["download", PACKAGE])).is_err() {
+        let backports = backport_options(&directory)?;
+        process::output(apt(&directory).args(&backports).arg("update"))?;
+        process::output(apt(&directory).args(&backports).args(["download", PACKAGE]))?;
     }
     let package = fs::read_dir(&directory)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .context("apt-get download left no package")?;
     let unpacked = directory.join("unpacked");
-    run(process::program("dpkg").arg("--extract").arg(&package).arg(&unpacked))?;
+    process::output(process::program("dpkg").arg("--extract").arg(&package).arg(&unpacked))?;
     fs::copy(unpacked.join(BINARY), server).context("the package has no server")?;
     Ok(())
 }
@@ -103,39 +98,23 @@ fn apt(directory: &Path) -> Command {
     command
 }
 
-fn run(command: &mut Command) -> Result<String> {
-    let shown = process::shown(command);
-    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`{shown}` failed: {}", said.lines().next().unwrap_or_default());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Package lists that are kept apart from those of the machine.
-struct Lists {
-    /// Options that make apt use these lists.
-    options: Vec<String>,
-}
-
-impl Lists {
-    fn of_backports(directory: &Path) -> Result<Self> {
-        let format = ["--no-release-info", "--format", "$(SITE) $(RELEASE) $(COMPONENT)"];
-        let known = run(apt(directory).arg("indextargets").args(format))?;
-        let source = backports(&known).context("apt knows no release that has backports")?;
-        let lists = directory.join("lists");
-        fs::create_dir_all(lists.join("partial"))?;
-        let sources = directory.join("sources.list");
-        fs::write(&sources, format!("{source}\n"))?;
-        let options = [
-            format!("Dir::Etc::sourcelist={}", sources.display()),
-            "Dir::Etc::sourceparts=/dev/null".to_owned(),
-            format!("Dir::State::lists={}", lists.display()),
-            format!("Dir::Cache={}", directory.join("cache").display()),
-        ];
-        Ok(Self { options: options.into_iter().flat_map(|option| ["-o".into(), option]).collect() })
-    }
+/// Returns options that make apt use package lists of the backports, which are kept apart from those
+/// of the machine.
+fn backport_options(directory: &Path) -> Result<Vec<String>> {
+    let format = ["--no-release-info", "--format", "$(SITE) $(RELEASE) $(COMPONENT)"];
+    let known = process::output(apt(directory).arg("indextargets").args(format))?;
+    let source = backports(&known).context("apt knows no release that has backports")?;
+    let lists = directory.join("lists");
+    fs::create_dir_all(lists.join("partial"))?;
+    let sources = directory.join("sources.list");
+    fs::write(&sources, format!("{source}\n"))?;
+    let options = [
+        format!("Dir::Etc::sourcelist={}", sources.display()),
+        "Dir::Etc::sourceparts=/dev/null".to_owned(),
+        format!("Dir::State::lists={}", lists.display()),
+        format!("Dir::Cache={}", directory.join("cache").display()),
+    ];
+    Ok(options.into_iter().flat_map(|option| ["-o".into(), option]).collect())
 }
 
 /// Returns the source line of the backports: the release without a suffix, from the same mirror.

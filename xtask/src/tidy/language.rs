@@ -45,7 +45,7 @@ pub(super) fn check(sources: &[File], pages: &[File]) -> Vec<Complaint> {
                 found.extend(word_in(line).map(|word| banned_word(source, number, word)));
             }
             if let Some(name) = long_name(line) {
-                let text = format!("`{name}` is longer than {NAME_MAX} characters: say less in it");
+                let text = format!("`{name}` is longer than {NAME_MAX} characters: shorten it");
                 found.push(Complaint::at(&source.path, number, text));
             }
         }

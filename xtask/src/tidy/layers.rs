@@ -6,7 +6,7 @@
 use toml::Table;
 
 use super::Complaint;
-use super::manifests::{self, DependencyKind};
+use super::manifests;
 use super::tree::File;
 
 /// All crates, the most basic first.
@@ -47,51 +47,38 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("duly-client", "duly-store", "it holds no server code"),
     ("duly-client", "duly-node", "it holds no server code"),
     ("duly-bench", "duly-server", "it measures a server from outside"),
-    ("duly-checker", "duly-core", "a mistake must not be made twice in the same way"),
-    ("duly-checker", "duly-api", "a mistake must not be made twice in the same way"),
+    ("duly-checker", "duly-core", "one mistake must not be in both"),
+    ("duly-checker", "duly-api", "one mistake must not be in both"),
     ("duly-bench", "duly-client", "nothing may hide latency"),
 ];
+
+/// This crate, which uses none of the others.
+const XTASK: &str = "xtask";
 
 /// Complains of each dependency that is not allowed.
 pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
     let name = manifests::package_name(table);
-    if name == "xtask" {
-        return used(table)
-            .filter(|used| used.starts_with("duly"))
-            .map(|used| {
-                Complaint::about(
-                    &manifest.path,
-                    format!("xtask must not use `{used}`: it builds the product from outside"),
-                )
-            })
-            .collect();
-    }
-    let Some(own) = layer(name) else {
+    let own = layer(name);
+    if own.is_none() && name != XTASK {
         let text = format!("`{name}` has no place yet: put it into LAYERS and ARCHITECTURE.md");
         return vec![Complaint::about(&manifest.path, text)];
+    }
+    let objection = |used: String| {
+        let exception = EXCEPTIONS.iter().find(|(from, to, _)| *from == name && *to == used);
+        let reason = match layer(&used) {
+            _ if name == XTASK && used.starts_with("duly") => "it builds the product from outside",
+            other if other.is_some() && other >= own => {
+                "a crate uses only those above it in LAYERS"
+            }
+            _ => exception?.2,
+        };
+        let text = format!("`{name}` must not use `{used}`: {reason}");
+        Some(Complaint::about(&manifest.path, text))
     };
-    used(table)
-        .filter_map(|used| {
-            let reason = match layer(&used) {
-                Some(other) if other >= own => Some("a crate uses only those above it in LAYERS"),
-                _ => EXCEPTIONS
-                    .iter()
-                    .find(|(from, to, _)| *from == name && *to == used)
-                    .map(|(_, _, reason)| *reason),
-            }?;
-            let text = format!("`{name}` must not use `{used}`: {reason}");
-            Some(Complaint::about(&manifest.path, text))
-        })
-        .collect()
+    let shipped = manifests::dependencies(table).into_iter().filter(|used| used.is_shipped);
+    shipped.filter_map(|used| objection(used.name)).collect()
 }
 
 fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|other| *other == name)
-}
-
-fn used(table: &Table) -> impl Iterator<Item = String> {
-    manifests::dependencies(table)
-        .into_iter()
-        .filter(|dependency| dependency.kind == DependencyKind::Shipped)
-        .map(|dependency| dependency.name)
 }

@@ -36,13 +36,13 @@ fn check_link(
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
     let path = if path.is_empty() { Some(page.path.clone()) } else { resolved(&page.path, path) };
     let Some(path) = path.filter(|path| paths.contains(path)) else {
-        return Some(format!("the link to `{target}` leads to nothing that is there"));
+        return Some(format!("the target of the link `{target}` does not exist"));
     };
     let to = pages.iter().find(|other| other.path == path)?;
     if anchor.is_empty() || headings(&to.text).contains(anchor) {
         return None;
     }
-    Some(format!("the link to `{target}` names a heading that `{path}` does not have"))
+    Some(format!("the link `{target}` names a heading that `{path}` does not have"))
 }
 
 /// Returns the path of a link from the root, or `None` if it leads out of the checkout.

@@ -6,22 +6,13 @@ use toml::{Table, Value};
 use super::Complaint;
 use super::tree::File;
 
-/// The kind of a dependency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DependencyKind {
-    /// A dependency of the crate or of its build script.
-    Shipped,
-    /// A dependency of the crate's own tests, examples and benchmarks only.
-    Dev,
-}
-
 /// One entry of a dependency table.
 #[derive(Debug)]
 pub(super) struct Dependency {
     /// The package's name, even if the entry renames it.
     pub(super) name: String,
-    /// The kind of the dependency.
-    pub(super) kind: DependencyKind,
+    /// `false`: only the crate's own tests, examples and benchmarks use it.
+    pub(super) is_shipped: bool,
     /// `true`: the version comes from the root manifest alone.
     pub(super) inherited: bool,
 }
@@ -48,13 +39,9 @@ pub(super) fn dependencies(table: &Table) -> Vec<Dependency> {
 }
 
 fn in_scope(scope: &Table) -> Vec<Dependency> {
-    let tables = [
-        ("dependencies", DependencyKind::Shipped),
-        ("build-dependencies", DependencyKind::Shipped),
-        ("dev-dependencies", DependencyKind::Dev),
-    ];
     let mut found = Vec::new();
-    for (key, kind) in tables {
+    for key in ["dependencies", "build-dependencies", "dev-dependencies"] {
+        let is_shipped = key != "dev-dependencies";
         let Some(entries) = scope.get(key).and_then(Value::as_table) else {
             continue;
         };
@@ -63,7 +50,7 @@ fn in_scope(scope: &Table) -> Vec<Dependency> {
             let name = own("package").and_then(Value::as_str).unwrap_or(key).to_owned();
             let inherited = own("workspace").and_then(Value::as_bool) == Some(true)
                 && ["version", "path", "git"].iter().all(|field| own(field).is_none());
-            found.push(Dependency { name, kind, inherited });
+            found.push(Dependency { name, is_shipped, inherited });
         }
     }
     found

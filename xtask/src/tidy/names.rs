@@ -10,7 +10,7 @@ const NAMELESS: &[&str] =
 pub(super) fn check(source: &File) -> Option<Complaint> {
     let parts = source.path.trim_end_matches(".rs").split('/');
     parts.into_iter().find(|part| NAMELESS.contains(part)).map(|part| {
-        let text = format!("`{part}` says nothing: name the file after the idea it holds");
+        let text = format!("`{part}` is too general: name the file after its idea");
         Complaint::about(&source.path, text)
     })
 }

@@ -5,7 +5,7 @@ use crate::checker::verdict::{Count, Finding, Verdict};
 use crate::history::{
     Action, Answer, Delivery, Due, End, History, Key, Settle, SettleAnswer, SettleVerdict, Via,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An operation that may have had an effect.
 #[derive(Debug, Clone, Copy)]
@@ -201,15 +201,15 @@ pub(super) fn split<'h>(history: &'h History, crashes: &'h Crashes) -> Vec<Timel
 
 /// Returns the schedule calls whose server-made id is known only from a delivery: mark → timer.
 fn timers_of_calls_without_id(history: &History) -> FxHashMap<u64, u32> {
-    let without_id: FxHashMap<u64, ()> = history
+    let without_id: FxHashSet<u64> = history
         .operations
         .iter()
         .filter(|operation| operation.key.is_none())
-        .filter_map(|operation| Some((operation.action.mark()?, ())))
+        .filter_map(|operation| operation.action.mark())
         .collect();
     let seen = history.deliveries.iter();
     seen.filter_map(|delivery| Some((delivery.mark?, delivery.key)))
-        .filter(|(mark, _)| without_id.contains_key(mark))
+        .filter(|(mark, _)| without_id.contains(mark))
         .collect()
 }
 

@@ -87,9 +87,7 @@ impl Driver {
                 self.lease();
             }
         }
-        for (event, took_effect) in self.take_calls_in_flight() {
-            self.record_in_doubt(event, took_effect, self.now_us);
-        }
+        self.abandon_calls(self.now_us);
         for key in 0..u32::try_from(self.history.keys.len()).unwrap_or(u32::MAX) {
             let (state, due_ms, mark) = self.server.end(key, self.now_us);
             self.history.ends.push(End { key, read_us: self.now_us, state, due_ms, mark });
@@ -320,9 +318,7 @@ impl Driver {
         let killed_us = self.now_us;
         let reaped_us = killed_us + self.rng.random_range(100..2_000);
         self.server.crash(killed_us, is_push);
-        for (event, took_effect) in self.take_calls_in_flight() {
-            self.record_in_doubt(event, took_effect, killed_us + 50);
-        }
+        self.abandon_calls(killed_us + 50);
         self.now_us = reaped_us + self.rng.random_range(1_000..300_000);
         self.history.crashes.push(Crash {
             killed_us,
@@ -332,24 +328,18 @@ impl Driver {
         });
     }
 
-    /// Takes all calls in flight, each with `true` if it has taken effect.
-    fn take_calls_in_flight(&mut self) -> Vec<(SimEvent, bool)> {
-        std::mem::take(&mut self.queue)
-            .into_values()
-            .map(|event| {
-                let took_effect =
-                    !matches!(event, SimEvent::Effect(_) | SimEvent::SettleEffect(..));
-                (event, took_effect)
-            })
-            .collect()
+    /// Records all calls in flight when their server is killed.
+    fn abandon_calls(&mut self, ended_us: u64) {
+        for event in std::mem::take(&mut self.queue).into_values() {
+            self.record_in_doubt(event, ended_us);
+        }
     }
 
-    /// Records a call in flight when its server is killed.
-    fn record_in_doubt(&mut self, event: SimEvent, took_effect: bool, ended_us: u64) {
+    /// Records a call that was in flight. A refusal may have been read before.
+    fn record_in_doubt(&mut self, event: SimEvent, ended_us: u64) {
         match event {
             SimEvent::Effect(mut operation) | SimEvent::Returned(mut operation) => {
-                if !took_effect || operation.answer != Answer::Refused || self.rng.random_bool(0.5)
-                {
+                if operation.answer != Answer::Refused || self.rng.random_bool(0.5) {
                     operation.answer = Answer::InDoubt;
                     operation.ended_us = ended_us.max(operation.sent_us);
                     self.history.operations.push(operation);

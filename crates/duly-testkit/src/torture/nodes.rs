@@ -9,7 +9,7 @@
 //!            └────────► world::World (recorder) ◄───────────┘
 //! ```
 //!
-//! Every host is its own network namespace, inside a sandbox ([`sandbox`]) that the kernel removes at
+//! Every host is its own network namespace, inside a sandbox (`sandbox`) that the kernel removes at
 //! the end of the run. Load, consumers, receivers and the checker are those of the run with one
 //! server; callers choose a node for each call. Three rules differ for the checker:
 //!

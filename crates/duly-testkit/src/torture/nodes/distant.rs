@@ -92,7 +92,7 @@ pub(super) struct DistantHosts {
 /// Returns the reason why this machine cannot make hosts distant, if there is one.
 pub(super) fn missing_device() -> Option<String> {
     let probe = DeviceBuilder::new().name("distant-probe").layer(Layer::L2).build_sync();
-    probe.err().map(|error| format!("no tap device can be made ({error}): /dev/net/tun is needed"))
+    probe.err().map(|error| format!("cannot create a tap device ({error}): /dev/net/tun is needed"))
 }
 
 impl DistantHosts {

@@ -96,7 +96,7 @@ fn counted(moments_s: &[f64], span: &Range<f64>) -> Vec<(f64, f64)> {
         .take_while(|at| *at < span.end)
         .map(|at| {
             let inside = moments_s.iter().filter(|moment| (at..at + BUCKET_S).contains(*moment));
-            #[expect(clippy::cast_precision_loss, reason = "for a picture")]
+            #[expect(clippy::cast_precision_loss, reason = "for a plot")]
             let count = inside.count() as f64;
             (at + BUCKET_S / 2.0, count)
         })

@@ -31,19 +31,9 @@ pub(super) fn evidence_folder() -> Option<PathBuf> {
 
 /// Checks that this machine and this user can create such a sandbox.
 fn check_support() -> Result<()> {
-    let tried = Command::new("unshare")
-        .args(UNSHARE)
-        .args(["sh", "-c", "ip link set lo up && ip link add probe type bridge"])
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start unshare (Debian: `util-linux`)")?;
-    let stderr = String::from_utf8_lossy(&tried.stderr);
-    ensure!(
-        tried.status.success(),
-        "cannot create network namespaces ({}): root and iproute2 are needed",
-        stderr.trim()
-    );
-    Ok(())
+    let probe = ["sh", "-c", "ip link set lo up && ip link add probe type bridge"];
+    run(Command::new("unshare").args(UNSHARE).args(probe))
+        .context("cannot create network namespaces: root, util-linux and iproute2 are needed")
 }
 
 /// Starts the tool again inside a new sandbox. It returns only if this fails.

@@ -20,9 +20,9 @@ const WRONG_MS: std::ops::Range<u64> = 4_000..6_000;
 /// Returns the path of the library, below the folder of an architecture.
 pub(super) fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
-    let mut places =
+    let mut paths =
         folders.filter_map(|folder| Some(folder.ok()?.path().join("faketime/libfaketime.so.1")));
-    places.find(|place| place.exists())
+    paths.find(|path| path.exists())
 }
 
 pub(super) async fn wrong_clock(
