@@ -27,7 +27,7 @@ pub type DeliveryNumber = u32;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct History {
     /// The (namespace, id) of every timer in the history.
-    pub keys: Vec<Key>,
+    pub keys: Vec<TimerKey>,
     /// Operations of callers, in the order in which they ended.
     pub operations: Vec<Operation>,
     /// Deliveries received by consumers and by the webhook receiver.
@@ -47,7 +47,7 @@ pub struct History {
 
 impl History {
     /// Removes the timers for which `is_lost` returns `true`, and returns their number.
-    pub fn forget(&mut self, is_lost: impl Fn(&Key) -> bool) -> usize {
+    pub fn forget(&mut self, is_lost: impl Fn(&TimerKey) -> bool) -> usize {
         let lost: Vec<bool> = self.keys.iter().map(is_lost).collect();
         let stays = |key: KeyNumber| !lost[key as usize];
         self.operations.retain(|operation| operation.key.is_none_or(stays));
@@ -71,7 +71,7 @@ impl History {
 
 /// Name of a timer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Key {
+pub struct TimerKey {
     /// Namespace.
     pub namespace: String,
     /// Id.
@@ -224,14 +224,14 @@ pub enum Via {
     /// A webhook.
     Push {
         /// Response of the receiver.
-        reply: Reply,
+        reply: WebhookReply,
     },
 }
 
 /// Response of the webhook receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum WebhookReply {
     /// 2xx, at once.
     Confirmed,
     /// Certainly not confirmed: 5xx or 429, an invalid response, an incomplete head, or no
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn forget_renumbers_the_remaining_deliveries() {
-        let key = |id: &str| Key { namespace: "ns".into(), id: id.into() };
+        let key = |id: &str| TimerKey { namespace: "ns".into(), id: id.into() };
         let delivery = |key, delivery_id| Delivery {
             key,
             received_us: 1,
@@ -409,7 +409,7 @@ mod tests {
             delivery_id,
             attempt: 1,
             due_ms: 1,
-            via: Via::Push { reply: Reply::Confirmed },
+            via: Via::Push { reply: WebhookReply::Confirmed },
         };
         let settle = |delivery| Settle {
             delivery,

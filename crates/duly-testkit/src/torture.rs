@@ -188,7 +188,7 @@ async fn drive(options: &Options, start: &process::Options) -> Result<(Report, H
     let start = process::Options { listen: server.address(), ..start.clone() };
     let node = Endpoint { network: Arc::new(Here), address: server.address() };
     let world = Arc::new(World::new(vec![node], options.seed));
-    let load = Load::start(&world, Ipv4Addr::LOCALHOST, options, RATE).await?;
+    let load = LoadTasks::start(&world, Ipv4Addr::LOCALHOST, options, RATE).await?;
     let mut server = faults::run(&world, options, &start, server).await?;
     let mut finished = load.finish().await?;
     let stopped = server.stop(STOP_TIMEOUT).await;
@@ -202,7 +202,7 @@ async fn drive(options: &Options, start: &process::Options) -> Result<(Report, H
 }
 
 /// The tasks of a run.
-struct Load {
+struct LoadTasks {
     world: Arc<World>,
     began: Instant,
     callers: Vec<JoinHandle<()>>,
@@ -211,7 +211,7 @@ struct Load {
     endless: Vec<JoinHandle<()>>,
 }
 
-impl Load {
+impl LoadTasks {
     /// Starts the receivers, creates the namespaces that deliver to them, and starts callers,
     /// consumers and stops.
     async fn start(

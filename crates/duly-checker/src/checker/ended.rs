@@ -3,7 +3,7 @@
 
 use super::timeline::{DeliveryRecord, Effect, Timeline};
 use super::verdict::{Count, Verdict};
-use crate::history::{Action, Answer, End, EndState, Reply, SettleVerdict, Via};
+use crate::history::{Action, Answer, End, EndState, SettleVerdict, Via, WebhookReply};
 
 /// Time after its due time during which a timer may still be pending, in a run that waited for all
 /// timers.
@@ -83,7 +83,7 @@ fn check_content(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdic
 fn may_be_confirmed(seen: &DeliveryRecord<'_>) -> bool {
     match seen.delivery.via {
         Via::Pull { .. } => seen.may_have_accepted(|verdict| *verdict == SettleVerdict::Ack),
-        Via::Push { reply } => matches!(reply, Reply::Confirmed | Reply::Unknown),
+        Via::Push { reply } => matches!(reply, WebhookReply::Confirmed | WebhookReply::Unknown),
     }
 }
 

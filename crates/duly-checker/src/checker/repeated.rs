@@ -2,7 +2,7 @@
 
 use super::timeline::{DeliveryRecord, Timeline};
 use super::verdict::{Count, Verdict};
-use crate::history::{Reply, SettleAnswer, SettleVerdict, Via};
+use crate::history::{SettleAnswer, SettleVerdict, Via, WebhookReply};
 
 /// Time by which a lease may end before its reported end. It runs on another clock (boot time) than
 /// the receiver's (wall time).
@@ -67,7 +67,7 @@ fn resurrected(
                 again.attempt, settle.verdict, first.delivery.attempt, settle.answer
             ));
         }
-        let gave_up = matches!(first.delivery.via, Via::Push { reply: Reply::GaveUp });
+        let gave_up = matches!(first.delivery.via, Via::Push { reply: WebhookReply::GaveUp });
         let span = (first.delivery.received_us, again.received_us);
         let was_received = !timeline.crashes.may_disturb_webhooks(span.0, span.1);
         (gave_up && was_received && !redriven).then(|| {
@@ -106,9 +106,9 @@ fn repetition(
     };
     match one.via {
         Via::Push { reply } => match reply {
-            Reply::Rejected => Repetition::Retry,
-            Reply::GaveUp if timeline.redriven_before(two.received_us) => Repetition::Retry,
-            Reply::Unknown => Repetition::Explained,
+            WebhookReply::Rejected => Repetition::Retry,
+            WebhookReply::GaveUp if timeline.redriven_before(two.received_us) => Repetition::Retry,
+            WebhookReply::Unknown => Repetition::Explained,
             _ if explained => Repetition::Explained,
             _ => Repetition::Unexplained(format!(
                 "attempt {} came {} µs after attempt {} was confirmed",

@@ -15,7 +15,8 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
         if timeline.redriven_before(delivery.received_us) {
             continue;
         }
-        let claim = Claim { seen, content, from_us: timeline.claimed_from_us(content, delivery) };
+        let claim =
+            ObservedClaim { seen, content, from_us: timeline.claimed_from_us(content, delivery) };
         let old = || replaced(timeline, &claim).or_else(|| old_time(timeline, &claim));
         if let Some(text) = cancelled(timeline, &claim) {
             timeline.add(verdict, Count::ClaimAfterCancel, text);
@@ -26,7 +27,7 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 }
 
 /// A delivery that no redrive explains.
-struct Claim<'t> {
+struct ObservedClaim<'t> {
     seen: &'t DeliveryRecord<'t>,
     /// The call that set its payload.
     content: &'t Effect,
@@ -44,8 +45,8 @@ struct Claim<'t> {
 /// 3. With a crash, the claim is certainly later if the attempt has a higher number than the result
 ///    reported. This does not apply if a change, or another timer with this id, may have restarted
 ///    the attempts.
-fn cancelled(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
-    let Claim { seen, content, from_us } = claim;
+fn cancelled(timeline: &Timeline<'_>, claim: &ObservedClaim<'_>) -> Option<String> {
+    let ObservedClaim { seen, content, from_us } = claim;
     let delivery = seen.delivery;
     timeline.effects.iter().find_map(|cancel| {
         let Answer::Cancelled { attempts, maybe_delivered } = cancel.answer else {
@@ -70,7 +71,7 @@ fn cancelled(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
 
 /// **Old payload**: a replacement or a change of the payload was sent after the content was
 /// certainly set, and was acknowledged. Then the old content was claimed.
-fn replaced(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
+fn replaced(timeline: &Timeline<'_>, claim: &ObservedClaim<'_>) -> Option<String> {
     let (delivery, from_us) = (claim.seen.delivery, claim.from_us);
     let later = timeline.effects.iter().find(|change| {
         matches!(change.answer, Answer::Replaced { .. } | Answer::Changed { .. })
@@ -89,7 +90,7 @@ fn replaced(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
 
 /// **Old time**: a change of the due time was acknowledged, and then the timer was claimed for
 /// another due time. Every call that can have set that time had ended before the change was sent.
-fn old_time(timeline: &Timeline<'_>, claim: &Claim<'_>) -> Option<String> {
+fn old_time(timeline: &Timeline<'_>, claim: &ObservedClaim<'_>) -> Option<String> {
     let (delivery, from_us) = (claim.seen.delivery, claim.from_us);
     let change = timeline.effects.iter().find(|change| {
         let changes = matches!(change.action, Action::Reschedule { .. } | Action::Fire)

@@ -4,8 +4,8 @@ mod stops;
 
 use super::{Count, check};
 use crate::history::{
-    Action, Answer, Crash, Delivery, Due, End, EndState, History, Key, Operation, Reply, Settle,
-    SettleAnswer, SettleVerdict, Via,
+    Action, Answer, Crash, Delivery, Due, End, EndState, History, Operation, Settle, SettleAnswer,
+    SettleVerdict, TimerKey, Via, WebhookReply,
 };
 
 /// Times in these histories are milliseconds.
@@ -21,7 +21,7 @@ impl Story {
 
     fn sent() -> Self {
         Self(History {
-            keys: vec![Key { namespace: "n".to_owned(), id: "a".to_owned() }],
+            keys: vec![TimerKey { namespace: "n".to_owned(), id: "a".to_owned() }],
             drained: true,
             ..History::default()
         })
@@ -59,7 +59,7 @@ impl Story {
         self
     }
 
-    fn pushed(mut self, got: u64, attempt: u32, reply: Reply) -> Self {
+    fn pushed(mut self, got: u64, attempt: u32, reply: WebhookReply) -> Self {
         self = self.delivered(0, got, attempt, 1, 100);
         self.last().via = Via::Push { reply };
         self
@@ -227,7 +227,7 @@ fn cancels_and_changes() {
             end(s().op(90, 105, Action::Cancel, cancelled(1, false)).pushed(
                 110,
                 1,
-                Reply::Confirmed,
+                WebhookReply::Confirmed,
             )),
             &[Count::ClaimAfterCancel],
         ),
@@ -236,7 +236,7 @@ fn cancels_and_changes() {
             end(s().crash(102, 103).op(104, 105, Action::Cancel, cancelled(1, true)).pushed(
                 110,
                 1,
-                Reply::Confirmed,
+                WebhookReply::Confirmed,
             )),
             &[],
         ),
@@ -245,7 +245,7 @@ fn cancels_and_changes() {
             s().crash(102, 103)
                 .op(104, 105, schedule(2, 500), Answer::Replaced { due_ms: 500 })
                 .op(106, 107, Action::Cancel, cancelled(0, false))
-                .pushed(110, 1, Reply::Confirmed)
+                .pushed(110, 1, WebhookReply::Confirmed)
                 .end(EndState::Cancelled, 500, 2),
             &[],
         ),
@@ -437,29 +437,40 @@ fn repetitions_and_settlements() {
 fn webhooks() {
     let s = |reply| Story::scheduled().pushed(101, 1, reply);
     all(vec![
-        ("rejected", s(Reply::Rejected).pushed(200, 2, Reply::Confirmed).finished(), &[]),
+        (
+            "rejected",
+            s(WebhookReply::Rejected).pushed(200, 2, WebhookReply::Confirmed).finished(),
+            &[],
+        ),
         (
             "confirmed, and again",
-            s(Reply::Confirmed).pushed(200, 2, Reply::Confirmed).finished(),
+            s(WebhookReply::Confirmed).pushed(200, 2, WebhookReply::Confirmed).finished(),
             &[Count::DuplicateUnexplained],
         ),
         (
             "confirmed, crash, and again",
-            s(Reply::Confirmed).crash(102, 150).pushed(200, 2, Reply::Confirmed).finished(),
+            s(WebhookReply::Confirmed)
+                .crash(102, 150)
+                .pushed(200, 2, WebhookReply::Confirmed)
+                .finished(),
             &[],
         ),
         (
             "no answer, and again",
-            s(Reply::Unknown).pushed(200, 2, Reply::Confirmed).finished(),
+            s(WebhookReply::Unknown).pushed(200, 2, WebhookReply::Confirmed).finished(),
             &[],
         ),
         (
             "given up, and again",
-            s(Reply::GaveUp).pushed(200, 2, Reply::Confirmed).finished(),
+            s(WebhookReply::GaveUp).pushed(200, 2, WebhookReply::Confirmed).finished(),
             &[Count::Resurrected],
         ),
-        ("given up", s(Reply::GaveUp).end(EndState::Dead, 100, 1), &[]),
-        ("given up and gone", s(Reply::GaveUp).end(EndState::NotFound, 100, 1), &[Count::Lost]),
+        ("given up", s(WebhookReply::GaveUp).end(EndState::Dead, 100, 1), &[]),
+        (
+            "given up and gone",
+            s(WebhookReply::GaveUp).end(EndState::NotFound, 100, 1),
+            &[Count::Lost],
+        ),
     ]);
 }
 

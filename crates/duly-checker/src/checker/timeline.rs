@@ -3,7 +3,7 @@
 use crate::checker::crashes::Crashes;
 use crate::checker::verdict::{Count, Finding, Verdict};
 use crate::history::{
-    Action, Answer, Delivery, Due, End, History, Key, Settle, SettleAnswer, SettleVerdict, Via,
+    Action, Answer, Delivery, Due, End, History, Settle, SettleAnswer, SettleVerdict, TimerKey, Via,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -95,7 +95,7 @@ impl DeliveryRecord<'_> {
 /// The part of a history that is about one timer.
 #[derive(Debug)]
 pub(super) struct Timeline<'h> {
-    pub(super) key: &'h Key,
+    pub(super) key: &'h TimerKey,
     /// Operations that may have changed something, in the order in which they were sent.
     pub(super) effects: Vec<Effect>,
     /// Deliveries by (attempt, time).

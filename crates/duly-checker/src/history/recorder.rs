@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Crash, Delivery, DeliveryNumber, End, History, Key, KeyNumber, Operation, Settle, Stop,
+    Crash, Delivery, DeliveryNumber, End, History, KeyNumber, Operation, Settle, Stop, TimerKey,
 };
 
 /// Most records of all kinds together: about 1.5 GB.
@@ -22,14 +22,14 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct Inner {
     history: History,
-    keys: FxHashMap<Key, KeyNumber>,
+    keys: FxHashMap<TimerKey, KeyNumber>,
     delivery_ids: FxHashMap<String, u32>,
 }
 
 impl Recorder {
     /// Returns the number of a timer.
     pub fn key(&self, namespace: &str, id: &str) -> KeyNumber {
-        let key = Key { namespace: namespace.to_owned(), id: id.to_owned() };
+        let key = TimerKey { namespace: namespace.to_owned(), id: id.to_owned() };
         let mut inner = self.inner.lock();
         let Inner { history, keys, .. } = &mut *inner;
         *keys.entry(key).or_insert_with_key(|key| {
@@ -104,7 +104,7 @@ impl Recorder {
     }
 
     /// Returns every timer named so far.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<TimerKey> {
         self.inner.lock().history.keys.clone()
     }
 

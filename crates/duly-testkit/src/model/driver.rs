@@ -14,8 +14,8 @@ use rand::{Rng, SeedableRng};
 use super::Bug;
 use super::server::{Claim, ModelServer};
 use crate::history::{
-    Action, Answer, Crash, Delivery, Due, End, History, Key, Operation, Reply, Settle,
-    SettleAnswer, SettleVerdict, Via,
+    Action, Answer, Crash, Delivery, Due, End, History, Operation, Settle, SettleAnswer,
+    SettleVerdict, TimerKey, Via, WebhookReply,
 };
 
 const START_US: u64 = 1_700_000_000_000_000;
@@ -149,7 +149,7 @@ impl Driver {
         if known > 0 && self.rng.random_bool(0.2) {
             return self.rng.random_range(0..known);
         }
-        self.history.keys.push(Key { namespace: "model".to_owned(), id: known.to_string() });
+        self.history.keys.push(TimerKey { namespace: "model".to_owned(), id: known.to_string() });
         known
     }
 
@@ -183,10 +183,10 @@ impl Driver {
         for claim in self.server.claim(self.now_us, PUSH_LEASE_US, 50, is_push) {
             let at_us = self.soon_us();
             let reply = match self.rng.random_range(0..100) {
-                0..80 => Reply::Confirmed,
-                80..92 => Reply::Rejected,
-                92..96 => Reply::GaveUp,
-                _ => Reply::Unknown,
+                0..80 => WebhookReply::Confirmed,
+                80..92 => WebhookReply::Rejected,
+                92..96 => WebhookReply::GaveUp,
+                _ => WebhookReply::Unknown,
             };
             self.schedule_event(at_us, SimEvent::Received(claim, Via::Push { reply }));
         }
@@ -221,9 +221,9 @@ impl Driver {
                     Via::Pull { .. } => self.plan_settlements(delivery, claim),
                     Via::Push { reply } => {
                         let verdict = match reply {
-                            Reply::Confirmed => SettleVerdict::Ack,
-                            Reply::GaveUp => SettleVerdict::Dead,
-                            Reply::Rejected | Reply::Unknown => {
+                            WebhookReply::Confirmed => SettleVerdict::Ack,
+                            WebhookReply::GaveUp => SettleVerdict::Dead,
+                            WebhookReply::Rejected | WebhookReply::Unknown => {
                                 SettleVerdict::Retry { after_ms: None }
                             }
                         };

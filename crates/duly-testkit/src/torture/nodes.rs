@@ -45,10 +45,10 @@ use anyhow::{Context, Result, ensure};
 use duly_core::shard::shard_of;
 
 use super::world::World;
-use super::{Load, Options, Report, conclude};
+use super::{LoadTasks, Options, Report, conclude};
 use crate::checker;
 use crate::clock::now_us;
-use crate::history::{History, Key, Stop, StoppedProcess};
+use crate::history::{History, Stop, StoppedProcess, TimerKey};
 use cluster::TestCluster;
 pub use fault::Fault;
 use fault::FaultOrder;
@@ -131,7 +131,7 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     let mut cluster = set_up(options, folder).await?;
     println!("three nodes on a Redis Cluster of {} servers are up", cluster.redis.peers.len());
     let world = Arc::clone(&cluster.world);
-    let mut load = Load::start(&world, RECEIVERS, options, RATE).await?;
+    let mut load = LoadTasks::start(&world, RECEIVERS, options, RATE).await?;
     let probe = |number| tokio::spawn(probe::run(Arc::clone(&world), number));
     load.callers.extend((0..probe::PROBES).map(probe));
     let (events, skipped) = inject_faults(&mut cluster, options).await?;
@@ -146,7 +146,8 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     if let Some(folder) = &options.plot {
         plot::draw_plots(folder, &history, &events)?;
     }
-    let is_lost = |key: &Key| cluster.lost.contains(&shard_of(&key.namespace, &key.id, SHARDS).0);
+    let is_lost =
+        |key: &TimerKey| cluster.lost.contains(&shard_of(&key.namespace, &key.id, SHARDS).0);
     let unjudged = history.forget(is_lost);
     if unjudged > 0 {
         println!("{unjudged} ids of {} shards that were lost are not judged", cluster.lost.len());

@@ -2,7 +2,7 @@
 
 use super::{MS, RETRY, Story, all, reschedule};
 use crate::checker::Count;
-use crate::history::{Answer, Reply, SettleAnswer, Stop, StoppedProcess};
+use crate::history::{Answer, SettleAnswer, Stop, StoppedProcess, WebhookReply};
 
 impl Story {
     fn stop(mut self, who: StoppedProcess, from: u64, to: u64) -> Self {
@@ -14,7 +14,7 @@ impl Story {
 #[test]
 fn a_stop_excuses_only_timed_out_webhooks() {
     let hook = |reply| Story::scheduled().pushed(101, 1, reply);
-    let again = |s: Story| s.pushed(9_000, 2, Reply::Confirmed).finished();
+    let again = |s: Story| s.pushed(9_000, 2, WebhookReply::Confirmed).finished();
     let pull = || Story::scheduled().pulled(90, 101, 1);
     let stale = &[Count::StaleSettleAccepted][..];
     let late = || {
@@ -23,35 +23,35 @@ fn a_stop_excuses_only_timed_out_webhooks() {
     all(vec![
         (
             "confirmed to one that stood",
-            again(hook(Reply::Confirmed).stop(StoppedProcess::Server, 102, 5_000)),
+            again(hook(WebhookReply::Confirmed).stop(StoppedProcess::Server, 102, 5_000)),
             &[],
         ),
         (
             "given up to one that stood",
-            again(hook(Reply::GaveUp).stop(StoppedProcess::Server, 102, 5_000)),
+            again(hook(WebhookReply::GaveUp).stop(StoppedProcess::Server, 102, 5_000)),
             &[],
         ),
         (
             "by one that stood",
-            again(hook(Reply::Confirmed).stop(StoppedProcess::Receiver, 50, 100)),
+            again(hook(WebhookReply::Confirmed).stop(StoppedProcess::Receiver, 50, 100)),
             &[],
         ),
         (
             "while a consumer stood",
-            again(hook(Reply::Confirmed).stop(StoppedProcess::Worker, 102, 5_000)),
+            again(hook(WebhookReply::Confirmed).stop(StoppedProcess::Worker, 102, 5_000)),
             &[Count::DuplicateUnexplained],
         ),
         (
             "read by one that stood, after a change",
             late()
                 .stop(StoppedProcess::Receiver, 100, 8_050)
-                .pushed(8_060, 1, Reply::Confirmed)
+                .pushed(8_060, 1, WebhookReply::Confirmed)
                 .finished(),
             &[],
         ),
         (
             "read after a change",
-            late().pushed(8_060, 1, Reply::Confirmed).finished(),
+            late().pushed(8_060, 1, WebhookReply::Confirmed).finished(),
             &[Count::OldTime],
         ),
         (

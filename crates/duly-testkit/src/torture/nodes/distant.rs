@@ -38,14 +38,14 @@ const FRAME_MAX: usize = 2_048;
 
 /// Delay and loss of a route, in each direction.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Route {
+pub(super) struct RouteQuality {
     /// Delay of a frame, in milliseconds.
     pub(super) delay_ms: RangeInclusive<u64>,
     /// Share of lost frames, in percent.
     pub(super) loss_percent: u32,
 }
 
-impl fmt::Display for Route {
+impl fmt::Display for RouteQuality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.loss_percent > 0 {
             write!(f, "{} % of the packets lost", self.loss_percent)
@@ -58,13 +58,13 @@ impl fmt::Display for Route {
 /// One direction of a route: it computes the time at which each frame leaves.
 #[derive(Debug)]
 struct Direction {
-    route: Route,
+    route: RouteQuality,
     rng: SmallRng,
     last: Option<Instant>,
 }
 
 impl Direction {
-    const fn new(route: Route, rng: SmallRng) -> Self {
+    const fn new(route: RouteQuality, rng: SmallRng) -> Self {
         Self { route, rng, last: None }
     }
 
@@ -100,7 +100,7 @@ impl DistantHosts {
     pub(super) fn move_away(
         hosts: Vec<Host>,
         link: HostLink,
-        route: &Route,
+        route: &RouteQuality,
         rng: &mut SmallRng,
     ) -> Result<Self> {
         let mut ends = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn frames_are_delayed_in_order_and_some_are_lost() {
-        let route = Route { delay_ms: 100..=140, loss_percent: 5 };
+        let route = RouteQuality { delay_ms: 100..=140, loss_percent: 5 };
         let mut direction = Direction::new(route, SmallRng::seed_from_u64(1));
         let start = Instant::now();
         let (mut last, mut lost) = (start, 0);
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn routes_display_delay_or_loss() {
-        let slow = Route { delay_ms: 80..=120, loss_percent: 0 };
+        let slow = RouteQuality { delay_ms: 80..=120, loss_percent: 0 };
         assert_eq!(slow.to_string(), "80 to 120 ms each way");
-        let lossy = Route { delay_ms: 0..=0, loss_percent: 3 };
+        let lossy = RouteQuality { delay_ms: 0..=0, loss_percent: 3 };
         assert_eq!(lossy.to_string(), "3 % of the packets lost");
     }
 }

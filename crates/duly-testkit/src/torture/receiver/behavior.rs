@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHasher;
 
-use crate::history::Reply;
+use crate::history::WebhookReply;
 use crate::torture::world::WEBHOOK_TIMEOUT;
 
 /// Duration of a habit of a rude receiver.
@@ -64,21 +64,21 @@ impl ReplyManner {
 
     /// Returns the result for the server: a complete head with 2xx confirms, with anything after
     /// it.
-    pub(super) const fn reply(self) -> Reply {
+    pub(super) const fn reply(self) -> WebhookReply {
         match self {
             Self::Status(200..=299)
             | Self::DripBody
             | Self::EndlessBody
             | Self::ShortBody
-            | Self::TwoResponses => Reply::Confirmed,
-            Self::Status(410) => Reply::GaveUp,
+            | Self::TwoResponses => WebhookReply::Confirmed,
+            Self::Status(410) => WebhookReply::GaveUp,
             Self::Status(_)
             | Self::Close
             | Self::HalfClose
             | Self::Silent
             | Self::Garbage
-            | Self::DripHead => Reply::Rejected,
-            Self::Late(_) | Self::Reset => Reply::Unknown,
+            | Self::DripHead => WebhookReply::Rejected,
+            Self::Late(_) | Self::Reset => WebhookReply::Unknown,
         }
     }
 

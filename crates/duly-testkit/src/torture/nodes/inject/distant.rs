@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 
 use super::{InjectedFault, TestCluster, elapsed, names, sleep};
 use crate::clock::now_us;
-use crate::torture::nodes::distant::{DistantHosts, Route};
+use crate::torture::nodes::distant::{DistantHosts, RouteQuality};
 use crate::torture::nodes::network::{Host, HostLink};
 
 /// Duration of the fault, in milliseconds.
@@ -39,20 +39,21 @@ pub(super) async fn slow_master(cluster: &mut TestCluster) -> Result<InjectedFau
 
 pub(super) async fn lossy_network(cluster: &mut TestCluster) -> Result<InjectedFault> {
     let node = cluster.random_node().host.clone();
-    let route = Route { delay_ms: 0..=0, loss_percent: cluster.rng.random_range(LOSS_PERCENT) };
+    let route =
+        RouteQuality { delay_ms: 0..=0, loss_percent: cluster.rng.random_range(LOSS_PERCENT) };
     make_distant(cluster, vec![node], &route).await
 }
 
-fn random_delay(rng: &mut SmallRng) -> Route {
+fn random_delay(rng: &mut SmallRng) -> RouteQuality {
     let middle = rng.random_range(DELAY_MS);
     let jitter = middle * JITTER_PERCENT / 100;
-    Route { delay_ms: middle - jitter..=middle + jitter, loss_percent: 0 }
+    RouteQuality { delay_ms: middle - jitter..=middle + jitter, loss_percent: 0 }
 }
 
 async fn make_distant(
     cluster: &mut TestCluster,
     hosts: Vec<Host>,
-    route: &Route,
+    route: &RouteQuality,
 ) -> Result<InjectedFault> {
     let before = cluster.nodes[0].member_ids().await;
     let (names, from_us) = (names(&hosts), now_us());
