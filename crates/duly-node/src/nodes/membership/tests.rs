@@ -21,7 +21,7 @@ fn member(member_id: u64, heartbeats: u64) -> Member {
         name: format!("n{member_id}"),
         protocols: PROTOCOLS,
         presence: MembershipStage::Here,
-        heartbeats: heartbeats,
+        heartbeats,
         waits: NamespaceFilter::default(),
     }
 }

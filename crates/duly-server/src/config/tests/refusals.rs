@@ -290,7 +290,7 @@ fn keys_of_the_other_store_kind_are_reported() {
     let config = load(&source).unwrap();
     let unused = config.unused();
     assert_eq!(unused.len(), 1, "{unused:?}");
-    assert!(unused[0].starts_with("store.data (environment variable DULY_STORE__DATA) is not"));
+    assert!(unused[0].starts_with("store.data (environment variable DULY_STORE__DATA) is ignored"));
     assert!(config.show().contains("url = \"redis://u:***@h\""), "{}", config.show());
     assert!(!format!("{config:?}").contains("secret"));
 
