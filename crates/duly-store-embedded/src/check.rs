@@ -18,7 +18,7 @@ use duly_core::env::Clock;
 use crate::{
     clock::SystemClock,
     disk::{self, Disk, RealDisk},
-    engine::invariant_check::InvariantCheck,
+    engine::invariants::at_rest::StateAtRest,
     manifest::{self, Manifest},
     open::{OpenError, OpenProgress},
 };
@@ -114,7 +114,7 @@ struct Check<'a> {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
     /// `None` if the state cannot be loaded.
-    state: Option<InvariantCheck>,
+    state: Option<StateAtRest>,
     report: Report,
     progress: &'a mut dyn FnMut(Progress),
     done: u64,
@@ -130,7 +130,7 @@ impl Check<'_> {
             report_progress(Progress { what, bytes_done, bytes_total });
         };
         let disk = Arc::clone(&self.disk);
-        match InvariantCheck::load(disk, &self.manifest, clock, &mut told) {
+        match StateAtRest::load(disk, &self.manifest, clock, &mut told) {
             Ok(state) => {
                 self.report.tail = state.found.tail;
                 self.report.checkpoint = state.checkpoint();
@@ -159,10 +159,9 @@ impl Check<'_> {
             self.report.findings.retain(|known| known.file != file || known.offset != offset);
             self.report.find(Finding { file, offset, what, means });
         }
-        for name in state.miscounted() {
-            let what = format!("the counts of namespace {name:?} disagree with its timers");
+        for what in state.broken_invariants() {
             let file = manifest::NAME.to_owned();
-            let means = "its numbers are wrong; this is an error in Duly: please report it";
+            let means = "this is an error in Duly: please report it";
             self.report.find(Finding { file, offset: 0, what, means });
         }
     }

@@ -55,7 +55,7 @@ mod clock_watch;
 mod dead_letters;
 mod earliest;
 mod idle;
-pub(crate) mod invariant_check;
+pub(crate) mod invariants;
 mod lane_due;
 pub(crate) mod lanes;
 pub(crate) mod leases;

@@ -127,6 +127,17 @@ impl Index {
         })
     }
 
+    /// Returns all entries, in the order of a scan.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let mut cursor = Some(Cursor::START);
+        let scans = std::iter::from_fn(move || {
+            let scan = self.scan(cursor?)?;
+            cursor = scan.next;
+            Some(scan)
+        });
+        scans.flat_map(|scan| scan.entries())
+    }
+
     pub(crate) const fn len(&self) -> usize {
         match &self.0 {
             Root::One(table) => table.len(),

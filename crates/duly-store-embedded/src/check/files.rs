@@ -2,7 +2,7 @@
 
 use crate::{
     checkpoint::{self, CheckpointReader},
-    engine::invariant_check::{InvariantCheck, RecordStatus},
+    engine::invariants::at_rest::{RecordStatus, StateAtRest},
     files::FileId,
     format::{
         record::{Decoded, Record},
@@ -189,13 +189,13 @@ impl Check<'_> {
 /// Counts the records of one file, and compares them with the state.
 struct RecordCounter<'a> {
     file: FileId,
-    state: Option<&'a mut InvariantCheck>,
+    state: Option<&'a mut StateAtRest>,
     counts: Counts,
     wrong: Vec<sorted_runs::RecordFault>,
 }
 
 impl<'a> RecordCounter<'a> {
-    fn new(file: FileId, state: Option<&'a mut InvariantCheck>) -> Self {
+    fn new(file: FileId, state: Option<&'a mut StateAtRest>) -> Self {
         Self { file, state, counts: Counts::default(), wrong: Vec::new() }
     }
 

@@ -1,49 +1,31 @@
-//! The auditor: checks the invariants between the indexes and the other structures while the store works.
-//!
-//! ```text
-//!   namespace after namespace, table after table ─► entry.rs   each entry with files, leases, lanes
-//!                                                └► tally.rs   the counts, where nothing changed
-//!   leases, part after part ─────────────────────► entries
-//!   a few records a second ──────────────────────► sample.rs   read in the background
-//! ```
+//! The auditor: walks over the invariants while the store works, and repairs what it finds.
 //!
 //! Every part of the engine keeps its structures consistent with the index. If one of them fails to, a
-//! timer could be due without the engine's knowledge. So each pass looks for such a timer, and for other
-//! broken invariants. It reports what it finds in the log and in a metric, and repairs what has a plain
-//! repair.
+//! timer could be due without the engine's knowledge. So each pass makes one walk over the invariants
+//! (`invariants.rs`). It reports what is broken in the log and in a metric, and repairs what has a plain
+//! repair (`repair.rs`).
 //!
 //! 1. The auditor works in quiet moments, paced by the boot-time clock, and more rarely under load.
-//! 2. A step reads a bounded number of entries. Its rules hold in every moment between two steps, so a
-//!    change under way is no finding.
-//! 3. A finding is an error in Duly (or in the machine's memory), except for records that do not read
+//! 2. A step reads a bounded number of entries.
+//! 3. A few records a second are read in the background (`sample.rs`), to find damaged ones.
+//! 4. A finding is an error in Duly (or in the machine's memory), except for records that do not read
 //!    back.
 
-use duly_core::{NamespaceName, Timestamp, metric_names};
+use duly_core::{Timestamp, metric_names};
 
-use crate::{format::ALIGN, index::Cursor};
+use super::{Engine, invariants::InvariantWalk};
 
-use super::Engine;
-
-mod entry;
-mod lanes;
+mod repair;
 mod sample;
-mod tally;
 #[cfg(test)]
 mod tests;
-
-use entry::BrokenInvariant;
-use tally::AuditTally;
 
 /// Time between two steps.
 const STEP_MS: u64 = 50;
 /// Time between two steps while the engine has other work.
 const STEP_UNDER_LOAD_MS: u64 = 500;
 /// Cost of one step, in plain entries.
-const VISITS_PER_STEP: usize = 16_384;
-/// Cost of an entry that is compared with other structures, in plain entries.
-const VISITS_PER_FLAGGED: usize = 16;
-/// Cost of moving to another namespace or part of the leases, in plain entries.
-const VISITS_PER_PART: usize = 16;
+const COST_PER_STEP: usize = 16_384;
 
 /// Progress of the auditor, and its results.
 #[derive(Debug)]
@@ -53,32 +35,12 @@ pub(super) struct Auditor {
     /// End of the last pass by the boot-time clock; before the first, the time at which the store was
     /// opened.
     rested_since_ms: u64,
-    pass: Option<AuditPass>,
+    pass: Option<InvariantWalk>,
     sampler: sample::Sampler,
     /// Number of findings since the store was opened.
     pub(super) findings: u64,
     /// End of the last complete pass.
     pub(super) audited_at: Option<Timestamp>,
-}
-
-/// A pass over all namespaces and leases.
-#[derive(Debug, Default)]
-struct AuditPass {
-    /// Namespace under way, or the one after which to resume.
-    name: Option<NamespaceName>,
-    walk: Option<AuditWalk>,
-    /// Next part of the leases.
-    leases: usize,
-}
-
-/// A walk over the index of one namespace.
-#[derive(Debug)]
-struct AuditWalk {
-    number: u32,
-    cursor: Cursor,
-    /// Value of [`super::namespaces::Namespace::touched`] when the walk began.
-    touched: u64,
-    tally: AuditTally,
 }
 
 impl Auditor {
@@ -102,7 +64,8 @@ struct AuditFinding {
     namespace: u32,
     /// Location of the fault: a place in a file, a lane, a count. It never contains data of a timer.
     place: String,
-    what: &'static str,
+    /// The broken rule, and its repair.
+    what: String,
 }
 
 impl Engine {
@@ -114,7 +77,7 @@ impl Engine {
             return;
         }
         let rested_ms = self.now.boot_ms.saturating_sub(self.auditor.rested_since_ms);
-        let begins = || (rested_ms >= self.options.audit_rest_ms).then(AuditPass::default);
+        let begins = || (rested_ms >= self.options.audit_rest_ms).then(InvariantWalk::default);
         let Some(mut pass) = self.auditor.pass.take().or_else(begins) else {
             return;
         };
@@ -131,91 +94,21 @@ impl Engine {
     }
 
     /// Runs one step of a pass. Returns `true` if the pass is complete.
-    fn audit_step(&mut self, pass: &mut AuditPass) -> bool {
-        let mut visits = 0;
-        while visits < VISITS_PER_STEP {
-            if let Some(mut walk) = pass.walk.take() {
-                if self.audit_table(&mut walk, &mut visits) {
-                    self.end_walk(&walk);
-                } else {
-                    pass.walk = Some(walk);
-                }
-                continue;
-            }
-            visits += VISITS_PER_PART;
-            let next = self.namespaces.names_after(pass.name.as_ref()).next();
-            if let Some((name, number)) = next.map(|(name, number)| (name.clone(), number)) {
-                let touched = self.namespaces.get(number).map_or(0, |ns| ns.touched);
-                let (cursor, tally) = (Cursor::START, AuditTally::default());
-                pass.name = Some(name);
-                pass.walk = Some(AuditWalk { number, cursor, touched, tally });
-            } else if pass.leases < super::leases::PARTS {
-                visits += self.audit_leases(pass.leases);
-                pass.leases += 1;
-            } else {
+    fn audit_step(&mut self, pass: &mut InvariantWalk) -> bool {
+        let mut cost = 0;
+        while cost < COST_PER_STEP {
+            let Some(visited) = pass.step(self) else {
                 return true;
+            };
+            cost += visited.cost;
+            for broken in visited.broken {
+                self.repair(broken);
+            }
+            if let Some((number, entries)) = visited.table {
+                self.sample(number, &entries);
             }
         }
         false
-    }
-
-    /// Checks the next table. Returns `true` if it was the last.
-    fn audit_table(&mut self, walk: &mut AuditWalk, visits: &mut usize) -> bool {
-        let number = walk.number;
-        let Some(namespace) = self.namespaces.get(number) else {
-            return true;
-        };
-        let Some(scan) = namespace.live.scan(walk.cursor) else {
-            return true;
-        };
-        let next = scan.next;
-        let entries: Vec<_> = scan.entries().collect();
-        let mut suspects = Vec::new();
-        for entry in &entries {
-            walk.tally.add(entry);
-            *visits += if entry::is_plain(entry) { 1 } else { VISITS_PER_FLAGGED };
-            if let Some(wrong) = self.broken_invariant(number, namespace, entry) {
-                suspects.push((wrong, entry.key(number)));
-            }
-        }
-        for (wrong, key) in suspects {
-            self.repair_entry(wrong, key);
-        }
-        self.sample(number, &entries);
-        match next {
-            Some(cursor) => walk.cursor = cursor,
-            None => return true,
-        }
-        false
-    }
-
-    /// Compares leases with their index entries. Returns the cost.
-    fn audit_leases(&mut self, part: usize) -> usize {
-        let keys: Vec<_> = self.leases.part(part).collect();
-        for &key in &keys {
-            if self.namespaces.get(key.namespace()).is_none() {
-                // Namespace reclamation drops the leases of a deleted namespace, step by step.
-                continue;
-            }
-            match self.namespaces.live(key) {
-                None => {
-                    let place = "its leases".to_owned();
-                    let what = "a lease belongs to a timer that does not exist; it was removed";
-                    self.note_fault(AuditFinding {
-                        kind: "lease",
-                        namespace: key.namespace(),
-                        place,
-                        what,
-                    });
-                    self.leases.remove(key);
-                }
-                Some(entry) if !entry::is_leased(&entry) => {
-                    self.repair_entry(BrokenInvariant::Unleased, key)
-                }
-                Some(_) => {}
-            }
-        }
-        keys.len() * VISITS_PER_FLAGGED
     }
 
     /// Logs and counts a finding.
@@ -230,12 +123,5 @@ impl Engine {
         tracing::error!(namespace = name, place, what, "the audit found a fault");
         metrics::counter!(metric_names::AUDIT_FINDINGS_TOTAL, "kind" => kind).increment(1);
         self.auditor.findings += 1;
-    }
-
-    /// Returns a readable description of the place of an entry's record.
-    pub(super) fn place_of(&self, location: crate::index::Location) -> String {
-        let file = self.files.get(location.slot());
-        let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());
-        format!("{file} at byte {}", location.unit() * ALIGN)
     }
 }

@@ -215,7 +215,9 @@ fn a_record_that_is_damaged_in_a_run_is_named_with_its_timer() {
         let here = |finding: &&Finding| finding.file == name && finding.offset == 64;
         let finding = report.findings.iter().find(here);
         let finding = finding.unwrap_or_else(|| panic!("{name}: {report}"));
-        found += u64::from(finding.what.contains("in namespace") && finding.what.contains("stand"));
+        found += u64::from(
+            finding.what.contains("in namespace \"") && finding.what.contains("should be here"),
+        );
         disk.corrupt(&name, 64 + 20, 0x01);
     }
     assert!(found > 0, "what is live is named");

@@ -14,7 +14,7 @@ fn a_configuration_is_checked_and_shown() {
     let config = ["--config", text(&file)];
     let verdict = run(&["config", "check", config[0], config[1], "--data", "/srv/d"]).ok();
     let counts = format!("1 from {}, 0 from the environment, 1 from flags", text(&file));
-    assert!(verdict.contains("is right") && verdict.contains(&counts), "{verdict}");
+    assert!(verdict.contains("is valid") && verdict.contains(&counts), "{verdict}");
     let shown = run(&["config", "show", config[0], config[1], "--listen", "[::1]:1"]).ok();
     for line in [
         "listen = \"[::1]:1\" # flag --listen".to_owned(),

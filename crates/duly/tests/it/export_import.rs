@@ -146,7 +146,7 @@ fn p4_repeated_import_keeps_cancelled_timers_cancelled() {
     let whole = place.lines();
     place.write(&whole[..3]);
     let ran = import(&new, &place, &["--create-namespaces"]);
-    assert!(ran.stdout.contains(":3: the export of orders stops here"), "{ran:?}");
+    assert!(ran.stdout.contains(":3: the export of orders ends here"), "{ran:?}");
     assert!(ran.stdout.contains("2 imported"), "{ran:?}");
     ran.refused(1);
     place.write(&whole);
@@ -213,7 +213,7 @@ fn import_keeps_the_name_and_lists_unexported_settings() {
     assert_eq!(mode & 0o777, 0o600, "it holds secrets");
     let new = Server::start();
     let message = import(&new, &place, &["--namespace", "shop"]).refused(1);
-    assert!(message.contains("delivery ids are made of it"), "{message}");
+    assert!(message.contains("delivery ids depend on it"), "{message}");
     let create = ["--create-namespaces", "--namespace", "orders"];
     let said = import(&new, &place, &create).ok();
     assert!(said.contains("duly namespace secret set orders"), "{said}");

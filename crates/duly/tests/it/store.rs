@@ -182,7 +182,7 @@ fn damage_is_shown_and_ends_with_exit_code_1() {
     let ran = run(&["store", "check", "--data", text(&data)]);
     let shown = ran.stdout.clone();
     let message = ran.refused(1);
-    assert!(message.contains("not clean") && message.contains("store restore"), "{message}");
+    assert!(message.contains("is damaged") && message.contains("store restore"), "{message}");
     assert!(shown.contains("DAMAGED") && shown.contains("at byte 0"), "{shown}");
     let ran = run(&["store", "check", "--data", text(&data), "--output", "json"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -298,7 +298,7 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong() {
     };
     check(client("a.pem", "missing.key"), ["missing.key", "no private key"]);
     check(client("empty.pem", "a.key"), ["empty.pem", "client certificate"]);
-    check(client("a.pem", "b.key"), ["b.key", "does not fit"]);
+    check(client("a.pem", "b.key"), ["b.key", "does not match"]);
     let options = Options { tls: client("a.pem", "a.key"), ..Options::default() };
     HttpSink::new(options, Arc::new(SystemWall)).unwrap();
 }

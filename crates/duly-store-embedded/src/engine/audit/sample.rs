@@ -13,7 +13,10 @@ use crate::{
     index::{Entry, Key, Location},
 };
 
-use super::{super::Engine, AuditFinding, entry};
+use super::{
+    super::{Engine, invariants::is_leased},
+    AuditFinding,
+};
 
 const READS_PER_SECOND: u64 = 100;
 const BYTES_PER_SECOND: u64 = 4 << 20;
@@ -96,7 +99,7 @@ impl Engine {
             let Some(file) = self.files.get(location.slot()) else {
                 continue;
             };
-            let can_be_read = !entry::is_leased(entry) && self.is_durable(location);
+            let can_be_read = !is_leased(entry) && self.is_durable(location);
             if can_be_read && self.auditor.sampler.spend(location.bytes_max()) {
                 let (key, file) = (entry.key(number), Arc::clone(&file.file));
                 samples.push(RecordSample { key, location, file });
@@ -120,12 +123,12 @@ impl Engine {
 
     fn check_sample(&mut self, key: Key, location: Location) {
         let entry = self.namespaces.live(key).filter(|entry| entry.location() == location);
-        let Some(entry) = entry.filter(|entry| !entry::is_leased(entry)) else {
+        let Some(entry) = entry.filter(|entry| !is_leased(entry)) else {
             return;
         };
         if let Err(ReadError::Damaged { .. }) = self.load_timer(location) {
             let place = self.place_of(location);
-            let what = "a record does not read back; its timer becomes a dead letter";
+            let what = "a record does not read back; its timer becomes a dead letter".to_owned();
             self.note_fault(AuditFinding {
                 kind: "record",
                 namespace: key.namespace(),

@@ -36,7 +36,7 @@ use crate::{
 
 use super::{
     id,
-    shown::{FILLER, Shown, check_files, check_filler, difference, shown, still},
+    shown::{FILLER, Shown, check_filler, difference, shown, still},
     small,
 };
 
@@ -339,7 +339,7 @@ impl Loose {
     /// Crashes, opens the rest and compares.
     pub(super) fn end(&mut self, end: End) -> Result<(), String> {
         if !self.deleted {
-            check_files(&self.engine);
+            assert_eq!(self.engine.broken_invariants(), []);
         }
         let health = self.engine.health();
         assert_eq!(health.audit_findings, 0, "the auditor found something");
@@ -366,7 +366,7 @@ impl Loose {
         {
             return Err(format!("frame {found} of {durable} to {written}: {difference}"));
         }
-        check_files(&self.engine);
+        assert_eq!(self.engine.broken_invariants(), []);
         check_filler(&self.engine)?;
         self.known = BTreeMap::from([(found, shown)]);
         self.deleted = false;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     engine::{Engine, dead_letters, namespaces::Namespace},
-    index::{Cursor, Entry, Flags, Index, Key, Location},
+    index::{Flags, Key, Location},
 };
 
 /// Each item by name, with its end if it ends by itself.
@@ -42,15 +42,6 @@ pub(super) fn difference(found: &Shown, expected: &Shown) -> Option<String> {
     Some(format!("{name} is {:?}\nnot {:?}", found.get(name), expected.get(name)))
 }
 
-fn entries(index: &Index) -> Vec<Entry> {
-    let (mut entries, mut cursor) = (Vec::new(), Some(Cursor::START));
-    while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
-        cursor = scan.next;
-        entries.extend(scan.entries());
-    }
-    entries
-}
-
 fn forever(shown: &mut Shown, name: String, what: String) {
     let twice = shown.insert(name.clone(), (u64::MAX, what));
     assert_eq!(twice, None, "{name} is there once");
@@ -71,7 +62,7 @@ fn show_namespace(shown: &mut Shown, ns: &Namespace) {
 }
 
 fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
-    for entry in entries(&ns.live) {
+    for entry in ns.live.entries() {
         let key = entry.key(number);
         let timer = engine.load_timer(entry.location()).expect("a pending timer can be read");
         assert_eq!(engine.key(number, timer.id.as_str()), key, "it is the timer of the entry");
@@ -84,7 +75,7 @@ fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
 }
 
 fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
-    for entry in entries(ns.tombstones.index()) {
+    for entry in ns.tombstones.index().entries() {
         let tombstone = engine.load_tombstone(entry.location()).expect("a tombstone can be read");
         let what = format!("{} {tombstone:?}", entry.number());
         let name = format!("{} tombstone {}", ns.name, tombstone.id);
@@ -95,7 +86,7 @@ fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
 
 fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
     let mut places: Vec<Location> = Vec::new();
-    for entry in entries(ns.dead_letters.by_delivery()) {
+    for entry in ns.dead_letters.by_delivery().entries() {
         let timer = engine.load_timer(entry.location()).expect("a letter can be read");
         let delivery = timer.delivery_id(ns.name.as_str());
         let letter = dead_letters::key_of(engine.hash_key, number, delivery);
@@ -110,7 +101,7 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
             format!("{}", latest.is_some()),
         );
     }
-    for entry in entries(ns.dead_letters.by_timer()) {
+    for entry in ns.dead_letters.by_timer().entries() {
         let key: Key = entry.key(number);
         let (latest, location) =
             ns.dead_letters.latest(key).expect("the letter that is named is there");
@@ -137,28 +128,11 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
 pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
     let fillers = engine.namespaces.iter().filter(|(_, ns)| ns.name.as_str() == FILLER);
     for (number, ns) in fillers {
-        for entry in entries(&ns.live) {
+        for entry in ns.live.entries() {
             let timer = engine.load_timer(entry.location());
             let timer = timer.map_err(|error| format!("a filler cannot be read: {error}"))?;
             assert_eq!(engine.key(number, timer.id.as_str()), entry.key(number));
         }
     }
     Ok(())
-}
-
-/// Checks the counts by file against all entries.
-pub(super) fn check_files(engine: &Engine) {
-    let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
-    for (_, ns) in engine.namespaces.iter() {
-        for index in [&ns.live, ns.tombstones.index(), ns.dead_letters.by_delivery()] {
-            for entry in entries(index) {
-                *counted.entry(entry.location().slot()).or_default() += 1;
-            }
-        }
-    }
-    for (slot, file, counts) in engine.files.iter() {
-        let live = counted.remove(&slot).unwrap_or(0);
-        assert_eq!(counts.live, live, "records of {} that are pointed at", file.id.name());
-    }
-    assert!(counted.is_empty(), "slots without a file are pointed at: {counted:?}");
 }

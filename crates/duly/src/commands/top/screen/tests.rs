@@ -110,7 +110,7 @@ fn unreachable_server_keeps_its_old_figures() {
     let frame = ScreenFrame { unreachable_reason: Some("no Duly server answers"), ..FRAME };
     let shown = shown(Some(&view()), &frame, 200, 30);
     assert!(shown[0].starts_with("no response  http://127.0.0.1:3859"), "{shown:?}");
-    assert!(shown[1].contains("it is tried again"), "{shown:?}");
+    assert!(shown[1].contains("polling again"), "{shown:?}");
     assert!(shown.iter().any(|line| line.starts_with("orders")), "{shown:?}");
 }
 

@@ -1,10 +1,10 @@
-//! The invariant check of a store at rest: loads the state that a startup would load, without opening the
+//! The check of a store at rest: loads the state that a startup would load, without opening the
 //! store.
 //!
 //! 1. It runs the same code as a startup ([`Engine::load`]), which writes nothing.
 //! 2. The reader of the files asks, record by record, whether the state points at it
-//!    (`InvariantCheck::check_record`).
-//! 3. The records of the entries that were not met are then read one by one (`InvariantCheck::strays`).
+//!    (`StateAtRest::check_record`).
+//! 3. The records of the entries that were not met are then read one by one (`StateAtRest::strays`).
 //!
 //! Used by `duly store check` alone. An engine that was loaded in this way runs no step.
 
@@ -20,18 +20,18 @@ use crate::{
     effect::Effect,
     files::FileId,
     format::{ALIGN, record::Decoded},
-    index::{Cursor, Entry, Index, Key},
+    index::{Entry, Key},
     journal::recovery::RecoveredJournal,
     manifest::Manifest,
     open::{OpenError, OpenProgress},
     options::Options,
 };
 
-use super::Engine;
+use super::super::Engine;
 
 /// The loaded state of a store at rest.
 #[derive(Debug)]
-pub(crate) struct InvariantCheck {
+pub(crate) struct StateAtRest {
     engine: Engine,
     /// Result of the replay.
     pub(crate) found: RecoveredJournal,
@@ -68,7 +68,7 @@ enum RecordIndex {
     DeadLetter,
 }
 
-impl InvariantCheck {
+impl StateAtRest {
     /// Loads the state. Writes nothing.
     pub(crate) fn load(
         disk: Arc<dyn Disk>,
@@ -188,18 +188,18 @@ impl InvariantCheck {
             ];
             if !short.is_empty() {
                 for (of, index) in kinds {
-                    each_entry(index, |entry| {
+                    for entry in index.entries() {
                         if short.binary_search(&entry.location().slot()).is_ok() {
                             strays.extend(self.describe_stray(number, of, entry));
                         }
-                    });
+                    }
                 }
             }
             let checked = self.dead_letters_checked.get(&number).copied().unwrap_or(0);
             if checked != namespace.dead_letters.by_timer().len() as u64 {
-                each_entry(namespace.dead_letters.by_timer(), |entry| {
+                for entry in namespace.dead_letters.by_timer().entries() {
                     strays.extend(self.describe_stray_by_timer(number, entry));
-                });
+                }
             }
         }
         strays
@@ -268,14 +268,16 @@ impl InvariantCheck {
         held.collect()
     }
 
-    /// Returns the namespaces whose counts by state disagree with their entries.
-    pub(crate) fn miscounted(&self) -> Vec<String> {
-        let wrong = self
-            .engine
-            .namespaces
-            .iter()
-            .filter(|(_, namespace)| namespace.pending() != namespace.live.len() as u64);
-        wrong.map(|(_, namespace)| namespace.name.to_string()).collect()
+    /// Describes the invariants that are broken, except those of files, whose records are read one by
+    /// one: with the name of the namespace and the place.
+    pub(crate) fn broken_invariants(&self) -> Vec<String> {
+        let broken = self.engine.broken_invariants();
+        let broken = broken.iter().filter_map(|broken| {
+            let namespace = self.engine.namespaces.get(broken.namespace()?)?;
+            let (text, place) = (broken.text(), self.engine.place_of_broken(broken));
+            Some(format!("{text}, in namespace {:?}: {place}", namespace.name.as_str()))
+        });
+        broken.collect()
     }
 }
 
@@ -286,13 +288,5 @@ impl RecordIndex {
             Self::Tombstone => "the tombstone of an ended timer",
             Self::DeadLetter => "a dead letter",
         }
-    }
-}
-
-fn each_entry(index: &Index, mut each: impl FnMut(Entry)) {
-    let mut cursor = Some(Cursor::START);
-    while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
-        scan.entries().for_each(&mut each);
-        cursor = scan.next;
     }
 }

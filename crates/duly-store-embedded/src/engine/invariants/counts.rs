@@ -1,24 +1,78 @@
-//! The sums over the entries of a namespace, to compare with its counts.
+//! The rules of a namespace after all its entries were visited.
+//!
+//! 1. Claimers know every lane in which a timer is due.
+//! 2. The spilled timers of a lane are on their way back into its resident window.
+//! 3. If nothing changed during the walk, every count is the sum over the entries.
 
 use std::collections::BTreeMap;
 
 use crate::index::{AttemptKind, Claimable, Entry, Flags};
 
-use super::super::namespaces::{Namespace, Namespaces};
+use super::{
+    super::{Engine, namespaces::Namespace, namespaces::Namespaces, refill::LaneKindKey},
+    BrokenInvariant, NamespaceWalk,
+};
+
+impl Engine {
+    /// Checks the lanes of a namespace, and its counts if nothing changed during the walk.
+    pub(in crate::engine) fn check_lanes_and_counts(
+        &self,
+        walk: &NamespaceWalk,
+        broken: &mut Vec<BrokenInvariant>,
+    ) {
+        let number = walk.number;
+        let Some(namespace) = self.namespaces.get(number) else {
+            return;
+        };
+        for (slot, _) in namespace.lanes.iter() {
+            if self.is_misplaced(number, slot) {
+                broken.push(BrokenInvariant::ActiveLanes { number, slot });
+            }
+            for kind in [AttemptKind::First, AttemptKind::Retry] {
+                if self.lacks_refill((number, slot, kind)) {
+                    broken.push(BrokenInvariant::Refill((number, slot, kind)));
+                }
+            }
+        }
+        if namespace.touched == walk.touched && Counts::of(namespace) != walk.sums {
+            let sums = Box::new(walk.sums.clone());
+            broken.push(BrokenInvariant::Counts { number, touched: walk.touched, sums });
+        }
+    }
+
+    /// Returns `true` if the list of active lanes disagrees with the due timers of a lane.
+    pub(in crate::engine) fn is_misplaced(&self, number: u32, slot: u8) -> bool {
+        let lane = |namespace: &Namespace| {
+            let is_idle = namespace.lanes.get(slot)?.is_idle();
+            Some(is_idle == self.namespaces.active.contains(&(namespace.name.clone(), slot)))
+        };
+        self.namespaces.get(number).and_then(lane).unwrap_or(false)
+    }
+
+    /// Returns `true` if a lane has spilled timers only, and no refill that brings them back.
+    pub(in crate::engine) fn lacks_refill(&self, of: LaneKindKey) -> bool {
+        let (number, slot, kind) = of;
+        let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
+        lane.map(|lane| lane.due(kind)).is_some_and(|due| {
+            let waits = due.window().is_empty() && due.has_spilled();
+            waits && !(due.is_refilled() && self.refills.has(of))
+        })
+    }
+}
 
 /// Sums over entries, or the counts that should be the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct AuditTally {
+pub(crate) struct Counts {
     entries: u64,
     first: u64,
     retrying: u64,
     in_flight: u64,
     pending_bytes: u64,
-    lanes: BTreeMap<u8, LaneTally>,
+    lanes: BTreeMap<u8, LaneCounts>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct LaneTally {
+struct LaneCounts {
     pending: u64,
     in_flight: u64,
     first_due: u64,
@@ -28,7 +82,7 @@ struct LaneTally {
     retry_unreadable: u64,
 }
 
-impl AuditTally {
+impl Counts {
     pub(super) fn add(&mut self, entry: &Entry) {
         let Claimable { kind, .. } = entry.claimable();
         let lane = self.lanes.entry(entry.lane()).or_default();
@@ -57,9 +111,9 @@ impl AuditTally {
     }
 
     /// Returns the counts that a namespace keeps.
-    pub(super) fn as_counted(namespace: &Namespace) -> Self {
+    pub(super) fn of(namespace: &Namespace) -> Self {
         let lanes = namespace.lanes.iter().map(|(slot, lane)| {
-            let tally = LaneTally {
+            let tally = LaneCounts {
                 pending: lane.pending,
                 in_flight: lane.in_flight,
                 first_due: lane.due(AttemptKind::First).len(),
@@ -101,7 +155,7 @@ impl AuditTally {
     }
 
     /// Corrects the counts of a namespace. The index itself keeps the number of its entries.
-    pub(super) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
+    pub(in crate::engine) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
         for (slot, tally) in &self.lanes {
             let (first, retry) =
                 ((number, *slot, AttemptKind::First), (number, *slot, AttemptKind::Retry));
