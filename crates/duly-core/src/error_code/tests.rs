@@ -31,7 +31,7 @@ fn page() -> String {
 
 /// The part of the page about codes: headings and the text below them.
 fn sections(page: &str) -> Vec<(&str, &str)> {
-    let codes = page.split("\n## ").find(|part| part.starts_with("Codes of answers\n")).unwrap();
+    let codes = page.split("\n## ").find(|part| part.starts_with("Error codes\n")).unwrap();
     let sections = codes.split("\n### ").skip(1);
     sections.map(|section| section.split_once('\n').unwrap()).collect()
 }

@@ -11,29 +11,29 @@ use crate::{backup::BackupError, disk::Error as DiskError};
 error_sections! {
     OPENING: OpenError;
     Disk => "## When a store is not opened",
-    Newer => "### It was written by another version",
-    Older => "### It was written by another version",
-    Damaged => "### It is damaged",
-    NoStore => "### It holds no store",
-    Unwritable => "### There is no room",
+    Newer => "### Another version wrote the directory",
+    Older => "### Another version wrote the directory",
+    Damaged => "### The directory is damaged",
+    NoStore => "### The directory holds no store",
+    Unwritable => "### No disk space is left",
     NoThread => "### No thread can be started",
     Options => "### An option is out of its range",
 }
 
 error_sections! {
     DISKS: DiskError;
-    NotFound => "### The system refused",
-    AlreadyExists => "### The system refused",
-    PermissionDenied => "### It cannot be written",
-    ReadOnly => "### It cannot be written",
-    NotADirectory => "### It cannot be written",
-    NotPlain => "### Something else than a file is there",
-    NoSpace => "### There is no room",
+    NotFound => "### The operating system returned an error",
+    AlreadyExists => "### The operating system returned an error",
+    PermissionDenied => "### The directory is not writable",
+    ReadOnly => "### The directory is not writable",
+    NotADirectory => "### The directory is not writable",
+    NotPlain => "### A file is not a plain file",
+    NoSpace => "### No disk space is left",
     TooManyFiles => "### Too many files are open",
-    Locked => "### It is in use",
-    UnexpectedEnd => "### The system refused",
-    InvalidName => "### The system refused",
-    Io => "### The system refused",
+    Locked => "### The directory is in use",
+    UnexpectedEnd => "### The operating system returned an error",
+    InvalidName => "### The operating system returned an error",
+    Io => "### The operating system returned an error",
 }
 
 error_sections! {
@@ -41,11 +41,11 @@ error_sections! {
     NotEmpty => "### The target is not empty",
     Inside => "### The target is inside the data directory",
     Target => "### The target cannot be used",
-    NoSpace => "### There is no room for the backup",
+    NoSpace => "### Too little disk space for the backup",
     Damaged => "### The backup is damaged",
     Busy => "### Another backup is under way",
-    Closed => "### The server was stopped meanwhile",
-    Store => "## Codes of answers",
+    Closed => "### The server stopped during the backup",
+    Store => "## Error codes",
     Disk => "## When a store is not opened",
     Open => "## When a store is not opened",
 }

@@ -10,9 +10,9 @@ use crate::config::Error as ConfigError;
 error_sections! {
     STARTING: StartError;
     StoreEnded => "### The store has ended",
-    Listen => "### The port cannot be had",
-    Make => "### The data directory cannot be made",
-    Foreign => "### The data directory is something else",
+    Listen => "### The port cannot be used",
+    Make => "### The data directory cannot be created",
+    Foreign => "### The data directory holds other files",
     Open => "### The data directory cannot be opened",
     Shared => "### The shared store cannot be opened",
     StorePassword => "### The password of the store cannot be used",
@@ -26,9 +26,9 @@ error_sections! {
     CONFIGURING: ConfigError;
     Unreadable => "### A file that cannot be read",
     Malformed => "### A file that is not TOML",
-    UnknownSection => "### A name that does not exist",
-    NotASection => "### A name that does not exist",
-    UnknownKey => "### A name that does not exist",
+    UnknownSection => "### An unknown name",
+    NotASection => "### An unknown name",
+    UnknownKey => "### An unknown name",
     Value => "### A value that is not allowed",
 }
 
