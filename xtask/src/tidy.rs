@@ -22,6 +22,7 @@ mod language;
 mod layers;
 mod lines;
 mod links;
+mod log_rows;
 mod manifests;
 mod marks;
 mod names;
@@ -119,6 +120,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
     found.extend(sizes::check(&tree.sources, sizes::LONG_FILES));
     found.extend(links::check(&tree.pages, &tree.paths));
     found.extend(language::check(&tree.sources, &tree.pages));
+    found.extend(log_rows::check(&tree.pages, &tree.sources));
     found.extend(promises::check(&tree.pages, &tree.sources));
     Ok(found)
 }
