@@ -23,7 +23,7 @@ use crate::{
     recorder::Recorder,
     stop::Stop,
     target::Target,
-    transport::{Firing, grpc::Grpc},
+    transport::{Firing, Verdict, grpc::Grpc},
 };
 
 /// Longest wait of a lease call. A consumer detects the end of the run only after this wait.
@@ -49,6 +49,8 @@ pub(crate) struct Drain {
     pub(crate) until: Instant,
     /// Recorder of the lateness of each firing.
     pub(crate) lateness: Arc<Recorder>,
+    /// Verdict on every firing.
+    pub(crate) verdict: Verdict,
     /// gRPC transport for one stream per consumer; consumers use lease calls if absent.
     pub(crate) stream: Option<Arc<Grpc>>,
 }
@@ -133,7 +135,12 @@ impl Consumers {
     async fn settle(&self, line: usize, mut receiver: mpsc::Receiver<Vec<Firing>>) -> Result<()> {
         while let Some(firings) = receiver.recv().await {
             let tokens: Vec<&str> = firings.iter().map(|firing| firing.token.as_str()).collect();
-            let call = self.target.transport.settle(line, &self.drain.namespace, &tokens);
+            let call = self.target.transport.settle(
+                line,
+                &self.drain.namespace,
+                &tokens,
+                self.drain.verdict,
+            );
             self.note_settled(&firings, &call.await?)?;
         }
         Ok(())

@@ -36,6 +36,12 @@ pub enum Subject {
     Recovery,
     /// Many namespaces with a few timers each, due within one second.
     Namespaces,
+    /// Pages of lists over many namespaces, during schedules at full speed.
+    Lists,
+    /// Firings that become dead letters.
+    DeadLetters,
+    /// Lease calls that wait.
+    Waiting,
     /// Memory and disk of pending timers, CPU without work, and starts after kill -9.
     Size,
 }
@@ -55,6 +61,9 @@ impl Subject {
             Self::Isolation => "isolation",
             Self::Recovery => "recovery",
             Self::Namespaces => "namespaces",
+            Self::Lists => "lists",
+            Self::DeadLetters => "dead-letters",
+            Self::Waiting => "waiting",
             Self::Size => "size",
         }
     }

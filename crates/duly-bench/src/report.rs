@@ -15,7 +15,7 @@ use crate::{
     options::{Delivery, Subject},
     plot::{self, Axis, Layer, Panel, Shape},
     recording_client::Checked,
-    subject::Run,
+    subject::{Run, per_second},
     table::Table,
     usage::MIB,
 };
@@ -106,7 +106,7 @@ impl Report {
         if percentiles.count > 0 {
             let took = run.measured.lasted();
             let (speed, times) = words(*subject, run.options.paced().is_some());
-            if *subject != Subject::HotSecond {
+            if !matches!(subject, Subject::HotSecond | Subject::DeadLetters) {
                 table.add(speed, "/s", per_second(sent, took));
             }
             add_times(table, times, &percentiles);
@@ -247,7 +247,9 @@ fn words(subject: Subject, is_paced: bool) -> (&'static str, &'static str) {
         Subject::Debounce => ("replaced", from),
         Subject::Mixed | Subject::Recovery => ("operations answered", from),
         Subject::Lateness | Subject::Isolation | Subject::Namespaces => ("fired", LATENESS),
-        Subject::HotSecond => ("leased", "from due to leased"),
+        Subject::HotSecond | Subject::DeadLetters => ("leased", "from due to leased"),
+        Subject::Waiting => ("fired", LATENESS),
+        Subject::Lists => ("pages", "latency of a page"),
     }
 }
 
@@ -256,11 +258,6 @@ fn add_times(table: &mut Table, name: &str, percentiles: &Percentiles) {
     for (word, us) in [("p50", p50_us), ("p99", p99_us), ("p99.9", p999_us), ("max", max_us)] {
         table.add(&format!("{name}, {word}"), "ms", ms(us));
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
-fn per_second(count: u64, took: Duration) -> f64 {
-    count as f64 / took.as_secs_f64().max(1e-6)
 }
 
 impl fmt::Display for Report {

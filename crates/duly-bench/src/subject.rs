@@ -6,11 +6,13 @@
 mod fill;
 mod firing;
 mod isolation;
+mod lists;
 mod mix;
 mod namespaces;
 mod offered;
 mod quiet;
 mod size;
+mod waiting;
 mod webhooks;
 mod with_history;
 
@@ -104,6 +106,9 @@ impl Run {
             Subject::Recovery => self.recovery().await,
             Subject::Namespaces => self.namespaces().await,
             Subject::Size => self.size().await,
+            Subject::Lists => self.lists().await,
+            Subject::DeadLetters => self.dead_letters().await,
+            Subject::Waiting => self.waiting().await,
         }
     }
 
@@ -208,6 +213,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+pub(crate) fn per_second(count: u64, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64().max(1e-6)
 }
 
 /// Returns the instant of a future Unix time, by the present wall clock.

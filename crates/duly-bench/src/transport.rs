@@ -20,6 +20,9 @@ pub(crate) use client::Client;
 pub(crate) use recording::MARK_BYTES;
 pub(crate) use recording::{Ask, RecordingTransport, Taken};
 
+/// Most timers of a page.
+pub(crate) const PAGE: u32 = 1_000;
+
 /// One operation of a batch, on the timer with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -82,6 +85,15 @@ pub(crate) struct Firing {
     pub(crate) token: String,
 }
 
+/// Verdict on a leased firing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is delivered.
+    Ack,
+    /// It becomes a dead letter.
+    DeadLetter,
+}
+
 /// Settings of a new namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -107,6 +119,9 @@ pub(crate) trait Transport: Send + Sync {
     /// Returns the number of pending timers of a namespace.
     fn pending<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<u64>>;
 
+    /// Reads the first page of the pending timers of a namespace; returns their number.
+    fn list<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<usize>>;
+
     /// Sends operations as one call; returns one outcome for each.
     fn batch<'a>(
         &'a self,
@@ -124,11 +139,12 @@ pub(crate) trait Transport: Send + Sync {
         wait_ms: u32,
     ) -> BoxFuture<'a, Result<Vec<Firing>>>;
 
-    /// Acknowledges the firings of these leases; returns one result for each.
+    /// Settles the firings of these leases; returns one result for each.
     fn settle<'a>(
         &'a self,
         line: usize,
         namespace: &'a str,
         tokens: &'a [&'a str],
+        verdict: Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>>;
 }

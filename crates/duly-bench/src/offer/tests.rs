@@ -14,7 +14,7 @@ use crate::{
     recorder::Recorder,
     stop::Stop,
     target::Target,
-    transport::{Firing, Operation, Outcome, Settings, Transport},
+    transport::{Firing, Operation, Outcome, Settings, Transport, Verdict},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -35,6 +35,10 @@ impl Transport for Stalls {
     }
 
     fn pending<'a>(&'a self, _: usize, _: &'a str) -> BoxFuture<'a, Result<u64>> {
+        async { Ok(0) }.boxed()
+    }
+
+    fn list<'a>(&'a self, _: usize, _: &'a str) -> BoxFuture<'a, Result<usize>> {
         async { Ok(0) }.boxed()
     }
 
@@ -68,6 +72,7 @@ impl Transport for Stalls {
         _: usize,
         _: &'a str,
         _: &'a [&'a str],
+        _: Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async { Ok(Vec::new()) }.boxed()
     }

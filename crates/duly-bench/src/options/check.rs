@@ -49,6 +49,9 @@ impl Subject {
             Self::Mixed => &["rate", "seconds", "batch", "in-flight"],
             Self::Isolation => &["rate", "timers", "seconds"],
             Self::Namespaces => &["namespaces", "each"],
+            Self::Lists => &["namespaces", "each", "seconds", "batch", "in-flight", "pending"],
+            Self::DeadLetters => &["timers", "batch", "pending"],
+            Self::Waiting => &["timers", "seconds", "pending"],
             Self::Size => &["timers", "seconds"],
         }
     }
@@ -205,10 +208,12 @@ fn timers(options: &Options) -> u64 {
         | Subject::Reschedule
         | Subject::Cancel
         | Subject::Size
+        | Subject::DeadLetters
         | Subject::HotSecond => given(1_000_000),
         Subject::Recovery => given(100_000),
+        Subject::Waiting => given(1_000),
         Subject::Isolation => 3 * options.paced_timers() + given(1_000_000),
-        Subject::Namespaces => {
+        Subject::Namespaces | Subject::Lists => {
             let (namespaces, each) = options.namespaces();
             u64::from(namespaces) * u64::from(each)
         }

@@ -26,7 +26,7 @@ fn options(subject: Subject) -> Options {
     }
 }
 
-const ALL: [Subject; 12] = [
+const ALL: [Subject; 15] = [
     Subject::Ingest,
     Subject::Lateness,
     Subject::HotSecond,
@@ -39,6 +39,9 @@ const ALL: [Subject; 12] = [
     Subject::Repeat,
     Subject::Reschedule,
     Subject::Size,
+    Subject::Lists,
+    Subject::DeadLetters,
+    Subject::Waiting,
 ];
 
 /// Returns options of which exactly one is given.
@@ -78,6 +81,9 @@ fn every_option_is_used_or_refused_by_name() {
         (Subject::Isolation, &["rate", "timers", "seconds"]),
         (Subject::Namespaces, &["namespaces", "each"]),
         (Subject::Size, &["timers", "seconds"]),
+        (Subject::Lists, &["namespaces", "each", "seconds", "batch", "in-flight", "pending"]),
+        (Subject::DeadLetters, &["timers", "batch", "pending"]),
+        (Subject::Waiting, &["timers", "seconds", "pending"]),
     ] {
         let name = subject.name();
         for option in LOAD.iter().copied().chain(OTHERS) {

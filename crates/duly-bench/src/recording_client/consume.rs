@@ -7,7 +7,10 @@ use duly_checker::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, Sett
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{PAUSE, RecordingClient};
-use crate::{clock::now_us, transport::Taken};
+use crate::{
+    clock::now_us,
+    transport::{Taken, Verdict},
+};
 
 /// Number of consumers, each with its own connection.
 pub(crate) const CONSUMERS: usize = 4;
@@ -73,7 +76,8 @@ impl RecordingClient {
         let tokens: Vec<&str> = taken.iter().map(|firing| firing.token.as_str()).collect();
         for _ in 0..TRIES {
             let sent_us = now_us();
-            let answers = self.target.transport.settle(line, &self.namespace, &tokens).await;
+            let answers =
+                self.target.transport.settle(line, &self.namespace, &tokens, Verdict::Ack).await;
             let ended_us = now_us();
             let is_answered = answers.as_ref().is_ok_and(|answers| answers.len() == numbers.len());
             let answers = match answers {

@@ -15,7 +15,7 @@ use crate::{
     clock::now_ms,
     target::Target,
     transport::{
-        Ask, Firing, Operation, Outcome, RecordingTransport, Settings, Taken, Transport,
+        Ask, Firing, Operation, Outcome, RecordingTransport, Settings, Taken, Transport, Verdict,
         recording::Last,
     },
 };
@@ -151,6 +151,10 @@ impl Transport for Server {
         async { Ok(0) }.boxed()
     }
 
+    fn list<'a>(&'a self, _: usize, _: &'a str) -> BoxFuture<'a, Result<usize>> {
+        async { Ok(0) }.boxed()
+    }
+
     fn batch<'a>(
         &'a self,
         _: usize,
@@ -175,6 +179,7 @@ impl Transport for Server {
         _: usize,
         _: &'a str,
         tokens: &'a [&'a str],
+        _: Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
             let lost = self.fault.refuses_to_settle;

@@ -9,9 +9,10 @@ use super::{Run, at, scattered};
 use crate::{
     clock::now_ms,
     drain::{Came, Drain, GRACE, drain},
-    options::Delivery,
+    options::{Delivery, Subject},
     recorder::Recorder,
-    usage::Using,
+    transport::Verdict,
+    usage::{Using, resident_bytes},
 };
 
 /// Number of consumers.
@@ -32,6 +33,19 @@ impl Run {
         let out = self.deliver(due_ms, 0).await?;
         self.out_after = Some(out).filter(|out| !out.is_zero());
         Ok(())
+    }
+
+    /// Makes a dead letter of every firing.
+    #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+    pub(super) async fn dead_letters(&mut self) -> Result<()> {
+        let base = self.pid().map(resident_bytes).transpose()?;
+        self.hot_second().await?;
+        if let Some((pid, base)) = self.pid().zip(base) {
+            let resident = resident_bytes(pid)?.saturating_sub(base) as f64;
+            self.table.add("resident memory, each", "B", resident / self.timers as f64);
+        }
+        let namespace = self.target.namespace.clone();
+        self.expect_pending(&namespace, 0).await
     }
 
     /// Delivers every firing, from the first due time on. Returns the time from then to the last
@@ -61,6 +75,11 @@ impl Run {
             expected: self.timers,
             until: at(last_ms).max(Instant::now()) + GRACE,
             lateness,
+            verdict: if self.options.subject == Subject::DeadLetters {
+                Verdict::DeadLetter
+            } else {
+                Verdict::Ack
+            },
             stream: self.client.grpc().filter(|_| self.options.delivery == Some(Delivery::Consume)),
         };
         let Came { drained, last_us } = drain(all, &self.target, &self.ledger, &self.stop).await?;

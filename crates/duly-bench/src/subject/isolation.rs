@@ -30,7 +30,7 @@ use crate::{
     receiver::Dead,
     recorder::Recorder,
     table::Table,
-    transport::Settings,
+    transport::{Settings, Verdict},
     usage::cpu,
 };
 
@@ -172,6 +172,7 @@ impl Run {
             expected,
             until: at(end_ms).max(Instant::now()) + GRACE,
             lateness: Arc::default(),
+            verdict: Verdict::Ack,
             stream: None,
         };
         drain(all, &self.target, &self.ledger, &self.stop).await

@@ -37,7 +37,7 @@ impl Run {
 
         self.say("making the namespaces");
         let began = Instant::now();
-        let names = self.make_all(namespaces, url).await?;
+        let names = self.make_all(namespaces, Some(url)).await?;
         // Filling takes as many calls as creating.
         let made_ms = u64::try_from(began.elapsed().as_millis())?;
         let first_ms = now_ms() + Self::lead_ms(self.timers) + 3 * made_ms;
@@ -58,9 +58,13 @@ impl Run {
         self.ensure_confirmed(names).await
     }
 
-    /// Creates every namespace, with a webhook destination; returns their names.
-    async fn make_all(&self, namespaces: u64, url: String) -> Result<Arc<[String]>> {
-        let settings = Arc::new(Settings { url: Some(url), lease: None });
+    /// Creates every namespace, with a webhook destination if there is a URL; returns their names.
+    pub(super) async fn make_all(
+        &self,
+        namespaces: u64,
+        url: Option<String>,
+    ) -> Result<Arc<[String]>> {
+        let settings = Arc::new(Settings { url, lease: None });
         let target = Arc::clone(&self.target);
         self.each_of(usize::try_from(namespaces)?, move |line, place| {
             let (target, settings) = (Arc::clone(&target), Arc::clone(&settings));
@@ -72,7 +76,12 @@ impl Run {
     }
 
     /// Schedules the timers of every namespace, with one call each.
-    async fn fill_all(&self, names: &Arc<[String]>, each: u64, first_ms: u64) -> Result<()> {
+    pub(super) async fn fill_all(
+        &self,
+        names: &Arc<[String]>,
+        each: u64,
+        first_ms: u64,
+    ) -> Result<()> {
         let batches = self.batches(Arc::new(|_| Vec::new()));
         let (own, prepared) = (Arc::clone(names), Arc::clone(&self.prepared));
         prepared.begin(Instant::now());

@@ -10,7 +10,7 @@ use super::{Run, scattered};
 use crate::{clock::now_ms, offer::Make, transport::Operation};
 
 /// Delay of the first timer of all subjects but `debounce`: none is due during the measurement.
-const FAR_MS: u64 = 2 * 3_600_000;
+pub(super) const FAR_MS: u64 = 2 * 3_600_000;
 /// Range of the due times.
 const SPREAD_MS: u64 = 3_600_000;
 

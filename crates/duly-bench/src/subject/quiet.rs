@@ -11,7 +11,7 @@ use crate::{
     clock::now_us,
     ledger::Ledger,
     target::Target,
-    transport::{Client, Transport},
+    transport::{Client, Transport, Verdict},
 };
 
 /// Number of consumers: one waits while others acknowledge.
@@ -115,7 +115,7 @@ async fn one(transport: &dyn Transport, line: usize, shared: &Shared) -> Result<
         }
     }
     let tokens: Vec<&str> = firings.iter().map(|firing| firing.token.as_str()).collect();
-    let answers = transport.settle(line, namespace, &tokens).await?;
+    let answers = transport.settle(line, namespace, &tokens, Verdict::Ack).await?;
     for (firing, answer) in firings.iter().zip(answers) {
         match firing.number.filter(|_| answer == duly_checker::history::SettleAnswer::Ok) {
             Some(number) => drop(ledger.settled(number)),

@@ -24,7 +24,7 @@ use tonic::transport::{Channel, Endpoint};
 pub(crate) use consume::StreamMessage;
 
 use self::singles::Singles;
-use super::{Firing, Operation, Outcome, Settings, Transport};
+use super::{Firing, Operation, Outcome, PAGE, Settings, Transport, Verdict};
 
 /// Most connections.
 const CONNECTIONS: usize = 4;
@@ -147,6 +147,16 @@ impl Transport for Grpc {
             .boxed()
     }
 
+    fn list<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<usize>> {
+        let namespace = namespace.to_owned();
+        let request = v1::ListRequest { namespace, limit: Some(PAGE), ..Default::default() };
+        async move {
+            let page = self.timers(line).list(request).await.map_err(said)?;
+            Ok(page.into_inner().timers.len())
+        }
+        .boxed()
+    }
+
     fn batch<'a>(
         &'a self,
         line: usize,
@@ -186,9 +196,14 @@ impl Transport for Grpc {
         line: usize,
         namespace: &'a str,
         tokens: &'a [&'a str],
+        verdict: Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
-            let settlements = tokens.iter().map(|token| Settlement::ack(*token)).collect();
+            let settlement = |token: &&str| match verdict {
+                Verdict::Ack => Settlement::ack(*token),
+                Verdict::DeadLetter => Settlement::dead(*token, "bench"),
+            };
+            let settlements = tokens.iter().map(settlement).collect();
             let namespace = namespace.to_owned();
             let request = v1::SettleRequest { namespace, settlements, lease: None };
             let response = self.timers(line).settle(request).await.map_err(said)?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Firing, Operation, Outcome, Settings, Transport};
+use super::{Firing, Operation, Outcome, PAGE, Settings, Transport};
 use crate::wire::{Connection, Response, settle_answer};
 
 /// Longest time of a call.
@@ -162,6 +162,15 @@ impl Transport for Http {
         .boxed()
     }
 
+    fn list<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<usize>> {
+        let path = path(namespace, &format!("/timers?limit={PAGE}"));
+        async move {
+            let response = self.call(self.line(line), "GET", &path, "").await?;
+            Ok(read::<Page>(&response)?.timers.len())
+        }
+        .boxed()
+    }
+
     fn batch<'a>(
         &'a self,
         line: usize,
@@ -203,13 +212,18 @@ impl Transport for Http {
         line: usize,
         namespace: &'a str,
         tokens: &'a [&'a str],
+        verdict: super::Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
+            let verdict = match verdict {
+                super::Verdict::Ack => r#""ack":{}"#,
+                super::Verdict::DeadLetter => r#""dead":{"reason":"bench"}"#,
+            };
             let mut body = String::with_capacity(32 + tokens.len() * 90);
             body.push_str(r#"{"settlements":["#);
             for (place, token) in tokens.iter().enumerate() {
                 let comma = if place == 0 { "" } else { "," };
-                write!(body, r#"{comma}{{"token":"{token}","ack":{{}}}}"#)
+                write!(body, r#"{comma}{{"token":"{token}",{verdict}}}"#)
                     .expect("a string takes all");
             }
             body.push_str("]}");
@@ -234,6 +248,11 @@ fn read<'a, T: Deserialize<'a>>(response: &'a Response) -> Result<T> {
 #[derive(Deserialize)]
 struct Stats {
     pending: u64,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    timers: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]

@@ -13,16 +13,17 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    ClaimRequest, Command, Lane, LaneClaim, Operation as StoreOperation, Owner, SettleOutcome,
-    SettleVerdict, Settlement, Store as _, Token,
+    ClaimRequest, Command, Lane, LaneClaim, ListRequest, Operation as StoreOperation, Owner,
+    SettleOutcome, SettleVerdict, Settlement, Store as _, Token,
     command::Answer,
     namespaces::{DeleteMode, Put, Secrets},
+    query::ListState,
 };
 use duly_store_embedded::{EmbeddedStore, Options, SystemClock};
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Firing, Operation, Outcome, Settings, Transport};
+use super::{Firing, Operation, Outcome, PAGE, Settings, Transport, Verdict};
 
 /// The only shard of the embedded store.
 const SHARD: ShardId = ShardId(0);
@@ -132,6 +133,25 @@ impl Transport for InProcess {
         .boxed()
     }
 
+    fn list<'a>(&'a self, _: usize, namespace: &'a str) -> BoxFuture<'a, Result<usize>> {
+        async move {
+            let mut request = ListRequest::new(name(namespace)?, ListState::Pending);
+            let mut timers = 0;
+            // The store may return short pages; a caller of a server gets one page of all of them.
+            while timers < PAGE as usize {
+                request.limit = PAGE as usize - timers;
+                let page = self.store.list(SHARD, request.clone()).await?;
+                timers += page.timers.len();
+                request.after = page.next;
+                if request.after.is_none() {
+                    break;
+                }
+            }
+            Ok(timers)
+        }
+        .boxed()
+    }
+
     fn batch<'a>(
         &'a self,
         _: usize,
@@ -166,13 +186,17 @@ impl Transport for InProcess {
         _: usize,
         namespace: &'a str,
         tokens: &'a [&'a str],
+        verdict: Verdict,
     ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
             let namespace = name(namespace)?;
             let settlement = |token: &&str| {
                 let token = Token::parse(token).context("a token of another store")?;
-                let (namespace, verdict) = (Some(namespace.clone()), SettleVerdict::Ack);
-                anyhow::Ok(Settlement { token, namespace, verdict })
+                let verdict = match verdict {
+                    Verdict::Ack => SettleVerdict::Ack,
+                    Verdict::DeadLetter => SettleVerdict::Dead { reason: "bench".to_owned() },
+                };
+                anyhow::Ok(Settlement { token, namespace: Some(namespace.clone()), verdict })
             };
             let settlements = tokens.iter().map(settlement).collect::<Result<Vec<_>>>()?;
             Ok(self.store.settle(SHARD, settlements).await?.into_iter().map(settled).collect())

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// Timers in all, if rate and seconds do not set their number, or in addition to those; default
-    /// 1000000; for debounce 10000 ids, for recovery 100000 timers that are not due
+    /// 1000000; for debounce 10000 ids, for recovery 100000 timers that are not due, for waiting 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     timers: Option<u32>,
     /// Timers that stay pending beside the measured ones; default none
@@ -72,10 +72,10 @@ pub(crate) struct Args {
     /// Empty the page cache of the data before the measurement (only without --server)
     #[arg(long)]
     cold: bool,
-    /// Number of namespaces (namespaces); default 1000
+    /// Number of namespaces (namespaces, lists); default 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     namespaces: Option<u32>,
-    /// Timers of each of them (namespaces); default 10
+    /// Timers of each of them (namespaces, lists); default 10
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     each: Option<u32>,
     /// Plot the distribution of times and the timers of each second, as SVG
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     i_own_this_server: bool,
 }
 
-const SUBJECTS: [(Subject, &str); 12] = [
+const SUBJECTS: [(Subject, &str); 15] = [
     (Subject::Ingest, "Durable schedules"),
     (Subject::Lateness, "How late firings arrive"),
     (Subject::HotSecond, "Many timers due at one instant"),
@@ -110,6 +110,9 @@ const SUBJECTS: [(Subject, &str); 12] = [
         "A kill -9 under load, and what comes after it (only with a server of its own)",
     ),
     (Subject::Namespaces, "Many namespaces with a few timers each, due within one second"),
+    (Subject::Lists, "Pages of lists over many namespaces, during schedules at full speed"),
+    (Subject::DeadLetters, "Many timers due at one instant, which become dead letters"),
+    (Subject::Waiting, "Lease calls that wait, one for each timer"),
     (
         Subject::Size,
         "Memory and disk of pending timers, CPU without work, starts after kill -9 (only with a \

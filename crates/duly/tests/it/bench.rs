@@ -205,6 +205,24 @@ fn self_started_server_is_measured_and_plotted() {
 }
 
 #[test]
+fn lists_dead_letters_and_waiting_calls_are_measured() {
+    let server = Server::start();
+    for transport in ["http", "grpc"] {
+        let lists = ["--namespaces", "5", "--each", "70", "--seconds", "1"];
+        let report = tiny(&server, "lists", transport, &lists);
+        assert_counts(&report, &[("acknowledged", 350), ("refused", 0)]);
+        for name in ["pages", "scheduled beside the lists"] {
+            assert!(figure(&report, name) > 0.0, "{report}");
+        }
+        let report = tiny(&server, "dead-letters", transport, &["--timers", "300"]);
+        assert_counts(&report, &[("fired", 300), ("settled", 300), ("lost", 0)]);
+        let report = tiny(&server, "waiting", transport, &["--timers", "40", "--seconds", "1"]);
+        assert_counts(&report, &[("fired", 40), ("settled", 40), ("lost", 0)]);
+    }
+    assert_nothing_is_left(&server);
+}
+
+#[test]
 fn store_in_this_process_is_measured_without_a_server() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let dir = directory.path().to_str().expect("UTF-8");
@@ -214,6 +232,9 @@ fn store_in_this_process_is_measured_without_a_server() {
         ("reschedule", "acknowledged", &["--timers", "300", "--batch", "70", "--cold"]),
         ("cancel", "cancelled", &["--timers", "300", "--batch", "70", "--pending", "1200"]),
         ("lateness", "settled", &["--rate", "300", "--seconds", "1"]),
+        ("lists", "acknowledged", &["--namespaces", "6", "--each", "50", "--seconds", "1"]),
+        ("dead-letters", "settled", &["--timers", "300"]),
+        ("waiting", "settled", &["--timers", "300", "--seconds", "1"]),
         ("hot-second", "settled", &["--timers", "300", "--batch", "70", "--cold"]),
         ("debounce", "settled", &["--timers", "300", "--rate", "900", "--seconds", "1"]),
     ] {
