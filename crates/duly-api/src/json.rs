@@ -63,8 +63,8 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) ->
     let mut reader = serde_json::Deserializer::from_slice(text);
     match serde_path_to_error::deserialize::<_, T>(Objects(&mut reader)) {
         Err(error) if error.inner().classify() == Category::Data => {
-            let message = without_position(&error.inner().to_string());
-            shape(&message, error.path(), text)
+            let message = error.inner().to_string();
+            shape(without_position(&message), error.path(), text)
         }
         Err(error) => malformed(error.inner()),
         // The value itself is valid; the text after it is the fault.
@@ -128,11 +128,8 @@ fn ending_in(path: String, name: &str) -> String {
     }
 }
 
-fn without_position(message: &str) -> String {
-    match message.rfind(" at line ") {
-        Some(end) => message[..end].to_owned(),
-        None => message.to_owned(),
-    }
+fn without_position(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |end| &message[..end])
 }
 
 fn dotted(path: &Path) -> String {

@@ -399,12 +399,13 @@ impl Limits {
     }
 }
 
+fn per_second(field: &str, rate: Option<u32>) -> Result<Option<u32>, Invalid> {
+    rate.map(|rate| within(field, rate, 1, PER_SECOND_MAX)).transpose()
+}
+
 impl LaneLimits {
     fn write_to(self, limits: &mut CheckedLimits) -> Result<(), Invalid> {
-        if let Some(rate) = self.deliver_per_second {
-            let rate = within("deliver_per_second", rate, 1, PER_SECOND_MAX)?;
-            limits.deliver_per_second = Some(rate);
-        }
+        limits.deliver_per_second = per_second("deliver_per_second", self.deliver_per_second)?;
         if let Some(max) = self.max_in_flight {
             limits.max_in_flight = within("max_in_flight", max, 1, IN_FLIGHT_MAX)?;
         }
@@ -414,17 +415,12 @@ impl LaneLimits {
 
 impl NamespaceLimits {
     fn write_to(self, limits: &mut CheckedLimits) -> Result<(), Invalid> {
-        if let Some(rate) = self.schedule_per_second {
-            let rate = within("schedule_per_second", rate, 1, PER_SECOND_MAX)?;
-            limits.schedule_per_second = Some(rate);
-        }
+        limits.schedule_per_second = per_second("schedule_per_second", self.schedule_per_second)?;
         limits.max_pending = self.max_pending;
         if let Some(max) = self.max_payload_bytes {
             limits.max_payload_bytes = within("max_payload_bytes", max, 0, PAYLOAD_BYTES_HARD)?;
         }
-        if let Some(max) = &self.max_delay {
-            limits.max_delay = Some(max.check("max_delay")?);
-        }
+        limits.max_delay = self.max_delay.map(|max| max.check("max_delay")).transpose()?;
         if let Some(max) = self.max_dead {
             limits.max_dead = within("max_dead", max, 1, u64::MAX)?;
         }

@@ -9,8 +9,9 @@
 
 use std::fmt;
 
-use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+use serde::{
+    de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
+    forward_to_deserialize_any,
 };
 
 /// A parser, or a part of one, that accepts only an object for a structure.
@@ -41,35 +42,17 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
 
     pass_on! {
         deserialize_any(),
-        deserialize_bool(),
-        deserialize_i8(),
-        deserialize_i16(),
-        deserialize_i32(),
-        deserialize_i64(),
-        deserialize_i128(),
-        deserialize_u8(),
-        deserialize_u16(),
-        deserialize_u32(),
-        deserialize_u64(),
-        deserialize_u128(),
-        deserialize_f32(),
-        deserialize_f64(),
-        deserialize_char(),
-        deserialize_str(),
-        deserialize_string(),
-        deserialize_bytes(),
-        deserialize_byte_buf(),
         deserialize_option(),
-        deserialize_unit(),
-        deserialize_unit_struct(name: &'static str),
         deserialize_newtype_struct(name: &'static str),
-        deserialize_seq(),
-        deserialize_tuple(len: usize),
-        deserialize_tuple_struct(name: &'static str, len: usize),
         deserialize_map(),
         deserialize_enum(name: &'static str, variants: &'static [&'static str]),
-        deserialize_identifier(),
         deserialize_ignored_any(),
+    }
+
+    // The text says of which kind any other value is.
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct identifier
     }
 
     fn is_human_readable(&self) -> bool {
@@ -105,25 +88,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Objects<V> {
 
     pass_value! {
         visit_bool(bool),
-        visit_i8(i8),
-        visit_i16(i16),
-        visit_i32(i32),
         visit_i64(i64),
-        visit_i128(i128),
-        visit_u8(u8),
-        visit_u16(u16),
-        visit_u32(u32),
         visit_u64(u64),
-        visit_u128(u128),
-        visit_f32(f32),
         visit_f64(f64),
-        visit_char(char),
         visit_str(&str),
         visit_borrowed_str(&'de str),
         visit_string(String),
-        visit_bytes(&[u8]),
-        visit_borrowed_bytes(&'de [u8]),
-        visit_byte_buf(Vec<u8>),
         visit_none(),
         visit_unit(),
     }
