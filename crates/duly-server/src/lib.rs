@@ -27,7 +27,7 @@ mod similar_name;
 mod start;
 pub mod telemetry;
 #[cfg(test)]
-mod test_server;
+mod tests;
 
 pub use config::Config;
 pub use http::openapi_json;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tower::ServiceExt;
 
-use crate::test_server::{Consumer, REQUEST_MEMORY, RETRY_AFTER, TestServer};
+use crate::tests::{Consumer, REQUEST_MEMORY, RETRY_AFTER, TestServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 

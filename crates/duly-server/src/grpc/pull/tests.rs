@@ -11,7 +11,7 @@ use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
 use tower::ServiceExt;
 
-use crate::test_server::{REQUEST_MEMORY, TestServer};
+use crate::tests::{REQUEST_MEMORY, TestServer};
 
 fn next(max: u32) -> LeaseRequest {
     LeaseRequest { max: Some(max), ..LeaseRequest::default() }

@@ -5,7 +5,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use crate::test_server::{REQUEST_MEMORY, TestServer};
+use crate::tests::{REQUEST_MEMORY, TestServer};
 
 async fn lease(server: &TestServer) -> Response {
     let request = Request::post("/v1/namespaces/a/lease")
