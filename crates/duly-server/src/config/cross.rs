@@ -18,22 +18,18 @@ use crate::serve::HEAD_BYTES_MAX;
 /// Segments are written in pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// A key whose value conflicts with that of another key.
-struct Conflict {
-    key: &'static str,
-    other: &'static str,
-    seen: String,
-    allowed: String,
+/// Notes conflicts of a configuration.
+struct Conflicts<'a> {
+    config: &'a Config,
+    layers: &'a mut Layers,
 }
 
-/// The conflicts that were found so far.
-#[derive(Default)]
-struct Conflicts(Vec<Conflict>);
-
-impl Conflicts {
+impl Conflicts<'_> {
     /// Notes that a key has a value that is not allowed beside that of another one.
     fn note(&mut self, [key, other]: [&'static str; 2], seen: impl Into<String>, allowed: String) {
-        self.0.push(Conflict { key, other, seen: seen.into(), allowed });
+        if !self.layers.is_refused(key) && !self.layers.is_refused(other) {
+            self.layers.refuse(key, self.config.origin(key), seen.into(), allowed);
+        }
     }
 
     /// Notes that a key has no effect while another one is empty.
@@ -48,18 +44,13 @@ pub(super) fn check(config: &mut Config, layers: &mut Layers) {
     if config.is_default(key!(server.connections_max)) {
         config.server.connections_max.lower_to(connections_within(memory_limit()));
     }
-    let mut conflicts = Conflicts::default();
+    let mut conflicts = Conflicts { config, layers };
     check_bounds(config, &mut conflicts);
     check_directories(config, &mut conflicts);
     check_webhooks(config, &mut conflicts);
     match &config.store.url {
         Some(url) => check_shared_store(config, url, &mut conflicts),
         None => check_embedded_store(config, &mut conflicts),
-    }
-    for Conflict { key, other, seen, allowed } in conflicts.0 {
-        if !layers.is_refused(key) && !layers.is_refused(other) {
-            layers.refuse(key, config.origin(key), seen, allowed);
-        }
     }
     if config.is_default(key!(delivery.pull_waiters_max)) {
         let most = waiters_within(config.server.connections_max.get());
@@ -86,7 +77,7 @@ fn waiters_within(connections: u64) -> u64 {
 
 /// Checks numbers that other values bound. A default that is too large is no conflict: it is lowered, or
 /// the other bound applies.
-fn check_bounds(config: &Config, conflicts: &mut Conflicts) {
+fn check_bounds(config: &Config, conflicts: &mut Conflicts<'_>) {
     let (key, other) = (key!(server.body_bytes_max), key!(server.request_memory_max));
     if let Some(all) = config.server.request_memory_max {
         // A quarter is kept for small bodies.
@@ -115,7 +106,7 @@ fn check_bounds(config: &Config, conflicts: &mut Conflicts) {
 }
 
 /// Backups are outside of the data directory.
-fn check_directories(config: &Config, conflicts: &mut Conflicts) {
+fn check_directories(config: &Config, conflicts: &mut Conflicts<'_>) {
     let (key, other) = (key!(store.backup_dir), key!(store.data));
     if let (Some(backups), Ok(data)) = (&config.store.backup_dir, absolute(&*config.store.data)) {
         let without_dots: PathBuf = backups.components().collect();
@@ -126,7 +117,7 @@ fn check_directories(config: &Config, conflicts: &mut Conflicts) {
     }
 }
 
-fn check_webhooks(config: &Config, conflicts: &mut Conflicts) {
+fn check_webhooks(config: &Config, conflicts: &mut Conflicts<'_>) {
     let (key, other) = (key!(delivery.allow_loopback), key!(server.allowed_hosts));
     let is_open = config.delivery.allow_loopback == AllowLoopback::Always;
     if is_open && !config.server.allowed_hosts.is_empty() {
@@ -156,7 +147,7 @@ fn check_webhooks(config: &Config, conflicts: &mut Conflicts) {
     }
 }
 
-fn check_shared_store(config: &Config, url: &StoreUrl, conflicts: &mut Conflicts) {
+fn check_shared_store(config: &Config, url: &StoreUrl, conflicts: &mut Conflicts<'_>) {
     let (store, other) = (&config.store, key!(store.url));
     // The file may name a directory for when there is no URL; a flag asks for the embedded store.
     if matches!(config.origin(key!(store.data)), Origin::Flag(_)) {
@@ -183,7 +174,7 @@ fn check_shared_store(config: &Config, url: &StoreUrl, conflicts: &mut Conflicts
 }
 
 /// Keys of the store that nodes share mean nothing without a URL.
-fn check_embedded_store(config: &Config, conflicts: &mut Conflicts) {
+fn check_embedded_store(config: &Config, conflicts: &mut Conflicts<'_>) {
     for (key, effective) in config.effective() {
         if key.store == Some(StoreKind::Shared) && effective.value != key.default {
             let seen = key.toml(&effective.value);
