@@ -10,26 +10,26 @@
 //! are those of [`duly_api`]. The checks of JSON check them too, and the functions of the HTTP handlers
 //! call the store. Start reading at [`router`], then the module `timers`.
 
-mod cluster;
 mod consume;
-mod deadline;
 mod edge;
 mod health;
 mod inbound;
-mod many;
 mod methods;
 mod namespaces;
 mod outbound;
 mod pull;
-mod startup;
 mod status;
 mod timers;
 
 #[cfg(test)]
 pub(crate) use consume::CONSUMERS_MAX;
-pub(crate) use startup::router as startup_router;
 
-use axum::{Router, middleware};
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware,
+    response::Response,
+};
 use duly_api::v1::{
     cluster_server::ClusterServer, namespaces_server::NamespacesServer, timers_server::TimersServer,
 };
@@ -37,10 +37,23 @@ use duly_core::{Invalid, NamespaceName};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
-use crate::http::{App, Problem, batch::BATCH_BYTES_MAX};
+use crate::http::{App, Problem, StartupState, batch::BATCH_BYTES_MAX};
 
 /// Most bytes of a response: no limit, because the memory budget bounds a page.
 const RESPONSE_BYTES_MAX: usize = usize::MAX;
+
+/// The result of a method.
+type GrpcResult<T> = Result<tonic::Response<T>, tonic::Status>;
+
+/// Returns the router of gRPC while the store opens: the caller has to retry.
+pub(crate) fn startup_router(startup: StartupState) -> Router {
+    Router::new().fallback(not_yet).with_state(startup)
+}
+
+async fn not_yet(State(startup): State<StartupState>, request: Request) -> Response {
+    let checked = startup.guard.check(request.uri(), request.headers());
+    edge::refuse(checked.err().unwrap_or_else(|| startup.not_yet()))
+}
 
 /// Returns the router of gRPC.
 pub(crate) fn router(app: App) -> Router {
@@ -53,9 +66,9 @@ pub(crate) fn router(app: App) -> Router {
         };
     }
     let timers = sized!(TimersServer::new(timers::TimersService::new(app.clone())));
-    let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService::new(app.clone())));
-    let cluster = sized!(ClusterServer::new(cluster::ClusterService::new(app.clone())));
-    let health = HealthServer::new(health::HealthService::new(app.clone()));
+    let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService(app.clone())));
+    let cluster = sized!(ClusterServer::new(health::ClusterService(app.clone())));
+    let health = HealthServer::new(health::HealthService(app.clone()));
     Router::new()
         .route_service("/duly.v1.Timers/{method}", timers)
         .route_service("/duly.v1.Namespaces/{method}", namespaces)

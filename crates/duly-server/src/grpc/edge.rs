@@ -10,14 +10,14 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use duly_core::{Code, invalid::shorten};
+use duly_core::{Code, Invalid, invalid::shorten};
 use futures::FutureExt;
-use http::{StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use tokio::time::{Instant, timeout};
 use tonic::Status;
 
 use super::{
-    deadline, inbound, methods, outbound,
+    inbound, methods, outbound,
     status::{deadline_exceeded, from_library},
 };
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
     },
     telemetry::UNMATCHED,
 };
+
+/// The allowed form of `grpc-timeout`, the time limit of a caller.
+const TIMEOUT_ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
 /// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -41,7 +44,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
         .and_then(|method| {
             method.kind.check_capacity(&app)?;
-            Ok((method, deadline::caller_limit(request.headers())?))
+            Ok((method, caller_limit(request.headers())?))
         });
     let response = match checked {
         Ok((method, caller)) => {
@@ -134,6 +137,30 @@ fn with_duly_status(mut response: Response) -> Response {
     response
 }
 
+/// Returns the caller's time limit, if it has one.
+fn caller_limit(headers: &HeaderMap) -> Result<Option<Duration>, Invalid> {
+    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
+    let text = value.to_str().unwrap_or("unreadable");
+    parse_timeout(text).map(Some).ok_or_else(|| Invalid::new("grpc-timeout", text, TIMEOUT_ALLOWED))
+}
+
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3_600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
 /// Returns the HTTP status that stands for a code in the metrics, which are those of HTTP.
 const fn http_status(code: tonic::Code) -> StatusCode {
     use tonic::Code;
@@ -150,6 +177,28 @@ const fn http_status(code: tonic::Code) -> StatusCode {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
             StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_of_the_protocol_is_known_and_nothing_else() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3_600)),
+            ("2M", Duration::from_secs(120)),
+            ("99999999S", Duration::from_secs(99_999_999)),
+            ("5m", Duration::from_millis(5)),
+            ("6u", Duration::from_micros(6)),
+            ("7n", Duration::from_nanos(7)),
+        ] {
+            assert_eq!(parse_timeout(text), Some(expected), "{text}");
+        }
+        for text in ["", "S", "1", "1s", "123456789S", "-1S", "1.5S", " 1S", "1S ", "1é"] {
+            assert_eq!(parse_timeout(text), None, "{text}");
         }
     }
 }

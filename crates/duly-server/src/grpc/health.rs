@@ -1,9 +1,11 @@
-//! `grpc.health.v1.Health`: the readiness of `/readyz` over gRPC.
+//! `grpc.health.v1.Health`, the readiness of `/readyz` over gRPC, and `duly.v1.Cluster`, the state of the
+//! service.
 //!
 //! All services run and stop together, so each has the health of the whole server.
 
 use std::{pin::Pin, time::Duration};
 
+use duly_api::v1::{self, cluster_server::Cluster};
 use futures::{Stream, stream};
 use tokio::time::sleep;
 use tonic::{Request, Response, Status};
@@ -12,7 +14,7 @@ use tonic_health::pb::{
     health_server::Health,
 };
 
-use super::status::stopping;
+use super::{GrpcResult, outbound::read_response, status::stopping};
 use crate::http::{App, Problem, health::reasons};
 
 /// Poll interval of a watched service.
@@ -20,20 +22,25 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The known services; an empty name is the server.
 const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v1.Cluster"];
 
-/// The service.
+/// The service `Cluster`.
 #[derive(Debug)]
-pub(super) struct HealthService {
-    app: App,
+pub(super) struct ClusterService(pub(super) App);
+
+#[tonic::async_trait]
+impl Cluster for ClusterService {
+    async fn get(&self, _: Request<v1::GetClusterRequest>) -> GrpcResult<v1::ClusterInfo> {
+        self.0.recount().await;
+        Ok(read_response(&self.0, self.0.cluster())?)
+    }
 }
 
-impl HealthService {
-    /// Creates the service.
-    pub(super) const fn new(app: App) -> Self {
-        Self { app }
-    }
+/// The service `Health`.
+#[derive(Debug)]
+pub(super) struct HealthService(pub(super) App);
 
+impl HealthService {
     fn of(&self, service: &str) -> Option<ServingStatus> {
-        SERVICES.contains(&service).then(|| now(&self.app))
+        SERVICES.contains(&service).then(|| now(&self.0))
     }
 }
 
@@ -51,10 +58,7 @@ const fn response_with(status: ServingStatus) -> HealthCheckResponse {
 
 #[tonic::async_trait]
 impl Health for HealthService {
-    async fn check(
-        &self,
-        request: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
+    async fn check(&self, request: Request<HealthCheckRequest>) -> GrpcResult<HealthCheckResponse> {
         let service = &request.get_ref().service;
         match self.of(service) {
             Some(status) => Ok(Response::new(response_with(status))),
@@ -68,13 +72,10 @@ impl Health for HealthService {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    async fn watch(
-        &self,
-        request: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> GrpcResult<Self::WatchStream> {
         // As the protocol requires: an unknown service may become known.
         let is_known = self.of(&request.get_ref().service).is_some();
-        let state = HealthWatch { app: self.app.clone(), is_known, last_sent: None };
+        let state = HealthWatch { app: self.0.clone(), is_known, last_sent: None };
         Ok(Response::new(Box::pin(stream::unfold(Some(state), next))))
     }
 }

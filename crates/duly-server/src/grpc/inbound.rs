@@ -83,12 +83,6 @@ pub(super) fn bounded(
 #[derive(Clone)]
 pub(super) struct Incoming(Arc<Mutex<Inbound>>);
 
-impl std::fmt::Debug for Incoming {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Incoming").finish_non_exhaustive()
-    }
-}
-
 impl Incoming {
     /// Returns `true` if the library holds a large buffer that is empty after this number of messages.
     pub(super) fn holds_empty_buffer(&self, messages: u64) -> bool {

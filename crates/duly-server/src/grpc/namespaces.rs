@@ -4,10 +4,10 @@ use duly_api::v1::{self, namespaces_server::Namespaces};
 use duly_core::Invalid;
 use duly_store::namespaces::{Activity, DeleteMode, Namespace};
 use prost::Message;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 
 use super::{
-    namespace,
+    GrpcResult, namespace,
     outbound::{change_response, read_response, read_response_within},
 };
 use crate::{
@@ -20,18 +20,11 @@ const SETTINGS: &str = "settings";
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct NamespacesService {
-    app: App,
-}
+pub(super) struct NamespacesService(pub(super) App);
 
 impl NamespacesService {
-    /// Creates the service.
-    pub(super) const fn new(app: App) -> Self {
-        Self { app }
-    }
-
     async fn set(&self, name: &str, activity: Activity) -> Result<v1::Namespace, Problem> {
-        let namespace = self.app.store().set_activity(namespace(name)?, activity).await?;
+        let namespace = self.0.store().set_activity(namespace(name)?, activity).await?;
         Ok(messages::namespace(&namespace))
     }
 }
@@ -47,20 +40,20 @@ impl Namespaces for NamespacesService {
     async fn put(
         &self,
         request: Request<v1::PutNamespaceRequest>,
-    ) -> Result<Response<v1::PutNamespaceResponse>, Status> {
+    ) -> GrpcResult<v1::PutNamespaceResponse> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
         let settings = request.settings.unwrap_or_default();
-        let put = self.app.put_namespace(name, settings, &[]).await;
+        let put = self.0.put_namespace(name, settings, &[]).await;
         let (namespace, created) = put.map_err(in_settings)?;
         let namespace = Some(messages::namespace(&namespace));
-        Ok(change_response(&self.app, v1::PutNamespaceResponse { namespace, created }).await)
+        Ok(change_response(&self.0, v1::PutNamespaceResponse { namespace, created }).await)
     }
 
     async fn patch(
         &self,
         request: Request<v1::PatchNamespaceRequest>,
-    ) -> Result<Response<v1::Namespace>, Status> {
+    ) -> GrpcResult<v1::Namespace> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
         let change = request.settings.unwrap_or_default();
@@ -68,26 +61,23 @@ impl Namespaces for NamespacesService {
             let allowed = "given with a field to change, or reset with one";
             return Err(Problem::from(Invalid::unseen(SETTINGS, allowed)).into());
         }
-        let patched = self.app.patch_namespace(name, change, &request.reset).await;
+        let patched = self.0.patch_namespace(name, change, &request.reset).await;
         let namespace = patched.map_err(in_settings)?;
-        Ok(change_response(&self.app, messages::namespace(&namespace)).await)
+        Ok(change_response(&self.0, messages::namespace(&namespace)).await)
     }
 
-    async fn get(
-        &self,
-        request: Request<v1::GetNamespaceRequest>,
-    ) -> Result<Response<v1::Namespace>, Status> {
-        let namespace = self.app.namespace(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read_response(&self.app, messages::namespace(&namespace))?)
+    async fn get(&self, request: Request<v1::GetNamespaceRequest>) -> GrpcResult<v1::Namespace> {
+        let namespace = self.0.namespace(namespace(&request.get_ref().namespace)?).await?;
+        Ok(read_response(&self.0, messages::namespace(&namespace))?)
     }
 
     async fn list(
         &self,
         request: Request<v1::ListNamespacesRequest>,
-    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+    ) -> GrpcResult<v1::ListNamespacesResponse> {
         let request = request.into_inner();
         let limit = request.limit;
-        let mut reservation = self.app.budget().empty_reservation();
+        let mut reservation = self.0.budget().empty_reservation();
         let (mut namespaces, mut bytes) = (Vec::new(), 0);
         let show = |namespace: &Namespace| {
             let shown = messages::namespace(namespace);
@@ -98,66 +88,57 @@ impl Namespaces for NamespacesService {
             namespaces.push(shown);
             Ok(())
         };
-        let cursor = self.app.namespaces(limit, request.cursor.as_deref(), show).await?;
+        let cursor = self.0.namespaces(limit, request.cursor.as_deref(), show).await?;
         Ok(read_response_within(reservation, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
     async fn delete(
         &self,
         request: Request<v1::DeleteNamespaceRequest>,
-    ) -> Result<Response<v1::DeleteNamespaceResponse>, Status> {
+    ) -> GrpcResult<v1::DeleteNamespaceResponse> {
         let request = request.into_inner();
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
-        self.app.delete_namespace(namespace(&request.namespace)?, mode).await?;
-        Ok(change_response(&self.app, v1::DeleteNamespaceResponse {}).await)
+        self.0.delete_namespace(namespace(&request.namespace)?, mode).await?;
+        Ok(change_response(&self.0, v1::DeleteNamespaceResponse {}).await)
     }
 
-    async fn pause(
-        &self,
-        request: Request<v1::PauseRequest>,
-    ) -> Result<Response<v1::Namespace>, Status> {
+    async fn pause(&self, request: Request<v1::PauseRequest>) -> GrpcResult<v1::Namespace> {
         let namespace = self.set(&request.get_ref().namespace, Activity::Paused).await?;
-        Ok(change_response(&self.app, namespace).await)
+        Ok(change_response(&self.0, namespace).await)
     }
 
-    async fn resume(
-        &self,
-        request: Request<v1::ResumeRequest>,
-    ) -> Result<Response<v1::Namespace>, Status> {
+    async fn resume(&self, request: Request<v1::ResumeRequest>) -> GrpcResult<v1::Namespace> {
         let request = request.into_inner();
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(change_response(&self.app, self.set(&request.namespace, activity).await?).await)
+        Ok(change_response(&self.0, self.set(&request.namespace, activity).await?).await)
     }
 
     async fn repair(
         &self,
         request: Request<v1::RepairNamespaceRequest>,
-    ) -> Result<Response<v1::RepairNamespaceResponse>, Status> {
+    ) -> GrpcResult<v1::RepairNamespaceResponse> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let repaired = self.app.repair_namespace(name, request.keep.as_deref()).await?;
-        Ok(change_response(&self.app, messages::repaired(&repaired)).await)
+        let repaired = self.0.repair_namespace(name, request.keep.as_deref()).await?;
+        Ok(change_response(&self.0, messages::repaired(&repaired)).await)
     }
 
-    async fn stats(
-        &self,
-        request: Request<v1::StatsRequest>,
-    ) -> Result<Response<v1::NamespaceStats>, Status> {
+    async fn stats(&self, request: Request<v1::StatsRequest>) -> GrpcResult<v1::NamespaceStats> {
         let namespace = namespace(&request.get_ref().namespace)?;
-        let (stats, reservation) = self.app.namespace_stats(namespace).await?;
+        let (stats, reservation) = self.0.namespace_stats(namespace).await?;
         Ok(read_response_within(reservation, stats)?)
     }
 
     async fn forecast(
         &self,
         request: Request<v1::ForecastRequest>,
-    ) -> Result<Response<v1::NamespaceForecast>, Status> {
+    ) -> GrpcResult<v1::NamespaceForecast> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
         let forecast_request = forecast::request(name, request.bucket.as_ref(), request.count);
         let forecast_request = forecast_request.map_err(Problem::from)?;
-        let (forecast, reservation) = self.app.namespace_forecast(forecast_request).await?;
+        let (forecast, reservation) = self.0.namespace_forecast(forecast_request).await?;
         Ok(read_response_within(reservation, forecast)?)
     }
 }

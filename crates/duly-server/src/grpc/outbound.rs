@@ -33,12 +33,11 @@ use crate::http::{
 /// Bytes of a response that are handed to the connection at once.
 const PART_BYTES_MAX: usize = 64 * 1024;
 
-/// The reservation and claims of a response; cheap to clone.
-#[derive(Debug, Clone)]
+/// The reservation and claims of a response.
 struct ResponseGuards {
     /// The reservation, taken when the message has been encoded and only its text is left.
-    reservation: Arc<Mutex<Option<Reservation>>>,
-    leased: Arc<Mutex<Option<Leased>>>,
+    reservation: Option<Reservation>,
+    leased: Option<Leased>,
 }
 
 /// Returns a response that can still be refused for lack of memory.
@@ -92,16 +91,6 @@ pub(super) fn page(
     }
 }
 
-/// Returns a response that counts against `reservation`. `leased` is released, and does not count as an
-/// attempt, unless the response is handed over to its end.
-pub(super) fn lease_response<T>(
-    message: T,
-    reservation: Reservation,
-    leased: Leased,
-) -> tonic::Response<T> {
-    with_guards(message, reservation, Some(leased))
-}
-
 /// Returns a response to a change that was made. It is counted even without capacity.
 pub(super) async fn change_response<T: Message>(app: &App, message: T) -> tonic::Response<T> {
     change_response_within(app.budget().empty_reservation(), message).await
@@ -118,16 +107,16 @@ pub(super) async fn change_response_within<T: Message>(
     with_guards(message, reservation, None)
 }
 
-fn with_guards<T>(
+/// Returns a response that counts against `reservation`. `leased` is released, and does not count as an
+/// attempt, unless the response is handed over to its end.
+pub(super) fn with_guards<T>(
     message: T,
     reservation: Reservation,
     leased: Option<Leased>,
 ) -> tonic::Response<T> {
     let mut response = tonic::Response::new(message);
-    let leased = Arc::new(Mutex::new(leased));
-    response
-        .extensions_mut()
-        .insert(ResponseGuards { reservation: Arc::new(Mutex::new(Some(reservation))), leased });
+    let guards = ResponseGuards { reservation: Some(reservation), leased };
+    response.extensions_mut().insert(Arc::new(Mutex::new(guards)));
     response
 }
 
@@ -138,7 +127,7 @@ pub(super) fn bounded(
     mut response: Response,
     deadline: Option<Instant>,
 ) -> Response {
-    let guards = response.extensions_mut().remove::<ResponseGuards>();
+    let guards = response.extensions_mut().remove::<Arc<Mutex<ResponseGuards>>>();
     let polled_responses = response.extensions_mut().remove::<PolledResponses>();
     let budget = budget.clone();
     let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
@@ -166,7 +155,7 @@ enum StreamEnd {
 struct Outbound {
     inner: Body,
     budget: Budget,
-    guards: Option<ResponseGuards>,
+    guards: Option<Arc<Mutex<ResponseGuards>>>,
     polled_responses: Option<PolledResponses>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes that are made and not handed over.
@@ -186,7 +175,7 @@ impl Outbound {
         self.in_rest.drain(..).for_each(PendingReply::written);
         // A single message has one frame, so its claims are handed over with its last part.
         if let Some(guards) = &self.guards
-            && let Some(leased) = guards.leased.lock().take()
+            && let Some(leased) = guards.lock().leased.take()
         {
             leased.delivered();
         }
@@ -195,8 +184,8 @@ impl Outbound {
 
     /// Counts made bytes.
     fn count(&self, made: Bytes) -> Bytes {
-        let guards = self.guards.as_ref().and_then(|guards| guards.reservation.lock().take());
-        let mut reservation = guards.unwrap_or_else(|| self.budget.reserve_unchecked(made.len()));
+        let own = self.guards.as_ref().and_then(|guards| guards.lock().reservation.take());
+        let mut reservation = own.unwrap_or_else(|| self.budget.reserve_unchecked(made.len()));
         reservation.shrink_to(2 * made.len());
         budget::count_bytes(made, reservation)
     }

@@ -7,7 +7,7 @@ use tonic::Response;
 
 use super::{
     namespace,
-    outbound::{change_response, lease_response},
+    outbound::{change_response, with_guards},
 };
 use crate::http::{
     App, Problem,
@@ -26,7 +26,7 @@ pub(super) async fn lease(
     let message = claims.shown();
     // If this is refused, the claims are released and do not count as attempts.
     let reservation = claims.memory.for_response(app.budget(), message.encoded_len())?;
-    Ok(lease_response(message, reservation, claims.leased))
+    Ok(with_guards(message, reservation, Some(claims.leased)))
 }
 
 /// Settles leased firings, and leases the next ones.
@@ -52,7 +52,7 @@ pub(super) async fn settle(
             message.leased = Some(claims.shown());
             if let Ok(reservation) = claims.memory.for_response(app.budget(), message.encoded_len())
             {
-                return Ok(lease_response(message, reservation, claims.leased));
+                return Ok(with_guards(message, reservation, Some(claims.leased)));
             }
         }
         message.leased = Some(v1::LeaseResponse::default());

@@ -1,11 +1,11 @@
 //! `duly.v1.Timers`: every call on timers.
 //!
-//! The calls that lease firings are in [`super::pull`] and [`super::consume`], those on many timers in
-//! [`super::many`].
+//! The calls that lease firings are in [`super::pull`] and [`super::consume`].
 
 use duly_api::{
     MessageFormat, Time, View, Words as _,
     batch::OPERATIONS_MAX,
+    filter::BulkCancelMode,
     timer::ScheduleMark,
     v1::{self, timers_server::Timers},
 };
@@ -15,17 +15,18 @@ use duly_store::{
     query::{ListRequest, ListState, PAGE_BYTES},
 };
 use prost::Message;
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Request, metadata::MetadataMap};
 
 use super::{
+    GrpcResult,
     consume::{ConsumeResponses, Consumers},
-    many, namespace,
+    namespace,
     outbound::{change_response, change_response_within, page, read_response_within},
     pull, required,
 };
 use crate::{
     http::{
-        App, Problem,
+        App, ChangesNothing, Problem,
         batch::{OPERATION_BYTES, too_many},
         body::run_blocking,
         budget::Reservation,
@@ -73,17 +74,21 @@ impl TimersService {
         name: &str,
         operation: v1::Operation,
         metadata: &MetadataMap,
-    ) -> Result<Response<v1::Timer>, Status> {
+    ) -> GrpcResult<v1::Timer> {
         let (kind, outcome, reservation) = self.apply_single(name, operation, metadata).await?;
         let timer = messages::timer(kind.into(), &outcome, kind.name())?;
         Ok(change_response_within(reservation, timer).await)
     }
 
-    async fn run(&self, request: v1::BatchRequest, trace_parent: Option<String>) -> BatchResult {
+    async fn run(
+        &self,
+        request: v1::BatchRequest,
+        trace_parent: Option<String>,
+    ) -> GrpcResult<v1::BatchResponse> {
         let namespace = namespace(&request.namespace)?;
         let count = request.operations.len();
         if count > OPERATIONS_MAX {
-            return Err(too_many("operations", count, OPERATIONS_MAX));
+            return Err(too_many("operations", count, OPERATIONS_MAX).into());
         }
         let reservation =
             self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
@@ -124,8 +129,6 @@ impl TimersService {
     }
 }
 
-type BatchResult = Result<Response<v1::BatchResponse>, Problem>;
-
 /// Returns the list of a request, from its beginning.
 fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
     let time =
@@ -146,17 +149,14 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 
 #[tonic::async_trait]
 impl Timers for TimersService {
-    async fn schedule(
-        &self,
-        request: Request<v1::ScheduleRequest>,
-    ) -> Result<Response<v1::Timer>, Status> {
+    async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
         let schedule = Some(Box::new(required("schedule", request.schedule)?));
         let operation = v1::Operation { schedule, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
 
-    async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Timer>, Status> {
+    async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::Timer> {
         let request = request.into_inner();
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let namespace = namespace(&request.namespace)?;
@@ -166,20 +166,14 @@ impl Timers for TimersService {
         Ok(read_response_within(reservation, v1::Timer::new(&value, ScheduleMark::None))?)
     }
 
-    async fn reschedule(
-        &self,
-        request: Request<v1::RescheduleRequest>,
-    ) -> Result<Response<v1::Timer>, Status> {
+    async fn reschedule(&self, request: Request<v1::RescheduleRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
         let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
 
-    async fn cancel(
-        &self,
-        request: Request<v1::CancelRequest>,
-    ) -> Result<Response<v1::CancelResponse>, Status> {
+    async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
         let (metadata, _, request) = request.into_parts();
         let cancel = Some(required("cancel", request.cancel)?);
         let operation = v1::Operation { cancel, ..v1::Operation::default() };
@@ -189,17 +183,14 @@ impl Timers for TimersService {
         Ok(change_response_within(reservation, cancelled).await)
     }
 
-    async fn fire(&self, request: Request<v1::FireRequest>) -> Result<Response<v1::Timer>, Status> {
+    async fn fire(&self, request: Request<v1::FireRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
         let fire = Some(required("fire", request.fire)?);
         let operation = v1::Operation { fire, ..v1::Operation::default() };
         self.timer(&request.namespace, operation, &metadata).await
     }
 
-    async fn list(
-        &self,
-        request: Request<v1::ListRequest>,
-    ) -> Result<Response<v1::ListResponse>, Status> {
+    async fn list(&self, request: Request<v1::ListRequest>) -> GrpcResult<v1::ListResponse> {
         let request = request.into_inner();
         let cursor = request.cursor.clone();
         let view = View::known("view", request.view).map_err(Problem::from)?;
@@ -212,25 +203,16 @@ impl Timers for TimersService {
             .await?)
     }
 
-    async fn batch(
-        &self,
-        request: Request<v1::BatchRequest>,
-    ) -> Result<Response<v1::BatchResponse>, Status> {
+    async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
         let trace_parent = trace::parent(request.metadata().as_ref());
-        Ok(self.run(request.into_inner(), trace_parent).await?)
+        self.run(request.into_inner(), trace_parent).await
     }
 
-    async fn lease(
-        &self,
-        request: Request<v1::LeaseRequest>,
-    ) -> Result<Response<v1::LeaseResponse>, Status> {
+    async fn lease(&self, request: Request<v1::LeaseRequest>) -> GrpcResult<v1::LeaseResponse> {
         Ok(pull::lease(&self.app, request.into_inner()).await?)
     }
 
-    async fn settle(
-        &self,
-        request: Request<v1::SettleRequest>,
-    ) -> Result<Response<v1::SettleResponse>, Status> {
+    async fn settle(&self, request: Request<v1::SettleRequest>) -> GrpcResult<v1::SettleResponse> {
         Ok(pull::settle(&self.app, request.into_inner()).await?)
     }
 
@@ -239,35 +221,49 @@ impl Timers for TimersService {
     async fn consume(
         &self,
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
-    ) -> Result<Response<ConsumeResponses>, Status> {
+    ) -> GrpcResult<ConsumeResponses> {
         Ok(self.consumers.begin(request)?)
     }
 
     async fn cancel_many(
         &self,
         request: Request<v1::CancelManyRequest>,
-    ) -> Result<Response<v1::CancelManyResponse>, Status> {
-        Ok(many::cancel(&self.app, request).await?)
+    ) -> GrpcResult<v1::CancelManyResponse> {
+        let changes_nothing = request.extensions().get::<ChangesNothing>().cloned();
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let call = request.check().map_err(Problem::from)?;
+        if let Some(it) = changes_nothing.filter(|_| call.mode == BulkCancelMode::DryRun) {
+            it.set();
+        }
+        Ok(change_response(&self.app, self.app.cancel_many(namespace, call).await?).await)
     }
 
     async fn redrive(
         &self,
         request: Request<v1::RedriveRequest>,
-    ) -> Result<Response<v1::RedriveResponse>, Status> {
-        Ok(many::redrive(&self.app, request.into_inner()).await?)
+    ) -> GrpcResult<v1::RedriveResponse> {
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let (selection, spacing) = request.check().map_err(Problem::from)?;
+        let redriven = self.app.redrive(namespace, selection, spacing).await?;
+        Ok(change_response(&self.app, redriven).await)
     }
 
-    async fn purge(
-        &self,
-        request: Request<v1::PurgeRequest>,
-    ) -> Result<Response<v1::PurgeResponse>, Status> {
-        Ok(many::purge(&self.app, request.into_inner()).await?)
+    async fn purge(&self, request: Request<v1::PurgeRequest>) -> GrpcResult<v1::PurgeResponse> {
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let selection = request.check().map_err(Problem::from)?;
+        Ok(change_response(&self.app, self.app.purge(namespace, selection).await?).await)
     }
 
     async fn dead_letter_overdue(
         &self,
         request: Request<v1::DeadLetterOverdueRequest>,
-    ) -> Result<Response<v1::DeadLetterOverdueResponse>, Status> {
-        Ok(many::dead_letter_overdue(&self.app, request.into_inner()).await?)
+    ) -> GrpcResult<v1::DeadLetterOverdueResponse> {
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let dead_lettered = self.app.dead_letter_overdue(namespace, request).await?;
+        Ok(change_response(&self.app, dead_lettered).await)
     }
 }

@@ -11,7 +11,6 @@ use tonic_prost::ProstDecoder;
 use crate::grpc::{inbound::Incoming, status::from_library};
 
 /// The requests of one stream.
-#[derive(Debug)]
 pub(super) struct Requests {
     reader: Streaming<ConsumeRequest>,
     incoming: Option<Incoming>,

@@ -77,13 +77,6 @@ pub(super) struct Session {
     stops_at: Option<Instant>,
 }
 
-/// The next step of a stream: it continues or ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NextStep {
-    Continue,
-    End,
-}
-
 impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
@@ -127,7 +120,7 @@ impl Session {
                     }
                 }
             }
-            if session.next_step() == NextStep::End {
+            if session.stops_at.is_some() && session.held.is_empty() {
                 return Ok(());
             }
         }
@@ -180,11 +173,8 @@ impl Session {
         let tokens: Vec<_> = checked
             .iter()
             .map(|checked| {
-                checked
-                    .as_ref()
-                    .ok()?
-                    .as_ref()
-                    .map(|it| (it.token.clone(), extension_of(&it.verdict)))
+                let sent = checked.as_ref().ok()?.as_ref()?;
+                Some((sent.token.clone(), extension_of(&sent.verdict)))
             })
             .collect();
         let count = checked.len();
@@ -292,14 +282,6 @@ impl Session {
         let stopping = queued(&self.app, Kind::Stopping(v1::Stopping {}));
         // The stop does not wait for a consumer that does not read.
         self.responses.try_send(stopping).ok();
-    }
-
-    fn next_step(&self) -> NextStep {
-        if self.stops_at.is_some() && self.held.is_empty() {
-            NextStep::End
-        } else {
-            NextStep::Continue
-        }
     }
 }
 
