@@ -93,7 +93,7 @@ fn described() -> Reflection<'static> {
 
 /// Returns the most bytes of one message, which are those of one body.
 fn message_bytes_max(app: &App) -> usize {
-    app.limits().body_bytes_max.min(BATCH_BYTES_MAX)
+    app.limits.body_bytes_max.min(BATCH_BYTES_MAX)
 }
 
 /// Parses the namespace of a message.

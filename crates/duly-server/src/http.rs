@@ -17,7 +17,6 @@ pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod budget;
 mod bulk;
-mod cluster;
 mod cors;
 pub(crate) mod cursor;
 mod dead_letters;
@@ -25,7 +24,6 @@ mod edge;
 mod export;
 mod guard;
 pub(crate) mod health;
-mod import;
 pub(crate) mod items;
 pub(crate) mod lease;
 pub(crate) mod lease_reservation;
@@ -34,7 +32,6 @@ mod metrics;
 pub(crate) mod namespaces;
 pub(crate) mod notice;
 mod openapi;
-mod overdue;
 mod path;
 pub(crate) mod problem;
 mod query;
@@ -48,7 +45,6 @@ pub(crate) mod settle;
 mod startup;
 pub(crate) mod text;
 pub(crate) mod timers;
-pub(crate) mod trace;
 mod unread;
 mod write_progress;
 
@@ -99,35 +95,31 @@ pub fn router(app: App) -> Router {
 /// Returns the routes with their descriptions.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::Document::openapi())
-        .routes(routes!(timers::schedule::schedule_timer, timers::list::list_timers))
-        .routes(routes!(
-            timers::get::get_timer,
-            timers::patch::reschedule_timer,
-            timers::cancel::cancel_timer
-        ))
-        .routes(routes!(timers::fire::fire_timer))
+        .routes(routes!(timers::schedule_timer, timers::list::list_timers))
+        .routes(routes!(timers::get_timer, timers::reschedule_timer, timers::cancel_timer))
+        .routes(routes!(timers::fire_timer))
         .routes(routes!(batch::batch))
         .routes(routes!(bulk::cancel_by_filter))
         .routes(routes!(lease::lease))
         .routes(routes!(settle::settle))
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::purge))
-        .routes(routes!(overdue::dead_letter_overdue))
+        .routes(routes!(dead_letters::dead_letter_overdue))
         .routes(routes!(export::export_timers))
-        .routes(routes!(import::import_timers))
-        .routes(routes!(namespaces::get::list_namespaces))
+        .routes(routes!(batch::import_timers))
+        .routes(routes!(namespaces::list_namespaces))
         .routes(routes!(
-            namespaces::get::get_namespace,
-            namespaces::put::put_namespace,
-            namespaces::patch::patch_namespace,
-            namespaces::delete::delete_namespace
+            namespaces::get_namespace,
+            namespaces::put_namespace,
+            namespaces::patch_namespace,
+            namespaces::delete_namespace
         ))
-        .routes(routes!(namespaces::activity::pause_namespace))
-        .routes(routes!(namespaces::activity::resume_namespace))
-        .routes(routes!(namespaces::repair::repair_namespace))
-        .routes(routes!(namespaces::stats::namespace_stats))
-        .routes(routes!(namespaces::forecast::namespace_forecast))
-        .routes(routes!(cluster::cluster))
+        .routes(routes!(namespaces::pause_namespace))
+        .routes(routes!(namespaces::resume_namespace))
+        .routes(routes!(namespaces::repair_namespace))
+        .routes(routes!(namespaces::counts::namespace_stats))
+        .routes(routes!(namespaces::counts::namespace_forecast))
+        .routes(routes!(health::cluster))
         .routes(routes!(backup::backup))
         .routes(routes!(repair::repair))
         .routes(routes!(health::healthz))

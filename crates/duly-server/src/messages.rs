@@ -2,7 +2,7 @@
 //!
 //! Both HTTP and gRPC respond with these messages. `duly-api` defines the form of each value.
 
-use std::time;
+use std::{sync::Arc, time};
 
 use duly_api::{
     Bucket, CancelResponse, Duration, FallbackState, Firing, Lane, Namespace, NamespaceForecast,
@@ -11,14 +11,19 @@ use duly_api::{
     moved::{ExportedNamespace, ImportResult},
     timer::ScheduleMark,
 };
-use duly_core::{Millis, destination::LaneKey, limits::Limits, shard::ShardId};
+use duly_core::{
+    Millis, destination::LaneKey, limits::Limits, metric_names::OUTCOMES, shard::ShardId,
+};
 use duly_node::{FallbackLoad, LaneLoad};
-use duly_store::{Forecast, Outcome, Repaired, Stats, namespaces};
+use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
-use crate::problem::{
-    Problem,
-    refusal_texts::{OperationKind, SentOperation},
+use crate::{
+    problem::{
+        Problem,
+        refusal_texts::{OperationKind, SentOperation},
+    },
+    telemetry::operations,
 };
 
 /// Returns a namespace as a response shows it.
@@ -86,26 +91,37 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
     .with_content(firing.payload.as_ref(), &firing.headers)
 }
 
-/// Returns the timer that an operation found, created or changed.
+/// Returns the timer that an operation found, created or changed, as the store has it.
 ///
 /// # Errors
 /// The refusal; `path` is the operation's place in the request, in front of the field at fault.
-pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
-    let (view, mark) = match outcome {
+pub(crate) fn view<'a>(
+    sent: impl Into<SentOperation>,
+    outcome: &'a Outcome,
+    path: &str,
+) -> Result<(&'a Arc<TimerView>, ScheduleMark), Problem> {
+    match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            (view, ScheduleMark::None)
+            Ok((view, ScheduleMark::None))
         }
-        Outcome::Existing(view) => (view, ScheduleMark::Existing),
-        Outcome::Replaced(view) => (view, ScheduleMark::Replaced),
-        other => return Err(refused(sent, other, path)),
-    };
-    Ok(Timer::new(view, mark))
+        Outcome::Existing(view) => Ok((view, ScheduleMark::Existing)),
+        Outcome::Replaced(view) => Ok((view, ScheduleMark::Replaced)),
+        other => Err(refused(sent, other, path)),
+    }
+}
+
+/// Returns the timer of [`view`] as a response shows it.
+///
+/// # Errors
+/// The errors of [`view`].
+pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
+    view(sent, outcome, path).map(|(view, mark)| Timer::new(view, mark))
 }
 
 /// Returns the response to a cancel.
 ///
 /// # Errors
-/// The errors of [`timer`].
+/// The errors of [`view`].
 pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse, Problem> {
     match outcome {
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
@@ -178,25 +194,11 @@ pub(crate) fn refused(sent: impl Into<SentOperation>, outcome: &Outcome, path: &
         other => {
             // Only the kind is logged: a whole outcome holds payload and headers.
             tracing::error!(
-                kind = outcome_name(other),
+                kind = OUTCOMES[operations::outcome_index(other)],
                 "store call returned an outcome of the wrong kind; the code internal is returned"
             );
             Problem::fault("an outcome of the wrong kind")
         }
-    }
-}
-
-const fn outcome_name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Created(_) => "created",
-        Outcome::Existing(_) => "existing",
-        Outcome::Replaced(_) => "replaced",
-        Outcome::Changed(_) => "changed",
-        Outcome::Unchanged(_) => "unchanged",
-        Outcome::Cancelled { .. } => "cancelled",
-        Outcome::Purged => "purged",
-        Outcome::Refused(_) => "refused",
-        Outcome::Failed(_) => "failed",
     }
 }
 

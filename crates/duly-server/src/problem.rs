@@ -8,7 +8,7 @@ pub(crate) mod refusal_texts;
 use std::any::Any;
 
 use duly_api::{Problem as Message, State, Time};
-use duly_core::{Code, Invalid, error_code::Retry};
+use duly_core::{Code, Invalid, Millis, error_code::Retry};
 use duly_store::Refusal;
 
 /// Time after which to look again at a firing in flight: it may end long before its lease does.
@@ -29,6 +29,18 @@ impl Problem {
     /// Returns a problem with only its code and a sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, body: Box::new(Message::new(code, detail)) }
+    }
+
+    /// Returns a problem that can pass: the call may be repeated after a second.
+    pub(crate) fn temporary(code: Code, detail: impl Into<String>) -> Self {
+        Self::new(code, detail).with_retry(Retry::After(Millis::from_secs(1)))
+    }
+
+    /// Returns the problem of a bound that a request or a part of it exceeds.
+    pub(crate) fn too_large(field: &str, what: &str, bytes_max: usize, remedy: &str) -> Self {
+        let allowed = format!("at most {bytes_max} bytes");
+        let detail = format!("{what} must be {allowed}: {remedy}");
+        Self::new(Code::RequestTooLarge, detail).at(field, None, &allowed)
     }
 
     /// Returns the problem of a handler that panicked.
@@ -136,7 +148,7 @@ impl Problem {
                 out.allowed = Some(format!("at most {bytes_max} bytes"));
             }
             Refusal::QuotaExceeded { retry_after, .. } | Refusal::Exhausted { retry_after, .. } => {
-                out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
+                out.retry_after_ms = retry_after.map(Millis::ms);
             }
         }
         self

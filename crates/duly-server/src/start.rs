@@ -79,7 +79,6 @@ pub struct StartReport {
 pub struct Running {
     serving: Serving,
     app: App,
-    node: duly_node::Handle,
     store: OpenedStore,
     report: StartReport,
 }
@@ -109,13 +108,9 @@ async fn bind(
 }
 
 fn address_of(config: &Config, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    let (address, origin) = (config.server.listen.0, config.origin(LISTEN));
-    listener.local_addr().map_err(|source| StartError::Listen {
-        address,
-        key: LISTEN,
-        origin,
-        source,
-    })
+    let (address, key, origin) = (config.server.listen.0, LISTEN, config.origin(LISTEN));
+    let bound = listener.local_addr();
+    bound.map_err(|source| StartError::Listen { address, key, origin, source })
 }
 
 async fn start_on(
@@ -139,12 +134,11 @@ async fn start_on(
         progress,
         metrics: metrics.clone(),
     };
-    let switch = RouterSwitch::new(Routers {
-        http: startup_router(startup.clone()),
-        grpc: grpc::startup_router(startup.clone()),
-    });
+    let startup_routers =
+        Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()));
+    let switch = RouterSwitch::new(startup_routers);
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
-    let probes = |http: Router| Routers { grpc: http.clone(), http };
+    let probes = |http: Router| Routers::new(http.clone(), http);
     let admin_switch = RouterSwitch::new(probes(startup_admin_router(startup)));
     let settings = ConnectionSettings {
         connections_max: config.server.connections_max.as_usize(),
@@ -156,12 +150,11 @@ async fn start_on(
     let serving = Serving::start((listener, switch.clone()), admin, settings, metrics.clone());
     let serving = StartupListener(Some(serving));
     let addresses = (listen, admin_listen);
-    let parts = open_and_run(&config, addresses, progress_sender, opener, metrics).await?;
-    let StartedParts { app, node, store, report } = parts;
-    let report = StartReport { admin_listen, ..report };
+    let (app, store, report) =
+        open_and_run(&config, addresses, progress_sender, opener, metrics).await?;
     admin_switch.open(probes(admin_router(app.clone())));
-    switch.open(Routers { http: router(app.clone()), grpc: grpc::router(app.clone()) });
-    Ok(Running { serving: serving.started(), app, node, store, report })
+    switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
+    Ok(Running { serving: serving.started(), app, store, report })
 }
 
 /// The listener that responds before the store is open. A drop before that closes the port.
@@ -181,21 +174,13 @@ impl Drop for StartupListener {
     }
 }
 
-/// The parts behind the connections.
-struct StartedParts {
-    app: App,
-    node: duly_node::Handle,
-    store: OpenedStore,
-    report: StartReport,
-}
-
 async fn open_and_run(
     config: &Config,
     (listen, admin_listen): (SocketAddr, Option<SocketAddr>),
     progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
-) -> Result<StartedParts, StartError> {
+) -> Result<(App, OpenedStore, StartReport), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = options::sink_options(config, listen, admin_listen)?;
     let addresses = options.addresses.clone();
@@ -204,19 +189,31 @@ async fn open_and_run(
     let store = open::open(config, Arc::clone(&clock), progress_sender, opener).await?;
     let open_time = began.elapsed();
     let store_port = store.as_store();
-    let report = match report(&*store_port, listen, open_time).await {
-        Ok(report) => StartReport { data: store.location(), tail: store.tail(), ..report },
+    let namespaces = match count_namespaces(&*store_port).await {
+        Ok(namespaces) => namespaces,
         Err(error) => {
             store.close().await?;
             return Err(error.into());
         }
+    };
+    let health = store_port.health();
+    let report = StartReport {
+        listen,
+        admin_listen,
+        data: store.location(),
+        pending: health.pending,
+        overdue: health.overdue,
+        dead: health.dead,
+        namespaces,
+        open_time,
+        tail: store.tail(),
     };
     let node_options = options::node_options(config, listen);
     let node =
         Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
         store: store_port,
-        node: node.clone(),
+        node,
         clock,
         implicit_namespaces: match config.defaults.implicit_namespaces {
             true => ImplicitNamespaces::Create,
@@ -228,7 +225,7 @@ async fn open_and_run(
         backups: store.backups(config),
         metrics,
     });
-    Ok(StartedParts { app, node, store, report })
+    Ok((app, store, report))
 }
 
 impl Running {
@@ -244,7 +241,7 @@ impl Running {
 
     /// Returns the number of waiting lease calls.
     pub fn waiting(&self) -> usize {
-        self.node.health().waiters
+        self.app.node.health().waiters
     }
 
     /// Runs until `signal` is done or the store has ended, then stops.
@@ -266,10 +263,10 @@ impl Running {
     /// # Errors
     /// When the store has ended for good, or the task that closes it panics.
     pub async fn stop(self) -> Result<(), StartError> {
-        let Self { mut serving, app, node, store, .. } = self;
+        let Self { mut serving, app, store, .. } = self;
         app.stop();
         // Concurrently: the drain ends the waiting lease calls, so their connections can end.
-        let drained = async { tokio::join!(serving.stop(), node.drain()) };
+        let drained = async { tokio::join!(serving.stop(), app.node.drain()) };
         let cut_off = async {
             store.ended().await;
             sleep(LAST_RESPONSES_WAIT).await;
@@ -282,11 +279,7 @@ impl Running {
     }
 }
 
-async fn report(
-    store: &dyn Store,
-    listen: SocketAddr,
-    open_time: Duration,
-) -> Result<StartReport, Error> {
+async fn count_namespaces(store: &dyn Store) -> Result<u64, Error> {
     let mut namespaces = 0;
     let mut after = None;
     loop {
@@ -294,19 +287,7 @@ async fn report(
         namespaces += page.len() as u64;
         match page.last() {
             Some(last) if page.len() == NAMESPACES_PAGE => after = Some(last.name.clone()),
-            _ => break,
+            _ => return Ok(namespaces),
         }
     }
-    let health = store.health();
-    Ok(StartReport {
-        listen,
-        admin_listen: None,
-        data: String::new(),
-        pending: health.pending,
-        overdue: health.overdue,
-        dead: health.dead,
-        namespaces,
-        open_time,
-        tail: Tail::Closed,
-    })
 }

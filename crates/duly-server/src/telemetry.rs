@@ -2,7 +2,7 @@
 
 pub mod logging;
 mod metrics;
-pub mod operations;
+pub(crate) mod operations;
 mod process;
 mod routes;
 

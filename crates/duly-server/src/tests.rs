@@ -135,7 +135,7 @@ impl TestServer {
         let name = NamespaceName::new("a").unwrap();
         let settings = Box::default();
         let put = Put::Replace { settings, secrets: duly_store::namespaces::Secrets::Set };
-        server.app.store().put_namespace(name, put).await.unwrap();
+        server.app.store.put_namespace(name, put).await.unwrap();
         server
     }
 
@@ -154,7 +154,7 @@ impl TestServer {
                 answer: Answer::Whole,
             }
         });
-        self.app.store().apply(ShardId(0), commands.collect()).await.unwrap();
+        self.app.store.apply(ShardId(0), commands.collect()).await.unwrap();
     }
 
     pub(crate) fn granted(&self) -> usize {

@@ -28,7 +28,7 @@ use std::{
 };
 
 use duly_api::v1;
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::Code;
 use duly_node::PendingReply;
 use futures::Stream;
 use parking_lot::Mutex;
@@ -68,10 +68,7 @@ impl PolledResponses {
 
 /// All consumers of a server.
 #[derive(Debug)]
-pub(super) struct Consumers {
-    app: App,
-    slots: Arc<Semaphore>,
-}
+pub(super) struct Consumers(Arc<Semaphore>);
 
 /// The responses to one consumer.
 #[derive(Debug)]
@@ -82,26 +79,25 @@ pub(super) struct ConsumeResponses {
 
 impl Consumers {
     /// Creates it without consumers.
-    pub(super) fn new(app: App) -> Self {
-        Self { app, slots: Arc::new(Semaphore::new(CONSUMERS_MAX)) }
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(CONSUMERS_MAX)))
     }
 
     /// Begins a stream.
     pub(super) fn begin(
         &self,
+        app: App,
         requests: Request<Streaming<v1::ConsumeRequest>>,
     ) -> Result<Response<ConsumeResponses>, Problem> {
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+        let Ok(slot) = Arc::clone(&self.0).try_acquire_owned() else {
             let detail = format!(
                 "{CONSUMERS_MAX} consumers are connected already, which is the limit: try again \
                  later, or consume on fewer streams"
             );
-            return Err(Problem::new(Code::ResourceExhausted, detail)
-                .with_retry(Retry::After(Millis::from_secs(1))));
+            return Err(Problem::temporary(Code::ResourceExhausted, detail));
         };
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
-        let app = self.app.clone();
         let reservation = app.budget().empty_reservation();
         tokio::spawn(async move {
             let error_sender = sender.clone();

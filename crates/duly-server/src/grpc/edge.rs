@@ -38,7 +38,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let progress = request.extensions().get::<WriteProgress>().cloned();
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked = app
-        .guard()
+        .guard
         .check(request.uri(), request.headers())
         .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| method.ok_or_else(|| unknown(request.uri())))

@@ -45,7 +45,7 @@ impl HealthService {
 }
 
 fn now(app: &App) -> ServingStatus {
-    if reasons(app, &app.store().health()).is_empty() {
+    if reasons(app, &app.store.health()).is_empty() {
         ServingStatus::Serving
     } else {
         ServingStatus::NotServing

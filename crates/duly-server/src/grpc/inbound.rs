@@ -66,7 +66,7 @@ pub(super) fn bounded(
         },
     };
     let messages = MessageCounter::new(budget.empty_reservation(), bounds);
-    let request_timeout = app.limits().request_timeout;
+    let request_timeout = app.limits.request_timeout;
     let is_stream = method.time_limit == TimeLimit::Stream;
     let deadline = is_stream.then(|| Box::pin(sleep(request_timeout)));
     let (mut head, inner) = request.into_parts();
@@ -207,11 +207,8 @@ fn too_large(bytes: usize, bounds: MessageBounds) -> Problem {
     let MessageBounds { bytes_max, remedy } = bounds;
     let allowed = format!("at most {bytes_max} bytes");
     let detail = format!("a message must be {allowed}; this one has {bytes}: {remedy}");
-    Problem::new(Code::RequestTooLarge, detail).at(
-        "message",
-        Some(format!("{bytes} bytes")),
-        &allowed,
-    )
+    let seen = Some(format!("{bytes} bytes"));
+    Problem::new(Code::RequestTooLarge, detail).at("message", seen, &allowed)
 }
 
 fn too_slow(request_timeout: Duration) -> Problem {
@@ -258,14 +255,13 @@ impl hyper::body::Body for Inbound {
             this.deadline = None;
             return Poll::Ready(Some(Err(Status::from(too_slow(this.request_timeout)).into())));
         };
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => match frame.data_ref().map(|part| this.count(part)) {
-                Some(Err(problem)) => Some(Err(Status::from(problem).into())),
-                _ => Some(Ok(frame)),
-            },
-            Some(Err(error)) => Some(Err(error.into())),
-            None => None,
-        })
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame?;
+            if let Some(part) = frame.data_ref() {
+                this.count(part).map_err(Status::from)?;
+            }
+            Ok(frame)
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -39,7 +39,7 @@ pub(super) fn find(path: &str) -> Option<&'static MethodInfo> {
 impl MethodInfo {
     /// Returns the time limit of the response; `None` for a stream.
     pub(super) fn limit(&self, app: &App) -> Option<Duration> {
-        let limit = app.limits().request_timeout;
+        let limit = app.limits.request_timeout;
         match self.time_limit {
             TimeLimit::Usual => Some(limit),
             TimeLimit::Lease => Some(limit.saturating_add(LEASE_WAIT_MAX.to_std())),

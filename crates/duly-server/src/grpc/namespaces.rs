@@ -11,7 +11,7 @@ use super::{
     outbound::{change_response, read_response, read_response_within},
 };
 use crate::{
-    http::{App, Problem, namespaces::forecast},
+    http::{App, Problem, namespaces::counts::forecast_request},
     messages,
 };
 
@@ -24,7 +24,7 @@ pub(super) struct NamespacesService(pub(super) App);
 
 impl NamespacesService {
     async fn set(&self, name: &str, activity: Activity) -> Result<v1::Namespace, Problem> {
-        let namespace = self.0.store().set_activity(namespace(name)?, activity).await?;
+        let namespace = self.0.store.set_activity(namespace(name)?, activity).await?;
         Ok(messages::namespace(&namespace))
     }
 }
@@ -136,9 +136,9 @@ impl Namespaces for NamespacesService {
     ) -> GrpcResult<v1::NamespaceForecast> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let forecast_request = forecast::request(name, request.bucket.as_ref(), request.count);
-        let forecast_request = forecast_request.map_err(Problem::from)?;
-        let (forecast, reservation) = self.0.namespace_forecast(forecast_request).await?;
+        let request = forecast_request(name, request.bucket.as_ref(), request.count);
+        let request = request.map_err(Problem::from)?;
+        let (forecast, reservation) = self.0.namespace_forecast(request).await?;
         Ok(read_response_within(reservation, forecast)?)
     }
 }

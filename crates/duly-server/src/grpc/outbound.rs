@@ -211,14 +211,9 @@ impl hyper::body::Body for Outbound {
             // The producer of the stream is dropped with it.
             this.inner = Body::empty();
             let mut trailers = HeaderMap::new();
-            return Poll::Ready(
-                match deadline_exceeded(None, &ChangesNothing::of(CallKind::Change))
-                    .add_header(&mut trailers)
-                {
-                    Ok(()) => Some(Ok(Frame::trailers(trailers))),
-                    Err(_) => None,
-                },
-            );
+            let status = deadline_exceeded(None, &ChangesNothing::of(CallKind::Change));
+            let added = status.add_header(&mut trailers).ok();
+            return Poll::Ready(added.map(|()| Ok(Frame::trailers(trailers))));
         }
         let polled = Pin::new(&mut this.inner).poll_frame(context);
         polled.map(|frame| {
@@ -227,11 +222,8 @@ impl hyper::body::Body for Outbound {
                 Ok(made) => {
                     this.rest = this.count(made);
                     // All polled responses are part of these bytes: the library holds none back.
-                    this.in_rest = this
-                        .polled_responses
-                        .as_ref()
-                        .map(PolledResponses::take)
-                        .unwrap_or_default();
+                    let responses = this.polled_responses.as_ref();
+                    this.in_rest = responses.map(PolledResponses::take).unwrap_or_default();
                     this.part()
                 }
                 Err(trailers) => trailers,

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use duly_api::{State, Words as _};
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::{Code, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -92,13 +92,11 @@ pub(super) fn deadline_exceeded(
         || "within the caller's grpc-timeout".to_owned(),
         |limit| format!("within {} s", limit.as_secs()),
     );
-    let detail = format!("no response {within}; {}", changes_nothing.outcome());
-    Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now).into()
+    changes_nothing.no_response(&within).into()
 }
 
 /// Returns the status of a call that waits while the server stops.
 pub(super) fn stopping() -> Status {
-    Problem::new(Code::Unavailable, "the server is stopping: reconnect, and repeat the call")
-        .with_retry(Retry::After(Millis::from_secs(1)))
-        .into()
+    let detail = "the server is stopping: reconnect, and repeat the call";
+    Problem::temporary(Code::Unavailable, detail).into()
 }

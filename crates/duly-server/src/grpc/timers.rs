@@ -11,8 +11,8 @@ use duly_api::{
 };
 use duly_core::TimerId;
 use duly_store::{
-    Answer, Outcome,
-    query::{ListRequest, ListState, PAGE_BYTES},
+    Outcome,
+    query::{ListRequest, ListState},
 };
 use prost::Message;
 use tonic::{Request, metadata::MetadataMap};
@@ -30,11 +30,11 @@ use crate::{
         batch::{OPERATION_BYTES, too_many},
         body::run_blocking,
         budget::Reservation,
-        items::{command, sort_items},
+        cursor::apply_cursor,
+        items::{self, command, sort_items},
         reading::ReadResult,
-        refusal_texts::OperationKind,
-        timers::list::{apply_cursor, page_limit},
-        trace,
+        refusal_texts::SentOperation,
+        timers::list::page_limit,
     },
     messages,
 };
@@ -49,7 +49,7 @@ pub(super) struct TimersService {
 impl TimersService {
     /// Creates the service.
     pub(super) fn new(app: App) -> Self {
-        Self { consumers: Consumers::new(app.clone()), app }
+        Self { consumers: Consumers::new(), app }
     }
 
     /// Carries out a single operation.
@@ -58,15 +58,14 @@ impl TimersService {
         name: &str,
         operation: v1::Operation,
         metadata: &MetadataMap,
-    ) -> Result<(OperationKind, Outcome, Reservation), Problem> {
+    ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
         let mut reservation = app.budget().reserve(operation.encoded_len())?;
-        let trace_parent = trace::parent(metadata.as_ref());
-        let (source, trace_parent) = (MessageFormat::Protobuf, trace_parent.as_deref());
-        let (command, sent) =
-            command(app, &namespace, operation, source, Answer::Whole, trace_parent)?;
-        let outcome = app.apply_within(command, &mut reservation).await?;
-        Ok((sent.kind, outcome, reservation))
+        let (source, trace_parent) =
+            (MessageFormat::Protobuf, items::trace_parent(metadata.as_ref()));
+        let (command, sent) = command(app, &namespace, operation, source, trace_parent.as_deref())?;
+        let outcome = app.apply_within(namespace, command.operation, &mut reservation).await?;
+        Ok((sent, outcome, reservation))
     }
 
     async fn timer(
@@ -75,57 +74,10 @@ impl TimersService {
         operation: v1::Operation,
         metadata: &MetadataMap,
     ) -> GrpcResult<v1::Timer> {
-        let (kind, outcome, reservation) = self.apply_single(name, operation, metadata).await?;
-        let timer = messages::timer(kind.into(), &outcome, kind.name())?;
+        let (sent, outcome, reservation) = self.apply_single(name, operation, metadata).await?;
+        let path = sent.kind.name();
+        let timer = messages::timer(sent, &outcome, path)?;
         Ok(change_response_within(reservation, timer).await)
-    }
-
-    async fn run(
-        &self,
-        request: v1::BatchRequest,
-        trace_parent: Option<String>,
-    ) -> GrpcResult<v1::BatchResponse> {
-        let namespace = namespace(&request.namespace)?;
-        let count = request.operations.len();
-        if count > OPERATIONS_MAX {
-            return Err(too_many("operations", count, OPERATIONS_MAX).into());
-        }
-        let reservation =
-            self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
-        let (app, within) = (self.app.clone(), namespace.clone());
-        let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
-            let trace_parent = trace_parent.as_deref();
-            let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
-                command(
-                    &app,
-                    &within,
-                    operation,
-                    MessageFormat::Protobuf,
-                    Answer::Brief,
-                    trace_parent,
-                )
-                .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
-            });
-            Ok(sort_items(read))
-        })
-        .await?;
-        let outcomes = self.app.apply_many(&namespace, commands).await?;
-        let response = run_blocking(count * OPERATION_BYTES, move || {
-            let mut outcomes = outcomes.into_iter();
-            let results = slots.into_iter().enumerate().map(|(i, slot)| match slot {
-                Err(problem) => messages::refusal(problem),
-                Ok(sent) => match outcomes.next() {
-                    Some(outcome) => messages::result(sent, &outcome, |kind| kind.path_at(i)),
-                    None => messages::refusal(Problem::fault("an operation has no outcome")),
-                },
-            });
-            Ok(v1::BatchResponse { results: results.collect() })
-        })
-        .await?;
-        let response = change_response(&self.app, response).await;
-        // Until here the reservation stood for the bytes that are now counted exactly.
-        drop(reservation);
-        Ok(response)
     }
 }
 
@@ -134,16 +86,15 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
     let time =
         |field: &str, time: &Option<Time>| time.as_ref().map(|time| time.check(field)).transpose();
     let state = v1::State::known("state", request.state)?.and_then(v1::State::to_core);
+    let state = state.map_or(ListState::Pending, ListState::Only);
+    let list = ListRequest::new(namespace(&request.namespace)?, state);
     Ok(ListRequest {
-        namespace: namespace(&request.namespace)?,
-        state: state.map_or(ListState::Pending, ListState::Only),
         due_from: time("due_from", &request.due_from)?,
         due_to: time("due_to", &request.due_to)?,
         id_prefix: request.id_prefix.clone(),
         tag: request.tag.clone(),
         limit: page_limit(request.limit)?,
-        bytes_max: PAGE_BYTES,
-        after: None,
+        ..list
     })
 }
 
@@ -151,8 +102,7 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 impl Timers for TimersService {
     async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
-        let schedule = Some(Box::new(required("schedule", request.schedule)?));
-        let operation = v1::Operation { schedule, ..v1::Operation::default() };
+        let operation = required("schedule", request.schedule)?.into();
         self.timer(&request.namespace, operation, &metadata).await
     }
 
@@ -175,11 +125,10 @@ impl Timers for TimersService {
 
     async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
         let (metadata, _, request) = request.into_parts();
-        let cancel = Some(required("cancel", request.cancel)?);
-        let operation = v1::Operation { cancel, ..v1::Operation::default() };
-        let (kind, outcome, reservation) =
+        let operation = required("cancel", request.cancel)?.into();
+        let (sent, outcome, reservation) =
             self.apply_single(&request.namespace, operation, &metadata).await?;
-        let cancelled = messages::cancelled(&outcome, kind.name())?;
+        let cancelled = messages::cancelled(&outcome, sent.kind.name())?;
         Ok(change_response_within(reservation, cancelled).await)
     }
 
@@ -204,8 +153,42 @@ impl Timers for TimersService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
-        let trace_parent = trace::parent(request.metadata().as_ref());
-        self.run(request.into_inner(), trace_parent).await
+        let trace_parent = items::trace_parent(request.metadata().as_ref());
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let count = request.operations.len();
+        if count > OPERATIONS_MAX {
+            return Err(too_many("operations", count, OPERATIONS_MAX).into());
+        }
+        let reservation =
+            self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
+        let (app, within) = (self.app.clone(), namespace.clone());
+        let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
+            let (source, trace_parent) = (MessageFormat::Protobuf, trace_parent.as_deref());
+            let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
+                command(&app, &within, operation, source, trace_parent)
+                    .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
+            });
+            Ok(sort_items(read))
+        })
+        .await?;
+        let outcomes = self.app.apply_many(&namespace, commands).await?;
+        let response = run_blocking(count * OPERATION_BYTES, move || {
+            let mut outcomes = outcomes.into_iter();
+            let results = slots.into_iter().enumerate().map(|(i, slot)| match slot {
+                Err(problem) => messages::refusal(problem),
+                Ok(sent) => match outcomes.next() {
+                    Some(outcome) => messages::result(sent, &outcome, |kind| kind.path_at(i)),
+                    None => messages::refusal(Problem::fault("an operation has no outcome")),
+                },
+            });
+            Ok(v1::BatchResponse { results: results.collect() })
+        })
+        .await?;
+        let response = change_response(&self.app, response).await;
+        // Until here the reservation stood for the bytes that are now counted exactly.
+        drop(reservation);
+        Ok(response)
     }
 
     async fn lease(&self, request: Request<v1::LeaseRequest>) -> GrpcResult<v1::LeaseResponse> {
@@ -222,7 +205,7 @@ impl Timers for TimersService {
         &self,
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
     ) -> GrpcResult<ConsumeResponses> {
-        Ok(self.consumers.begin(request)?)
+        Ok(self.consumers.begin(self.app.clone(), request)?)
     }
 
     async fn cancel_many(

@@ -1,6 +1,6 @@
 //! The shared state of the handlers: the store, the node, the clock, the bounds.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use duly_core::{
     Millis, TimerId, Timestamp,
@@ -77,6 +77,14 @@ pub struct Parts {
 #[derive(Debug, Clone)]
 pub struct App(Arc<Inner>);
 
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0.parts
+    }
+}
+
 /// State of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
@@ -112,25 +120,10 @@ impl App {
         }))
     }
 
-    /// Returns the store.
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.0.parts.store
-    }
-
     /// Asks the store to count again, and waits for it, at most `RECOUNT_WITHIN`.
     pub(crate) async fn recount(&self) {
         // After the timeout the previous counts stay in use.
-        let _in_time = tokio::time::timeout(RECOUNT_WITHIN, self.store().recount()).await;
-    }
-
-    /// Returns the node.
-    pub(crate) fn node(&self) -> &duly_node::Handle {
-        &self.0.parts.node
-    }
-
-    /// Returns the reaction to a schedule into a namespace that does not exist.
-    pub(crate) fn implicit_namespaces(&self) -> ImplicitNamespaces {
-        self.0.parts.implicit_namespaces
+        let _in_time = tokio::time::timeout(RECOUNT_WITHIN, self.store.recount()).await;
     }
 
     /// Admits one implicitly created namespace.
@@ -138,40 +131,15 @@ impl App {
     /// # Errors
     /// The time to wait.
     pub(super) fn admit_implicit(&self) -> Result<(), Millis> {
-        let per_second = self.limits().implicit_namespaces_per_second;
+        let per_second = self.limits.implicit_namespaces_per_second;
         let rate = Rate::new(per_second, per_second.saturating_mul(IMPLICIT_BURST_SECONDS));
-        let now = self.0.parts.clock.boot();
+        let now = self.clock.boot();
         let mut taken = self.0.implicit.lock();
         if taken.available(rate, now) == 0 {
             return Err(Millis::from_ms(1_000_u64.div_ceil(u64::from(rate.per_second()))));
         }
         taken.take(rate, now, 1);
         Ok(())
-    }
-
-    /// Returns the rules for callers.
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.0.parts.guard
-    }
-
-    /// Returns the addresses that webhooks may reach.
-    pub(super) fn addresses(&self) -> &AddressPolicy {
-        &self.0.parts.addresses
-    }
-
-    /// Returns the bounds.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.0.parts.limits
-    }
-
-    /// Returns the backups of the store.
-    pub(crate) fn backups(&self) -> &Backups {
-        &self.0.parts.backups
-    }
-
-    /// Returns the recorder behind `/metrics`.
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.parts.metrics
     }
 
     /// Returns the metrics of the routes.
@@ -187,14 +155,14 @@ impl App {
 
     /// Returns the current time, for values that a caller leaves out.
     pub(crate) fn now(&self) -> Timestamp {
-        self.0.parts.clock.now()
+        self.clock.now()
     }
 
     /// Returns an id for a timer without one.
     pub(crate) fn make_id(&self) -> TimerId {
         let mut random = [0; 10];
         rand::rng().fill_bytes(&mut random);
-        TimerId::generate(self.0.parts.clock.now(), random)
+        TimerId::generate(self.clock.now(), random)
     }
 
     /// Returns the memory budget of requests and responses.

@@ -8,7 +8,7 @@ use duly_store::{
     namespaces::{IDLE_AFTER, Put},
 };
 
-use super::{App, ImplicitNamespaces, Problem, notice};
+use super::{App, ImplicitNamespaces, Problem, notice, refusal_texts::OperationKind};
 use crate::{similar_name::most_similar, telemetry::operations};
 
 /// Namespaces that are searched for one with a similar name.
@@ -17,12 +17,12 @@ const SIMILAR_MAX: usize = 200;
 impl App {
     /// Returns the store with all shards as one.
     pub(crate) fn sharded(&self) -> Sharded<'_> {
-        Sharded::new(self.store())
+        Sharded::new(&*self.store)
     }
 
     /// Carries out one command, without creating its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
-        let kind = operations::kind(&command.operation);
+        let kind = OperationKind::of(&command.operation);
         let outcome = self.sharded().apply_one(command).await?;
         operations::record(kind, &outcome);
         Ok(outcome)
@@ -41,7 +41,7 @@ impl App {
         if !commands.iter().any(|command| self.creates(command)) {
             return Ok(self.apply(commands).await?);
         }
-        match self.store().get_namespace(namespace.clone()).await? {
+        match self.store.get_namespace(namespace.clone()).await? {
             Some(found) => {
                 let age = self.now().saturating_since(found.created_at);
                 if age >= IDLE_AFTER && found.created_at == found.updated_at {
@@ -56,7 +56,7 @@ impl App {
     }
 
     async fn apply(&self, commands: Vec<Command>) -> duly_store::Result<Vec<Outcome>> {
-        let kinds: Vec<_> = commands.iter().map(|it| operations::kind(&it.operation)).collect();
+        let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
         let outcomes = self.sharded().apply(commands).await?;
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
             operations::record(kind, outcome);
@@ -74,8 +74,8 @@ impl App {
         commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let again = commands.clone();
-        let shards: Vec<_> =
-            commands.iter().map(|command| command.shard(self.store().shards())).collect();
+        let shards = commands.iter().map(|command| command.shard(self.store.shards()));
+        let shards: Vec<_> = shards.collect();
         let mut outcomes = self.apply(commands).await?;
         let is_gone =
             |outcome: &Outcome| matches!(outcome, Outcome::Refused(Refusal::UnknownNamespace(_)));
@@ -100,13 +100,13 @@ impl App {
 
     /// Returns `true` if a command creates its namespace where there is none.
     pub(super) fn creates(&self, command: &Command) -> bool {
-        self.implicit_namespaces() == ImplicitNamespaces::Create
+        self.implicit_namespaces == ImplicitNamespaces::Create
             && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
     }
 
     pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
         self.admit_implicit().map_err(|wait| {
-            let per_second = self.limits().implicit_namespaces_per_second;
+            let per_second = self.limits.implicit_namespaces_per_second;
             let detail = format!(
                 "there is no namespace {:?}, and at most {per_second} a second are created \
                  implicitly (limits.implicit_namespaces_per_second): create it with \
@@ -116,7 +116,7 @@ impl App {
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
         })?;
         let put = Put::IfAbsent(Box::default());
-        let (namespace, is_new) = self.store().put_namespace(name, put).await?;
+        let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {
             let name = &namespace.name;
             let similar = self.similar_namespace(name).await;
@@ -137,7 +137,7 @@ impl App {
         let first = name.as_str().get(..1)?;
         let after = NamespaceName::new(first).ok();
         // A hint is not worth an error.
-        let others = self.store().list_namespaces(after, SIMILAR_MAX).await.ok()?;
+        let others = self.store.list_namespaces(after, SIMILAR_MAX).await.ok()?;
         let others = others.iter().map(|other| other.name.as_str());
         let others = others.filter(|other| *other != name.as_str() && other.starts_with(first));
         most_similar(name.as_str(), others).map(str::to_owned)

@@ -138,8 +138,8 @@ impl Backups {
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let path = PathBuf::from(body.parse::<Backup>().await?.path);
-    let make = app.backups().check(&path)?;
-    let backups = app.backups().clone();
+    let make = app.backups.check(&path)?;
+    let backups = app.backups.clone();
     let made = task::spawn_blocking(move || backups.make(&*make, &path));
     match made.await {
         Ok(made) => response::ok(&messages::backup(made?)),
@@ -172,12 +172,8 @@ fn refusal(error: BackupError) -> Problem {
         BackupError::Busy | BackupError::Closed => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
         }
-        BackupError::NoSpace { .. } => {
-            Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
-        }
-        BackupError::Disk(error) if error.is_no_space() => {
-            Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
-        }
+        BackupError::NoSpace { .. } => limits::exhausted(detail, NO_ROOM_WAIT),
+        BackupError::Disk(error) if error.is_no_space() => limits::exhausted(detail, NO_ROOM_WAIT),
         _ => {
             tracing::error!(%detail, "backup failed; no backup was made");
             Problem::new(Code::Internal, format!("the backup failed and left nothing: {detail}"))

@@ -1,7 +1,8 @@
 //! `POST /v1/namespaces/{namespace}/batch`: many operations, each accepted or refused by itself.
+//! `POST /v1/namespaces/{namespace}/import`: timers and dead letters of another server.
 //!
-//! This module handles one JSON document; [`super::lines`] handles a stream of lines. An import has
-//! other [`Items`] and uses the same code.
+//! This module handles one JSON document; [`super::lines`] handles a stream of lines. The two calls differ
+//! in their [`Items`].
 
 use axum::{
     extract::{FromRequest, Request, State},
@@ -9,23 +10,23 @@ use axum::{
 };
 use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::Outcome;
-use http::StatusCode;
 
 use super::{
     App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
-    budget::{self, Reservation},
-    items::{ItemResult, Items, SortedItems, sort_items},
+    budget::Reservation,
+    items::{self, ItemResult, Items, SortedItems, sort_items},
     lines,
     path::NamespacePath,
     problem::Refusals,
     query::Query,
     refusal_texts::SentOperation,
-    response, trace,
+    response,
 };
 use duly_api::{
     BatchResponse,
     batch::{Batch, OPERATIONS_MAX, Results},
+    moved::{Import, ImportResults},
 };
 
 /// Bytes of one batch, even if `server.body_bytes_max` is more.
@@ -68,6 +69,40 @@ pub(crate) async fn batch(
     respond(app, namespace, request, Items::Operations).await
 }
 
+/// Take timers of another server.
+///
+/// The timers of an export keep incarnation, attempts and history, so that their delivery ids stay the
+/// same. A timer that has been here before, in any state, is returned as `existing` and nothing changes,
+/// so an import can be repeated; a timer that was cancelled here does not come back. As
+/// `application/json` at most 10000 timers, as `application/x-ndjson` one a line without limit.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/import",
+    tag = "moving",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace; that of the export, since delivery ids depend on it"),
+        ("results" = Option<Results>, Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
+    ),
+    request_body(content(
+        (Import = "application/json"),
+        (String = "application/x-ndjson")
+    )),
+    responses(
+        (status = 200, description = "One result for each timer, in order.", content(
+            (ImportResults = "application/json"),
+            (String = "application/x-ndjson")
+        )),
+        Refusals
+    )
+)]
+pub(crate) async fn import_timers(
+    State(app): State<App>,
+    NamespacePath(namespace): NamespacePath,
+    request: Request,
+) -> Result<Response, Problem> {
+    respond(app, namespace, request, Items::Timers).await
+}
+
 /// Responds to a call of many items.
 pub(super) async fn respond(
     app: App,
@@ -86,10 +121,10 @@ pub(super) async fn respond(
         let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
         return Err(Invalid::unseen("results", allowed).into());
     }
-    let trace_parent = trace::parent(request.headers());
+    let trace_parent = items::trace_parent(request.headers());
     let body = JsonBody::from_request(request, &app).await?;
     if body.len() > BATCH_BYTES_MAX {
-        return Err(too_large());
+        return Err(Problem::too_large("body", "a batch", BATCH_BYTES_MAX, "split it"));
     }
     let reader = (app.clone(), namespace.clone());
     let prepare =
@@ -101,9 +136,7 @@ pub(super) async fn respond(
     drop(held);
     let written = move || write(results_of(items, slots, outcomes));
     let text = body::run_blocking(count * OPERATION_BYTES, written).await?;
-    let bytes = text.len();
-    Ok(budget::count_change(response::with_body(StatusCode::OK, text.into()), reservation, bytes)
-        .await)
+    Ok(response::change(reservation, text.into()).await)
 }
 
 /// Reads a batch, and reserves memory for the response.
@@ -155,15 +188,7 @@ fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> 
 /// Refuses a list with too many entries.
 pub(crate) fn too_many(field: &str, count: usize, max: usize) -> Problem {
     let allowed = format!("at most {max} entries");
-    Problem::new(
-        Code::RequestTooLarge,
-        format!("{field} must have {allowed}; got {count}: split the request"),
-    )
-    .at(field, Some(format!("{count} entries")), &allowed)
-}
-
-fn too_large() -> Problem {
-    let allowed = format!("at most {BATCH_BYTES_MAX} bytes");
-    let detail = format!("a batch must be {allowed}: split it");
-    Problem::new(Code::RequestTooLarge, detail).at("body", None, &allowed)
+    let detail = format!("{field} must have {allowed}; got {count}: split the request");
+    let seen = Some(format!("{count} entries"));
+    Problem::new(Code::RequestTooLarge, detail).at(field, seen, &allowed)
 }

@@ -13,7 +13,7 @@ use axum::{
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::{Code, invalid::shorten};
 use http::{
     HeaderMap, HeaderValue,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -118,8 +118,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 
 /// Returns the problem of a runtime that ends and accepts no more work.
 fn stopping() -> Problem {
-    Problem::new(Code::Unavailable, "the server is stopping: nothing was done, repeat the call")
-        .with_retry(Retry::After(Millis::from_secs(1)))
+    let detail = "the server is stopping: nothing was done, repeat the call";
+    Problem::temporary(Code::Unavailable, detail)
 }
 
 /// A missing body, or an empty JSON object.
@@ -166,18 +166,14 @@ impl FromRequest<App> for NoBody {
         if body.text.trim_ascii() == b"{}" {
             return Ok(Self);
         }
-        let seen = duly_core::invalid::shorten(&String::from_utf8_lossy(&body.text));
-        let allowed = "empty, or {}";
-        Err(Problem::new(Code::InvalidArgument, format!("the body must be {allowed}")).at(
-            "body",
-            Some(seen),
-            allowed,
-        ))
+        let seen = shorten(&String::from_utf8_lossy(&body.text));
+        let (detail, allowed) = ("the body must be empty, or {}", "empty, or {}");
+        Err(Problem::new(Code::InvalidArgument, detail).at("body", Some(seen), allowed))
     }
 }
 
 async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
-    let bytes_max = app.limits().body_bytes_max;
+    let bytes_max = app.limits.body_bytes_max;
     let body = request.into_body();
     let declared = body.size_hint().exact();
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
@@ -202,10 +198,9 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
                 return Err(too_large(bytes_max, "server.body_bytes_max"));
             }
             Err(error) => {
-                return Err(Problem::new(
-                    Code::InvalidArgument,
-                    format!("the body could not be read to its end ({error}): send it whole"),
-                ));
+                let detail =
+                    format!("the body could not be read to its end ({error}): send it whole");
+                return Err(Problem::new(Code::InvalidArgument, detail));
             }
         }
     }
@@ -257,12 +252,8 @@ pub(super) fn grown(capacity: usize, bytes: usize, expected: usize) -> usize {
 }
 
 fn too_large(bytes_max: usize, key: &str) -> Problem {
-    let allowed = format!("at most {bytes_max} bytes");
-    Problem::new(
-        Code::RequestTooLarge,
-        format!("the body must be {allowed}: split the request, or raise {key}"),
-    )
-    .at("body", None, &allowed)
+    let remedy = format!("split the request, or raise {key}");
+    Problem::too_large("body", "the body", bytes_max, &remedy)
 }
 
 /// Refuses an encoded body: the server decodes none, so its bytes would be misread.
@@ -272,22 +263,17 @@ fn too_large(bytes_max: usize, key: &str) -> Problem {
 pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     let is_plain = |value: &HeaderValue| {
         let codings = value.to_str().unwrap_or("unreadable").split(',').map(str::trim);
-        codings
-            .into_iter()
-            .all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
+        codings.into_iter().all(|it| it.is_empty() || it.eq_ignore_ascii_case("identity"))
     };
-    let Some(value) = headers.get_all(CONTENT_ENCODING).iter().find(|value| !is_plain(value))
-    else {
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    let Some(value) = values.find(|value| !is_plain(value)) else {
         return Ok(());
     };
-    let seen = duly_core::invalid::shorten(&String::from_utf8_lossy(value.as_bytes()));
+    let seen = shorten(&String::from_utf8_lossy(value.as_bytes()));
     let allowed = "left out: this server reads bodies as they are";
     let detail = format!("content-encoding must be {allowed}; got {seen}");
-    Err(Problem::new(Code::UnsupportedMediaType, detail).at(
-        "content-encoding",
-        Some(seen),
-        allowed,
-    ))
+    let problem = Problem::new(Code::UnsupportedMediaType, detail);
+    Err(problem.at("content-encoding", Some(seen), allowed))
 }
 
 /// Returns the content type, if it is one of `allowed`. Every other type is refused, so that no web page
@@ -297,17 +283,13 @@ pub(super) fn check_content_type(
     allowed: &[&'static str],
 ) -> Result<&'static str, Problem> {
     let refuse = |seen: Option<&str>| {
-        let seen = seen.map(duly_core::invalid::shorten);
+        let seen = seen.map(shorten);
         let named = allowed.join(" or ");
-        let got = seen.as_deref().unwrap_or("none");
-        Problem::new(
-            Code::UnsupportedMediaType,
-            format!(
-                "content-type must be {named}; got {got}: send the header 'content-type: {}'",
-                allowed[0]
-            ),
-        )
-        .at("content-type", seen, &named)
+        let (got, first) = (seen.as_deref().unwrap_or("none"), allowed[0]);
+        let detail = format!(
+            "content-type must be {named}; got {got}: send the header 'content-type: {first}'"
+        );
+        Problem::new(Code::UnsupportedMediaType, detail).at("content-type", seen, &named)
     };
     let Some(value) = headers.get(CONTENT_TYPE) else {
         return Err(refuse(None));

@@ -19,7 +19,7 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::Code;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -184,12 +184,11 @@ impl Drop for Reservation {
 
 /// Returns the problem of a full budget.
 pub(crate) fn over_budget() -> Problem {
-    Problem::new(
+    Problem::temporary(
         Code::ResourceExhausted,
         "too little request memory is free: send smaller or fewer requests at a time, ask for \
          smaller pages, read responses as they arrive, or raise server.request_memory_max",
     )
-    .with_retry(Retry::After(Millis::from_secs(1)))
 }
 
 /// A response whose bytes hold their reservation until the connection has released the last of them.
@@ -198,33 +197,16 @@ struct CountedBody {
     reservation: Arc<Reservation>,
 }
 
-impl CountedBody {
-    /// Counts `inner` against `reservation`.
-    fn new(inner: Body, reservation: Reservation) -> Self {
-        Self { inner, reservation: Arc::new(reservation) }
-    }
-}
-
 /// A mark of a response that is counted already.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsCounted;
 
 /// Counts a response against `reservation`.
 pub(crate) fn count(response: Response, reservation: Reservation) -> Response {
-    let mut response = response.map(|body| Body::new(CountedBody::new(body, reservation)));
+    let reservation = Arc::new(reservation);
+    let mut response = response.map(|inner| Body::new(CountedBody { inner, reservation }));
     response.extensions_mut().insert(IsCounted);
     response
-}
-
-/// Counts the response to a change that was made against its reservation. If that is too small it
-/// exceeds the budget, because the response cannot be refused any more.
-pub(crate) async fn count_change(
-    response: Response,
-    mut reservation: Reservation,
-    bytes: usize,
-) -> Response {
-    reservation.grow_past_budget_to(bytes).await;
-    count(response, reservation)
 }
 
 /// Returns bytes that count against `reservation` while any part of them is held.
@@ -352,7 +334,9 @@ mod tests {
     #[tokio::test]
     async fn p10_responses_count_until_their_last_byte_is_released() {
         let budget = Budget::new(MIB);
-        let mut body = CountedBody::new(Body::from(vec![7; 1_000]), budget.reserve(1_000).unwrap());
+        let inner = Body::from(vec![7; 1_000]);
+        let reservation = Arc::new(budget.reserve(1_000).unwrap());
+        let mut body = CountedBody { inner, reservation };
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(body);
         let rest = frame.slice(999..);

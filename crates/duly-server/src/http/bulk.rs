@@ -5,20 +5,28 @@
 //! of a call is bounded, and the response has a cursor for the next call, so a call may be repeated or
 //! cut off.
 
-use axum::{Extension, extract::State, response::Response};
+use axum::{Extension, extract::State};
 use duly_core::NamespaceName;
 use duly_store::{
-    Answer, Command, Operation, Outcome, Refusal, TimerView,
+    Operation, Outcome, Refusal, TimerView,
     command::Seen,
     query::{ListRequest, ListState, PAGE_MAX, Position},
 };
-
 use tokio::time::Instant;
 
 use super::{
-    App, Problem, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::NamespacePath,
-    problem::Refusals, reading::ReadResult, refusal_texts::OperationKind, response,
+    App, Problem,
+    body::JsonBody,
+    cursor::{Cursor, apply_cursor},
+    edge::ChangesNothing,
+    items::brief,
+    path::NamespacePath,
+    problem::Refusals,
+    reading::ReadResult,
+    refusal_texts::OperationKind,
+    response::{self, HandlerResult},
 };
+use crate::messages;
 use duly_api::{
     CancelManyRequest, CancelManyResponse, Time,
     filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter},
@@ -47,7 +55,7 @@ pub(crate) async fn cancel_by_filter(
     NamespacePath(namespace): NamespacePath,
     Extension(changes_nothing): Extension<ChangesNothing>,
     body: JsonBody,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let call = body.parse::<CancelManyRequest>().await?.check()?;
     if call.mode == BulkCancelMode::DryRun {
         changes_nothing.set();
@@ -64,20 +72,15 @@ impl App {
     ) -> Result<CancelManyResponse, Problem> {
         let BulkCancel { filter, limit, cursor, mode } = call;
         let mut request = list_request(namespace, filter);
-        let filter = Cursor::filter_of(&request);
-        if let Some(text) = cursor {
-            request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
-        }
-        if self.store().get_namespace(request.namespace.clone()).await?.is_none() {
-            return Err(Problem::no_namespace(request.namespace.as_str()));
-        }
+        let filter = apply_cursor(&mut request, cursor.as_deref())?;
+        self.namespace(request.namespace.clone()).await?;
         let mut out = CancelManyResponse {
             dry_run: mode == BulkCancelMode::DryRun,
             examined: request.is_searched().then_some(0),
             ..CancelManyResponse::default()
         };
         // A response with a cursor is better than a timeout.
-        let until = Instant::now() + self.limits().request_timeout / 2;
+        let until = Instant::now() + self.limits.request_timeout / 2;
         for _ in 0..PAGES_MAX {
             let remaining = limit - usize::try_from(out.cancelled).unwrap_or(limit);
             request.limit = remaining.min(PAGE_MAX);
@@ -111,12 +114,8 @@ impl App {
 /// Returns the list of the pending timers that a filter selects.
 fn list_request(namespace: NamespaceName, filter: CheckedFilter) -> ListRequest {
     let state = filter.state.map_or(ListState::Pending, ListState::Only);
-    let mut request = ListRequest::new(namespace, state);
-    request.tag = filter.tag;
-    request.id_prefix = filter.id_prefix;
-    request.due_from = filter.due_from;
-    request.due_to = filter.due_to;
-    request
+    let CheckedFilter { tag, id_prefix, due_from, due_to, .. } = filter;
+    ListRequest { tag, id_prefix, due_from, due_to, ..ListRequest::new(namespace, state) }
 }
 
 fn count(views: &[&TimerView], out: &mut CancelManyResponse) {
@@ -140,22 +139,15 @@ async fn cancel(
         .map(|timer| {
             let (incarnation, revision) = (timer.incarnation, timer.revision);
             let seen = Seen { incarnation, revision, state };
-            Command {
-                namespace: namespace.clone(),
-                operation: Operation::CancelSeen { id: timer.id.clone(), seen },
-                answer: Answer::Brief,
-            }
+            brief(namespace.clone(), Operation::CancelSeen { id: timer.id.clone(), seen })
         })
         .collect();
     if commands.is_empty() {
         return Ok(());
     }
     let mut failed = None;
-    let outcomes = match app.apply_many(namespace, commands).await {
-        Ok(outcomes) => outcomes,
-        Err(problem) => return Err(problem.after_doing(out.cancelled, "cancelled")),
-    };
-    for outcome in outcomes {
+    let outcomes = app.apply_many(namespace, commands).await;
+    for outcome in outcomes.map_err(|it| it.after_doing(out.cancelled, "cancelled"))? {
         match outcome {
             Outcome::Cancelled { already: false, maybe_delivered, .. } => {
                 out.cancelled += 1;
@@ -166,11 +158,7 @@ async fn cancel(
             | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {
                 out.skipped += 1;
             }
-            Outcome::Refused(refusal) => {
-                failed = Some(Problem::refused(refusal, OperationKind::Cancel, ""));
-            }
-            Outcome::Failed(error) => failed = Some(error.into()),
-            _ => failed = Some(Problem::fault("an outcome of the wrong kind")),
+            other => failed = Some(messages::refused(OperationKind::Cancel, &other, "")),
         }
     }
     let done = out.cancelled;

@@ -100,6 +100,18 @@ impl Cursor {
     }
 }
 
+/// Sets the position of a cursor in a request whose filters are complete.
+pub(crate) fn apply_cursor(
+    request: &mut ListRequest,
+    cursor: Option<&str>,
+) -> Result<FilterHash, Invalid> {
+    let filter = Cursor::filter_of(request);
+    if let Some(text) = cursor {
+        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
+    }
+    Ok(filter)
+}
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let position = &self.position;

@@ -1,22 +1,36 @@
-//! `POST /v1/namespaces/{namespace}/dead/{redrive,purge}`: redrives or purges dead letters.
+//! `POST /v1/namespaces/{namespace}/dead/{redrive,purge,overdue}`: redrives or purges dead letters, and
+//! dead-letters overdue timers in place of late deliveries.
+//!
+//! The last one is meant for a paused namespace after a restore: timers that fired since the backup was
+//! made would fire again. A call reads the pages of timers that were due by a time, and dead-letters each
+//! on the condition that it still was. So a repeated or interrupted call does no harm.
 
-use axum::{extract::State, response::Response};
-use duly_core::{Invalid, NamespaceName};
-use duly_store::{
-    Answer, Command, Operation, Outcome,
-    command::DeadLetterId,
-    query::{Body, ListRequest, ListState, PAGE_MAX, Position},
-};
-
-use super::{
-    App, Problem, body::JsonBody, cursor::Cursor, path::NamespacePath, problem::Refusals,
-    reading::ReadResult, refusal_texts::OperationKind, response,
-};
+use axum::extract::State;
 use duly_api::{
-    DeadLetterError, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
+    DeadLetterError, DeadLetterOverdueRequest, DeadLetterOverdueResponse, PurgeRequest,
+    PurgeResponse, RedriveRequest, RedriveResponse,
     dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
     json,
 };
+use duly_core::{Invalid, NamespaceName, Timestamp};
+use duly_store::{
+    Command, Operation, Outcome, Refusal,
+    command::DeadLetterId,
+    query::{Body, ListRequest, ListState, PAGE_MAX},
+};
+
+use super::{
+    App, Problem,
+    body::JsonBody,
+    cursor::{Cursor, apply_cursor},
+    items::brief,
+    path::NamespacePath,
+    problem::Refusals,
+    reading::ReadResult,
+    refusal_texts::OperationKind,
+    response::{self, HandlerResult},
+};
+use crate::messages;
 
 /// Send dead letters again, at most 10000 a call.
 ///
@@ -34,7 +48,7 @@ pub(crate) async fn redrive(
     State(app): State<App>,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let (selection, spacing) =
         body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
     response::ok(&app.redrive(namespace, selection, spacing).await?)
@@ -53,9 +67,29 @@ pub(crate) async fn purge(
     State(app): State<App>,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
     response::ok(&app.purge(namespace, selection).await?)
+}
+
+/// Dead-letter overdue timers: due and retrying timers become dead letters with the reason `overdue`.
+///
+/// At most 10000 timers a call; a leased timer is left alone. The call stops at the namespace's limit of
+/// dead letters, and leaves the remaining timers unchanged.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/dead/overdue",
+    tag = "dead letters",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = DeadLetterOverdueRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse), Refusals)
+)]
+pub(crate) async fn dead_letter_overdue(
+    State(app): State<App>,
+    NamespacePath(namespace): NamespacePath,
+    body: JsonBody,
+) -> HandlerResult {
+    response::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)
 }
 
 impl App {
@@ -79,6 +113,38 @@ impl App {
     ) -> Result<PurgeResponse, Problem> {
         let done = handle_selection(self, namespace, selection, DeadLetterAction::Purge).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
+    }
+
+    /// Dead-letters overdue timers, as many as one call may.
+    pub(crate) async fn dead_letter_overdue(
+        &self,
+        namespace: NamespaceName,
+        DeadLetterOverdueRequest { due_by, cursor, .. }: DeadLetterOverdueRequest,
+    ) -> Result<DeadLetterOverdueResponse, Problem> {
+        self.namespace(namespace.clone()).await?;
+        let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
+        let due_by = check_due_by(due_by, self.now())?;
+        let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
+        // The list has timers that are due before this time.
+        request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
+        let filter = apply_cursor(&mut request, cursor.as_deref())?;
+        let mut dead_lettered = 0;
+        for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
+            let ReadResult { value: page, reservation: _reservation, rest: _rest } =
+                self.read_page(request.clone()).await?;
+            let unleased = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
+            let commands = unleased.map(|view| {
+                let operation = Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by };
+                brief(namespace.clone(), operation)
+            });
+            dead_letter(self, &namespace, commands.collect(), &mut dead_lettered).await?;
+            request.after = page.next;
+            if request.after.is_none() {
+                break;
+            }
+        }
+        let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
+        Ok(DeadLetterOverdueResponse { dead_lettered, due_by: Some(due_by.into()), cursor })
     }
 }
 
@@ -113,9 +179,7 @@ async fn handle_selection(
     selection: DeadLetterSelection,
     action: DeadLetterAction,
 ) -> Result<SelectionResult, Problem> {
-    if app.store().get_namespace(namespace.clone()).await?.is_none() {
-        return Err(Problem::no_namespace(namespace.as_str()));
-    }
+    app.namespace(namespace.clone()).await?;
     match selection {
         DeadLetterSelection::Named(dead_letters) => {
             handle_named(app, &namespace, dead_letters, action).await
@@ -192,21 +256,14 @@ async fn handle_all(
         let outcomes = apply(app, &namespace, operations).await?;
         // A missing letter was redriven or purged by another call.
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
-        done.cursor = next_cursor(page.next.clone(), number, filter);
-        match page.next {
-            Some(position) => request.after = Some(position),
-            None => break,
+        request.after.clone_from(&page.next);
+        let cursor = |next| Cursor::new(next, filter).with_count(number).to_string();
+        done.cursor = page.next.map(cursor);
+        if request.after.is_none() {
+            break;
         }
     }
     Ok(done)
-}
-
-fn next_cursor(
-    next: Option<Position>,
-    count: u64,
-    filter: super::cursor::FilterHash,
-) -> Option<String> {
-    next.map(|position| Cursor::new(position, filter).with_count(count).to_string())
 }
 
 /// Carries out operations on dead letters.
@@ -215,16 +272,44 @@ async fn apply(
     namespace: &NamespaceName,
     operations: Vec<Operation>,
 ) -> Result<Vec<Result<(), Problem>>, Problem> {
-    let commands = operations
-        .into_iter()
-        .map(|operation| Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
-        .collect();
-    let results = app.apply_many(namespace, commands).await?.into_iter().map(|it| match it {
-        Outcome::Refused(refusal) => {
-            Err(Problem::refused(refusal, OperationKind::DeadLetterChange, ""))
-        }
-        Outcome::Failed(error) => Err(Problem::from(error)),
+    let kind = operations.first().map_or(OperationKind::Purge, OperationKind::of);
+    let commands = operations.into_iter().map(|operation| brief(namespace.clone(), operation));
+    let outcomes = app.apply_many(namespace, commands.collect()).await?;
+    let results = outcomes.into_iter().map(|outcome| match outcome {
+        Outcome::Refused(_) | Outcome::Failed(_) => Err(messages::refused(kind, &outcome, "")),
         _ => Ok(()),
     });
     Ok(results.collect())
+}
+
+fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {
+    match requested {
+        Some(due_by) if due_by > now => {
+            Err(Invalid::new("due_by", due_by, format!("not in the future; it is {now}")))
+        }
+        requested => Ok(requested.unwrap_or(now)),
+    }
+}
+
+async fn dead_letter(
+    app: &App,
+    namespace: &NamespaceName,
+    commands: Vec<Command>,
+    dead_lettered: &mut u64,
+) -> Result<(), Problem> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut failed = None;
+    for outcome in app.apply_many(namespace, commands).await? {
+        match outcome {
+            Outcome::Changed(_) => *dead_lettered += 1,
+            // Claimed, cancelled, rescheduled or dead-lettered since it was listed.
+            Outcome::Unchanged(_)
+            | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
+            other => failed = Some(messages::refused(OperationKind::DeadLetter, &other, "")),
+        }
+    }
+    let already = *dead_lettered;
+    failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "dead-lettered")))
 }

@@ -47,11 +47,11 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let checked = app
-        .guard()
+        .guard
         .check_request(&request)
         .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| check_query(route, request.method(), request.uri()));
-    let cors = Cors::of(app.guard(), request.headers());
+    let cors = Cors::of(&app.guard, request.headers());
     let preflight = cors.preflight(route, request.method(), request.headers());
     let progress = request.extensions().get::<WriteProgress>().cloned();
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
@@ -144,13 +144,15 @@ impl ChangesNothing {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Returns the end of the sentence "no response within …".
-    pub(crate) fn outcome(&self) -> &'static str {
-        if self.0.load(Ordering::Acquire) {
+    /// Returns the problem of a call that has no response `within` its time limit.
+    pub(crate) fn no_response(&self, within: &str) -> Problem {
+        let outcome = if self.0.load(Ordering::Acquire) {
             "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
         } else {
             "it is not known whether the change was made: repeat the same call"
-        }
+        };
+        let detail = format!("no response {within}; {outcome}");
+        Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
     }
 }
 
@@ -193,12 +195,15 @@ async fn guarded(
         }
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => Problem::panicked(&*panic).into_response(),
-        Err(_) => deadline_exceeded(limit, changes_nothing).into_response(),
+        Err(_) => {
+            let within = format!("within {} s", limit.as_secs());
+            changes_nothing.no_response(&within).into_response()
+        }
     }
 }
 
 fn time_limit(app: &App, route: &str) -> Duration {
-    let limit = app.limits().request_timeout;
+    let limit = app.limits.request_timeout;
     match route {
         lease::PATH | settle::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
         backup::PATH | repair::PATH => BACKUP_MAX,
@@ -206,21 +211,12 @@ fn time_limit(app: &App, route: &str) -> Duration {
     }
 }
 
-fn deadline_exceeded(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
-    let detail = format!("no response within {} s; {}", limit.as_secs(), changes_nothing.outcome());
-    Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
-}
-
 /// Returns the problem of a wrong method: the framework responds 405 without a body.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
     let allowed = RouteDescription::route(route).map_or("", |it| it.methods.as_str());
     let detail = format!("this path supports {allowed}; got {method}");
-    let problem = Problem::new(Code::MethodNotAllowed, detail).at(
-        "method",
-        Some(method.to_string()),
-        allowed,
-    );
-    let mut response = problem.into_response();
+    let problem = Problem::new(Code::MethodNotAllowed, detail);
+    let mut response = problem.at("method", Some(method.to_string()), allowed).into_response();
     if let Ok(allow) = HeaderValue::from_str(allowed) {
         response.headers_mut().insert(ALLOW, allow);
     }

@@ -1,20 +1,21 @@
 //! `GET /v1/namespaces/{namespace}/export`: timers and dead letters for another server, page by page.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use duly_core::{Invalid, State as TimerState};
 use duly_store::query::{ListRequest, ListState, PAGE_MAX};
 use http::{StatusCode, Uri};
 
 use super::{
-    App, Problem,
+    App,
     body::run_blocking,
-    cursor::Cursor,
+    cursor::apply_cursor,
     path::NamespacePath,
     problem::Refusals,
     query::Query,
     reading::ReadResult,
+    response::HandlerResult,
     text::ResponseText,
-    timers::list::{end_page, truncate_page},
+    timers::list::{cursor_of, end_page, truncate_page},
 };
 use crate::messages;
 use duly_api::{
@@ -44,7 +45,7 @@ pub(crate) async fn export_timers(
     State(app): State<App>,
     NamespacePath(name): NamespacePath,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;
     let limit = query.integer("limit")?.map(usize::try_from).and_then(Result::ok);
     let limit = within("limit", limit.unwrap_or(PAGE_MAX), 1, PAGE_MAX)?;
@@ -55,16 +56,10 @@ pub(crate) async fn export_timers(
     };
     let mut request = ListRequest::new(name.clone(), state);
     request.limit = limit;
-    let filter = Cursor::filter_of(&request);
-    let namespace = match query.get("cursor") {
-        Some(text) => {
-            request.after = Some(Cursor::parse("cursor", text, filter)?.position);
-            None
-        }
-        None => match app.store().get_namespace(name.clone()).await? {
-            Some(namespace) => Some(namespace),
-            None => return Err(Problem::no_namespace(name.as_str())),
-        },
+    let filter = apply_cursor(&mut request, query.get("cursor"))?;
+    let namespace = match request.after {
+        Some(_) => None,
+        None => Some(app.namespace(name).await?),
     };
     let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {
@@ -77,9 +72,10 @@ pub(crate) async fn export_timers(
         }
         text.raw(r#""timers":["#)?;
         // Tombstones have no transport form; the exported states have none.
-        let shown = text.items(page.timers.iter().filter_map(MovedTimer::new))?;
+        let timers = page.timers.iter().filter_map(MovedTimer::new);
+        let shown = text.fill(timers, ResponseText::item)?;
         truncate_page(&mut page, shown);
-        end_page(&mut text, &page, filter)?;
+        end_page(&mut text, cursor_of(&page, filter))?;
         text.raw("}")?;
         drop((page, reservation));
         Ok(text)

@@ -120,11 +120,8 @@ fn looped() -> Problem {
 
 fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
     let seen = shorten(seen);
-    Problem::new(Code::PermissionDenied, format!("{header} must be {allowed}; got {seen}")).at(
-        header,
-        Some(seen),
-        allowed,
-    )
+    let detail = format!("{header} must be {allowed}; got {seen}");
+    Problem::new(Code::PermissionDenied, detail).at(header, Some(seen), allowed)
 }
 
 /// The host that a request names.

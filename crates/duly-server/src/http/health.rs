@@ -1,15 +1,21 @@
-//! `GET /healthz` (liveness: the process needs no restart) and `GET /readyz` (readiness, or the reasons
-//! against it).
+//! `GET /healthz` (liveness: the process needs no restart), `GET /readyz` (readiness, or the reasons
+//! against it) and `GET /v1/cluster` (the state of the service).
 
 use std::time::Duration;
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use duly_core::Millis;
-use duly_store::Health;
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use duly_node::MemberView;
+use duly_store::{Health, deployment::MembershipStage};
+use http::{StatusCode, header::RETRY_AFTER};
 
-use super::{App, Problem, response};
-use duly_api::cluster::{Readiness, Recovery};
+use super::{
+    App,
+    problem::Refusals,
+    response::{self, HandlerResult},
+};
+use crate::messages::ms;
+use duly_api::cluster::{ClusterInfo, Node, Readiness, Recovery};
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -31,15 +37,15 @@ pub(super) const READYZ: &str = "/readyz";
         (status = 503, description = "Its store has ended: start it again.", body = Readiness)
     )
 )]
-pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem> {
-    match app.store().terminal_error() {
+pub(crate) async fn healthz(State(app): State<App>) -> HandlerResult {
+    match app.store.terminal_error() {
         None => alive().await,
         Some(reason) => not_ready("failed", vec![reason], None),
     }
 }
 
 /// Responds that the process is alive, before the store is open.
-pub(super) async fn alive() -> Result<Response, Problem> {
+pub(super) async fn alive() -> HandlerResult {
     let status = "alive";
     response::ok(&Readiness { status, ..Readiness::default() })
 }
@@ -54,8 +60,8 @@ pub(super) async fn alive() -> Result<Response, Problem> {
         (status = 503, description = "It cannot.", body = Readiness)
     )
 )]
-pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    let health = app.store().health();
+pub(crate) async fn readyz(State(app): State<App>) -> HandlerResult {
+    let health = app.store.health();
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
         let (status, warnings) = ("ready", warnings(&app, health.warnings));
@@ -69,12 +75,11 @@ pub(super) fn not_ready(
     status: &'static str,
     reasons: Vec<String>,
     progress: Option<Recovery>,
-) -> response::HandlerResult {
+) -> HandlerResult {
     let retry_after_ms = Some(READINESS_RETRY.ms());
     let out = Readiness { status, reasons, progress, retry_after_ms, ..Readiness::default() };
     let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
-    let seconds = HeaderValue::from(READINESS_RETRY.ms().div_ceil(1_000));
-    response.headers_mut().insert(RETRY_AFTER, seconds);
+    response.headers_mut().insert(RETRY_AFTER, READINESS_RETRY.ms().div_ceil(1_000).into());
     Ok(response)
 }
 
@@ -83,7 +88,7 @@ pub(super) fn not_ready(
 /// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
 /// ready again. So a node that waits for them has to be ready.
 pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
-    let health = app.node().health();
+    let health = app.node.health();
     of_store.extend(health.unleased.iter().map(|namespace| {
         format!(
             "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
@@ -104,7 +109,7 @@ pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
 /// Returns the reasons why the service cannot work; none if it can.
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = health.not_ready.clone();
-    let node = app.node().health();
+    let node = app.node.health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());
     }
@@ -120,4 +125,58 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     reasons
         .extend(neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")));
     reasons
+}
+
+/// State of the service: version, shards, readiness, counts over all namespaces.
+#[utoipa::path(
+    get,
+    path = "/v1/cluster",
+    tag = "service",
+    responses((status = 200, description = "How it is.", body = ClusterInfo), Refusals)
+)]
+pub(crate) async fn cluster(State(app): State<App>) -> HandlerResult {
+    app.recount().await;
+    response::ok(&app.cluster())
+}
+
+impl App {
+    /// Returns the state of the service without waiting.
+    pub(crate) fn cluster(&self) -> ClusterInfo {
+        let health = self.store.health();
+        let reasons = reasons(self, &health);
+        let members = self.node.members();
+        ClusterInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            shards: self.store.shards().into(),
+            ready: reasons.is_empty(),
+            reasons,
+            warnings: warnings(self, health.warnings),
+            pending: health.pending,
+            overdue: health.overdue,
+            in_flight: health.in_flight,
+            dead: health.dead,
+            protocol: members
+                .iter()
+                .map(|member| member.protocols.1.into())
+                .min()
+                .unwrap_or_default(),
+            nodes: members.into_iter().map(node).collect(),
+        }
+    }
+}
+
+fn node(member: MemberView) -> Node {
+    Node {
+        name: member.name,
+        member_id: format!("{:016x}", member.member_id.0),
+        this: member.is_this,
+        state: match member.presence {
+            MembershipStage::Joining => "joining",
+            MembershipStage::Here => "active",
+            MembershipStage::Leaving | MembershipStage::Left => "leaving",
+        }
+        .to_owned(),
+        shards: u32::try_from(member.shards).unwrap_or(u32::MAX),
+        heartbeat_age_ms: ms(member.heartbeat_age),
+    }
 }

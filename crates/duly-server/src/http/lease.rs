@@ -1,26 +1,18 @@
 //! `POST /v1/namespaces/{namespace}/lease`: leases firings to a consumer.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
-use axum::{body::Body, extract::State, response::Response};
-use bytes::Bytes;
+use axum::{extract::State, response::Response};
 use duly_core::NamespaceName;
 use duly_node::{LeaseRequest, Leased};
 use duly_store::Firing;
 use http::StatusCode;
-use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use super::{
     App, Problem,
     body::{JsonBody, run_blocking},
-    budget::{self, IsCounted, Reservation},
+    budget::Reservation,
     lease_reservation::LeaseReservation,
     path::NamespacePath,
     problem::Refusals,
@@ -84,9 +76,7 @@ pub(super) async fn settled_and_leased(
         "settle call leased no firings; its settlements count"
     );
     let nothing = SettleResponse { results, leased: Some(LeaseResponse::default()) };
-    let text = response::to_bytes(&nothing)?;
-    let (bytes, body) = (text.len(), text.into());
-    Ok(budget::count_change(response::with_body(StatusCode::OK, body), reservation, bytes).await)
+    Ok(response::change(reservation, response::to_bytes(&nothing)?).await)
 }
 
 /// Firings that were claimed for a consumer. Claims that are not handed over are released and do not
@@ -112,7 +102,7 @@ impl Claims {
             wait: call.wait,
             memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
-        Ok(Self { leased: app.node().lease(request).await?, memory })
+        Ok(Self { leased: app.node.lease(request).await?, memory })
     }
 
     /// Returns the firings in the form of a response.
@@ -141,45 +131,7 @@ impl Claims {
                 Ok((text, leased))
             })
             .await?;
-        let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
-        let mut response = response::with_body(StatusCode::OK, Body::new(body));
-        response.extensions_mut().insert(IsCounted);
-        Ok(response)
-    }
-}
-
-/// The response, which releases the claims unless it is handed over to its end.
-struct LeasedBody {
-    parts: VecDeque<Bytes>,
-    leased: Option<Leased>,
-}
-
-impl hyper::body::Body for LeasedBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let Some(part) = this.parts.pop_front() else {
-            return Poll::Ready(None);
-        };
-        if this.parts.is_empty()
-            && let Some(leased) = this.leased.take()
-        {
-            leased.delivered();
-        }
-        Poll::Ready(Some(Ok(Frame::data(part))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.parts.iter().map(|part| part.len() as u64).sum())
+        Ok(text.into_response_of(StatusCode::OK, Some(leased)))
     }
 }
 

@@ -17,12 +17,16 @@ mod splitter;
 
 use std::{convert::Infallible, time::Duration};
 
-use axum::{body::Body, extract::Request, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
-use duly_core::{Code, Invalid, NamespaceName};
+use duly_core::{Code, Invalid, NamespaceName, error_code::Retry};
 use duly_store::Command;
 use futures::{FutureExt, stream};
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -33,9 +37,8 @@ use super::{
     batch::BATCH_BYTES_MAX,
     body::{NDJSON, run_blocking},
     budget::{self, Reservation},
-    items::{Items, sort_items},
+    items::{self, Items, sort_items},
     refusal_texts::SentOperation,
-    trace,
 };
 use duly_api::batch::{LastLine, ResultLine, Results};
 
@@ -54,9 +57,9 @@ pub(super) async fn respond(
     items: Items,
     results: Results,
 ) -> Result<Response, Problem> {
-    let line_bytes_max = app.limits().body_bytes_max.min(BATCH_BYTES_MAX);
+    let line_bytes_max = app.limits.body_bytes_max.min(BATCH_BYTES_MAX);
     let mut lines = LineStream {
-        trace_parent: trace::parent(request.headers()),
+        trace_parent: items::trace_parent(request.headers()),
         reservation: app.budget().empty_reservation(),
         splitter: Splitter::new(line_bytes_max),
         deadline: None,
@@ -79,15 +82,12 @@ pub(super) async fn respond(
 
 /// Returns a response of lines.
 pub(super) fn ndjson(body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
-    response
+    ([(CONTENT_TYPE, NDJSON)], body).into_response()
 }
 
 /// Writes a value as one line. Line breaks in the text of a JSON payload are left out: they have no
 /// meaning between its tokens and cannot be inside them.
-pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
+fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
     let begin = text.len();
     if let Err(error) = serde_json::to_writer(&mut *text, line) {
         // Duly's own values are always valid JSON, and a write to memory does not fail.
@@ -99,6 +99,19 @@ pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
         text.extend(broken.into_iter().filter(|byte| !is_break(byte)));
     }
     text.push(b'\n');
+}
+
+/// Returns a value as one line.
+pub(super) fn line(app: &App, value: &impl Serialize) -> Bytes {
+    let mut text = Vec::new();
+    write_line(&mut text, value);
+    hold(app, text)
+}
+
+/// Returns text that is counted without a check of the capacity.
+fn hold(app: &App, text: Vec<u8>) -> Bytes {
+    let reservation = app.budget().reserve_unchecked(text.len());
+    budget::count_bytes(text, reservation)
 }
 
 /// A running stream.
@@ -146,7 +159,7 @@ impl LineStream {
                 if !step.is_empty() {
                     match self.apply_step(step).await {
                         Ok(text) if text.is_empty() => {}
-                        Ok(text) => return Some(self.held(text)),
+                        Ok(text) => return Some(hold(&self.app, text)),
                         Err(problem) => self.progress = StreamProgress::Stopped(problem),
                     }
                     continue;
@@ -158,11 +171,11 @@ impl LineStream {
                     self.read().await;
                 }
                 StreamProgress::Ended if self.results == Results::All => return None,
-                StreamProgress::Ended => return Some(self.last(&self.summary())),
+                StreamProgress::Ended => return Some(line(&self.app, &self.summary())),
                 StreamProgress::Stopped(problem) => {
                     let after_line = self.splitter.line();
                     let error = problem.into_body();
-                    return Some(self.last(&LastLine::Stopped { after_line, error }));
+                    return Some(line(&self.app, &LastLine::Stopped { after_line, error }));
                 }
                 StreamProgress::Over => return None,
             }
@@ -178,7 +191,7 @@ impl LineStream {
             self.progress = StreamProgress::Stopped(stopping_now());
             return;
         }
-        let request_timeout = self.app.limits().request_timeout;
+        let request_timeout = self.app.limits.request_timeout;
         let until = self.until(request_timeout);
         if Instant::now() >= until {
             // Checked first: a part may be ready each time, even a small one.
@@ -289,17 +302,6 @@ impl LineStream {
         let LineCounts { accepted, refused } = self.counts;
         LastLine::Summary { lines: accepted + refused, accepted, refused }
     }
-
-    fn last(&self, last: &LastLine) -> Bytes {
-        let mut text = Vec::new();
-        write_line(&mut text, last);
-        self.held(text)
-    }
-
-    fn held(&self, text: Vec<u8>) -> Bytes {
-        let reservation = self.app.budget().reserve_unchecked(text.len());
-        budget::count_bytes(text, reservation)
-    }
 }
 
 fn parse_line(
@@ -312,9 +314,8 @@ fn parse_line(
     let text = match line {
         InputLine::Text(text) => text,
         InputLine::TooLong { bytes_max } => {
-            let allowed = format!("at most {bytes_max} bytes");
-            let detail = format!("a line must be {allowed}: send a smaller payload");
-            return Err(Problem::new(Code::RequestTooLarge, detail).at("line", None, &allowed));
+            let remedy = "send a smaller payload";
+            return Err(Problem::too_large("line", "a line", *bytes_max, remedy));
         }
     };
     items.command(app, namespace, text, trace_parent).map_err(|invalid| {
@@ -328,13 +329,12 @@ fn too_slow(request_timeout: Duration) -> Problem {
          this one again",
         request_timeout.as_secs()
     );
-    Problem::new(Code::DeadlineExceeded, detail).with_retry(duly_core::error_code::Retry::Now)
+    Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
 fn stopping_now() -> Problem {
     let detail = "the server is stopping: send the lines after this one again, to the next server";
-    Problem::new(Code::Unavailable, detail)
-        .with_retry(duly_core::error_code::Retry::After(duly_core::Millis::from_secs(1)))
+    Problem::temporary(Code::Unavailable, detail)
 }
 
 fn broken(error: &axum::Error) -> Problem {

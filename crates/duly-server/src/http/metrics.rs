@@ -1,7 +1,10 @@
 //! `GET /metrics`: the metrics for Prometheus.
 
-use axum::{body::Body, extract::State, response::Response};
-use http::{HeaderValue, header::CONTENT_TYPE};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::header::CONTENT_TYPE;
 
 use super::{App, health};
 use crate::telemetry::Readiness;
@@ -18,17 +21,14 @@ pub(super) const PATH: &str = "/metrics";
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     app.recount().await;
-    let health = app.store().health();
+    let health = app.store.health();
     let is_ready = health::reasons(&app, &health).is_empty();
     let readiness = if is_ready { Readiness::Ready } else { Readiness::NotReady };
-    text(app.metrics().render(&health, readiness))
+    text(app.metrics.render(Some(&health), readiness))
 }
 
 /// Returns a response in the text format of Prometheus.
 pub(super) fn text(text: String) -> Response {
-    let mut response = Response::new(Body::from(text));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
-    response
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], text).into_response()
 }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderValue, StatusCode,
+    StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 use utoipa::{
@@ -29,12 +29,10 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.code().http_status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = response::to_bytes(self.body()).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        let body = Body::from(body);
+        let mut response = (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         if let Some(wait_ms) = self.body().retry_after_ms {
-            headers.insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000)));
+            response.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
         }
         response
     }
@@ -47,21 +45,15 @@ pub(crate) struct Refusals;
 impl IntoResponses for Refusals {
     fn responses() -> BTreeMap<String, RefOr<ResponseDoc>> {
         let problem = |description: &str| {
-            let content =
-                ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-            RefOr::T(
-                ResponseBuilder::new()
-                    .description(description)
-                    .content(PROBLEM_JSON, content)
-                    .build(),
-            )
+            let schema = Some(Ref::from_schema_name("Problem"));
+            let content = ContentBuilder::new().schema(schema).build();
+            let response = ResponseBuilder::new().description(description);
+            RefOr::T(response.content(PROBLEM_JSON, content).build())
         };
+        let unknown = "Not done, or the outcome is not known: the code says which.";
         BTreeMap::from([
             ("4XX".to_owned(), problem("Refused; nothing changed.")),
-            (
-                "5XX".to_owned(),
-                problem("Not done, or the outcome is not known: the code says which."),
-            ),
+            ("5XX".to_owned(), problem(unknown)),
         ])
     }
 }

@@ -12,7 +12,7 @@
 
 use duly_core::{NamespaceName, TimerId};
 use duly_store::{
-    Answer, Command, Error, Outcome, Page, Refusal, TimerView,
+    Answer, Command, Error, Operation, Outcome, Page, Refusal, TimerView,
     query::{ListRequest, PAGE_BYTES},
 };
 
@@ -55,19 +55,21 @@ pub(crate) fn reserve_one_timer(budget: &Budget) -> Result<Reservation, Problem>
 }
 
 impl App {
-    /// Carries out one command whose request uses `reservation`.
+    /// Carries out one operation whose request uses `reservation`.
     ///
     /// The reservation grows by the timer that the response shows, and by as much for its text. Without
     /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
-        command: Command,
+        namespace: NamespaceName,
+        operation: Operation,
         reservation: &mut Reservation,
     ) -> Result<Outcome, Problem> {
         let own = reservation.bytes();
         let all = reservation.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
         let bytes_max = ((all - own) / 2) as u64;
-        let mut command = Command { answer: Answer::Within(bytes_max), ..command };
+        let answer = Answer::Within(bytes_max);
+        let mut command = Command { namespace, operation, answer };
         for _ in 0..ATTEMPTS_MAX {
             match self.apply_one(command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
@@ -93,13 +95,13 @@ impl App {
         let mut reservation = reserve_one_timer(self.budget())?;
         for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
-            match self.store().get(shard, name, id.clone(), half(&reservation)).await {
+            match self.store.get(shard, name, id.clone(), half(&reservation)).await {
                 Ok(Some(value)) => {
                     let bytes = usize::try_from(value.memory_bytes()).unwrap_or(usize::MAX);
                     let rest = reservation.split(reservation.bytes().saturating_sub(bytes));
                     return Ok(ReadResult { value, reservation, rest });
                 }
-                Ok(None) if self.store().get_namespace(namespace.clone()).await?.is_none() => {
+                Ok(None) if self.store.get_namespace(namespace.clone()).await?.is_none() => {
                     return Err(Problem::no_namespace(namespace.as_str()));
                 }
                 Ok(None) => return Err(Problem::no_timer(id.as_str(), namespace.as_str())),

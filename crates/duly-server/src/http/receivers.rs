@@ -5,12 +5,12 @@
 //! are looked up only for attempts, because their addresses at that time count.
 
 use duly_core::{
-    Destination, Invalid, Schedule, Settings,
+    Destination, Invalid, Settings, TimerSpec,
     destination::HttpDestination,
     schedule::{Change, Patch},
 };
 use duly_sink::http::address::AddressKind;
-use duly_store::{Operation, namespaces::Put};
+use duly_store::Operation;
 use url::{Position, Url};
 
 use super::App;
@@ -20,14 +20,14 @@ impl App {
     ///
     /// # Errors
     /// When the rules of this server do not allow the receiver.
-    pub(super) fn check_schedule(&self, schedule: &Schedule) -> Result<(), Invalid> {
-        schedule.spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+    pub(super) fn check_spec(&self, spec: &TimerSpec) -> Result<(), Invalid> {
+        spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
     }
 
     /// Checks the receiver of a change.
     ///
     /// # Errors
-    /// The errors of [`App::check_schedule`].
+    /// The errors of [`App::check_spec`].
     pub(super) fn check_patch(&self, patch: &Patch) -> Result<(), Invalid> {
         match &patch.destination {
             Change::Set(to) => self.check_destination(to),
@@ -38,18 +38,16 @@ impl App {
     /// Checks the receiver of an operation, of a batch or over gRPC.
     ///
     /// # Errors
-    /// The errors of [`App::check_schedule`].
+    /// The errors of [`App::check_spec`].
     pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
         match operation {
             Operation::Schedule { schedule, .. } => {
-                self.check_schedule(schedule).map_err(|invalid| invalid.within("schedule"))
+                self.check_spec(&schedule.spec).map_err(|invalid| invalid.within("schedule"))
             }
             Operation::Reschedule { patch, .. } => {
                 self.check_patch(patch).map_err(|invalid| invalid.within("reschedule"))
             }
-            Operation::Import { timer } => {
-                timer.spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
-            }
+            Operation::Import { timer } => self.check_spec(&timer.spec),
             _ => Ok(()),
         }
     }
@@ -58,13 +56,12 @@ impl App {
     /// changes.
     ///
     /// # Errors
-    /// The errors of [`App::check_schedule`].
+    /// The errors of [`App::check_spec`].
     pub(super) fn check_settings(
         &self,
-        put: &Put,
+        settings: &Settings,
         present: Option<&Settings>,
     ) -> Result<(), Invalid> {
-        let (Put::Replace { settings, .. } | Put::IfAbsent(settings)) = put;
         if present.is_none_or(|present| present.destination != settings.destination) {
             self.check_destination(&settings.destination)?;
         }
@@ -84,7 +81,7 @@ impl App {
     }
 
     fn check_receiver(&self, http: &HttpDestination, field: &str) -> Result<(), Invalid> {
-        let rules = self.addresses();
+        let rules = &self.addresses;
         let url = http.url();
         let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {

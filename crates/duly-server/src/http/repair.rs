@@ -24,8 +24,7 @@ pub(super) const PATH: &str = "/v1/store/repair";
 )]
 pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let wanted = body.parse::<Repair>().await?.shards;
-    let store = app.store();
-    let Some(deployment) = store.deployment() else {
+    let Some(deployment) = app.store.deployment() else {
         let detail = "there is nothing to repair here: this server keeps its timers in a directory \
                       of its own, which `duly store check` verifies";
         return Err(Problem::new(Code::PermissionDenied, detail));

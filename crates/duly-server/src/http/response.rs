@@ -2,13 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
 use duly_store::TimerView;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
-use super::{Problem, body::run_blocking, budget::Reservation, text::ResponseText};
+use super::{
+    Problem,
+    body::{JSON, run_blocking},
+    budget::{self, Reservation},
+    text::ResponseText,
+};
 use duly_api::{Timer, timer::ScheduleMark};
 
 /// The result of a handler.
@@ -69,10 +77,14 @@ pub(super) async fn changed_timer(
 
 /// Returns a response with a JSON text.
 pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    (status, [(CONTENT_TYPE, JSON)], body).into_response()
+}
+
+/// Returns a JSON response with status 200 to a change that was made. It counts against `reservation`; if
+/// that is too small it exceeds the budget, because the response cannot be refused any more.
+pub(super) async fn change(mut reservation: Reservation, text: Bytes) -> Response {
+    reservation.grow_past_budget_to(text.len()).await;
+    budget::count(with_body(StatusCode::OK, text.into()), reservation)
 }
 
 /// Returns the JSON text of a response, which ends with a line break.

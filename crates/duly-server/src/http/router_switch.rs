@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Router, extract::Request, response::Response};
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::Code;
 use http::{Method, Version, header::CONTENT_TYPE};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
@@ -33,23 +33,16 @@ pub(crate) enum ConnectionKind {
 #[derive(Debug, Clone)]
 pub(crate) struct Routers {
     /// The router of every request except gRPC.
-    pub(crate) http: Router,
-    /// The router of gRPC requests.
-    pub(crate) grpc: Router,
-}
-
-#[derive(Debug)]
-struct ServiceRouters {
     http: RouterService,
+    /// The router of gRPC requests.
     grpc: RouterService,
 }
 
-impl From<Routers> for ServiceRouters {
-    fn from(routers: Routers) -> Self {
-        Self {
-            http: TowerToHyperService::new(routers.http),
-            grpc: TowerToHyperService::new(routers.grpc),
-        }
+impl Routers {
+    /// Creates the routers.
+    pub(crate) fn new(http: Router, grpc: Router) -> Self {
+        let [http, grpc] = [http, grpc].map(TowerToHyperService::new);
+        Self { http, grpc }
     }
 }
 
@@ -67,8 +60,8 @@ pub(crate) struct ConnectionService {
 
 #[derive(Debug)]
 struct Inner {
-    startup: ServiceRouters,
-    open: OnceLock<ServiceRouters>,
+    startup: Routers,
+    open: OnceLock<Routers>,
     refusing: RouterService,
 }
 
@@ -77,12 +70,12 @@ impl RouterSwitch {
     pub(crate) fn new(startup: Routers) -> Self {
         let refusing =
             TowerToHyperService::new(Router::new().fallback(async || too_many_connections()));
-        Self(Arc::new(Inner { startup: startup.into(), open: OnceLock::new(), refusing }))
+        Self(Arc::new(Inner { startup, open: OnceLock::new(), refusing }))
     }
 
     /// Serves all further requests with `routers`.
     pub(crate) fn open(&self, routers: Routers) {
-        self.0.open.get_or_init(|| routers.into());
+        self.0.open.get_or_init(|| routers);
     }
 
     /// Returns the routers for a connection whose responses `progress` watches.
@@ -98,7 +91,7 @@ impl RouterSwitch {
 /// Returns the problem of a connection past `server.connections_max`.
 pub(crate) fn too_many_connections() -> Problem {
     let detail = "too many connections: use fewer, or raise server.connections_max";
-    Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(1)))
+    Problem::temporary(Code::Unavailable, detail)
 }
 
 impl Service<Request<Incoming>> for ConnectionService {

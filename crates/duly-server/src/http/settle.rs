@@ -3,13 +3,12 @@
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
 use duly_store::{Error, SettleOutcome, Settlement, Token};
-use http::StatusCode;
 
 use super::{
     App, Problem,
     batch::too_many,
     body::JsonBody,
-    budget::{self, Budget, Reservation},
+    budget::{Budget, Reservation},
     lease,
     path::NamespacePath,
     problem::Refusals,
@@ -52,9 +51,7 @@ pub(crate) async fn settle(
     match lease {
         None => {
             let text = response::to_bytes(&SettleResponse { results, leased: None })?;
-            let (bytes, body) = (text.len(), text.into());
-            Ok(budget::count_change(response::with_body(StatusCode::OK, body), reservation, bytes)
-                .await)
+            Ok(response::change(reservation, text).await)
         }
         Some(call) => lease::settled_and_leased(app, namespace, results, call, reservation).await,
     }
@@ -79,17 +76,13 @@ impl App {
         checked: Vec<CheckedSettlement>,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
         let mut settlements = Vec::with_capacity(checked.len());
-        let slots: Vec<_> = checked
-            .into_iter()
-            .map(|checked| {
-                checked.map(|settlement| {
-                    let is_sent = settlement.is_some();
-                    settlements.extend(settlement);
-                    is_sent
-                })
-            })
-            .collect();
-        let mut outcomes = self.node().settle(settlements).await?.into_iter();
+        let mut send = |settlement: Option<Settlement>| {
+            let is_sent = settlement.is_some();
+            settlements.extend(settlement);
+            is_sent
+        };
+        let slots: Vec<_> = checked.into_iter().map(|checked| checked.map(&mut send)).collect();
+        let mut outcomes = self.node.settle(settlements).await?.into_iter();
         let results = slots.into_iter().map(|slot| match slot? {
             false => Ok(SettleOutcome::InvalidToken),
             true => match outcomes.next() {

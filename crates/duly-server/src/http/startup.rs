@@ -15,18 +15,15 @@ use axum::{
     response::{IntoResponse, Response},
     routing,
 };
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::Code;
 use tokio::sync::watch;
 
 use super::{
     Guard, Problem, cors::Cors, elsewhere, health, metrics, openapi, response::HandlerResult,
     unread,
 };
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Readiness};
 use duly_api::cluster::Recovery;
-
-/// Time after which a call may be repeated.
-const RETRY: Millis = Millis::from_secs(1);
 
 /// The step of the startup that the server waits for.
 #[derive(Debug, Clone)]
@@ -50,10 +47,7 @@ pub(crate) struct StartupState {
 
 /// Returns the router of `server.admin_listen` while the store opens.
 pub(crate) fn admin_router(startup: StartupState) -> Router {
-    Router::new()
-        .route(health::HEALTHZ, routing::get(health::alive))
-        .route(health::READYZ, routing::get(readyz))
-        .route(metrics::PATH, routing::get(scrape))
+    probes()
         .fallback(elsewhere)
         .layer(middleware::from_fn_with_state(startup.clone(), guarded))
         .with_state(startup)
@@ -61,15 +55,19 @@ pub(crate) fn admin_router(startup: StartupState) -> Router {
 
 /// Returns the router of the service while the store opens.
 pub(crate) fn router(startup: StartupState) -> Router {
-    Router::new()
-        .route(health::HEALTHZ, routing::get(health::alive))
-        .route(health::READYZ, routing::get(readyz))
-        .route(metrics::PATH, routing::get(scrape))
+    probes()
         .route("/openapi.json", routing::get(openapi::openapi))
         .fallback(not_yet)
         .method_not_allowed_fallback(not_yet)
         .layer(middleware::from_fn_with_state(startup.clone(), guarded))
         .with_state(startup)
+}
+
+fn probes() -> Router<StartupState> {
+    Router::new()
+        .route(health::HEALTHZ, routing::get(health::alive))
+        .route(health::READYZ, routing::get(readyz))
+        .route(metrics::PATH, routing::get(scrape))
 }
 
 async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
@@ -94,7 +92,7 @@ async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
 }
 
 async fn scrape(State(startup): State<StartupState>) -> Response {
-    metrics::text(startup.metrics.render_without_store())
+    metrics::text(startup.metrics.render(None, Readiness::NotReady))
 }
 
 async fn not_yet(State(startup): State<StartupState>) -> Problem {
@@ -107,6 +105,6 @@ impl StartupState {
         let sentence = self.progress.borrow().sentence.clone();
         let detail =
             format!("the server is starting: {sentence}; nothing was done, repeat the call");
-        Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
+        Problem::temporary(Code::Unavailable, detail)
     }
 }

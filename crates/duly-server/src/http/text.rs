@@ -14,13 +14,15 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use duly_node::Leased;
+use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use super::{
     Problem,
     budget::{self, IsCounted, Reservation},
+    response,
 };
 
 /// Bytes of the first part of a text.
@@ -89,15 +91,16 @@ impl ResponseText {
         written
     }
 
-    /// Writes items with commas between them, as many as fit. Returns their number, which is less than
-    /// all only if it is at least one.
-    pub(crate) fn items<T: Serialize>(
+    /// Writes items with `write`, as many as fit. Returns their number, which is less than all only if it
+    /// is at least one.
+    pub(crate) fn fill<T>(
         &mut self,
         items: impl Iterator<Item = T>,
+        write: impl Fn(&mut Self, &T) -> Result<(), Problem>,
     ) -> Result<usize, Problem> {
         let mut count = 0;
         for item in items {
-            match self.item(&item) {
+            match write(self, &item) {
                 Ok(()) => count += 1,
                 Err(problem) if count == 0 => return Err(problem),
                 Err(_) => break,
@@ -132,12 +135,6 @@ impl ResponseText {
         count.0 + PART_BYTES_MAX
     }
 
-    /// Returns the parts, each with its reservation. JSON ends with a line break if one fits.
-    pub(crate) fn into_line(mut self) -> VecDeque<Bytes> {
-        self.raw("\n").ok();
-        self.into_parts()
-    }
-
     /// Returns the parts, each with its reservation.
     pub(crate) fn into_parts(mut self) -> VecDeque<Bytes> {
         let parts = std::mem::take(&mut self.parts);
@@ -150,11 +147,20 @@ impl ResponseText {
 
     /// Returns a response with this text as its JSON.
     pub(crate) fn into_response(self, status: StatusCode) -> Response {
-        let parts = self.into_line();
+        self.into_response_of(status, None)
+    }
+
+    /// Returns such a response to a lease: the claims are released unless it is handed over to its end.
+    pub(crate) fn into_response_of(
+        mut self,
+        status: StatusCode,
+        leased: Option<Leased>,
+    ) -> Response {
+        // A line break ends the text, if one fits.
+        self.raw("\n").ok();
+        let parts = self.into_parts();
         let left = parts.iter().map(|part| part.len() as u64).sum();
-        let mut response = Response::new(Body::new(TextBody { parts, left }));
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut response = response::with_body(status, Body::new(TextBody { parts, left, leased }));
         response.extensions_mut().insert(IsCounted);
         response
     }
@@ -241,6 +247,7 @@ impl io::Write for ByteCounter {
 struct TextBody {
     parts: VecDeque<Bytes>,
     left: u64,
+    leased: Option<Leased>,
 }
 
 impl hyper::body::Body for TextBody {
@@ -254,6 +261,11 @@ impl hyper::body::Body for TextBody {
         let this = self.get_mut();
         let part = this.parts.pop_front();
         this.left -= part.as_ref().map_or(0, |part| part.len() as u64);
+        if this.parts.is_empty()
+            && let Some(leased) = this.leased.take()
+        {
+            leased.delivered();
+        }
         Poll::Ready(part.map(|part| Ok(Frame::data(part))))
     }
 

@@ -1,31 +1,186 @@
-//! Calls on timers, one file each.
+//! Calls on one timer: schedule, get, change, cancel, fire. A list is in the module `list`.
 
-pub(crate) mod cancel;
-pub(crate) mod fire;
-pub(crate) mod get;
 pub(crate) mod list;
-pub(crate) mod patch;
-pub(crate) mod schedule;
 
-use axum::response::Response;
-use duly_store::Outcome;
+use axum::extract::State;
+use duly_api::{
+    CancelResponse, MessageFormat, Reschedule, Schedule, Timer,
+    json::{self, Nulls},
+    number::check_revision,
+    schedule::IdLocation,
+    timer::ScheduleMark,
+};
+use duly_store::{Operation, Outcome};
+use http::{HeaderMap, StatusCode, Uri};
 
-use http::StatusCode;
-
-use super::{Problem, budget::Reservation, refusal_texts::SentOperation, response};
+use super::{
+    App,
+    body::{JsonBody, NoBody, run_blocking},
+    budget::Reservation,
+    items::{brief, trace_parent},
+    path::{NamespacePath, TimerPath},
+    problem::Refusals,
+    query::Query,
+    reading::ReadResult,
+    refusal_texts::{OperationKind, SentOperation},
+    response::{self, HandlerResult},
+};
 use crate::messages;
-use duly_api::timer::ScheduleMark;
 
-/// Responds to a call that changed a timer.
+/// Schedule a timer.
+///
+/// The same request again returns the existing timer, as long as the timer or its tombstone exists.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/timers",
+    tag = "timers",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = Schedule, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The timer was made.", body = Timer),
+        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer),
+        Refusals
+    )
+)]
+pub(crate) async fn schedule_timer(
+    State(app): State<App>,
+    NamespacePath(namespace): NamespacePath,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> HandlerResult {
+    let reader = app.clone();
+    let ((mut schedule, if_exists, when), mut reservation) = body
+        .read_held(move |text| {
+            let schedule: Schedule = json::parse_body(text)?;
+            let when = schedule.when_text().map(Box::from);
+            let (schedule, if_exists) = schedule.check(MessageFormat::Json, || reader.make_id())?;
+            reader.check_spec(&schedule.spec)?;
+            Ok((schedule, if_exists, when))
+        })
+        .await?;
+    schedule.spec.trace_parent = trace_parent(&headers);
+    let operation = Operation::Schedule { schedule: Box::new(schedule), if_exists };
+    let outcome = app.apply_within(namespace, operation, &mut reservation).await?;
+    changed(outcome, SentOperation { kind: OperationKind::Schedule, when }, reservation).await
+}
+
+/// One timer, its tombstone, or its latest dead letter.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    responses((status = 200, description = "The timer.", body = Timer), Refusals)
+)]
+pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> HandlerResult {
+    let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
+    let written = move || {
+        let response =
+            response::json_within(rest, StatusCode::OK, &Timer::new(&value, ScheduleMark::None));
+        drop(value);
+        response
+    };
+    let response = run_blocking(reservation.bytes(), written).await;
+    drop(reservation);
+    response
+}
+
+/// Change a pending timer: an absent field is kept, `null` resets it, a value replaces the whole field.
+#[utoipa::path(
+    patch,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    request_body(content = Reschedule, content_type = "application/json"),
+    responses((status = 200, description = "The timer as it is now.", body = Timer), Refusals)
+)]
+pub(crate) async fn reschedule_timer(
+    State(app): State<App>,
+    timer: TimerPath,
+    body: JsonBody,
+) -> HandlerResult {
+    let ((change, when), mut reservation) = body
+        .read_held(|text| {
+            let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
+            let when = change.when_text().map(Box::from);
+            Ok((change.check(MessageFormat::Json, IdLocation::Path)?, when))
+        })
+        .await?;
+    app.check_patch(&change.patch)?;
+    let operation = Operation::Reschedule {
+        id: timer.id,
+        patch: Box::new(change.patch),
+        if_revision: change.if_revision,
+    };
+    let outcome = app.apply_within(timer.namespace, operation, &mut reservation).await?;
+    changed(outcome, SentOperation { kind: OperationKind::Reschedule, when }, reservation).await
+}
+
+/// Cancel a timer. After `cancelled` it is never delivered.
+///
+/// A refusal has the definite outcome in `outcome`: `in_flight`, `finished`, `dead`, `not_found`.
+#[utoipa::path(
+    delete,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)"),
+        ("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")
+    ),
+    responses((status = 200, description = "It is cancelled.", body = CancelResponse), Refusals)
+)]
+pub(crate) async fn cancel_timer(
+    State(app): State<App>,
+    timer: TimerPath,
+    uri: Uri,
+) -> HandlerResult {
+    let query = Query::read(&uri, &["if_revision"])?;
+    let if_revision = check_revision(query.integer("if_revision")?)?;
+    let operation = Operation::Cancel { id: timer.id, if_revision };
+    let outcome = app.apply_one(brief(timer.namespace, operation)).await?;
+    response::ok(&messages::cancelled(&outcome, "")?)
+}
+
+/// Make a timer or its next attempt due now.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/timers/{id}/fire",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    responses(
+        (status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer),
+        Refusals
+    )
+)]
+pub(crate) async fn fire_timer(
+    State(app): State<App>,
+    timer: TimerPath,
+    _body: NoBody,
+) -> HandlerResult {
+    let mut reservation = app.budget().empty_reservation();
+    let operation = Operation::Fire { id: timer.id };
+    let outcome = app.apply_within(timer.namespace, operation, &mut reservation).await?;
+    changed(outcome, OperationKind::Fire, reservation).await
+}
+
+/// Responds to a call that made, found or changed a timer.
 async fn changed(
     outcome: Outcome,
     sent: impl Into<SentOperation>,
     reservation: Reservation,
-) -> Result<Response, Problem> {
-    match outcome {
-        Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            response::changed_timer(reservation, StatusCode::OK, &view, ScheduleMark::None).await
-        }
-        other => Err(messages::refused(sent, &other, "")),
-    }
+) -> HandlerResult {
+    let is_new = matches!(outcome, Outcome::Created(_));
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let (view, mark) = messages::view(sent, &outcome, "")?;
+    response::changed_timer(reservation, status, view, mark).await
 }

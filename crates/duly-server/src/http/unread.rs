@@ -55,12 +55,8 @@ pub(super) fn watch(request: Request) -> (Request, Unread) {
     let rest = Arc::new(Mutex::new(UnreadRest::Nothing));
     let unread = Unread(Some(Arc::clone(&rest)));
     let awaits_continue = request.headers().contains_key(EXPECT);
-    (
-        request.map(|inner| {
-            Body::new(WatchedRequest { inner, has_ended: false, awaits_continue, rest })
-        }),
-        unread,
-    )
+    let watched = |inner| WatchedRequest { inner, has_ended: false, awaits_continue, rest };
+    (request.map(|inner| Body::new(watched(inner))), unread)
 }
 
 impl Unread {

@@ -8,23 +8,26 @@ use duly_store::{Operation, Refusal};
 
 use super::{KNOWN_TIMERS, Problem};
 
-/// The kind of operation that a caller asked for.
+/// The kind of operation that a caller asked for, in the order of
+/// [`OPERATIONS`](duly_core::metric_names::OPERATIONS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperationKind {
     /// Creates a timer.
     Schedule,
-    /// Imports a timer of another server.
-    Import,
     /// Changes a timer.
     Reschedule,
     /// Cancels a timer.
     Cancel,
     /// Fires a timer early.
     Fire,
+    /// Redrives a dead letter.
+    Redrive,
+    /// Purges a dead letter.
+    Purge,
     /// Dead-letters a timer in place of a late delivery.
     DeadLetter,
-    /// Redrives or purges a dead letter.
-    DeadLetterChange,
+    /// Imports a timer of another server.
+    Import,
 }
 
 /// An operation as its caller sent it.
@@ -52,7 +55,8 @@ impl OperationKind {
             Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
             Operation::DeadLetter { .. } => Self::DeadLetter,
-            Operation::Redrive { .. } | Operation::Purge { .. } => Self::DeadLetterChange,
+            Operation::Redrive { .. } => Self::Redrive,
+            Operation::Purge { .. } => Self::Purge,
         }
     }
 
@@ -63,7 +67,7 @@ impl OperationKind {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::Import | Self::DeadLetter | Self::DeadLetterChange => "",
+            Self::Redrive | Self::Purge | Self::DeadLetter | Self::Import => "",
         }
     }
 
@@ -162,7 +166,9 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
             "another timer has this id here; cancel that one and import this one again when it is \
              gone, or leave this one out"
         }
-        (OperationKind::DeadLetterChange, _) => "only a dead letter can be redriven or purged",
+        (OperationKind::Redrive | OperationKind::Purge, _) => {
+            "only a dead letter can be redriven or purged"
+        }
         (OperationKind::Cancel, State::InFlight) => {
             "an attempt is under way and may be delivered; check the timer after the attempt"
         }

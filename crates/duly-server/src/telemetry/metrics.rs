@@ -54,18 +54,12 @@ impl Metrics {
         Self(handle.clone())
     }
 
-    /// Returns the metrics in the text format of Prometheus, with the current gauges of the store.
-    pub fn render(&self, health: &Health, readiness: Readiness) -> String {
-        refresh(health);
-        self.render_as(readiness)
-    }
-
-    /// Returns the metrics in the text format of Prometheus, before a store is open.
-    pub fn render_without_store(&self) -> String {
-        self.render_as(Readiness::NotReady)
-    }
-
-    fn render_as(&self, readiness: Readiness) -> String {
+    /// Returns the metrics in the text format of Prometheus, with the current gauges of the store if one is
+    /// open.
+    pub fn render(&self, health: Option<&Health>, readiness: Readiness) -> String {
+        if let Some(health) = health {
+            refresh(health);
+        }
         gauge!(names::READY).set(if readiness == Readiness::Ready { 1.0 } else { 0.0 });
         if let Some(bytes) = process::resident_bytes() {
             set(names::RESIDENT_BYTES, bytes);

@@ -3,29 +3,13 @@
 use std::sync::OnceLock;
 
 use duly_core::metric_names::{LIMIT_REFUSALS_TOTAL, OPERATIONS, OPERATIONS_TOTAL, OUTCOMES};
-use duly_store::{Operation, Outcome, Refusal};
+use duly_store::{Outcome, Refusal};
 use metrics::{Counter, counter};
 
-/// An index into [`OPERATIONS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OperationIndex(usize);
-
-/// Returns the kind of an operation.
-pub const fn kind(operation: &Operation) -> OperationIndex {
-    OperationIndex(match operation {
-        Operation::Schedule { .. } => 0,
-        Operation::Reschedule { .. } => 1,
-        Operation::Cancel { .. } | Operation::CancelSeen { .. } => 2,
-        Operation::Fire { .. } => 3,
-        Operation::Redrive { .. } => 4,
-        Operation::Purge { .. } => 5,
-        Operation::DeadLetter { .. } => 6,
-        Operation::Import { .. } => 7,
-    })
-}
+use crate::problem::refusal_texts::OperationKind;
 
 /// Counts an operation. The recorder must be installed before the first call.
-pub fn record(kind: OperationIndex, outcome: &Outcome) {
+pub(crate) fn record(kind: OperationKind, outcome: &Outcome) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {
         let pairs = OPERATIONS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
@@ -37,7 +21,15 @@ pub fn record(kind: OperationIndex, outcome: &Outcome) {
     {
         counter!(LIMIT_REFUSALS_TOTAL, "limit" => limit.as_str()).increment(1);
     }
-    let outcome = match outcome {
+    let index = kind as usize * OUTCOMES.len() + outcome_index(outcome);
+    if let Some(counter) = counters.get(index) {
+        counter.increment(1);
+    }
+}
+
+/// Returns the index of an outcome in [`OUTCOMES`].
+pub(crate) const fn outcome_index(outcome: &Outcome) -> usize {
+    match outcome {
         Outcome::Created(_) => 0,
         Outcome::Existing(_) => 1,
         Outcome::Replaced(_) => 2,
@@ -47,9 +39,6 @@ pub fn record(kind: OperationIndex, outcome: &Outcome) {
         Outcome::Purged => 6,
         Outcome::Refused(_) => 7,
         Outcome::Failed(_) => 8,
-    };
-    if let Some(counter) = counters.get(kind.0 * OUTCOMES.len() + outcome) {
-        counter.increment(1);
     }
 }
 

@@ -17,7 +17,7 @@ use futures::future::OptionFuture;
 use prost::Message;
 use tokio::{
     sync::mpsc::{OwnedPermit, Sender},
-    time::{Instant, sleep_until},
+    time::{Instant, Sleep, sleep_until},
 };
 use tonic::Status;
 
@@ -104,8 +104,8 @@ impl Session {
                     (leasing, is_leasing) = (None.into(), false);
                     session.stop();
                 }
-                () = wait_until(ends_at), if ends_at.is_some() => return Ok(()),
-                () = wait_until(lease_ends_at), if lease_ends_at.is_some() => {
+                Some(()) = wait_until(ends_at) => return Ok(()),
+                Some(()) = wait_until(lease_ends_at) => {
                     session.held.forget_ended(Instant::now());
                 }
                 request = requests.next() => match request? {
@@ -235,7 +235,7 @@ impl Session {
             // Without a slot the consumer has disconnected, and the session ends.
             let Ok(slot) = responses.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
-            let leased = app.node().lease(request).await?;
+            let leased = app.node.lease(request).await?;
             Ok(LeaseResult { slot, leased, memory, began })
         })
     }
@@ -292,12 +292,9 @@ fn queued(app: &App, kind: Kind) -> QueuedResponse {
     QueuedResponse { result: Ok(response), reservation, pending_reply: None }
 }
 
-/// Waits until a time, or for ever without one.
-async fn wait_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
+/// Waits until a time, if there is one.
+fn wait_until(moment: Option<Instant>) -> OptionFuture<Sleep> {
+    moment.map(sleep_until).into()
 }
 
 /// Returns the extension of a lease by a verdict; any other verdict ends the lease.

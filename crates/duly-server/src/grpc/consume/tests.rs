@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn p10_full_memory_stops_claims_of_waiting_consumers() {
     let server = TestServer::start().await;
     let mut consumer = Consumer::open(&server, 10, 30).await;
-    while server.app.node().health().waiters == 0 {
+    while server.app.node.health().waiters == 0 {
         tokio::task::yield_now().await;
     }
     let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY);
@@ -84,12 +84,12 @@ async fn a_brief_store_outage_ends_no_stream() {
 async fn permanent_errors_end_a_stream() {
     let server = TestServer::start().await;
     let mut consumer = Consumer::open(&server, 1, 30).await;
-    while server.app.node().health().waiters == 0 {
+    while server.app.node.health().waiters == 0 {
         tokio::task::yield_now().await;
     }
     let name = NamespaceName::new("a").unwrap();
     let mode = duly_store::namespaces::DeleteMode::Force;
-    server.app.store().delete_namespace(name, mode).await.unwrap();
+    server.app.store.delete_namespace(name, mode).await.unwrap();
     let ended = consumer.receive().await.unwrap().unwrap_err();
     assert_eq!(ended.code(), Code::NotFound);
 }
@@ -132,7 +132,7 @@ async fn sent_firings_count_as_attempts_with_unknown_outcome() {
     assert_eq!(next.firings().await[0].attempt, 2);
     assert!(began.elapsed() < SECOND, "at once");
     let (name, id) = (NamespaceName::new("a").unwrap(), TimerId::new("t0").unwrap());
-    let view = server.app.store().get(ShardId(0), name, id, u64::MAX).await.unwrap().unwrap();
+    let view = server.app.store.get(ShardId(0), name, id, u64::MAX).await.unwrap().unwrap();
     assert!(view.maybe_delivered());
 }
 

@@ -60,15 +60,13 @@ impl BackupAdmission {
             );
             return Err(exhausted(detail, wait));
         }
-        let count = count(dir).map_err(|error| {
-            let dir = dir.display();
-            Problem::new(
-                Code::Internal,
-                format!("the backups below {dir} cannot be counted: {error}"),
-            )
+        let count = count(dir);
+        let dir = dir.display();
+        let count = count.map_err(|error| {
+            let detail = format!("the backups below {dir} cannot be counted: {error}");
+            Problem::new(Code::Internal, detail)
         })?;
         if count >= count_max {
-            let dir = dir.display();
             let detail = format!(
                 "{count} backups are below {dir} and store.backups_max allows {count_max}: move \
                  one to another machine, or raise store.backups_max"
@@ -85,7 +83,7 @@ fn millis(time: Duration) -> Millis {
     Millis::from_ms(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-fn exhausted(detail: String, wait: Millis) -> Problem {
+pub(super) fn exhausted(detail: String, wait: Millis) -> Problem {
     Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
 }
 

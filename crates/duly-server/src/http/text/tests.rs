@@ -15,7 +15,7 @@ async fn p10_pages_end_before_an_item_that_does_not_fit() {
     let mut text = ResponseText::new(budget.empty_reservation());
     text.raw("[").unwrap();
     let item = "x".repeat(100_000);
-    let count = text.items(std::iter::repeat_n(&item, 20)).unwrap();
+    let count = text.fill(std::iter::repeat_n(&item, 20), ResponseText::item).unwrap();
     assert!((6..8).contains(&count), "{count} of the 7 that fit into three quarters");
     text.raw("]").unwrap();
     let text = whole(text).await;
@@ -27,7 +27,7 @@ async fn p10_pages_end_before_an_item_that_does_not_fit() {
 #[test]
 fn p10_a_single_item_over_the_budget_is_refused() {
     let mut text = ResponseText::new(Budget::new(MIB).empty_reservation());
-    assert!(text.items([&"x".repeat(MIB)].into_iter()).is_err());
+    assert!(text.fill([&"x".repeat(MIB)].into_iter(), ResponseText::item).is_err());
 }
 
 #[test]

@@ -2,27 +2,28 @@
 
 mod stream;
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use duly_api::{
     ListResponse, Time, Timer, View, Words as _,
     number::within,
     timer::{PAGE_DEFAULT, ScheduleMark},
 };
-use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
+use duly_core::{Invalid, NamespaceName, State as TimerState};
 use duly_store::{
     Page, TimerView,
-    query::{ListRequest, ListState, PAGE_BYTES, PAGE_MAX, Position},
+    query::{ListRequest, ListState, PAGE_MAX, Position},
 };
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::http::{
     App, Problem,
     body::{NDJSON, run_blocking},
-    cursor::{Cursor, FilterHash},
+    cursor::{Cursor, FilterHash, apply_cursor},
     path::NamespacePath,
     problem::Refusals,
     query::Query,
     reading::ReadResult,
+    response::HandlerResult,
     text::ResponseText,
 };
 
@@ -60,7 +61,7 @@ pub(crate) async fn list_timers(
     NamespacePath(namespace): NamespacePath,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
@@ -74,15 +75,16 @@ pub(crate) async fn list_timers(
     let text = run_blocking(reservation.bytes(), move || {
         let mut text = ResponseText::new(rest);
         text.raw(r#"{"timers":["#)?;
-        let shown = text.items(page.timers.iter().map(|timer| shown(timer, view)))?;
+        let timers = page.timers.iter().map(|timer| shown(timer, view));
+        let shown = text.fill(timers, ResponseText::item)?;
         truncate_page(&mut page, shown);
-        end_page(&mut text, &page, filter)?;
+        end_page(&mut text, cursor_of(&page, filter))?;
         if is_searched {
             text.raw(r#","examined":"#)?;
             text.value(&page.examined)?;
-            if let Some(up_to) = up_to(&page) {
+            if let Some(next) = &page.next {
                 text.raw(r#","up_to":"#)?;
-                text.value(&Time::from(up_to))?;
+                text.value(&Time::from(next.due_at))?;
             }
         }
         text.raw("}")?;
@@ -100,30 +102,14 @@ pub(crate) fn truncate_page(page: &mut Page, shown: usize) {
     }
 }
 
-/// Writes the end of a page after its timers: its cursor.
-pub(crate) fn end_page(
-    text: &mut ResponseText,
-    page: &Page,
-    filter: FilterHash,
-) -> Result<(), Problem> {
+/// Writes the end of a page after its items: the cursor of the next page.
+pub(crate) fn end_page(text: &mut ResponseText, cursor: Option<String>) -> Result<(), Problem> {
     text.raw("]")?;
-    if let Some(cursor) = cursor_of(page, filter) {
+    if let Some(cursor) = cursor {
         text.raw(r#","cursor":"#)?;
         text.value(&cursor)?;
     }
     Ok(())
-}
-
-/// Sets the position of a cursor in a request whose filters are complete.
-pub(crate) fn apply_cursor(
-    request: &mut ListRequest,
-    cursor: Option<&str>,
-) -> Result<FilterHash, Invalid> {
-    let filter = Cursor::filter_of(request);
-    if let Some(text) = cursor {
-        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
-    }
-    Ok(filter)
 }
 
 /// Returns the most timers of a page.
@@ -150,11 +136,6 @@ pub(crate) fn cursor_of(page: &Page, filter: FilterHash) -> Option<String> {
     page.next.clone().map(|position| Cursor::new(position, filter).to_string())
 }
 
-/// Returns the due time up to which a page has read the list; `None` at the end.
-pub(crate) fn up_to(page: &Page) -> Option<Timestamp> {
-    page.next.as_ref().map(|position| position.due_at)
-}
-
 /// Returns `true` if the caller accepts lines by name; `*/*` gets a page.
 fn wants_lines(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
@@ -168,16 +149,14 @@ fn wants_lines(headers: &HeaderMap) -> bool {
 fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Invalid> {
     let time =
         |name: &str| query.get(name).map(|text| Time::of_query(text).check(name)).transpose();
+    let list = ListRequest::new(namespace, state(query.get("state"))?);
     Ok(ListRequest {
-        namespace,
-        state: state(query.get("state"))?,
         due_from: time("due_from")?,
         due_to: time("due_to")?,
         id_prefix: query.get("id_prefix").map(str::to_owned),
         tag: query.get("tag").map(str::to_owned),
         limit: page_limit(query.integer("limit")?)?,
-        bytes_max: PAGE_BYTES,
-        after: None,
+        ..list
     })
 }
 

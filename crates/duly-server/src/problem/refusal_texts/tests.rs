@@ -2,13 +2,14 @@ use duly_core::{Invalid, NamespaceName, TimerId, Timestamp, payload::PAYLOAD_BYT
 
 use super::*;
 
-const ALL: [OperationKind; 6] = [
+const ALL: [OperationKind; 7] = [
     OperationKind::Schedule,
     OperationKind::Import,
     OperationKind::Reschedule,
     OperationKind::Cancel,
     OperationKind::Fire,
-    OperationKind::DeadLetterChange,
+    OperationKind::Redrive,
+    OperationKind::Purge,
 ];
 
 fn state(state: State, code: Code) -> Refusal {

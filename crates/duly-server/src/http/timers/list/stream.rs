@@ -13,7 +13,7 @@ use std::{collections::VecDeque, convert::Infallible};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_api::{View, timer::ListEnd};
-use duly_core::{Code, Millis, error_code::Retry};
+use duly_core::Code;
 use duly_store::query::ListRequest;
 use futures::stream;
 
@@ -21,9 +21,8 @@ use super::{shown, truncate_page};
 use crate::http::{
     App, Problem,
     body::run_blocking,
-    budget,
     cursor::{Cursor, FilterHash},
-    lines::{ndjson, write_line},
+    lines::{line, ndjson},
     reading::ReadResult,
     text::ResponseText,
 };
@@ -70,25 +69,16 @@ impl ListStream {
                 let after = self.request.after.clone();
                 let cursor = after.map(|at| Cursor::new(at, self.filter).to_string());
                 let last = ListEnd::Stopped { cursor, error: problem.into_body() };
-                self.ready = self.last(&last);
+                self.ready = [line(&self.app, &last)].into();
             }
         }
         self.ready.pop_front()
     }
 
-    /// Returns a short line, which is counted without a check of the capacity.
-    fn last(&self, last: &ListEnd) -> VecDeque<Bytes> {
-        let mut text = Vec::new();
-        write_line(&mut text, last);
-        let reservation = self.app.budget().reserve_unchecked(text.len());
-        VecDeque::from([budget::count_bytes(text, reservation)])
-    }
-
     async fn page(&mut self) -> Result<(), Problem> {
         if self.app.is_stopping() {
             let detail = "the server is stopping: continue from the cursor at the next server";
-            return Err(Problem::new(Code::Unavailable, detail)
-                .with_retry(Retry::After(Millis::from_secs(1))));
+            return Err(Problem::temporary(Code::Unavailable, detail));
         }
         let ReadResult { value: mut page, reservation, rest } =
             self.app.read_page(self.request.clone()).await?;
@@ -96,14 +86,8 @@ impl ListStream {
         let view = self.view;
         let written = run_blocking(reservation.bytes(), move || {
             let mut text = ResponseText::new(rest);
-            let mut count = 0;
-            for timer in &page.timers {
-                match text.line(&shown(timer, view)) {
-                    Ok(()) => count += 1,
-                    Err(problem) if count == 0 => return Err(problem),
-                    Err(_) => break,
-                }
-            }
+            let timers = page.timers.iter().map(|timer| shown(timer, view));
+            let count = text.fill(timers, ResponseText::line)?;
             truncate_page(&mut page, count);
             let next = page.next.take();
             drop((page, reservation));
@@ -118,13 +102,14 @@ impl ListStream {
                     let up_to = position.due_at.into();
                     let cursor = Cursor::new(position.clone(), self.filter).to_string();
                     let progress = ListEnd::Progress { examined: self.examined, up_to, cursor };
-                    self.ready.extend(self.last(&progress));
+                    self.ready.push_back(line(&self.app, &progress));
                 }
                 self.request.after = Some(position);
             }
             None => {
                 self.over = true;
-                self.ready.extend(self.last(&ListEnd::Summary { timers: self.timers }));
+                let summary = ListEnd::Summary { timers: self.timers };
+                self.ready.push_back(line(&self.app, &summary));
             }
         }
         Ok(())

@@ -1,8 +1,9 @@
-//! `GET /v1/namespaces/{namespace}/forecast`: counts pending timers by time.
+//! Counts of a namespace: `GET /v1/namespaces/{namespace}/stats`, now, and
+//! `GET /v1/namespaces/{namespace}/forecast`, by time.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use duly_api::{
-    Duration, NamespaceForecast,
+    Duration, NamespaceForecast, NamespaceStats,
     number::within,
     stats::{BUCKET_DEFAULT, BUCKETS_DEFAULT},
 };
@@ -15,16 +16,38 @@ use http::{StatusCode, Uri};
 
 use crate::{
     http::{
-        App, Problem, budget::Reservation, path::NamespacePath, problem::Refusals, query::Query,
-        response,
+        App, Problem,
+        budget::Reservation,
+        path::NamespacePath,
+        problem::Refusals,
+        query::Query,
+        response::{self, HandlerResult},
     },
     messages,
 };
 
+/// Memory of the counts of one shard: a namespace has at most a few hundred lanes.
+const STATS_BYTES: usize = 64 * 1024;
 /// Memory of one bucket of the response, and of its text.
 const BUCKET_BYTES: usize = 128;
 /// Memory of the rest of a response.
 const FIXED_BYTES: usize = 2 * 1024;
+
+/// Counts of a namespace.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/stats",
+    tag = "namespaces",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    responses((status = 200, description = "The counts.", body = NamespaceStats), Refusals)
+)]
+pub(crate) async fn namespace_stats(
+    State(app): State<App>,
+    NamespacePath(name): NamespacePath,
+) -> HandlerResult {
+    let (stats, reservation) = app.namespace_stats(name).await?;
+    response::json_within(reservation, StatusCode::OK, &stats)
+}
 
 /// Number of pending timers that become claimable in each bucket of time.
 ///
@@ -47,15 +70,34 @@ pub(crate) async fn namespace_forecast(
     State(app): State<App>,
     NamespacePath(namespace): NamespacePath,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> HandlerResult {
     let query = Query::read(&uri, &["bucket", "count"])?;
     let bucket = query.get("bucket").map(Duration::of_query);
-    let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
+    let request = forecast_request(namespace, bucket.as_ref(), query.integer("count")?)?;
     let (forecast, reservation) = app.namespace_forecast(request).await?;
     response::json_within(reservation, StatusCode::OK, &forecast)
 }
 
 impl App {
+    /// Returns the counts of a namespace over all shards, with their memory reservation, which has the
+    /// same size for the text.
+    pub(crate) async fn namespace_stats(
+        &self,
+        name: NamespaceName,
+    ) -> Result<(NamespaceStats, Reservation), Problem> {
+        let shards = self.sharded().shards().len();
+        let mut reservation = self.budget().reserve(shards * STATS_BYTES)?;
+        let namespace = self.namespace(name.clone()).await?;
+        let stats = self.sharded().stats(&name).await?;
+        let stats = stats.ok_or_else(|| Problem::no_namespace(name.as_str()))?;
+        let loads = self.node.lanes(&name);
+        let settings = &namespace.settings;
+        let fallback = settings.fallback.as_ref().map(|_| self.node.fallback(&name));
+        let stats = messages::stats(stats, &loads, fallback, &settings.limits);
+        reservation.shrink_to(STATS_BYTES);
+        Ok((stats, reservation))
+    }
+
     /// Returns a forecast over all shards, with its memory reservation, which includes the text.
     pub(crate) async fn namespace_forecast(
         &self,
@@ -71,7 +113,7 @@ impl App {
 }
 
 /// Checks the parameters.
-pub(crate) fn request(
+pub(crate) fn forecast_request(
     namespace: NamespaceName,
     bucket: Option<&Duration>,
     count: Option<u32>,
