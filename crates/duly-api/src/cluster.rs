@@ -54,7 +54,7 @@ pub struct Node {
     /// `true`: it is the node that responds.
     #[prost(bool, tag = "3")]
     pub this: bool,
-    /// `active`; `joining`: no majority of the coordination shards has its heartbeat, so it begins
+    /// `active`; `joining`: no majority of the coordinator shards has its heartbeat, so it begins
     /// nothing; or `leaving`: it begins nothing any more.
     #[prost(string, tag = "7")]
     pub state: String,

@@ -164,7 +164,7 @@ async fn accept(
     stop_connections.send_replace(Stop::Now);
     // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
-        tracing::warn!("drain timeout reached; calls still under way are cut off");
+        tracing::warn!("drain time-out reached; calls still under way are cut off");
     }
 }
 

@@ -56,7 +56,10 @@ mod tests {
                     tracing::error!(\"{reason}\");\ntracing::info!(\"started\");\n";
         let source = file("crates/a/src/lib.rs", code);
         let page = |text| [file(PAGE, text)];
-        assert!(check(&page("| `checkpoint failed, will retry` |"), &[source.clone()]).is_empty());
+        assert!(
+            check(&page("| `checkpoint failed, will retry` |"), std::slice::from_ref(&source))
+                .is_empty()
+        );
         let found = check(&page("nothing"), &[source]);
         assert_eq!(found.len(), 1, "{found:?}");
     }

@@ -56,7 +56,7 @@ pub(super) async fn open(
             return Err(error);
         };
         pause = (pause * 2).clamp(first.to_std(), PAUSE_MAX);
-        tracing::warn!(reason = %error, retry_in = ?pause, "store not opened, will try again");
+        tracing::warn!(reason = %error, retry_in = ?pause, "store not opened, will retry");
         progress.send_replace(StartupProgress { sentence: error.to_string(), progress: None });
         sleep(pause).await;
     }

@@ -80,7 +80,7 @@ fn node_waits_for_a_missing_store_with_a_reason() {
     node.is_ready();
     run(&["--server", &node.url, "schedule", "n", "t", "--in", "1h"]).ok();
     let logged = node.stop(Signal::TERM);
-    for part in ["store not opened, will try again", &reason, "retry_in=1s", "store opened"] {
+    for part in ["store not opened, will retry", &reason, "retry_in=1s", "store opened"] {
         assert!(logged.contains(part), "the log lacks {part}: {logged}");
     }
 }
