@@ -37,34 +37,25 @@ pub struct HttpDestination {
     pub timeout: Millis,
 }
 
-/// Request methods a webhook can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Method {
-    /// POST, the default.
-    #[default]
-    Post,
-    /// PUT.
-    Put,
-    /// PATCH.
-    Patch,
+crate::named_enum! {
+    /// Request methods a webhook can use, with their names on the wire.
+    #[derive(Default)]
+    pub enum Method {
+        /// POST, the default.
+        #[default]
+        Post = "POST",
+        /// PUT.
+        Put = "PUT",
+        /// PATCH.
+        Patch = "PATCH",
+    }
 }
 
 impl Method {
-    /// Returns its name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-        }
-    }
-
     /// Parses the upper-case name.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        [Self::Post, Self::Put, Self::Patch]
-            .into_iter()
-            .find(|method| method.as_str() == text)
-            .ok_or_else(|| Invalid::new("method", text, "POST, PUT or PATCH"))
+        let known = Self::ALL.into_iter().find(|method| method.as_str() == text);
+        known.ok_or_else(|| Invalid::new("method", text, "POST, PUT or PATCH"))
     }
 }
 

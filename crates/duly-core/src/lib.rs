@@ -31,6 +31,7 @@ pub mod invalid;
 pub mod lifecycle;
 pub mod limits;
 pub mod metric_names;
+mod named_enum;
 pub mod namespace;
 pub mod operate;
 pub mod payload;

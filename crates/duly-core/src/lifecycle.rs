@@ -26,50 +26,28 @@ use std::fmt;
 
 use crate::{Code, schedule::IfExists};
 
-/// The state of a timer. `Scheduled` and `Due` differ only by the store's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
-    /// Waiting for its due time.
-    Scheduled,
-    /// Due and not yet claimed; no attempt has failed.
-    Due,
-    /// Claimed under a lease.
-    InFlight,
-    /// An attempt failed; the timer waits for the next one, or is due for it.
-    Retrying,
-    /// Delivered and confirmed.
-    Finished,
-    /// A dead letter; its whole record is kept.
-    Dead,
-    /// Cancelled before it was claimed.
-    Cancelled,
+crate::named_enum! {
+    /// The state of a timer. `Scheduled` and `Due` differ only by the store's clock.
+    #[derive(PartialOrd, Ord)]
+    pub enum State {
+        /// Waiting for its due time.
+        Scheduled = "scheduled",
+        /// Due and not yet claimed; no attempt has failed.
+        Due = "due",
+        /// Claimed under a lease.
+        InFlight = "in_flight",
+        /// An attempt failed; the timer waits for the next one, or is due for it.
+        Retrying = "retrying",
+        /// Delivered and confirmed.
+        Finished = "finished",
+        /// A dead letter; its whole record is kept.
+        Dead = "dead",
+        /// Cancelled before it was claimed.
+        Cancelled = "cancelled",
+    }
 }
 
 impl State {
-    /// Every state.
-    pub const ALL: [Self; 7] = [
-        Self::Scheduled,
-        Self::Due,
-        Self::InFlight,
-        Self::Retrying,
-        Self::Finished,
-        Self::Dead,
-        Self::Cancelled,
-    ];
-
-    /// Returns its name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Due => "due",
-            Self::InFlight => "in_flight",
-            Self::Retrying => "retrying",
-            Self::Finished => "finished",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Parses its name in the API.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
@@ -179,53 +157,41 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
             _ => Transition::Refuse(Code::NotFound),
         };
     };
-    match event {
-        Event::Schedule(request) => on_schedule(state, request),
-        Event::Import(ImportMatch::Same) => Transition::Existing,
-        Event::Import(ImportMatch::Other) => match state {
-            // A dead letter is kept by its delivery id, beside another timer with the same id.
-            State::Dead => Transition::Create,
-            // A cancelled timer does not come back.
-            State::Cancelled => Transition::Existing,
-            State::Finished => Transition::Refuse(Code::Finished),
-            _ => Transition::Refuse(Code::AlreadyExists),
-        },
-        Event::Reschedule => match state {
-            State::Scheduled | State::Due | State::Retrying => Transition::Change,
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Cancel => match state {
-            State::Scheduled | State::Due | State::Retrying => Transition::Move(State::Cancelled),
-            State::Cancelled => Transition::Already,
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Fire => match state {
-            State::Scheduled => Transition::Change,
-            State::Retrying => Transition::Move(State::Retrying),
-            State::Due | State::InFlight => Transition::Already,
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Claim => match state {
-            State::Due | State::Retrying => Transition::Move(State::InFlight),
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Ack => in_flight_only(state, Transition::Move(State::Finished)),
-        Event::Fail(RetryBudget::Left) => in_flight_only(state, Transition::Move(State::Retrying)),
-        Event::Fail(RetryBudget::Spent) | Event::DeadLetter => {
-            in_flight_only(state, Transition::Move(State::Dead))
+    match (event, state) {
+        (Event::Schedule(request), _) => on_schedule(state, request),
+        (Event::Import(ImportMatch::Same), _) => Transition::Existing,
+        // A dead letter is kept by its delivery id, beside another timer with the same id.
+        (Event::Import(ImportMatch::Other), State::Dead) => Transition::Create,
+        // A cancelled timer does not come back.
+        (Event::Import(ImportMatch::Other), State::Cancelled) => Transition::Existing,
+        (Event::Import(ImportMatch::Other), State::Finished) => Transition::Refuse(Code::Finished),
+        (Event::Import(ImportMatch::Other), _) => Transition::Refuse(Code::AlreadyExists),
+        (Event::Reschedule, State::Scheduled | State::Due | State::Retrying) => Transition::Change,
+        (Event::Cancel, State::Scheduled | State::Due | State::Retrying) => {
+            Transition::Move(State::Cancelled)
         }
-        Event::Release => in_flight_only(state, Transition::Change),
-        Event::Expire => match state {
-            State::Due | State::Retrying => Transition::Move(State::Dead),
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Overdue => match state {
-            State::Due | State::Retrying => Transition::Move(State::Dead),
-            State::Dead => Transition::Already,
-            _ => Transition::Refuse(code_of(state)),
-        },
-        Event::Redrive => dead_only(state, Transition::Move(State::Retrying)),
-        Event::Purge => dead_only(state, Transition::Remove),
+        (Event::Cancel, State::Cancelled) => Transition::Already,
+        (Event::Fire, State::Scheduled) => Transition::Change,
+        (Event::Fire, State::Retrying) => Transition::Move(State::Retrying),
+        (Event::Fire, State::Due | State::InFlight) => Transition::Already,
+        (Event::Claim, State::Due | State::Retrying) => Transition::Move(State::InFlight),
+        (Event::Ack, State::InFlight) => Transition::Move(State::Finished),
+        (Event::Fail(RetryBudget::Left), State::InFlight) => Transition::Move(State::Retrying),
+        (Event::Fail(RetryBudget::Spent) | Event::DeadLetter, State::InFlight) => {
+            Transition::Move(State::Dead)
+        }
+        (Event::Release, State::InFlight) => Transition::Change,
+        (Event::Expire | Event::Overdue, State::Due | State::Retrying) => {
+            Transition::Move(State::Dead)
+        }
+        (Event::Overdue, State::Dead) => Transition::Already,
+        (Event::Redrive, State::Dead) => Transition::Move(State::Retrying),
+        (Event::Purge, State::Dead) => Transition::Remove,
+        (Event::Redrive | Event::Purge, _) => Transition::Refuse(Code::NotFound),
+        // Every other event is named, so that a new one is a compile error until it has its rows.
+        (Event::Reschedule | Event::Cancel | Event::Fire | Event::Claim, _)
+        | (Event::Ack | Event::Fail(_) | Event::DeadLetter | Event::Release, _)
+        | (Event::Expire | Event::Overdue, _) => Transition::Refuse(code_of(state)),
     }
 }
 
@@ -242,20 +208,6 @@ const fn on_schedule(state: State, request: RequestMatch) -> Transition {
         (_, RequestMatch::Same | RequestMatch::Other(Keep)) => Transition::Existing,
         (_, RequestMatch::Other(Fail)) => Transition::Refuse(Code::AlreadyExists),
         (_, RequestMatch::Other(Replace)) => Transition::Replace,
-    }
-}
-
-const fn in_flight_only(state: State, allowed: Transition) -> Transition {
-    match state {
-        State::InFlight => allowed,
-        _ => Transition::Refuse(code_of(state)),
-    }
-}
-
-const fn dead_only(state: State, allowed: Transition) -> Transition {
-    match state {
-        State::Dead => allowed,
-        _ => Transition::Refuse(Code::NotFound),
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each part of the code records its own metrics (with the `metrics` facade). The server describes and
 //! exports them. Tests compare this table with the alert rules and the dashboard of `docs/operate`.
 
+use crate::{refusal::Limit, timer::AttemptOutcome};
+
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -52,15 +54,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 const ANY: &[&str] = &[];
 const DELIVERY_KINDS: &[&str] = &["push", "pull"];
 const ATTEMPT_KINDS: &[&str] = &["first", "retry"];
-const ATTEMPT_OUTCOMES: &[&str] = &[
-    "delivered",
-    "failed",
-    "timed_out",
-    "not_connected",
-    "connection_lost",
-    "lease_lost",
-    "rejected",
-];
+const ATTEMPT_OUTCOMES: &[&str] = &AttemptOutcome::NAMES;
 /// Kinds of operations on timers, as labels.
 pub const OPERATIONS: &[&str] =
     &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "dead_letter", "import"];
@@ -77,8 +71,7 @@ pub const OUTCOMES: &[&str] = &[
     "failed",
 ];
 /// Limits at which operations are refused, as labels.
-pub const LIMITS: &[&str] =
-    &["schedule_per_second", "max_pending", "max_dead", "disk", "memory", "segment"];
+pub const LIMITS: &[&str] = &Limit::NAMES;
 const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];

@@ -7,12 +7,26 @@ use crate::{
     limits::Exceeded, operate::DeadLetterId, schedule::When,
 };
 
-mod limit;
-
-pub use limit::Limit;
-
 /// Wait before a repetition when the pending timers are full: some of them may have fired by then.
 const PENDING_WAIT: Millis = Millis::from_secs(1);
+
+crate::named_enum! {
+    /// A limit of a namespace or of the store. Its name is a label of metrics.
+    pub enum Limit {
+        /// `limits.namespace.schedule_per_second` of a namespace.
+        SchedulePerSecond = "schedule_per_second",
+        /// `limits.namespace.max_pending` of a namespace.
+        MaxPending = "max_pending",
+        /// `limits.namespace.max_dead` of a namespace.
+        MaxDead = "max_dead",
+        /// Free space on the disk, or a disk that fails.
+        Disk = "disk",
+        /// Memory of the index.
+        Memory = "memory",
+        /// Maximum size of a record in a segment of the journal.
+        Segment = "segment",
+    }
+}
 
 /// The reason for which one operation was refused. The operation changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

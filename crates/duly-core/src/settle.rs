@@ -50,36 +50,33 @@ pub enum SettleVerdict {
     Release,
 }
 
-/// The outcome of a settlement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SettleOutcome {
-    /// The verdict was applied.
-    Ok,
-    /// The retry was applied. It was the last attempt, so the firing is a dead letter now.
-    Dead,
-    /// The same token was settled with the same verdict before. The store knows this only of the last
-    /// settled token, and only while the timer is pending, dead, or finished with a tombstone; otherwise it
-    /// returns `LeaseLost`.
-    AlreadySettled,
-    /// The lease is no longer held; nothing changed (P8).
-    LeaseLost,
-    /// The token does not belong to this store or namespace.
-    InvalidToken,
-    /// The outcome is not known: settle again with the same verdict.
-    InDoubt,
-}
+crate::named_enum! {
+    /// The outcome of a settlement.
+    pub enum SettleOutcome {
+        /// The verdict was applied.
+        Ok = "ok",
+        /// The retry was applied. It was the last attempt, so the firing is a dead letter now.
+        Dead = "dead",
+        /// The same token was settled with the same verdict before. The store knows this only of the last
+        /// settled token, and only while the timer is pending, dead, or finished with a tombstone; otherwise
+        /// it returns `LeaseLost`.
+        AlreadySettled = "already_settled",
+        /// The lease is no longer held; nothing changed (P8).
+        LeaseLost = "lease_lost",
+        /// The token does not belong to this store or namespace.
+        InvalidToken = "invalid_token",
+        /// The outcome is not known: settle again with the same verdict.
+        InDoubt = "in_doubt",
+    }
 
-impl SettleOutcome {
-    /// Returns its name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Dead => "dead",
-            Self::AlreadySettled => "already_settled",
-            Self::LeaseLost => "lease_lost",
-            Self::InvalidToken => "invalid_token",
-            Self::InDoubt => "in_doubt",
-        }
+    /// The cause of the end of a lease without a verdict. Its name is the reason in the history of the attempt.
+    pub enum LeaseLoss {
+        /// The lease expired.
+        Ended = "the lease ended before a verdict",
+        /// The node that held it left the deployment.
+        NodeGone = "the node that held the lease is gone",
+        /// The store was opened again.
+        Restarted = "the server stopped before a verdict",
     }
 }
 
@@ -97,28 +94,6 @@ pub struct HeldLease {
     /// `true`: the lease ends by the clock, as the lease of a consumer does. `false`: it lasts as long as
     /// its node.
     pub ends: bool,
-}
-
-/// The cause of the end of a lease without a verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseLoss {
-    /// The lease expired.
-    Ended,
-    /// The node that held it left the deployment.
-    NodeGone,
-    /// The store was opened again.
-    Restarted,
-}
-
-impl LeaseLoss {
-    /// Returns the reason in the history of the attempt.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ended => "the lease ended before a verdict",
-            Self::NodeGone => "the node that held the lease is gone",
-            Self::Restarted => "the server stopped before a verdict",
-        }
-    }
 }
 
 impl SettleVerdict {

@@ -4,50 +4,41 @@ use crate::{Millis, RetryPolicy, Timer, Timestamp};
 
 use super::{HISTORY_MAX, REASON_BYTES_MAX};
 
-/// The outcome of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AttemptOutcome {
-    /// The receiver confirmed it.
-    Delivered,
-    /// The receiver, or the consumer, reported a failure.
-    Failed,
-    /// The receiver did not respond in time.
-    TimedOut,
-    /// The connection could not be made, so nothing was sent.
-    NotConnected,
-    /// The connection broke after something was sent.
-    ConnectionLost,
-    /// The lease ended before a verdict: the consumer or node is gone, crashed or restarted.
-    LeaseLost,
-    /// The receiver, or the consumer, refused the firing for good.
-    Rejected,
+crate::named_enum! {
+    /// The outcome of an attempt.
+    pub enum AttemptOutcome {
+        /// The receiver confirmed it.
+        Delivered = "delivered",
+        /// The receiver, or the consumer, reported a failure.
+        Failed = "failed",
+        /// The receiver did not respond in time.
+        TimedOut = "timed_out",
+        /// The connection could not be made, so nothing was sent.
+        NotConnected = "not_connected",
+        /// The connection broke after something was sent.
+        ConnectionLost = "connection_lost",
+        /// The lease ended before a verdict: the consumer or node is gone, crashed or restarted.
+        LeaseLost = "lease_lost",
+        /// The receiver, or the consumer, refused the firing for good.
+        Rejected = "rejected",
+    }
+
+    /// The reason for which a firing was dead-lettered.
+    pub enum DeadLetterReason {
+        /// No attempts of the retry budget were left.
+        AttemptsSpent = "attempts_spent",
+        /// The receiver, or the consumer, refused the firing for good.
+        Rejected = "rejected",
+        /// `expire_after` passed.
+        Expired = "expired",
+        /// Its record can no longer be read.
+        Corrupt = "corrupt",
+        /// An operator dead-lettered it because it was overdue, as after a restore.
+        Overdue = "overdue",
+    }
 }
 
 impl AttemptOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 7] = [
-        Self::Delivered,
-        Self::Failed,
-        Self::TimedOut,
-        Self::NotConnected,
-        Self::ConnectionLost,
-        Self::LeaseLost,
-        Self::Rejected,
-    ];
-
-    /// Returns its name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::NotConnected => "not_connected",
-            Self::ConnectionLost => "connection_lost",
-            Self::LeaseLost => "lease_lost",
-            Self::Rejected => "rejected",
-        }
-    }
-
     /// Returns `true` if the firing may have arrived without a confirmation (P4).
     pub const fn is_unknown(self) -> bool {
         matches!(self, Self::TimedOut | Self::ConnectionLost | Self::LeaseLost)
@@ -72,38 +63,6 @@ impl Attempt {
     pub fn new(attempt: u32, at: Timestamp, outcome: AttemptOutcome, reason: &str) -> Self {
         let end = reason.floor_char_boundary(REASON_BYTES_MAX);
         Self { attempt, at, outcome, reason: reason[..end].to_owned() }
-    }
-}
-
-/// The reason for which a firing was dead-lettered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DeadLetterReason {
-    /// No attempts of the retry budget were left.
-    AttemptsSpent,
-    /// The receiver, or the consumer, refused the firing for good.
-    Rejected,
-    /// `expire_after` passed.
-    Expired,
-    /// Its record can no longer be read.
-    Corrupt,
-    /// An operator dead-lettered it because it was overdue, as after a restore.
-    Overdue,
-}
-
-impl DeadLetterReason {
-    /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt, Self::Overdue];
-
-    /// Returns its name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AttemptsSpent => "attempts_spent",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Corrupt => "corrupt",
-            Self::Overdue => "overdue",
-        }
     }
 }
 
@@ -171,10 +130,7 @@ impl Timer {
         jitter_seed: u64,
         now: Timestamp,
     ) -> AfterFailure {
-        self.attempts = ended.attempt.max(self.attempts);
-        self.maybe_delivered |= ended.outcome.is_unknown();
-        self.fired_at.get_or_insert(ended.at);
-        self.remember(ended);
+        self.attempt_concluded(ended);
         let made = self.attempts.saturating_sub(self.budget_from);
         let Some(by_policy) = policy.wait_after(made, jitter_seed) else {
             return AfterFailure::Dead;
@@ -195,7 +151,10 @@ impl Timer {
         self.attempts = ended.attempt.max(self.attempts);
         self.fired_at.get_or_insert(ended.at);
         self.maybe_delivered |= ended.outcome.is_unknown();
-        self.remember(ended);
+        if self.history.len() >= HISTORY_MAX {
+            self.history.remove(0);
+        }
+        self.history.push(ended);
     }
 
     /// Makes the timer a dead letter. Its whole record stays, with its reasons.
@@ -210,12 +169,5 @@ impl Timer {
         attempt
             .map(|a| a.reason.as_str())
             .or_else(|| self.dead_letter.map(|dead_letter| dead_letter.reason.as_str()))
-    }
-
-    fn remember(&mut self, ended: Attempt) {
-        if self.history.len() >= HISTORY_MAX {
-            self.history.remove(0);
-        }
-        self.history.push(ended);
     }
 }

@@ -65,29 +65,30 @@ pub struct RefusedAddress {
     pub kind: AddressKind,
 }
 
-/// The kinds of addresses that are not public.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressKind {
-    /// This machine.
-    Loopback,
-    /// The unspecified address.
-    Unspecified,
-    /// A private network.
-    Private,
-    /// Shared address space behind a carrier-grade NAT.
-    CarrierNat,
-    /// Link-local.
-    LinkLocal,
-    /// A cloud's metadata service.
-    Metadata,
-    /// Multicast or broadcast.
-    Multicast,
-    /// Reserved, for documentation, or for tests.
-    Reserved,
-    /// An IPv6 form of an IPv4 address that is not public.
-    Embedded,
-    /// An address on which this server itself listens.
-    Own,
+duly_core::named_enum! {
+    /// The kinds of addresses that are not public. Their names complete "it is …" in errors.
+    pub enum AddressKind {
+        /// This machine.
+        Loopback = "a loopback address",
+        /// The unspecified address.
+        Unspecified = "the unspecified address",
+        /// A private network.
+        Private = "in a private network",
+        /// Shared address space behind a carrier-grade NAT.
+        CarrierNat = "in the carrier-grade NAT range",
+        /// Link-local.
+        LinkLocal = "link-local",
+        /// A cloud's metadata service.
+        Metadata = "a cloud metadata service",
+        /// Multicast or broadcast.
+        Multicast = "multicast or broadcast",
+        /// Reserved, for documentation, or for tests.
+        Reserved = "reserved",
+        /// An IPv6 form of an IPv4 address that is not public.
+        Embedded = "an IPv6 form of an IPv4 address that is not public",
+        /// An address on which this server itself listens.
+        Own = "an address on which this server itself listens",
+    }
 }
 
 impl AddressKind {
@@ -105,18 +106,7 @@ impl AddressKind {
 
 impl fmt::Display for AddressKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Loopback => "a loopback address",
-            Self::Unspecified => "the unspecified address",
-            Self::Private => "in a private network",
-            Self::CarrierNat => "in the carrier-grade NAT range",
-            Self::LinkLocal => "link-local",
-            Self::Metadata => "a cloud metadata service",
-            Self::Multicast => "multicast or broadcast",
-            Self::Reserved => "reserved",
-            Self::Embedded => "an IPv6 form of an IPv4 address that is not public",
-            Self::Own => "an address on which this server itself listens",
-        })
+        f.write_str(self.as_str())
     }
 }
 
