@@ -4,7 +4,7 @@
 //! given (shortened), and the allowed values. The outer layers add their own path in front of the field with
 //! [`Invalid::within`]. The sentence is composed only here.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 /// Maximum characters of a refused value that are shown.
 pub const SEEN_CHARS_MAX: usize = 64;
@@ -70,6 +70,19 @@ impl Invalid {
             None => format!("{field} must be {}", self.allowed),
         }
     }
+}
+
+/// Checks that an integer is in `range`; the error names both ends.
+pub fn check_range<T: PartialOrd + fmt::Display>(
+    field: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Invalid> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let allowed = format!("an integer from {} to {}", range.start(), range.end());
+    Err(Invalid::new(field, value, allowed))
 }
 
 /// Cuts `text` to [`SEEN_CHARS_MAX`] characters, escapes control characters and quotes it.

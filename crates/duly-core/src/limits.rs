@@ -1,6 +1,12 @@
 //! Limits of a namespace.
 
-use crate::{Millis, Timestamp, invalid::Invalid, payload, rate::Rate, schedule::When};
+use crate::{
+    Millis, NamespaceName, Refusal, Timestamp,
+    invalid::{Invalid, check_range},
+    payload,
+    rate::Rate,
+    schedule::When,
+};
 
 /// Limits of one namespace. `None` means unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,48 +44,30 @@ impl Default for Limits {
     }
 }
 
-/// A limit that a new or changed timer exceeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exceeded {
-    /// [`Limits::max_payload_bytes`].
-    Payload {
-        /// Bytes of the payload.
-        bytes: u64,
-        /// The limit.
-        bytes_max: u64,
-    },
-    /// [`Limits::max_delay`].
-    Delay {
-        /// The due time, as the caller gave it.
-        when: When,
-        /// The limit.
-        max_delay: Millis,
-    },
-}
-
 impl Limits {
-    /// Checks a caller's values for a timer: the bytes of its payload, and its due time. Values that a
-    /// change leaves unchanged are not checked again.
+    /// Checks a caller's values for a timer of this namespace: the bytes of its payload, and its due time.
+    /// Values that a change leaves unchanged are not checked again.
     ///
     /// # Errors
     /// The first limit that is exceeded. A due time past 2200-01-01 exceeds none; it is refused where the
     /// timer is created.
     pub fn admit(
         &self,
-        payload_bytes: u64,
+        namespace: &NamespaceName,
+        bytes: u64,
         when: Option<When>,
         now: Timestamp,
-    ) -> Result<(), Exceeded> {
-        if payload_bytes > self.max_payload_bytes {
-            let bytes_max = self.max_payload_bytes;
-            return Err(Exceeded::Payload { bytes: payload_bytes, bytes_max });
+    ) -> Result<(), Refusal> {
+        if bytes > self.max_payload_bytes {
+            let (namespace, bytes_max) = (namespace.clone(), self.max_payload_bytes);
+            return Err(Refusal::PayloadTooLarge { namespace, bytes, bytes_max });
         }
         let (Some(when), Some(max_delay)) = (when, self.max_delay) else {
             return Ok(());
         };
         match when.due_at(now) {
             Ok(due_at) if due_at.saturating_since(now) > max_delay => {
-                Err(Exceeded::Delay { when, max_delay })
+                Err(Refusal::DelayTooLong { namespace: namespace.clone(), when, max_delay })
             }
             _ => Ok(()),
         }
@@ -103,27 +91,15 @@ impl Limits {
         };
         positive("namespace.schedule_per_second", self.schedule_per_second)?;
         positive("lane.deliver_per_second", self.deliver_per_second)?;
-        if !(1..=100_000).contains(&self.max_in_flight) {
-            return Err(Invalid::new(
-                "lane.max_in_flight",
-                self.max_in_flight,
-                "an integer from 1 to 100000",
-            ));
-        }
+        check_range("lane.max_in_flight", self.max_in_flight, 1..=100_000)?;
         if self.max_payload_bytes > payload::PAYLOAD_BYTES_HARD {
             let allowed = format!("at most {} bytes", payload::PAYLOAD_BYTES_HARD);
-            return Err(Invalid::new(
-                "namespace.max_payload_bytes",
-                self.max_payload_bytes,
-                allowed,
-            ));
+            let field = "namespace.max_payload_bytes";
+            return Err(Invalid::new(field, self.max_payload_bytes, allowed));
         }
         if self.max_dead == 0 {
-            return Err(Invalid::new(
-                "namespace.max_dead",
-                0,
-                "an integer from 1: a dead letter is never dropped",
-            ));
+            let allowed = "an integer from 1: a dead letter is never dropped";
+            return Err(Invalid::new("namespace.max_dead", 0, allowed));
         }
         Ok(self)
     }
@@ -140,10 +116,13 @@ mod tests {
             Limits { max_payload_bytes: 5, max_delay: Some(max_delay), ..Limits::default() };
         let at = |ms| When::At(Timestamp::saturating_from_unix_ms(ms));
         let after = |ms| When::After(Millis::from_ms(ms));
-        let too_far = |when| Err(Exceeded::Delay { when, max_delay });
+        let namespace = NamespaceName::new("orders").unwrap();
+        let name = || namespace.clone();
+        let too_large = Refusal::PayloadTooLarge { namespace: name(), bytes: 6, bytes_max: 5 };
+        let too_far = |when| Err(Refusal::DelayTooLong { namespace: name(), when, max_delay });
         for (bytes, when, expected) in [
             (5, None, Ok(())),
-            (6, None, Err(Exceeded::Payload { bytes: 6, bytes_max: 5 })),
+            (6, None, Err(too_large)),
             (0, Some(at(1_010)), Ok(())),
             (0, Some(at(0)), Ok(())),
             (0, Some(at(1_011)), too_far(at(1_011))),
@@ -151,8 +130,9 @@ mod tests {
             (0, Some(after(11)), too_far(after(11))),
             (0, Some(When::After(Millis::MAX)), Ok(())),
         ] {
-            assert_eq!(limits.admit(bytes, when, now), expected, "{bytes} {when:?}");
+            assert_eq!(limits.admit(&namespace, bytes, when, now), expected, "{bytes} {when:?}");
         }
-        assert_eq!(Limits::default().admit(0, Some(after(u64::MAX)), now), Ok(()));
+        let admitted = Limits::default().admit(&namespace, 0, Some(after(u64::MAX)), now);
+        assert_eq!(admitted, Ok(()));
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::{
-    Destination, Millis, RetryPolicy, destination::HttpDestination, invalid::Invalid,
+    Destination, Millis, RetryPolicy,
+    destination::HttpDestination,
+    invalid::{Invalid, check_range},
     limits::Limits,
 };
 
@@ -76,10 +78,7 @@ impl Settings {
         self.limits = self.limits.check().map_err(|e| e.within("limits"))?;
         self.lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within("lease"))?;
         self.retention.within(Millis::ZERO, RETENTION_MAX).map_err(|e| e.within("retention"))?;
-        if !(1..=WEIGHT_MAX).contains(&self.weight) {
-            let allowed = format!("an integer from 1 to {WEIGHT_MAX}");
-            return Err(Invalid::new("weight", self.weight, allowed));
-        }
+        check_range("weight", self.weight, 1..=WEIGHT_MAX)?;
         if self.signing_secrets.len() > SIGNING_SECRETS_MAX {
             let allowed = format!("at most {SIGNING_SECRETS_MAX} secrets (two during a rotation)");
             return Err(Invalid::unseen("signing_secrets", allowed));
@@ -118,10 +117,7 @@ pub struct Fallback {
 
 impl Fallback {
     fn check(&self) -> Result<(), Invalid> {
-        if !(1..=FALLBACK_ATTEMPTS_MAX).contains(&self.after_attempts) {
-            let allowed = format!("an integer from 1 to {FALLBACK_ATTEMPTS_MAX}");
-            return Err(Invalid::new("after_attempts", self.after_attempts, allowed));
-        }
+        check_range("after_attempts", self.after_attempts, 1..=FALLBACK_ATTEMPTS_MAX)?;
         let open = self.after_open.within(Millis::ZERO, FALLBACK_OPEN_MAX);
         open.map_err(|e| e.within("after_open")).map(|_| ())
     }

@@ -127,8 +127,7 @@ impl Context<'_> {
 
     /// Checks the values that a caller gives for a timer.
     fn check_values(&self, payload_bytes: u64, when: Option<When>) -> Result<(), Refusal> {
-        let checked = self.limits().admit(payload_bytes, when, self.now.wall);
-        checked.map_err(|exceeded| Refusal::exceeded(self.namespace, exceeded))
+        self.limits().admit(self.namespace, payload_bytes, when, self.now.wall)
     }
 
     /// Checks the values of a timer that comes from another store.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Code, Invalid, Millis, NamespaceName, State, TimerId, TimerView, Timestamp, invalid::shorten,
-    limits::Exceeded, operate::DeadLetterId, schedule::When,
+    operate::DeadLetterId, schedule::When,
 };
 
 /// Wait before a repetition when the pending timers are full: some of them may have fired by then.
@@ -139,19 +139,6 @@ impl Refusal {
             leased_until: view.leased_until,
             attempts: view.attempts(),
             maybe_delivered: view.maybe_delivered(),
-        }
-    }
-
-    /// Returns the refusal of a timer that exceeds a limit of its namespace.
-    pub fn exceeded(namespace: &NamespaceName, exceeded: Exceeded) -> Self {
-        let namespace = namespace.clone();
-        match exceeded {
-            Exceeded::Payload { bytes, bytes_max } => {
-                Self::PayloadTooLarge { namespace, bytes, bytes_max }
-            }
-            Exceeded::Delay { when, max_delay } => {
-                Self::DelayTooLong { namespace, when, max_delay }
-            }
         }
     }
 

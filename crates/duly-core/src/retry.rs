@@ -4,7 +4,10 @@
 //! the n-th of them, and k+1 attempts are made. The jitter is derived from the delivery id, not from a
 //! random source, so every store computes the same wait.
 
-use crate::{Millis, invalid::Invalid};
+use crate::{
+    Millis,
+    invalid::{Invalid, check_range},
+};
 
 /// Largest number of attempts of a policy.
 pub const ATTEMPTS_MAX: u32 = 1_000;
@@ -63,11 +66,8 @@ impl RetryPolicy {
             Self::Delays(waits) => {
                 if !(1..=DELAYS_MAX).contains(&waits.len()) {
                     let allowed = format!("1 to {DELAYS_MAX} waits");
-                    return Err(Invalid::new(
-                        "delays",
-                        format!("{} entries", waits.len()),
-                        allowed,
-                    ));
+                    let seen = format!("{} entries", waits.len());
+                    return Err(Invalid::new("delays", seen, allowed));
                 }
                 for (i, wait) in waits.iter().enumerate() {
                     wait.within(Millis::ZERO, BACKOFF_MAX)
@@ -102,10 +102,7 @@ impl RetryPolicy {
 
 impl Exponential {
     fn check(&self) -> Result<(), Invalid> {
-        if !(1..=ATTEMPTS_MAX).contains(&self.max_attempts) {
-            let allowed = format!("an integer from 1 to {ATTEMPTS_MAX}");
-            return Err(Invalid::new("max_attempts", self.max_attempts, allowed));
-        }
+        check_range("max_attempts", self.max_attempts, 1..=ATTEMPTS_MAX)?;
         self.min_backoff.within(Millis::ZERO, BACKOFF_MAX).map_err(|e| e.within("min_backoff"))?;
         self.max_backoff.within(Millis::ZERO, BACKOFF_MAX).map_err(|e| e.within("max_backoff"))?;
         if self.min_backoff > self.max_backoff {

@@ -18,7 +18,7 @@
 //!
 //! Every store uses [`Forecast::count`]; it is the only code that assigns a time to a bucket.
 
-use duly_core::{Invalid, Millis, NamespaceName, Timestamp};
+use duly_core::{Millis, NamespaceName, Timestamp, invalid::check_range};
 
 use crate::Result;
 
@@ -47,11 +47,7 @@ impl ForecastRequest {
     /// `Invalid`, which names `bucket` or `count`.
     pub fn check(&self) -> Result<()> {
         self.bucket.within(BUCKET_MIN, BUCKET_MAX).map_err(|invalid| invalid.within("bucket"))?;
-        if !(1..=BUCKETS_MAX).contains(&self.count) {
-            let allowed = format!("an integer from 1 to {BUCKETS_MAX}");
-            return Err(Invalid::new("count", self.count, allowed).into());
-        }
-        Ok(())
+        Ok(check_range("count", self.count, 1..=BUCKETS_MAX)?)
     }
 }
 

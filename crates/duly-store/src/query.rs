@@ -2,8 +2,8 @@
 
 pub use duly_core::view::{Body, TimerView};
 use duly_core::{
-    Incarnation, Invalid, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
-    shard::ShardId,
+    Incarnation, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
+    invalid::check_range, shard::ShardId,
 };
 
 use crate::Result;
@@ -66,11 +66,7 @@ impl ListRequest {
     /// # Errors
     /// `Invalid`, which names `limit`.
     pub fn check(&self) -> Result<()> {
-        if (1..=PAGE_MAX).contains(&self.limit) {
-            return Ok(());
-        }
-        let allowed = format!("an integer from 1 to {PAGE_MAX}");
-        Err(Invalid::new("limit", self.limit, allowed).into())
+        Ok(check_range("limit", self.limit, 1..=PAGE_MAX)?)
     }
 
     /// Returns `true` if the timer matches all filters. Does not check `after`.
