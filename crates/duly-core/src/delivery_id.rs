@@ -8,9 +8,8 @@
 use std::fmt;
 
 use data_encoding::BASE32_NOPAD;
-use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::{Incarnation, invalid::Invalid};
+use crate::{Incarnation, invalid::Invalid, shard::hasher_of};
 
 /// The name of one firing, the same in every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,12 +18,7 @@ pub struct DeliveryId(u128);
 impl DeliveryId {
     /// Returns the delivery id of an occurrence of a timer.
     pub fn of(namespace: &str, id: &str, incarnation: Incarnation, occurrence: u32) -> Self {
-        let mut hasher = Xxh3Default::new();
-        for part in [namespace, id] {
-            let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            hasher.update(&length.to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
+        let mut hasher = hasher_of(namespace, id);
         hasher.update(&incarnation.0.to_le_bytes());
         hasher.update(&occurrence.to_le_bytes());
         Self(hasher.digest128())

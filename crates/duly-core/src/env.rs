@@ -1,6 +1,6 @@
-//! Traits for the environment: time and randomness.
+//! The clocks of the environment.
 //!
-//! Production code passes the clocks and randomness of the machine; tests and the simulator pass their own.
+//! Production code passes the clocks of the machine; tests and the simulator pass their own.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -21,10 +21,4 @@ pub trait Clock: Send + Sync + Debug {
         let ms = u64::try_from(self.wall().as_millis()).unwrap_or(u64::MAX);
         Timestamp::saturating_from_unix_ms(ms)
     }
-}
-
-/// A source of random bits for ids, incarnations and lease tokens.
-pub trait Random: Send + Debug {
-    /// Returns 64 random bits.
-    fn next_u64(&mut self) -> u64;
 }

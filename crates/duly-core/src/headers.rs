@@ -132,11 +132,8 @@ impl Headers {
 fn check_name(name: &str) -> Result<String, Invalid> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(Invalid::new(
-            "",
-            name,
-            "an HTTP header name (letters, digits and !#$%&'*+-.^_`|~)",
-        ));
+        let allowed = "an HTTP header name (letters, digits and !#$%&'*+-.^_`|~)";
+        return Err(Invalid::new("", name, allowed));
     }
     let name = name.to_ascii_lowercase();
     if is_forwarded(&name) {

@@ -114,11 +114,9 @@ impl Tags {
     /// Creates tags, after checking them.
     pub fn new(tags: Vec<String>) -> Result<Self, Invalid> {
         if tags.len() > TAGS_MAX {
-            return Err(Invalid::new(
-                "",
-                format!("{} tags", tags.len()),
-                format!("at most {TAGS_MAX} tags"),
-            ));
+            let (seen, allowed) =
+                (format!("{} tags", tags.len()), format!("at most {TAGS_MAX} tags"));
+            return Err(Invalid::new("", seen, allowed));
         }
         for (i, tag) in tags.iter().enumerate() {
             if tag.is_empty() || tag.len() > TAG_BYTES_MAX || tag.chars().any(char::is_control) {

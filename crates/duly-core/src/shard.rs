@@ -12,14 +12,19 @@ pub struct ShardId(pub u16);
 
 /// Returns the shard of a timer in a deployment of `shards` shards (at least 1).
 pub fn shard_of(namespace: &str, id: &str, shards: u16) -> ShardId {
+    let shard = hasher_of(namespace, id).digest() % u64::from(shards.max(1));
+    ShardId(u16::try_from(shard).unwrap_or(0))
+}
+
+/// Returns a hasher that has read a namespace and an id, each with its length.
+pub(crate) fn hasher_of(namespace: &str, id: &str) -> Xxh3Default {
     let mut hasher = Xxh3Default::new();
     for part in [namespace, id] {
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
         hasher.update(&length.to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    let shard = hasher.digest() % u64::from(shards.max(1));
-    ShardId(u16::try_from(shard).unwrap_or(0))
+    hasher
 }
 
 #[cfg(test)]

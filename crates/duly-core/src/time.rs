@@ -108,11 +108,8 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = i64::try_from(self.0).unwrap_or(i64::MAX);
-        match jiff::Timestamp::from_millisecond(ms) {
-            Ok(time) => write!(f, "{time:.3}"),
-            Err(_) => write!(f, "{ms}"),
-        }
+        let time = jiff::Timestamp::from_millisecond(self.0.cast_signed());
+        write!(f, "{:.3}", time.expect("jiff supports times up to the year 9999"))
     }
 }
 

@@ -127,10 +127,7 @@ impl Timer {
     /// # Errors
     /// When the new due time lies past 2200-01-01; the timer is then unchanged.
     pub fn change(&mut self, patch: Patch, now: Timestamp) -> Result<(), Invalid> {
-        let due_at = match patch.when {
-            Some(when) => Some(when.due_at(now)?),
-            None => None,
-        };
+        let due_at = patch.when.map(|when| when.due_at(now)).transpose()?;
         let other_firing = due_at.is_some() || !patch.payload.is_keep() || !patch.headers.is_keep();
         if let Some(due_at) = due_at {
             self.due_at = due_at;

@@ -48,22 +48,19 @@ impl TimerView {
 
     /// Creates a view of a timer in this state that is not in flight.
     pub fn whole(namespace: NamespaceName, state: State, timer: impl Into<Box<Timer>>) -> Self {
-        Self {
-            namespace,
-            state,
-            body: Body::Whole(timer.into()),
-            leased_until: None,
-            attempt_under_way: None,
-            claimed_at: None,
-        }
+        Self::of(namespace, state, Body::Whole(timer.into()))
     }
 
     /// Creates a view of a tombstone.
     pub fn tombstone(namespace: NamespaceName, tombstone: Tombstone) -> Self {
+        Self::of(namespace, tombstone.ended.state(), Body::Tombstone(Box::new(tombstone)))
+    }
+
+    const fn of(namespace: NamespaceName, state: State, body: Body) -> Self {
         Self {
             namespace,
-            state: tombstone.ended.state(),
-            body: Body::Tombstone(Box::new(tombstone)),
+            state,
+            body,
             leased_until: None,
             attempt_under_way: None,
             claimed_at: None,

@@ -99,12 +99,7 @@ impl Decision {
 
     /// Returns a decision to change something without using a quota.
     pub(super) fn change(effect: Effect, reply: Reply) -> Self {
-        Self {
-            effect: Some(effect),
-            quota_use: QuotaUse::default(),
-            reply,
-            shows_stored_content: true,
-        }
+        Self { effect: Some(effect), ..Self::reply(reply) }
     }
 
     /// Returns the memory of the content in the reply that the store has read, in bytes; 0 if the reply

@@ -3,8 +3,6 @@
 //! It is the sum of the requested sizes of the view's allocations. `tests/memory.rs` of the store's crate
 //! compares it with the counts of an allocator.
 
-use std::mem::size_of;
-
 use crate::{
     Destination, NamespaceName, RetryPolicy, Timer, TimerSpec, Tombstone, headers::Headers,
     timer::Attempt,
