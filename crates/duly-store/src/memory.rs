@@ -30,20 +30,16 @@ use crate::{
 };
 
 mod apply;
-mod catch_up;
 mod claim;
 mod clock;
-mod coordinator;
-mod lanes;
 mod members;
 mod namespace_state;
-mod namespaces;
 mod read;
 mod settle;
 mod state;
 
 use clock::{ClockReading, Clocks};
-pub use coordinator::Coordinator;
+pub use members::Coordinator;
 use members::Members;
 use state::MemoryState;
 
@@ -88,7 +84,7 @@ impl MemoryStore {
     fn read<T>(&self, work: impl FnOnce(&mut MemoryState, ClockReading) -> T) -> T {
         let mut state = self.state.lock();
         let now = self.clocks.now();
-        state.catch_up(now);
+        state.namespaces.values_mut().for_each(|namespace| namespace.catch_up(now));
         work(&mut state, now)
     }
 
@@ -98,6 +94,24 @@ impl MemoryStore {
         let answer = self.read(work);
         self.wakeups.send_modify(|count| *count += 1);
         answer
+    }
+}
+
+impl MemoryStore {
+    /// Returns the future of a call to the only shard; a call to any other shard is refused.
+    fn on_shard<'a, T: Send + 'a>(
+        &'a self,
+        shard: ShardId,
+        call: impl FnOnce() -> Result<T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        async move {
+            if shard != ShardId(0) {
+                let allowed = "0, the only shard of this store";
+                return Err(Invalid::new("shard", shard.0, allowed).into());
+            }
+            call()
+        }
+        .boxed()
     }
 }
 
@@ -113,15 +127,12 @@ impl Store for MemoryStore {
     }
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             command::check_count(commands.len())?;
             Ok(self.change(|state, now| {
-                let outcomes = commands.into_iter().map(|command| state.apply(command, now));
-                outcomes.collect()
+                commands.into_iter().map(|command| state.apply(command, now)).collect()
             }))
-        }
-        .boxed()
+        })
     }
 
     fn ready(
@@ -130,22 +141,18 @@ impl Store for MemoryStore {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             Ok(self.read(|state, now| state.ready(after.as_ref(), limit, now)))
-        }
-        .boxed()
+        })
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        async move {
-            check_shard(shard)?;
-            self.members
-                .as_ref()
-                .map_or(Ok(()), |members| members.check_not_released(request.owner))?;
+        self.on_shard(shard, move || {
+            if let Some(members) = &self.members {
+                members.check_not_released(request.owner)?;
+            }
             self.read(|state, now| state.claim(shard, &request, now))
-        }
-        .boxed()
+        })
     }
 
     fn settle(
@@ -153,24 +160,19 @@ impl Store for MemoryStore {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             self.change(|state, now| state.settle(shard, settlements, now))
-        }
-        .boxed()
+        })
     }
 
     fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
-        let owner = Owner::Node(member_id);
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             if let Some(members) = &self.members {
                 members.release(member_id);
             }
-            let is_held_by_member = |holder| holder == owner;
+            let is_held_by_member = |holder| holder == Owner::Node(member_id);
             Ok(self.change(|state, now| state.release(is_held_by_member, LeaseLoss::NodeGone, now)))
-        }
-        .boxed()
+        })
     }
 
     fn get(
@@ -180,30 +182,22 @@ impl Store for MemoryStore {
         id: TimerId,
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             let view = self.read(|state, now| state.namespaces.get(&namespace)?.view(&id, now));
             view.map(|view| Ok(view.check_memory(bytes_max).map(|()| view)?)).transpose()
-        }
-        .boxed()
+        })
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             self.read(|state, now| state.namespace(&request.namespace)?.list(&request, now))
-        }
-        .boxed()
+        })
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        async move {
-            check_shard(shard)?;
-            Ok(self.read(|state, now| {
-                state.namespaces.get(&namespace).map(|namespace| namespace.stats(now))
-            }))
-        }
-        .boxed()
+        self.on_shard(shard, move || {
+            Ok(self.read(|state, now| Some(state.namespaces.get(&namespace)?.stats(now))))
+        })
     }
 
     fn forecast(
@@ -211,15 +205,12 @@ impl Store for MemoryStore {
         shard: ShardId,
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             request.check()?;
             Ok(self.read(|state, now| {
-                let namespace = state.namespaces.get(&request.namespace)?;
-                Some(namespace.forecast(&request, now))
+                Some(state.namespaces.get(&request.namespace)?.forecast(&request, now))
             }))
-        }
-        .boxed()
+        })
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
@@ -273,14 +264,6 @@ impl Store for MemoryStore {
     fn deployment(&self) -> Option<&dyn Deployment> {
         self.members.is_some().then_some(self)
     }
-}
-
-/// Refuses any other shard than the only one.
-fn check_shard(shard: ShardId) -> Result<()> {
-    if shard == ShardId(0) {
-        return Ok(());
-    }
-    Err(Invalid::new("shard", shard.0, "0, the only shard of this store").into())
 }
 
 #[cfg(test)]

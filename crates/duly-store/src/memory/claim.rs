@@ -1,9 +1,15 @@
-//! Claims, and the lanes that are ready for a claim.
+//! Claims, the lanes that are ready for a claim, and the lane of a timer:
+//!
+//! 1. A timer with its own destination belongs to the lane of that destination.
+//! 2. A timer without one belongs to the lane of the namespace's destination at the time of the claim.
+//! 3. The first [`ORIGINS_MAX`] origins of timers get lanes of their own, and keep them while the namespace
+//!    exists. Timers to later origins share the overflow lane.
+//! 4. The namespace's own destination never overflows.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use duly_core::{
-    Millis, Timer, TimerId,
+    Destination, Millis, State, Timer, TimerId,
     destination::LaneKey,
     lifecycle::{Event, Transition, transition},
     shard::ShardId,
@@ -11,11 +17,13 @@ use duly_core::{
 
 use super::{
     clock::ClockReading,
-    namespace_state::{Lease, NamespaceState},
+    namespace_state::{Lease, LiveTimer, NamespaceState},
     state::{IssuedToken, MemoryState},
 };
 use crate::{
-    ClaimRequest, Claimed, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result, Token, claim,
+    ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Ready, ReadyCursor, ReadyLane, Result,
+    Token,
+    claim::{self, ORIGINS_MAX},
 };
 
 impl MemoryState {
@@ -55,18 +63,12 @@ impl MemoryState {
         let mut claimed = Claimed::default();
         let mut bytes_left = request.bytes_max;
         'lanes: for wanted in &request.lanes {
-            let Some(namespace) = self.namespaces.get(&wanted.lane.namespace) else {
+            let named = self.namespaces.get_mut(&wanted.lane.namespace);
+            let Some(namespace) = named.filter(|namespace| namespace.grants_claims()) else {
                 continue;
             };
-            if !namespace.grants_claims() {
-                continue;
-            }
-            for id in
-                namespace.claim_order(&wanted.lane.key, wanted.first_max, wanted.retry_max, now)
-            {
-                let Some(namespace) = self.namespaces.get_mut(&wanted.lane.namespace) else {
-                    continue 'lanes;
-                };
+            let LaneClaim { lane, first_max, retry_max } = wanted;
+            for id in namespace.claim_order(&lane.key, *first_max, *retry_max, now) {
                 let bytes = namespace.live[&id].timer.spec.content_bytes();
                 let fits = claimed.firings.is_empty() || bytes <= bytes_left;
                 if !fits || claimed.firings.len() >= request.total_max {
@@ -127,6 +129,47 @@ impl MemoryState {
 }
 
 impl NamespaceState {
+    /// Gives a lane to the origin of a timer's destination, while there are lanes left.
+    pub(super) fn add_origin(&mut self, destination: Option<&Destination>) {
+        if let Some(destination @ Destination::Http(_)) = destination
+            && self.origins.len() < ORIGINS_MAX
+        {
+            self.origins.insert(destination.lane_key());
+        }
+    }
+
+    /// Returns the present lane of a timer.
+    pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
+        match &timer.spec.destination {
+            None => self.settings.destination.lane_key(),
+            Some(Destination::Pull) => LaneKey::Pull,
+            Some(http @ Destination::Http(_)) => {
+                let key = http.lane_key();
+                if self.origins.contains(&key) { key } else { LaneKey::Overflow }
+            }
+        }
+    }
+
+    /// Returns `true` if the namespace grants claims.
+    pub(super) fn grants_claims(&self) -> bool {
+        !self.paused && !self.is_dead_full()
+    }
+
+    /// Returns `true` if the namespace has reached its limit of dead letters.
+    pub(super) fn is_dead_full(&self) -> bool {
+        self.dead.len() as u64 >= self.settings.limits.max_dead
+    }
+
+    /// Returns the claimable timers of a lane.
+    pub(super) fn claimable<'a>(
+        &'a self,
+        key: &'a LaneKey,
+        now: ClockReading,
+    ) -> impl Iterator<Item = &'a LiveTimer> {
+        let live = self.live.values();
+        live.filter(move |live| live.is_claimable(now) && self.lane_of(&live.timer) == *key)
+    }
+
     fn ready_lanes(&self, now: ClockReading) -> Vec<ReadyLane> {
         let mut counts: BTreeMap<LaneKey, (u64, u64)> = BTreeMap::new();
         for live in self.live.values().filter(|live| live.is_claimable(now)) {
@@ -173,11 +216,8 @@ impl NamespaceState {
     ) -> Firing {
         let timer = &self.live[id].timer;
         let allowed = transition(Some(self.live[id].state(now)), Event::Claim);
-        assert_eq!(
-            allowed,
-            Transition::Move(duly_core::State::InFlight),
-            "only claimable timers are picked"
-        );
+        let granted = Transition::Move(State::InFlight);
+        assert_eq!(allowed, granted, "only claimable timers are picked");
         let length = match request.owner {
             Owner::Consumer { lease } => Some(lease.unwrap_or(self.settings.lease)),
             Owner::Node(_) => None,

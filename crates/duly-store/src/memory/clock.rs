@@ -18,7 +18,7 @@ pub(super) struct Clocks {
 
 /// Both clocks at the moment when the store was opened.
 #[derive(Debug, Clone, Copy)]
-struct ClockOrigin {
+pub(super) struct ClockOrigin {
     wall: Duration,
     boot: Duration,
 }
@@ -32,7 +32,7 @@ pub(super) struct ClockReading {
     pub(super) steady: Timestamp,
     /// The boot clock.
     pub(super) boot: Duration,
-    origin: ClockOrigin,
+    pub(super) origin: ClockOrigin,
 }
 
 impl Clocks {
@@ -57,15 +57,11 @@ impl ClockReading {
     pub(super) const fn both(&self) -> operate::Now {
         operate::Now { wall: self.wall, steady: self.steady }
     }
-
-    /// Returns the steady clock at another moment of the boot clock.
-    pub(super) fn steady_at(&self, boot: Duration) -> Timestamp {
-        self.origin.steady_at(boot)
-    }
 }
 
 impl ClockOrigin {
-    fn steady_at(&self, boot: Duration) -> Timestamp {
+    /// Returns the steady clock at a moment of the boot clock.
+    pub(super) fn steady_at(&self, boot: Duration) -> Timestamp {
         let elapsed = boot.saturating_sub(self.boot);
         let ms = self.wall.saturating_add(elapsed).as_millis();
         Timestamp::saturating_from_unix_ms(u64::try_from(ms).unwrap_or(u64::MAX))

@@ -7,11 +7,12 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use super::{Coordinator, MemoryStore, check_shard};
+use super::MemoryStore;
 use crate::{
     Deployment, Error, Lane, MemberId, Owner, Result, StoreFuture,
     deployment::{
-        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, max_min_part,
+        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, Member,
+        MembershipStage, max_min_part,
     },
 };
 
@@ -83,6 +84,69 @@ impl Members {
             *grants = slots.max(ask.keep);
         }
         Allotment { slots, per_second }
+    }
+}
+
+/// A coordinator shard: the rules of [`crate::deployment::heartbeat`], in plain maps. For tests, which are short: evictions stay recent for ever.
+#[derive(Debug, Clone, Default)]
+pub struct Coordinator {
+    list: u64,
+    members: BTreeMap<MemberId, Member>,
+    evicted: BTreeSet<MemberId>,
+}
+
+impl Coordinator {
+    /// Creates a shard without members, with this version of the list.
+    pub fn new(list: u64) -> Self {
+        Self { list, ..Self::default() }
+    }
+
+    /// Changes the version of the list: heartbeats with any other version are refused from now on.
+    pub fn accept_list(&mut self, list: u64) {
+        self.list = list;
+    }
+
+    /// Removes its members and keeps its evictions, as a failover may do.
+    pub fn forget_members(&mut self) {
+        self.members.clear();
+    }
+
+    /// Applies a heartbeat.
+    pub fn heartbeat(&mut self, heartbeat: Heartbeat) -> HeartbeatReply {
+        if heartbeat.list != self.list {
+            return HeartbeatReply::Superseded;
+        }
+        if self.evicted.contains(&heartbeat.member_id) {
+            return HeartbeatReply::Evicted;
+        }
+        for (member_id, last_seen) in heartbeat.dead {
+            if self.members.get(&member_id).map(|member| member.heartbeats) == last_seen {
+                self.members.remove(&member_id);
+                self.evicted.insert(member_id);
+            }
+        }
+        if heartbeat.presence == MembershipStage::Left {
+            self.members.remove(&heartbeat.member_id);
+            self.evicted.insert(heartbeat.member_id);
+        } else if self
+            .members
+            .get(&heartbeat.member_id)
+            .is_none_or(|known| known.heartbeats < heartbeat.number)
+        {
+            let member = Member {
+                member_id: heartbeat.member_id,
+                name: heartbeat.name,
+                protocols: heartbeat.protocols,
+                presence: heartbeat.presence,
+                heartbeats: heartbeat.number,
+                waits: heartbeat.waits,
+            };
+            self.members.insert(heartbeat.member_id, member);
+        }
+        HeartbeatReply::Members {
+            members: self.members.values().cloned().collect(),
+            evicted: self.evicted.iter().copied().collect(),
+        }
     }
 }
 
@@ -158,16 +222,14 @@ impl Deployment for MemoryStore {
     }
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             let mut holders = self.read(|state, _| state.holders());
             let granted = self.members()?.granted.lock();
             holders.extend(granted.values().flat_map(|grants| grants.keys()));
             holders.sort_unstable();
             holders.dedup();
             Ok(holders)
-        }
-        .boxed()
+        })
     }
 
     fn allot(
@@ -176,14 +238,12 @@ impl Deployment for MemoryStore {
         member_id: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
-        async move {
-            check_shard(shard)?;
+        self.on_shard(shard, move || {
             let members = self.members()?;
             members.check_not_released(Owner::Node(member_id))?;
             let rotation = self.clocks.now().wall.unix_ms() / 1_000;
             Ok(asks.into_iter().map(|ask| members.allot(member_id, ask, rotation)).collect())
-        }
-        .boxed()
+        })
     }
 
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{State, Timer, destination::LaneKey};
+use duly_core::{State, destination::LaneKey};
 
 use super::{clock::ClockReading, namespace_state::NamespaceState, state::MemoryState};
 use crate::{
@@ -101,7 +101,8 @@ impl NamespaceState {
                 let next = stats.next_due_at.get_or_insert(at);
                 *next = at.min(*next);
             }
-            stats.pending_bytes += record_bytes(&live.timer);
+            let content = live.timer.spec.content_bytes();
+            stats.pending_bytes += RECORD_BYTES + live.timer.id.as_str().len() as u64 + content;
         }
         stats.lanes = lanes.into_values().collect();
         stats
@@ -152,11 +153,4 @@ fn matches(view: &TimerView, request: &ListRequest) -> bool {
         && request.due_to.is_none_or(|to| due_at < to)
         && view.id().as_str().starts_with(prefix)
         && request.tag.as_ref().is_none_or(has)
-}
-
-fn record_bytes(timer: &Timer) -> u64 {
-    let payload = timer.spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    let headers: usize =
-        timer.spec.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    RECORD_BYTES + (timer.id.as_str().len() + payload + headers) as u64
 }

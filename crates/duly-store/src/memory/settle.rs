@@ -1,9 +1,9 @@
-//! Verdicts on leased firings.
+//! Verdicts on leased firings, and the end of leases without a verdict.
 
 use duly_core::{
-    TimerId,
+    TimerId, Timestamp,
     operate::Effect,
-    settle::{self, settled_before},
+    settle::{self, LeaseLoss, expire, lose_lease, settled_before},
     shard::ShardId,
 };
 
@@ -61,6 +61,51 @@ impl MemoryState {
 }
 
 impl NamespaceState {
+    /// Catches up with the clock: ended leases, expired firings, old tombstones. A lease that ended is
+    /// processed as of its end, even if the call comes later, so the order of the retries does not depend on
+    /// the call.
+    pub(super) fn catch_up(&mut self, now: ClockReading) {
+        if self.resumes_at.is_some_and(|at| at <= now.wall) {
+            (self.paused, self.resumes_at, self.updated_at) = (false, None, now.wall);
+        }
+        for id in self.leased(|lease| lease.is_over(now)) {
+            let ended = self.live[&id].lease.map(|lease| now.origin.steady_at(lease.ends_boot));
+            self.lose_lease(&id, LeaseLoss::Ended, ended.unwrap_or(now.steady), now);
+        }
+        let unleased = self.live.values().filter(|live| live.lease.is_none());
+        let context = self.context(0, now);
+        let expired = unleased.filter_map(|it| expire(Box::new(it.timer.clone()), &context).ok());
+        for effect in expired.collect::<Vec<_>>() {
+            self.write(effect);
+        }
+        let retention = self.settings.retention;
+        self.tombstones
+            .retain(|_, tombstone| tombstone.value.ended_at.saturating_add(retention) > now.wall);
+        self.trim_tombstones();
+    }
+
+    /// Returns the ids of the leased firings for which `which` returns `true`.
+    pub(super) fn leased(&self, which: impl Fn(&Lease) -> bool) -> Vec<TimerId> {
+        let held = self.live.iter().filter(|(_, live)| live.lease.as_ref().is_some_and(&which));
+        held.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Ends a lease without a verdict.
+    pub(super) fn lose_lease(
+        &mut self,
+        id: &TimerId,
+        loss: LeaseLoss,
+        since: Timestamp,
+        now: ClockReading,
+    ) {
+        let live = &self.live[id];
+        if let Some(lease) = live.lease {
+            let timer = Box::new(live.timer.clone());
+            let effect = lose_lease(timer, &lease.held(now), loss, since, &self.context(0, now));
+            self.write(effect);
+        }
+    }
+
     fn settle(
         &mut self,
         id: &TimerId,

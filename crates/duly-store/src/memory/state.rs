@@ -1,11 +1,20 @@
-//! The data of the store: namespaces, issued tokens, and the random source.
+//! The data of the store: namespaces with their settings, issued tokens, and the random source.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
 
-use duly_core::{NamespaceName, TimerId, settle::LeaseLoss};
+use duly_core::{NamespaceName, Settings, TimerId, rate::Gcra, settle::LeaseLoss};
 
 use super::{clock::ClockReading, namespace_state::NamespaceState};
-use crate::{Command, Error, MemberId, Outcome, Owner, Refusal, Result, random::SplitMix64};
+use crate::{
+    Command, Error, MemberId, Outcome, Owner, Refusal, Result,
+    namespaces::{Activity, DeleteMode, IDLE_AFTER, Namespace, Put, Secrets, too_many},
+    query::Totals,
+    random::SplitMix64,
+};
 
 /// The state of the store.
 #[derive(Debug)]
@@ -40,13 +49,6 @@ impl MemoryState {
         }
     }
 
-    /// Catches up with the clock in every namespace.
-    pub(super) fn catch_up(&mut self, now: ClockReading) {
-        for namespace in self.namespaces.values_mut() {
-            namespace.catch_up(now);
-        }
-    }
-
     pub(super) fn namespace(&mut self, name: &NamespaceName) -> Result<&mut NamespaceState> {
         self.namespaces.get_mut(name).ok_or_else(|| Error::UnknownNamespace(name.to_string()))
     }
@@ -62,16 +64,14 @@ impl MemoryState {
         outcome.unwrap_or_else(Outcome::Refused).answering(command.answer)
     }
 
-    /// Returns the nodes that hold leases.
+    /// Returns the node of each lease that a node holds.
     pub(super) fn holders(&self) -> Vec<MemberId> {
-        let held = self.namespaces.values().flat_map(NamespaceState::owners);
-        let member_ids: BTreeSet<MemberId> = held
-            .filter_map(|owner| match owner {
-                Owner::Node(member_id) => Some(member_id),
-                Owner::Consumer { .. } => None,
-            })
-            .collect();
-        member_ids.into_iter().collect()
+        let live = self.namespaces.values().flat_map(|namespace| namespace.live.values());
+        let node_of = |owner| match owner {
+            Owner::Node(member_id) => Some(member_id),
+            Owner::Consumer { .. } => None,
+        };
+        live.filter_map(|live| node_of(live.lease?.owner)).collect()
     }
 
     /// Ends the leases of every owner for which `gone` returns `true`; returns their number.
@@ -89,5 +89,147 @@ impl MemoryState {
             held.len() as u64
         });
         released.sum()
+    }
+
+    pub(super) fn put_namespace(
+        &mut self,
+        name: NamespaceName,
+        put: Put,
+        namespaces_max: u64,
+        now: ClockReading,
+    ) -> Result<(Namespace, bool)> {
+        let count = self.namespaces.len() as u64;
+        let old = self.namespaces.get_mut(&name);
+        if old.is_none() && count >= namespaces_max {
+            return Err(too_many(namespaces_max));
+        }
+        let implicit = matches!(put, Put::IfAbsent(_));
+        let settings = match (put, &old) {
+            (Put::IfAbsent(_), Some(namespace)) => return Ok((namespace.to_namespace(), false)),
+            (Put::IfAbsent(settings), None) => *settings,
+            (Put::Replace { mut settings, secrets }, old) => {
+                if secrets == Secrets::Keep {
+                    let kept =
+                        old.as_ref().map(|namespace| namespace.settings.signing_secrets.clone());
+                    settings.signing_secrets = kept.unwrap_or_default();
+                }
+                *settings
+            }
+        };
+        if let Some(namespace) = old {
+            namespace.settings = Arc::new(settings);
+            namespace.implicit = false;
+            namespace.updated_at = now.wall;
+            namespace.trim_tombstones();
+            return Ok((namespace.to_namespace(), false));
+        }
+        let namespace = NamespaceState {
+            implicit,
+            ..NamespaceState::new(name.clone(), self.namespace_number_next, settings, now)
+        };
+        self.namespace_number_next += 1;
+        let created = namespace.to_namespace();
+        self.namespaces.insert(name, namespace);
+        Ok((created, true))
+    }
+
+    pub(super) fn list_namespaces(
+        &self,
+        after: Option<&NamespaceName>,
+        limit: usize,
+    ) -> Vec<Namespace> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let namespaces = self.namespaces.range::<NamespaceName, _>((from, Bound::Unbounded));
+        namespaces.take(limit).map(|(_, namespace)| namespace.to_namespace()).collect()
+    }
+
+    pub(super) fn set_activity(
+        &mut self,
+        name: &NamespaceName,
+        activity: Activity,
+        now: ClockReading,
+    ) -> Result<Namespace> {
+        let namespace = self.namespace(name)?;
+        let after = activity.applied(namespace.paused, namespace.resumes_at, now.wall);
+        if (namespace.paused, namespace.resumes_at) != after {
+            namespace.implicit = false;
+            (namespace.paused, namespace.resumes_at) = after;
+            namespace.updated_at = now.wall;
+        }
+        Ok(namespace.to_namespace())
+    }
+
+    pub(super) fn delete_namespace(
+        &mut self,
+        name: &NamespaceName,
+        mode: DeleteMode,
+    ) -> Result<()> {
+        let namespace = self.namespace(name)?;
+        let (pending, dead) = (namespace.live.len() as u64, namespace.dead.len() as u64);
+        if mode == DeleteMode::IfEmpty && pending + dead > 0 {
+            return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
+        }
+        self.namespaces.remove(name);
+        Ok(())
+    }
+
+    pub(super) fn remove_idle(
+        &mut self,
+        awaited: &BTreeSet<NamespaceName>,
+        now: ClockReading,
+    ) -> Vec<NamespaceName> {
+        let mut removed = Vec::new();
+        for (name, namespace) in
+            self.namespaces.iter_mut().filter(|(_, namespace)| namespace.implicit)
+        {
+            if namespace.is_in_use() || awaited.contains(name) {
+                namespace.idle_since = None;
+                continue;
+            }
+            let since = *namespace.idle_since.get_or_insert(now.boot);
+            if now.boot.saturating_sub(since) >= IDLE_AFTER.to_std() {
+                removed.push(name.clone());
+            }
+        }
+        removed.iter().for_each(|name| drop(self.namespaces.remove(name)));
+        removed
+    }
+}
+
+impl NamespaceState {
+    fn new(name: NamespaceName, number: u64, settings: Settings, now: ClockReading) -> Self {
+        Self {
+            name,
+            number,
+            settings: Arc::new(settings),
+            paused: false,
+            resumes_at: None,
+            created_at: now.wall,
+            updated_at: now.wall,
+            implicit: false,
+            idle_since: None,
+            live: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            origins: BTreeSet::new(),
+            totals: Totals::default(),
+            ended_next: 0,
+            schedules: Gcra::default(),
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        !(self.live.is_empty() && self.dead.is_empty() && self.tombstones.is_empty())
+    }
+
+    pub(super) fn to_namespace(&self) -> Namespace {
+        Namespace {
+            name: self.name.clone(),
+            settings: Arc::clone(&self.settings),
+            paused: self.paused,
+            resumes_at: self.resumes_at,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
     }
 }
