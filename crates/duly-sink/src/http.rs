@@ -48,20 +48,13 @@ mod tests;
 
 pub use address::{AddressPolicy, Loopback};
 pub use options::Options;
+pub use tls::check_files;
 
 use self::{
     connect::Connector, exchange::Reply, failure::Failure, options::Bounds, options::Timeouts,
     pool::Pool, pool::PooledConnection, reply::BodyEnd, resolve::Resolver, target::Target,
     tls::Tls, unsent::FLUSHED_WITHIN,
 };
-
-/// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
-/// them.
-///
-/// Returns at most one error for the authorities and one for the client certificate and its key.
-pub fn check_files(files: &options::TlsFiles) -> Vec<Error> {
-    tls::check(files)
-}
 
 /// Safety margin: an idle connection is closed this long before the receiver's announced time-out.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);

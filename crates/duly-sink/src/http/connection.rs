@@ -221,7 +221,7 @@ impl Http2 {
         let mut left = self.unsent_bodies.lock();
         left.push(unsent);
         left.retain_mut(|unsent| !unsent.is_sent());
-        let left_bytes: usize = left.iter().map(Unsent::payload_bytes).sum();
+        let left_bytes: usize = left.iter().map(|unsent| unsent.payload_bytes).sum();
         if left_bytes > LEFT_BYTES_MAX {
             self.alive.send_replace(());
         }

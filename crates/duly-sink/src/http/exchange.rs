@@ -128,7 +128,7 @@ impl HttpSink {
         // Of many deliveries to an unknown origin one connects, and the others wait for its result. They
         // wait only for a short time, because it may hang.
         let guard = self.pool.single_flight(target.origin());
-        let single_flight = guard.single_flight();
+        let single_flight = &guard.single_flight;
         let connecting = if single_flight.is_one_each() {
             None
         } else {

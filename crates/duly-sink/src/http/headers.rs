@@ -8,13 +8,12 @@
 //!    but older timers may have them.
 //! 5. Values are checked by `HeaderValue`, which refuses line breaks. So no value can inject a header.
 
-use std::fmt::Write as _;
-
 use ::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use duly_core::{
     Timestamp,
     headers::{LOOP, is_forwarded},
 };
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::signature;
 use crate::Envelope;
@@ -24,6 +23,9 @@ pub(super) const EVENT_TYPE: &str = "duly.timer.fired";
 
 /// Value of [`LOOP`]; the name alone counts.
 const LOOP_VALUE: &str = "duly";
+
+/// ASCII characters that are percent-encoded in `ce-subject`.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// Returns all headers of the delivery of `envelope`, sent at `now`.
 ///
@@ -99,19 +101,7 @@ fn put(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
 /// Percent-encodes by the CloudEvents HTTP binding, section 3.1.3.2: space, double quote, percent and
 /// everything outside U+0021–U+007E, as the bytes of its UTF-8.
 pub(super) fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'%' => write_byte(&mut encoded, byte),
-            0x21..=0x7e => encoded.push(char::from(byte)),
-            _ => write_byte(&mut encoded, byte),
-        }
-    }
-    encoded
-}
-
-fn write_byte(encoded: &mut String, byte: u8) {
-    write!(encoded, "%{byte:02X}").expect("writing to a String does not fail");
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]

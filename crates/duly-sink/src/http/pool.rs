@@ -101,13 +101,7 @@ impl SingleFlight {
 pub(super) struct SingleFlightGuard<'a> {
     pool: &'a Pool,
     origin: &'a str,
-    single_flight: Arc<SingleFlight>,
-}
-
-impl SingleFlightGuard<'_> {
-    pub(super) fn single_flight(&self) -> &SingleFlight {
-        &self.single_flight
-    }
+    pub(super) single_flight: Arc<SingleFlight>,
 }
 
 impl Drop for SingleFlightGuard<'_> {

@@ -99,8 +99,11 @@ impl Tls {
     }
 }
 
-/// Checks all files, and keeps nothing of them.
-pub(super) fn check(files: &TlsFiles) -> Vec<Error> {
+/// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
+/// them.
+///
+/// Returns at most one error for the authorities and one for the client certificate and its key.
+pub fn check_files(files: &TlsFiles) -> Vec<Error> {
     let ca = TlsFiles { ca: files.ca.clone(), client: None };
     let client = TlsFiles { ca: None, client: files.client.clone() };
     let named = [ca, client].into_iter().filter(|it| it.ca.is_some() || it.client.is_some());

@@ -24,7 +24,7 @@ pub(super) const FLUSHED_WITHIN: Duration = Duration::from_millis(100);
 /// A watch on a request body: detects whether the client still holds it.
 #[derive(Debug)]
 pub(super) struct Unsent {
-    payload_bytes: usize,
+    pub(super) payload_bytes: usize,
     held: oneshot::Receiver<Infallible>,
 }
 
@@ -56,9 +56,5 @@ impl Unsent {
 
     pub(super) fn is_sent(&mut self) -> bool {
         matches!(self.held.try_recv(), Err(TryRecvError::Closed))
-    }
-
-    pub(super) const fn payload_bytes(&self) -> usize {
-        self.payload_bytes
     }
 }
