@@ -15,7 +15,6 @@ use crate::state::Notifier;
 
 #[cfg(any(not(target_os = "linux"), test))]
 mod stepping;
-mod targets;
 #[cfg(target_os = "linux")]
 mod timerfd;
 
@@ -45,4 +44,41 @@ pub(crate) fn system(notifiers: Arc<[Notifier]>) -> io::Result<Box<dyn Waker>> {
     return Ok(Box::new(timerfd::TimerFd::start(notifiers)?));
     #[cfg(not(target_os = "linux"))]
     return Ok(Box::new(stepping::Stepping::start(notifiers)?));
+}
+
+/// The wake-up times of the shards: one wall time per shard, or none.
+#[derive(Debug)]
+struct Targets(Vec<Option<Duration>>);
+
+impl Targets {
+    fn new(shards: usize) -> Self {
+        Self(vec![None; shards])
+    }
+
+    fn lower(&mut self, shard: ShardId, wall: Duration) {
+        if let Some(target) = self.0.get_mut(usize::from(shard.0)) {
+            *target = Some(target.map_or(wall, |known| known.min(wall)));
+        }
+    }
+
+    fn earliest(&self) -> Option<Duration> {
+        self.0.iter().flatten().min().copied()
+    }
+
+    /// Takes the shards whose time has come.
+    fn take_due(&mut self, wall: Duration) -> Vec<usize> {
+        let mut due = Vec::new();
+        for (shard, target) in self.0.iter_mut().enumerate() {
+            if target.is_some_and(|at| at <= wall) {
+                *target = None;
+                due.push(shard);
+            }
+        }
+        due
+    }
+
+    /// Takes all shards that have a time, because the clock was set.
+    fn take_all(&mut self) -> Vec<usize> {
+        self.take_due(Duration::MAX)
+    }
 }

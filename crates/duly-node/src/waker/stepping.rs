@@ -13,7 +13,7 @@ use std::{
 use duly_core::shard::ShardId;
 use parking_lot::{Condvar, Mutex};
 
-use super::{SLEEP_MAX, Waker, targets::Targets};
+use super::{SLEEP_MAX, Targets, Waker};
 use crate::state::Notifier;
 
 /// Longest step: the most that a wake-up can be late after the clock was set.

@@ -13,7 +13,7 @@ fn notifiers(count: usize) -> Arc<[Notifier]> {
 #[test]
 fn targets_are_taken_when_their_time_has_come() {
     let at = |ms| Duration::from_millis(ms);
-    let mut targets = targets::Targets::new(3);
+    let mut targets = Targets::new(3);
     assert_eq!(targets.earliest(), None);
     targets.lower(ShardId(0), at(30));
     targets.lower(ShardId(1), at(20));

@@ -22,7 +22,7 @@ use rustix::{
     },
 };
 
-use super::{Waker, targets::Targets};
+use super::{Targets, Waker};
 use crate::state::Notifier;
 
 /// The thread's handle; dropping it ends the thread.
@@ -77,11 +77,7 @@ impl TimerFd {
 
 impl Waker for TimerFd {
     fn wake_by(&self, shard: ShardId, wall: Duration) {
-        let mut state = self.0.state.lock();
-        state.targets.lower(shard, wall);
-        let due = self.0.arm(&mut state);
-        drop(state);
-        self.0.notify(due);
+        self.0.rearm(|state| state.targets.lower(shard, wall));
     }
 
     fn iterations(&self) -> Option<u64> {
@@ -93,11 +89,7 @@ impl Waker for TimerFd {
         let number = inner.threads.fetch_add(1, Ordering::AcqRel) + 1;
         thread::Builder::new().name("duly-waker".to_owned()).spawn(move || inner.run(number))?;
         // The timer may have expired without a thread that reads it.
-        let mut state = self.0.state.lock();
-        state.armed = None;
-        let due = self.0.arm(&mut state);
-        drop(state);
-        self.0.notify(due);
+        self.0.rearm(|state| state.armed = None);
         Ok(())
     }
 }
@@ -147,23 +139,28 @@ impl Inner {
         }
     }
 
+    /// Changes the state and arms the descriptor for it.
+    fn rearm(&self, change: impl FnOnce(&mut TimerState)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        let due = self.arm(&mut state);
+        drop(state);
+        self.notify(due);
+    }
+
     /// Arms the descriptor for the earliest target, if it is not armed for it yet. Returns the shards to
     /// notify: all that have a time, if the clock was set.
     fn arm(&self, state: &mut TimerState) -> Vec<usize> {
-        let Some(earliest) = state.targets.earliest() else {
+        let earliest = state.targets.earliest();
+        let Some(wall) = earliest.filter(|_| state.armed != earliest) else {
             return Vec::new();
         };
-        if state.armed == Some(earliest) {
-            return Vec::new();
-        }
-        state.armed = Some(earliest);
-        match self.set_timer(earliest) {
-            ClockChange::Unchanged => Vec::new(),
-            ClockChange::Stepped => state.targets.take_all(),
-        }
+        state.armed = earliest;
+        if self.set_timer(wall) { state.targets.take_all() } else { Vec::new() }
     }
 
-    fn set_timer(&self, wall: Duration) -> ClockChange {
+    /// Sets the timer; returns `true` if the wall clock stepped since it was last set.
+    fn set_timer(&self, wall: Duration) -> bool {
         // All zeros would disarm it.
         let wall = wall.max(Duration::from_nanos(1));
         let value = Itimerspec {
@@ -175,21 +172,15 @@ impl Inner {
         };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         match timerfd_settime(&self.timer, flags, &value) {
-            Ok(_) => ClockChange::Unchanged,
+            Ok(_) => false,
             // Setting the timer reports a step of the clock too, and then the read does not.
-            Err(rustix::io::Errno::CANCELED) => ClockChange::Stepped,
+            Err(rustix::io::Errno::CANCELED) => true,
             Err(error) => {
                 tracing::error!(%error, "wake-up timer cannot be set; timers may be a few seconds late");
-                ClockChange::Unchanged
+                false
             }
         }
     }
-}
-
-/// The change of the wall clock since the timer was last set.
-enum ClockChange {
-    Unchanged,
-    Stepped,
 }
 
 fn real_time() -> Duration {
