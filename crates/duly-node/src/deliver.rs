@@ -75,7 +75,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         attempt.conclude(SettleVerdict::Release);
         return;
     }
-    let kind = AttemptKind::of_attempt(firing.attempt);
+    let kind = AttemptKind::of(firing.attempt);
     shared.recorder.lateness(DeliveryMode::Push, kind, firing.claimable_since, shared.clock.wall());
     let started = Instant::now();
     let envelope = Envelope {
@@ -95,7 +95,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
     let timeout = envelope.destination.timeout.to_std().min(may_send_for);
     let time_limit = timeout.saturating_add(shared.options.stall_after);
     let (id, delivery_id, number) = (envelope.id.clone(), envelope.delivery_id, envelope.attempt);
-    let delivery = tokio::select! {
+    let mut delivery = tokio::select! {
         biased;
         delivery = shared.sink.deliver(envelope) => delivery,
         () = shared.phases.reached(Phase::CutOff) => {
@@ -110,7 +110,11 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         }
     };
     attempt.report(receiver_health(&delivery));
-    let delivery = mark_fallback(delivery, receiver);
+    if receiver == Receiver::Fallback
+        && let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &mut delivery
+    {
+        reason.insert_str(0, "fallback: ");
+    }
     shared.recorder.delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
@@ -122,19 +126,6 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         );
     }
     attempt.conclude(verdict(delivery));
-}
-
-/// Marks the reason of a failure of the fallback.
-fn mark_fallback(delivery: Delivery, receiver: Receiver) -> Delivery {
-    let of = |reason| format!("fallback: {reason}");
-    match delivery {
-        _ if receiver == Receiver::Own => delivery,
-        Delivery::Confirmed => Delivery::Confirmed,
-        Delivery::Failed { kind, wait, reason } => {
-            Delivery::Failed { kind, wait, reason: of(reason) }
-        }
-        Delivery::Rejected { reason } => Delivery::Rejected { reason: of(reason) },
-    }
 }
 
 /// Returns the health of the receiver as the attempt shows it. A receiver that rejects a firing for good

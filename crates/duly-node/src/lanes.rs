@@ -43,7 +43,6 @@ mod known;
 mod plan;
 mod quotas;
 mod shard_queue;
-mod state;
 mod view;
 
 #[cfg(test)]
@@ -126,14 +125,6 @@ impl Lanes {
         Self { quotas: Some(LaneQuotas::default()), ..self }
     }
 
-    /// Limits the number of waiting lanes of each shard.
-    #[cfg(test)]
-    pub(crate) fn remember_waiting(&mut self, lanes: usize) {
-        for backlog in &mut self.backlogs {
-            backlog.waiting_max = lanes;
-        }
-    }
-
     /// Returns the number of attempts under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.workers.sum()
@@ -161,7 +152,7 @@ impl Lanes {
                 self.plan_one(&mut plan, lane, Wanted { demand, limits, place }, usize::MAX);
             }
         }
-        plan.done()
+        plan.planned
     }
 
     /// Decides how many firings to claim for the waiting lanes of a shard. Lanes that were called come
@@ -196,7 +187,7 @@ impl Lanes {
                 self.backlogs[at].charge(used);
             }
         }
-        plan.done()
+        plan.planned
     }
 
     /// Returns the time at which the next waiting lane of a shard must be planned, by the boot-time
@@ -337,9 +328,10 @@ impl Lanes {
             // The store treats a redriven firing as a retry, although its attempt number is 1. So the
             // kind of the reserved slot counts, not the attempt number.
             let held = unused.get_mut(&lane).and_then(|(left, admission, to)| {
-                let kind = [AttemptKind::of(&firing), AttemptKind::First, AttemptKind::Retry]
-                    .into_iter()
-                    .find(|kind| left.covers(Load::one(*kind)))?;
+                let kind =
+                    [AttemptKind::of(firing.attempt), AttemptKind::First, AttemptKind::Retry]
+                        .into_iter()
+                        .find(|kind| left.covers(Load::one(*kind)))?;
                 Some((left, Permit { kind, admission: *admission, to: *to, bytes: firing.bytes() }))
             });
             let Some((left, permit)) = held else {
@@ -364,18 +356,21 @@ impl Lanes {
             let left = unused.get(lane).map_or(Load::default(), |(left, ..)| *left);
             self.release_planned(planned, left, now);
             let backlog = &mut self.backlogs[at];
+            let reason = backlog.get(lane).map(|waiting| waiting.reason);
             if !claimed.more.contains(lane) {
                 backlog.remove(lane);
-            } else if !backlog.is_waiting(lane) {
+            } else if reason.is_none() {
                 result.poll_again = true;
             } else if left.sum() > 0 {
                 // The claim ended before its slots were used: the lane may use them again.
                 if !result.firings.is_empty() {
                     backlog.plan_next(lane);
-                } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0) {
+                } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0)
+                    && reason == Some(WaitReason::Lane)
+                {
                     // Without a slot of its own nothing would call it; the next walk of the store's list
                     // finds it again.
-                    backlog.remove_capped(lane);
+                    backlog.remove(lane);
                 }
             }
         }

@@ -457,7 +457,7 @@ fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings
     for firing in &firings {
         shared.recorder.lateness(
             DeliveryMode::Pull,
-            AttemptKind::of(firing),
+            AttemptKind::of(firing.attempt),
             firing.claimable_since,
             wall,
         );

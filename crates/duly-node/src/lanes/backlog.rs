@@ -133,13 +133,6 @@ impl Backlog {
         }
     }
 
-    /// Removes a lane that waits for a slot of its own.
-    pub(super) fn remove_capped(&mut self, lane: &Lane) {
-        if self.get(lane).is_some_and(|waiting| waiting.reason == WaitReason::Lane) {
-            self.remove(lane);
-        }
-    }
-
     /// Updates the demand of a starved lane, and schedules one planning of a starved lane. Returns
     /// `true` if the lane is starved. Its place in the queue does not change.
     ///
@@ -190,11 +183,6 @@ impl Backlog {
     /// Returns `true` if a lane waits for a worker to start a first attempt.
     pub(super) const fn has_starved_first(&self) -> bool {
         self.starved_of_first > 0
-    }
-
-    /// Returns `true` if a lane waits.
-    pub(super) fn is_waiting(&self, lane: &Lane) -> bool {
-        self.waiting.contains_key(lane)
     }
 
     /// Returns the demand of a waiting lane, and the reason of its wait.

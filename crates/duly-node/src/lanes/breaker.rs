@@ -36,8 +36,8 @@ pub(super) struct Breaker {
     /// Time at which it first opened since it was last closed.
     opened_at: Duration,
     /// Number of the half-open period. It tells the probes of this period, and attempts admitted after
-    /// it, from attempts that started before.
-    period: u32,
+    /// it, from attempts that started before. Later periods have larger numbers.
+    pub(super) period: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,13 @@ pub(super) enum AdmissionLimit {
     Probes(usize),
     /// None until this time.
     OpenUntil(Duration),
+}
+
+impl AdmissionLimit {
+    /// Returns `true` if at least one attempt is admitted.
+    pub(super) const fn admits(self) -> bool {
+        matches!(self, Self::Free | Self::Probes(1..))
+    }
 }
 
 /// The admission of an attempt by a breaker.
@@ -86,28 +93,15 @@ pub(crate) enum ReceiverHealth {
     Unknown,
 }
 
-/// The state of a breaker, for operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BreakerState {
-    /// Attempts are made.
-    Closed,
-    /// No attempts are made.
-    Open,
-    /// Single attempts probe the receiver.
-    HalfOpen,
-}
-
-impl BreakerState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
-
-    /// Returns the name in metrics and replies.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
+duly_core::named_enum! {
+    /// The state of a breaker, for operators, with its name in metrics and replies.
+    pub enum BreakerState {
+        /// Attempts are made.
+        Closed = "closed",
+        /// No attempts are made.
+        Open = "open",
+        /// Single attempts probe the receiver.
+        HalfOpen = "half_open",
     }
 }
 
@@ -126,11 +120,6 @@ impl Breaker {
     /// Creates a closed breaker that ignores attempts admitted before this period.
     pub(super) fn since(period: u32) -> Self {
         Self { period, ..Self::default() }
-    }
-
-    /// Returns the period; later periods have larger numbers.
-    pub(super) const fn period(&self) -> u32 {
-        self.period
     }
 
     pub(super) fn admission_limit(&self, now: Duration) -> AdmissionLimit {

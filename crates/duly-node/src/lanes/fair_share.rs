@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use duly_core::{Settings, rate::Rate};
-use duly_store::Firing;
 
 /// Dynamic threshold of a namespace: it gets more only while it holds less than this many times the free
 /// workers, per unit of its weight.
@@ -30,13 +29,8 @@ pub(crate) enum AttemptKind {
 }
 
 impl AttemptKind {
-    /// Returns the kind of a claimed firing.
-    pub(crate) fn of(firing: &Firing) -> Self {
-        Self::of_attempt(firing.attempt)
-    }
-
     /// Returns the kind of an attempt by its number, from 1.
-    pub(crate) const fn of_attempt(attempt: u32) -> Self {
+    pub(crate) const fn of(attempt: u32) -> Self {
         if attempt <= 1 { Self::First } else { Self::Retry }
     }
 

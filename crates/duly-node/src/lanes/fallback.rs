@@ -24,14 +24,14 @@ use super::{
     breaker::{AdmissionLimit, Breaker},
     fair_share::LaneLimits,
     known::{IDLE_REMEMBERED_MAX, REMEMBERED_MAX},
-    state::LaneState,
+    plan::LaneState,
 };
 
 /// The breakers of the namespaces' fallbacks, and the number of diverted lanes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     breakers: FxHashMap<NamespaceName, Breaker>,
-    /// Size of `breakers` at which some are dropped.
+    /// Size of `breakers` at which some are dropped; 0 until the first of them is used.
     drop_at: usize,
     /// A period later than those of all dropped breakers.
     period: u32,
@@ -51,18 +51,6 @@ pub struct FallbackLoad {
     pub failures: u32,
     /// Time until an open breaker admits the next probe.
     pub next_probe_in: Option<Duration>,
-}
-
-impl Default for Fallbacks {
-    fn default() -> Self {
-        Self {
-            breakers: FxHashMap::default(),
-            drop_at: IDLE_REMEMBERED_MAX,
-            period: 0,
-            states: [0; 3],
-            diverted: 0,
-        }
-    }
 }
 
 impl Fallbacks {
@@ -122,7 +110,7 @@ impl Fallbacks {
         self.breakers.retain(|_, breaker| {
             let kept = is_kept(breaker);
             if !kept {
-                period = period.max(breaker.period().wrapping_add(1));
+                period = period.max(breaker.period.wrapping_add(1));
                 self.states[breaker.state() as usize] -= 1;
             }
             kept
@@ -141,17 +129,13 @@ impl Lanes {
         now: Duration,
     ) -> (Receiver, AdmissionLimit) {
         let own = state.breaker.admission_limit(now);
-        if matches!(own, AdmissionLimit::Free | AdmissionLimit::Probes(1..)) {
+        if own.admits() {
             return (Receiver::Own, own);
         }
         if is_diverted(state, limits, now) {
             let fallback = self.fallbacks.admission_limit(&lane.namespace, now);
-            return match fallback {
-                AdmissionLimit::Free | AdmissionLimit::Probes(1..) => {
-                    (Receiver::Fallback, fallback)
-                }
-                AdmissionLimit::Probes(_) | AdmissionLimit::OpenUntil(_) => (Receiver::Own, own),
-            };
+            let is_admitted = fallback.admits();
+            return if is_admitted { (Receiver::Fallback, fallback) } else { (Receiver::Own, own) };
         }
         match (own, limits.fallback_after, state.breaker.opened_at()) {
             (AdmissionLimit::OpenUntil(at), Some(after), Some(since)) => {
@@ -191,12 +175,8 @@ impl Lanes {
     /// Admits a firing that has failed so often that it must go to the fallback. Returns `None` if the
     /// fallback's breaker does not admit it.
     pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Admission> {
-        match self.fallbacks.admission_limit(namespace, now) {
-            AdmissionLimit::Free | AdmissionLimit::Probes(1..) => {
-                Some(self.fallbacks.admit(namespace, 1, now))
-            }
-            AdmissionLimit::Probes(_) | AdmissionLimit::OpenUntil(_) => None,
-        }
+        let limit = self.fallbacks.admission_limit(namespace, now);
+        limit.admits().then(|| self.fallbacks.admit(namespace, 1, now))
     }
 
     /// Returns the state of a namespace's fallback; the initial state if it was not used recently.

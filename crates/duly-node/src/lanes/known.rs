@@ -18,7 +18,7 @@ use std::{
 use duly_store::Lane;
 use rustc_hash::FxHashMap;
 
-use super::state::LaneState;
+use super::plan::LaneState;
 
 /// Most lanes that are remembered although they hold nothing.
 pub(super) const IDLE_REMEMBERED_MAX: usize = 4_096;
@@ -30,7 +30,7 @@ pub(super) const CLEAN_UP_EVERY: usize = 64;
 const CLEAN_UP_SLICE: usize = 2 * CLEAN_UP_EVERY;
 
 /// The lanes, each with its state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KnownLanes {
     states: FxHashMap<Lane, LaneState>,
     /// The same lanes in order: a position in it stays valid when lanes come and go.
@@ -49,15 +49,8 @@ pub(super) struct KnownLanes {
 
 impl KnownLanes {
     pub(super) fn new(workers_max: usize) -> Self {
-        Self {
-            states: FxHashMap::default(),
-            order: BTreeSet::new(),
-            idle_max: IDLE_REMEMBERED_MAX + workers_max,
-            most: REMEMBERED_MAX,
-            returns: 0,
-            cleaned_to: None,
-            diverted_dropped: 0,
-        }
+        let idle_max = IDLE_REMEMBERED_MAX + workers_max;
+        Self { idle_max, most: REMEMBERED_MAX, ..Self::default() }
     }
 
     pub(super) fn get(&self, lane: &Lane) -> Option<&LaneState> {

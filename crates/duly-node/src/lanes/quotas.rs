@@ -40,7 +40,7 @@ pub(super) struct LaneQuotas {
     urgent: Vec<Lane>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct LaneQuota {
     slots: usize,
     rate: Option<u32>,
@@ -68,16 +68,10 @@ impl LaneQuotas {
         now: Duration,
     ) -> LaneLimits {
         let whole_rate = limits.rate.map(Rate::per_second);
-        let quota = self.lanes.entry(lane.clone()).or_insert(LaneQuota {
-            slots: 0,
+        let quota = self.lanes.entry(lane.clone()).or_insert_with(|| LaneQuota {
             rate: whole_rate.map(|_| 0),
-            wanted: 0,
-            wanted_at: now,
-            requested: 0,
-            cap: limits.cap,
-            whole_rate,
             next_request_at: now,
-            is_requested: false,
+            ..LaneQuota::default()
         });
         (quota.cap, quota.whole_rate) = (limits.cap, whole_rate);
         (quota.wanted, quota.wanted_at) = (load.sum().saturating_add(demand.sum()), now);
@@ -170,11 +164,6 @@ impl LaneQuotas {
         more
     }
 
-    /// Returns `true` if a lane wants more than its quota, and its request is not sent yet.
-    pub(super) fn has_urgent_requests(&self) -> bool {
-        !self.urgent.is_empty()
-    }
-
     /// Returns the time of the next request.
     pub(super) fn next_request_at(&self) -> Option<Duration> {
         if !self.urgent.is_empty() {
@@ -182,14 +171,6 @@ impl LaneQuotas {
         }
         let waiting = self.lanes.values().filter(|quota| !quota.is_requested);
         waiting.map(|quota| quota.next_request_at).min()
-    }
-
-    /// Drops all quotas: a new member id has none. All lanes request theirs again.
-    pub(super) fn drop_quotas(&mut self, now: Duration) {
-        for quota in self.lanes.values_mut() {
-            (quota.slots, quota.rate) = (0, quota.whole_rate.map(|_| 0));
-            (quota.is_requested, quota.next_request_at) = (false, now);
-        }
     }
 }
 
@@ -211,9 +192,9 @@ impl Lanes {
         quotas.quota_requests(now, load, waiting)
     }
 
-    /// Returns `true` if a request must be sent at once.
+    /// Returns `true` if a lane wants more than its quota, and its request is not sent yet.
     pub(crate) fn has_urgent_requests(&self) -> bool {
-        self.quotas.as_ref().is_some_and(LaneQuotas::has_urgent_requests)
+        self.quotas.as_ref().is_some_and(|quotas| !quotas.urgent.is_empty())
     }
 
     /// Returns the time of the next request; `None` if there is none.
@@ -235,10 +216,11 @@ impl Lanes {
         Vec::new()
     }
 
-    /// Drops all quotas, because the node continues with a new member id.
+    /// Drops all quotas: a new member id has none. All lanes request theirs again.
     pub(crate) fn drop_quotas(&mut self, now: Duration) {
-        if let Some(quotas) = &mut self.quotas {
-            quotas.drop_quotas(now);
+        for quota in self.quotas.iter_mut().flat_map(|quotas| quotas.lanes.values_mut()) {
+            (quota.slots, quota.rate) = (0, quota.whole_rate.map(|_| 0));
+            (quota.is_requested, quota.next_request_at) = (false, now);
         }
     }
 }

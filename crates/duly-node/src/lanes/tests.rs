@@ -15,6 +15,15 @@ mod starved;
 
 const SHARD: ShardId = ShardId(0);
 
+impl Lanes {
+    /// Limits the number of waiting lanes of each shard.
+    pub(crate) fn remember_waiting(&mut self, lanes: usize) {
+        for backlog in &mut self.backlogs {
+            backlog.waiting_max = lanes;
+        }
+    }
+}
+
 fn lane(n: usize) -> Lane {
     lane_in("ns", n)
 }
@@ -136,7 +145,7 @@ impl Model {
             let granted = self.lanes.apply_claim(SHARD, &planned, claimed, self.now);
             for firing in &granted.excess {
                 let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-                let one = Load::one(AttemptKind::of(firing));
+                let one = Load::one(AttemptKind::of(firing.attempt));
                 self.due.entry(lane).or_default().add(one);
             }
             for (firing, permit) in granted.firings {

@@ -10,7 +10,7 @@ use duly_store::Lane;
 
 use super::{
     BreakerState, Lanes, backlog::Backlog, fair_share::WaitReason, fallback::is_diverted,
-    state::LaneState,
+    plan::LaneState,
 };
 
 /// A timed lane that is overdue by more than this counts as neglected.
@@ -19,35 +19,19 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 /// Lanes that a walk visits under one lock.
 pub(super) const SLICE: usize = 256;
 
-/// The activity of a lane, for operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Activity {
-    /// It gets all that it wants.
-    Flowing,
-    /// It is at its own cap.
-    Capped,
-    /// It waits for a worker.
-    Starved,
-    /// It is at its rate.
-    Throttled,
-    /// Its receiver fails and its breaker is open.
-    BreakerOpen,
-}
-
-impl Activity {
-    /// Every activity.
-    pub const ALL: [Self; 5] =
-        [Self::Flowing, Self::Capped, Self::Starved, Self::Throttled, Self::BreakerOpen];
-
-    /// Returns the name in metrics and replies.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Flowing => "flowing",
-            Self::Capped => "capped",
-            Self::Starved => "starved",
-            Self::Throttled => "throttled",
-            Self::BreakerOpen => "shut",
-        }
+duly_core::named_enum! {
+    /// The activity of a lane, for operators, with its name in metrics and replies.
+    pub enum Activity {
+        /// It gets all that it wants.
+        Flowing = "flowing",
+        /// It is at its own cap.
+        Capped = "capped",
+        /// It waits for a worker.
+        Starved = "starved",
+        /// It is at its rate.
+        Throttled = "throttled",
+        /// Its receiver fails and its breaker is open.
+        BreakerOpen = "shut",
     }
 }
 
@@ -145,8 +129,7 @@ impl Lanes {
                     listing.loads.push(self.load(lane, state, now));
                     (visited, last) = (visited + 1, Some(lane));
                 }
-                let more = visited == SLICE;
-                listing.position = if more {
+                listing.position = if visited == SLICE {
                     ListPosition::Known(last.cloned())
                 } else {
                     ListPosition::Starved(0, 0)
@@ -164,8 +147,7 @@ impl Lanes {
                         listing.loads.push(self.load(lane, &state, now));
                     }
                 }
-                let more = visited == SLICE;
-                listing.position = if more {
+                listing.position = if visited == SLICE {
                     ListPosition::Starved(shard, skip + visited)
                 } else {
                     ListPosition::Starved(shard + 1, 0)
