@@ -21,10 +21,6 @@ use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{Error, Lane, Ready, ReadyCursor, Result};
 use rustc_hash::FxHashSet;
 
-mod unleased;
-
-use unleased::Unleased;
-
 use crate::{nodes::ShardRole, phase::Phase, recorder::Recorder, state::Shared, waker::SLEEP_MAX};
 
 /// Lanes of one page of the store's list.
@@ -35,6 +31,10 @@ const PAGE_PAUSE: Duration = Duration::from_millis(5);
 const SUSPECTS_MAX: usize = 1_000;
 /// Most lanes that are named in the log and in `/readyz`.
 const NAMED_MAX: usize = 10;
+/// Audits in a row after which a namespace without lease calls is reported.
+const AUDITS_MIN: u32 = 6;
+/// Most such namespaces that are reported at once.
+const REPORTED_MAX: usize = 10;
 
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -119,7 +119,7 @@ async fn audit(shared: &Shared) -> Result<AuditFindings> {
 
 fn can_progress(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
     match lane.key {
-        LaneKey::Pull => !shared.pull.is_neglected(&lane.namespace),
+        LaneKey::Pull => !shared.pull.waiters.lock().is_neglected(&lane.namespace),
         LaneKey::Origin(_) | LaneKey::Overflow => {
             let lanes = shared.lanes.lock();
             // When the backlog is full, a lane that is not in it is no finding.
@@ -152,5 +152,52 @@ fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
             }
         }
         shared.notifier(*shard).notify_due();
+    }
+}
+
+/// The namespaces with timers due for consumers but no lease call, and the number of audits in a row that found
+/// each: often the name is misspelled.
+#[derive(Debug, Default)]
+struct Unleased {
+    audits: BTreeMap<NamespaceName, u32>,
+}
+
+impl Unleased {
+    /// Records the findings of an audit: namespaces with firings due for consumers, each with a shard
+    /// that has some.
+    async fn record_audit(&mut self, shared: &Shared, due: BTreeMap<NamespaceName, ShardId>) {
+        self.audits.retain(|namespace, _| due.contains_key(namespace));
+        let mut found = Vec::new();
+        for (namespace, shard) in due {
+            if shared.pull.waiters.lock().was_waited_for(&namespace) {
+                self.audits.remove(&namespace);
+                continue;
+            }
+            let audits = self.audits.entry(namespace.clone()).or_default();
+            *audits += 1;
+            if *audits >= AUDITS_MIN
+                && found.len() < REPORTED_MAX
+                && !is_leased(shared, shard, &namespace).await
+            {
+                found.push(namespace);
+            }
+        }
+        Recorder::unleased(found.len());
+        let before = std::mem::replace(&mut *shared.watch.unleased.lock(), found.clone());
+        for namespace in found.iter().filter(|namespace| !before.contains(namespace)) {
+            tracing::warn!(
+                %namespace,
+                "timers are due and no consumer leases them; check the namespace name, or set a webhook"
+            );
+        }
+    }
+}
+
+/// Returns `true` if consumers of this node or another hold leases of the namespace.
+async fn is_leased(shared: &Shared, shard: ShardId, namespace: &NamespaceName) -> bool {
+    match shared.store.stats(shard, namespace.clone()).await {
+        Ok(stats) => stats.is_none_or(|stats| stats.in_flight > 0),
+        // Without the counts nothing is reported.
+        Err(_) => true,
     }
 }

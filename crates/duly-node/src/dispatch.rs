@@ -93,10 +93,7 @@ struct IterationResult {
 
 impl IterationResult {
     fn lower_next_due(&mut self, next_due_in: Option<Duration>) {
-        self.next_due_in = match (self.next_due_in, next_due_in) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        self.next_due_in = self.next_due_in.into_iter().chain(next_due_in).min();
     }
 }
 
@@ -114,7 +111,7 @@ async fn iterate(shared: &Arc<Shared>, shard: ShardId, state: &mut LoopState) ->
     if timed && !due {
         let expected = pull::take_expected(shared, shard);
         let left = state.walked_at.saturating_add(SLEEP_MAX).saturating_sub(shared.clock.boot());
-        let served = |namespace| shared.pull.is_waited_for(namespace);
+        let served = |namespace| shared.pull.waiters.lock().is_waited_for(namespace);
         if expected.is_empty() || left.is_zero() || !expected.iter().all(served) {
             due = true;
         } else {
@@ -174,8 +171,11 @@ async fn poll_other_shard(
         // firing. So the node that claimed announces that firing, even if no call waits here any more.
         let expected = pull::take_expected(shared, shard);
         for namespace in &expected {
-            if !shared.pull.is_waited_for(namespace) {
-                announce_expected(shared, shard, namespace);
+            if !shared.pull.waiters.lock().is_waited_for(namespace)
+                && let Some(wait) = announce(shared, shard, namespace)
+            {
+                let wall = wall_after(&*shared.clock, wait);
+                pull::record_expected(shared, shard, namespace, wall, false);
             }
             // The next lease call that arrives tries this shard first.
             pull::ready(shared, shard, namespace);
@@ -208,16 +208,12 @@ async fn poll_other_shard(
     Ok(())
 }
 
-/// Announces a namespace with claimable firings to the waiting lease calls of other nodes.
-fn announce(
-    shared: &Arc<Shared>,
-    shard: ShardId,
-    namespace: &NamespaceName,
-    result: &mut IterationResult,
-) {
+/// Announces a namespace with claimable firings to the waiting lease calls of other nodes. Returns the wait
+/// until it may be announced, if it was announced just before.
+fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) -> Option<Duration> {
     match shared.nodes.announce_time(shard, namespace, shared.clock.boot()) {
-        AnnounceTime::Never => {}
-        AnnounceTime::In(wait) => result.lower_next_due(Some(wait)),
+        AnnounceTime::Never => None,
+        AnnounceTime::In(wait) => Some(wait),
         AnnounceTime::Now => {
             let (shared, namespace) = (Arc::clone(shared), namespace.clone());
             tokio::spawn(async move {
@@ -226,6 +222,7 @@ fn announce(
                     shared.log_store_error("announce", &error);
                 }
             });
+            None
         }
     }
 }
@@ -236,15 +233,6 @@ fn serve_pull_lane(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
         pull::record_retries(shared, &ready.lane.namespace);
     }
     pull::ready(shared, shard, &ready.lane.namespace);
-}
-
-/// Announces to other nodes a firing that this node's last claim predicted.
-fn announce_expected(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
-    let mut result = IterationResult::default();
-    announce(shared, shard, namespace, &mut result);
-    if let Some(wait) = result.next_due_in {
-        pull::record_expected(shared, shard, namespace, wall_after(&*shared.clock, wait), false);
-    }
 }
 
 /// Walks the store's list of ready lanes and serves them. If the backlog becomes full the walk stops,
@@ -266,7 +254,7 @@ async fn walk(
             match &ready.lane.key {
                 LaneKey::Pull => {
                     serve_pull_lane(shared, shard, &ready);
-                    announce(shared, shard, &ready.lane.namespace, result);
+                    result.lower_next_due(announce(shared, shard, &ready.lane.namespace));
                 }
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
             }

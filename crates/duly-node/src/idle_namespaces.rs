@@ -16,12 +16,8 @@ const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    while shared.phases.now() == Phase::Running {
-        tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
-            () = shared.phases.reached(Phase::Draining) => return,
-        }
-        let waited = Arc::new(shared.pull.take_waited());
+    while shared.phases.sleep(EVERY).await {
+        let waited = Arc::new(shared.pull.waiters.lock().take_waited());
         if let Err(error) = run_pass(&shared, waited).await {
             shared.log_store_error("remove idle namespaces", &error);
         }

@@ -39,10 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             None => SLICE_PAUSE,
         };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = shared.phases.reached(Phase::Draining) => return,
-        }
+        shared.phases.sleep(pause).await;
     }
 }
 

@@ -40,7 +40,6 @@ mod quota_loop;
 mod recorder;
 mod settler;
 mod state;
-mod supervise;
 mod waker;
 mod watchdog;
 

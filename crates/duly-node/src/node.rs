@@ -28,7 +28,6 @@ use crate::{
     recorder::{DeliveryMode, Recorder},
     settler::{self, attempt_outcome},
     state::{Notifier, Shared},
-    supervise,
     waker::{self, Waker},
     watchdog::{self, Watch},
 };
@@ -105,24 +104,24 @@ impl Node {
             let name = format!("shard {}", shard.0);
             let listener = format!("wake-ups of {name}");
             let stalled = Arc::default();
-            supervise::spawn(listener, &shared, stalled, move |shared| {
+            watchdog::supervise(listener, &shared, stalled, move |shared| {
                 dispatch::forward_wakeups(shared, shard)
             });
             let stalled = Arc::clone(&shared.watch.stalled[usize::from(shard.0)]);
-            supervise::spawn(name, &shared, stalled, move |shared| {
+            watchdog::supervise(name, &shared, stalled, move |shared| {
                 // After a restart the loop polls the store for everything again.
                 shared.notifier(shard).notify_due();
                 dispatch::run(shared, shard)
             });
         }
-        supervise::spawn("watchdog", &shared, Arc::default(), watchdog::run);
-        supervise::spawn("auditor", &shared, Arc::default(), auditor::run);
-        supervise::spawn("lane metrics", &shared, Arc::default(), lane_metrics::run);
-        supervise::spawn("heartbeats", &shared, Arc::default(), nodes::run);
-        supervise::spawn("shard progress", &shared, Arc::default(), nodes::progress::run);
-        supervise::spawn("quota requests", &shared, Arc::default(), quota_loop::run);
-        supervise::spawn("announcements", &shared, Arc::default(), nodes::listen);
-        supervise::spawn("idle namespaces", &shared, Arc::default(), idle_namespaces::run);
+        watchdog::supervise("watchdog", &shared, Arc::default(), watchdog::run);
+        watchdog::supervise("auditor", &shared, Arc::default(), auditor::run);
+        watchdog::supervise("lane metrics", &shared, Arc::default(), lane_metrics::run);
+        watchdog::supervise("heartbeats", &shared, Arc::default(), nodes::run);
+        watchdog::supervise("shard progress", &shared, Arc::default(), nodes::advance_progress);
+        watchdog::supervise("quota requests", &shared, Arc::default(), quota_loop::run);
+        watchdog::supervise("announcements", &shared, Arc::default(), nodes::listen);
+        watchdog::supervise("idle namespaces", &shared, Arc::default(), idle_namespaces::run);
         shared.notify_all_shards();
         Handle(shared)
     }

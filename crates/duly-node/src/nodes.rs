@@ -17,7 +17,6 @@
 mod announce;
 mod heartbeats;
 pub(crate) mod membership;
-pub(crate) mod progress;
 mod suspects;
 
 use std::{
@@ -32,7 +31,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::{
     announce::AnnounceTime,
-    heartbeats::{leave, listen, run},
+    heartbeats::{advance_progress, leave, listen, run},
 };
 use self::{announce::Announcements, membership::Membership};
 

@@ -1,6 +1,8 @@
 //! The phases of a node's life: running, draining, cut off, left. A node only moves forward through
 //! them.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 /// A phase of a node's life.
@@ -38,6 +40,14 @@ impl Phases {
 
     pub(crate) fn now(&self) -> Phase {
         *self.0.borrow()
+    }
+
+    /// Sleeps for `time`, or until the node drains; returns `true` if the node still runs. Cancellation safe.
+    pub(crate) async fn sleep(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => self.now() == Phase::Running,
+            () = self.reached(Phase::Draining) => false,
+        }
     }
 
     /// Waits until `phase` is reached. Cancellation safe.

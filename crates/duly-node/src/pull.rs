@@ -7,7 +7,6 @@
 //!    not counted.
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -143,7 +142,7 @@ type ReplySender = oneshot::Sender<Result<Leased>>;
 /// The queues of waiting calls.
 #[derive(Debug)]
 pub(crate) struct Pull {
-    waiters: Mutex<Waiters<LeaseRequest, ReplySender>>,
+    pub(crate) waiters: Mutex<Waiters<LeaseRequest, ReplySender>>,
     hints: Mutex<Hints>,
     expected: Mutex<ExpectedFirings>,
     /// Shards for which a claim must report whether they have to be walked.
@@ -173,31 +172,6 @@ impl Pull {
     /// Returns the number of namespaces that are being served.
     pub(crate) fn serving(&self) -> usize {
         self.serving.load(Ordering::Acquire)
-    }
-
-    /// Returns `true` if calls wait for a namespace.
-    pub(crate) fn is_waited_for(&self, namespace: &NamespaceName) -> bool {
-        self.waiters.lock().is_waited_for(namespace)
-    }
-
-    /// Returns `true` if calls wait for a namespace and no task serves it.
-    pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
-        self.waiters.lock().is_neglected(namespace)
-    }
-
-    /// Returns the namespaces for which calls wait.
-    pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
-        self.waiters.lock().waited_for()
-    }
-
-    /// Takes the namespaces for which a call waits, or has waited since they were last taken.
-    pub(crate) fn take_waited(&self) -> BTreeSet<NamespaceName> {
-        self.waiters.lock().take_waited()
-    }
-
-    /// Returns `true` if a call waits for a namespace, or has waited since [`Self::take_waited`].
-    pub(crate) fn was_waited_for(&self, namespace: &NamespaceName) -> bool {
-        self.waiters.lock().was_waited_for(namespace)
     }
 
     /// Answers every waiting call with no firings.
@@ -230,7 +204,7 @@ pub(crate) fn record_retries(shared: &Shared, namespace: &NamespaceName) {
 pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     shared.pull.unwalked.lock().insert(shard);
     ready(shared, shard, namespace);
-    if !shared.pull.is_waited_for(namespace) {
+    if !shared.pull.waiters.lock().is_waited_for(namespace) {
         walk_unless_empty(shared, shard, false);
         return;
     }

@@ -20,7 +20,7 @@ use crate::{
     health::LoopProgress,
     lanes::{Lanes, Permit, ReceiverHealth},
     log_limit::LogLimit,
-    nodes::Nodes,
+    nodes::{Nodes, ShardRole},
     phase::Phases,
     pull::Pull,
     recorder::Recorder,
@@ -63,6 +63,15 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.store.shards()).map(ShardId)
+    }
+
+    /// Returns the shards to which this node has `role`.
+    pub(crate) fn shards_as(
+        &self,
+        role: ShardRole,
+        now: Duration,
+    ) -> impl Iterator<Item = ShardId> {
+        self.shards().filter(move |shard| self.nodes.shard_role(*shard, now) == role)
     }
 
     pub(crate) fn notifier(&self, shard: ShardId) -> &Notifier {

@@ -1,4 +1,4 @@
-//! The watchdog: restarts a loop that stalls, counts the restart and logs it.
+//! The watchdog: restarts a loop that stalls or panics, counts the restart and logs it.
 //!
 //! How it works:
 //!
@@ -31,11 +31,13 @@ use crate::{
     state::{Shared, wall_after},
 };
 
+/// Pause before a loop that panicked is restarted.
+const RESTART_AFTER: Duration = Duration::from_millis(100);
 /// Checks without progress after which a loop is stopped.
 const MISSES_MAX: u32 = 4;
 
 /// The findings of watchdog and auditor, and the notifiers that stop stalled loops.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Watch {
     restarts: AtomicU64,
     /// By shard: notified when its loop must be stopped and restarted.
@@ -48,12 +50,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(shards: u16) -> Self {
-        Self {
-            restarts: AtomicU64::new(0),
-            stalled: (0..shards).map(|_| Arc::default()).collect(),
-            neglected: Mutex::default(),
-            unleased: Mutex::default(),
-        }
+        Self { stalled: (0..shards).map(|_| Arc::default()).collect(), ..Self::default() }
     }
 
     /// Counts and logs a restart.
@@ -99,6 +96,41 @@ impl Watched {
     }
 }
 
+/// Spawns `run` and restarts it each time it panics or `stalled` is notified. Supervision ends when
+/// `run` returns.
+///
+/// A loop that stalls inside a call that never yields cannot be stopped at once. It ends at its next
+/// `await`; its replacement does not wait for that.
+pub(crate) fn supervise<F, R>(
+    name: impl Into<String>,
+    shared: &Arc<Shared>,
+    stalled: Arc<Notify>,
+    run: F,
+) where
+    F: Fn(Arc<Shared>) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let (name, shared) = (name.into(), Arc::clone(shared));
+    tokio::spawn(async move {
+        loop {
+            let mut task = tokio::spawn(run(Arc::clone(&shared)));
+            tokio::select! {
+                ended = &mut task => match ended {
+                    Err(failure) if failure.is_panic() => {
+                        shared.watch.restarted(&name, "panicked");
+                        tokio::time::sleep(RESTART_AFTER).await;
+                    }
+                    _ => return,
+                },
+                () = stalled.notified() => {
+                    shared.watch.restarted(&name, "made no progress");
+                    task.abort();
+                }
+            }
+        }
+    });
+}
+
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let every = (shared.options.stall_after / MISSES_MAX).max(Duration::from_millis(1));
@@ -128,10 +160,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // A loop that hangs or may not claim requests no wake-up. So the watchdog requests one: the
         // waker makes progress before the next check.
         shared.waker.wake_by(ShardId(0), wall_after(&*shared.clock, every / 2));
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            () = shared.phases.reached(Phase::Draining) => {}
-        }
+        shared.phases.sleep(every).await;
     }
 }
 

@@ -64,11 +64,7 @@ impl Announcements {
 
     /// Returns `true` if a call that waits for a namespace must be announced.
     pub(crate) fn must_announce(&self, namespace: &NamespaceName) -> bool {
-        !self.is_acknowledged(namespace)
-    }
-
-    fn is_acknowledged(&self, namespace: &NamespaceName) -> bool {
-        is_acknowledged(&self.acknowledged, self.majority, namespace)
+        !is_acknowledged(&self.acknowledged, self.majority, namespace)
     }
 
     /// Returns the waits that the next heartbeat announces.

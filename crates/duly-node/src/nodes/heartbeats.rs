@@ -34,6 +34,8 @@ const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(20);
 const POLL_OTHERS_EVERY: Duration = Duration::from_secs(1);
 /// Time between two queries for the holders of leases in our shards.
 const HOLDERS_EVERY: Duration = Duration::from_secs(30);
+/// Time between two updates of progress counters. A rollback is reported only if it is longer.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// Shards that are queried at the same time.
 pub(super) const AT_ONCE: usize = 16;
 
@@ -97,7 +99,7 @@ impl HeartbeatLoops<'_> {
         if shared.phases.now() != Phase::Running {
             nodes.lock().leave();
         }
-        let waits = shared.pull.waited_for();
+        let waits = shared.pull.waiters.lock().waited_for();
         let waits = shared.nodes.announced.lock().interest(waits, sent_at);
         let (sent, heartbeat) =
             nodes.lock().heartbeat(shard, sent_at, &shared.nodes.name, waits.clone());
@@ -141,10 +143,7 @@ impl HeartbeatLoops<'_> {
             let left: Vec<_> = gone.iter().map(name).collect();
             tracing::info!(?joined, ?left, gained, lost, "members of the deployment have changed");
         }
-        let ours = self
-            .shared
-            .shards()
-            .filter(|s| self.shared.nodes.shard_role(*s, now) == ShardRole::Owner);
+        let ours = self.shared.shards_as(ShardRole::Owner, now);
         let ended: Vec<_> =
             ours.flat_map(|shard| gone.iter().map(move |member| (shard, *member))).collect();
         if !ended.is_empty() {
@@ -168,7 +167,9 @@ impl HeartbeatLoops<'_> {
         let every = if is_new_wait { HEARTBEAT_INTERVAL } else { POLL_OTHERS_EVERY };
         if self.shared.pull.waiting() > 0 && now.saturating_sub(polled.others_at) >= every {
             polled.others_at = now;
-            notify_other_shards(self.shared, now);
+            for shard in self.shared.shards_as(ShardRole::OtherOwner, now) {
+                self.shared.notifier(shard).notify_due();
+            }
         }
         if polled.holders_at.is_none_or(|at| now.saturating_sub(at) >= HOLDERS_EVERY) {
             polled.holders_at = Some(now);
@@ -193,16 +194,6 @@ impl HeartbeatLoops<'_> {
         };
         tracing::warn!(why = reason, "node rejoins with a new member id");
         self.shared.nodes.announce_waits_again();
-    }
-}
-
-/// Requests a poll of other nodes' shards for the calls that wait here.
-fn notify_other_shards(shared: &Shared, now: Duration) {
-    for shard in shared
-        .shards()
-        .filter(|shard| shared.nodes.shard_role(*shard, now) == ShardRole::OtherOwner)
-    {
-        shared.notifier(shard).notify_due();
     }
 }
 
@@ -263,6 +254,20 @@ async fn release_leases(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
             shared.notifier(shard).notify_due();
         })
         .await;
+}
+
+/// Advances the progress counters of this node's shards, until the node drains. With them a store detects that
+/// a shard was rolled back. Returns at once if the store is not shared.
+pub(crate) async fn advance_progress(shared: Arc<Shared>) {
+    let Some(deployment) = shared.store.deployment() else {
+        return;
+    };
+    while shared.phases.sleep(PROGRESS_EVERY).await {
+        let ours = shared.shards_as(ShardRole::Owner, shared.clock.boot()).collect();
+        if let Err(error) = deployment.note_progress(ours).await {
+            shared.log_store_error("progress of shards", &error);
+        }
+    }
 }
 
 /// Forwards the announcements of other nodes to the calls that wait here.

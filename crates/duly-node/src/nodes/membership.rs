@@ -195,10 +195,10 @@ impl Membership {
         let mut others: BTreeMap<MemberId, Member> = BTreeMap::new();
         let mut evictions: BTreeMap<MemberId, usize> = BTreeMap::new();
         for view in self.views.iter().filter(|view| view.is_fresh(now)) {
-            for member_id in view.evicted() {
+            for member_id in &view.evicted {
                 *evictions.entry(*member_id).or_default() += 1;
             }
-            for member in view.members() {
+            for member in &view.members {
                 if others
                     .get(&member.member_id)
                     .is_none_or(|known| known.heartbeats < member.heartbeats)
@@ -225,10 +225,8 @@ impl Membership {
         }
         let views = &self.views;
         let is_listed = |member_id: &MemberId| {
-            views
-                .iter()
-                .flat_map(CoordinatorView::members)
-                .any(|member| member.member_id == *member_id)
+            let mut members = views.iter().flat_map(|view| &view.members);
+            members.any(|member| member.member_id == *member_id)
         };
         self.gone.retain(is_listed);
         self.others = others;

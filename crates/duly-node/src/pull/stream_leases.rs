@@ -54,8 +54,8 @@ impl StreamLeases {
     pub fn take(&mut self, leased: &mut Leased, now: Timestamp) -> Option<PendingReply> {
         let claims = leased.claims.as_mut()?;
         let until = leased.firings.iter().map(|firing| firing.leased_until);
-        let write = ReplyWrite { shared: Arc::clone(&claims.shared), written: Mutex::default() };
-        let write = Arc::new(write);
+        let written = Mutex::new(WriteProgress::NotYet(Vec::new()));
+        let write = Arc::new(ReplyWrite { shared: Arc::clone(&claims.shared), written });
         let at = Instant::now();
         let ends_by = at + LEASE_MAX.to_std();
         for ((token, namespace), until) in mem::take(&mut claims.tokens).into_iter().zip(until) {
@@ -159,12 +159,6 @@ enum WriteProgress {
     NotYet(Vec<(Token, NamespaceName)>),
     Yes,
     Never,
-}
-
-impl Default for WriteProgress {
-    fn default() -> Self {
-        Self::NotYet(Vec::new())
-    }
 }
 
 impl ReplyWrite {

@@ -14,13 +14,14 @@ use duly_store::{
 use super::{ACTS_FOR, DEAD_AFTER, GAP_MAX};
 
 /// The replies of one coordinator shard to one member id of this node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CoordinatorView {
     pub(super) shard: ShardId,
     /// Send time of the heartbeat whose reply last listed the members.
     replied_at: Option<Duration>,
-    members: Vec<Member>,
-    evicted: BTreeSet<MemberId>,
+    /// The members other than this node.
+    pub(super) members: Vec<Member>,
+    pub(super) evicted: BTreeSet<MemberId>,
     stalls: BTreeMap<MemberId, Stall>,
     /// Time at which this node first learned that its member id is evicted here.
     pub(super) evicted_us_at: Option<Duration>,
@@ -39,16 +40,8 @@ struct Stall {
 }
 
 impl CoordinatorView {
-    pub(super) const fn new(shard: ShardId) -> Self {
-        Self {
-            shard,
-            replied_at: None,
-            members: Vec::new(),
-            evicted: BTreeSet::new(),
-            stalls: BTreeMap::new(),
-            evicted_us_at: None,
-            waits_for: None,
-        }
+    pub(super) fn new(shard: ShardId) -> Self {
+        Self { shard, ..Self::default() }
     }
 
     /// Applies the reply to a heartbeat. Members in `watched` stall while they are not listed.
@@ -119,15 +112,6 @@ impl CoordinatorView {
     /// Returns `true` if its last reply counts.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
         self.silent_for(now).is_some_and(|silent| silent < ACTS_FOR)
-    }
-
-    /// Returns the members other than this node.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter()
-    }
-
-    pub(super) const fn evicted(&self) -> &BTreeSet<MemberId> {
-        &self.evicted
     }
 
     /// Returns the time for which a member stalls here.
