@@ -6,21 +6,22 @@
 use std::{ffi::OsString, future::Future};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use serde::de::DeserializeOwned;
 use tokio::runtime::{Builder, Runtime};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench;
 use crate::{
     Outcome,
-    args::{self, identity::TimerArg},
+    args::{self, TimerArg},
     commands::{
         batch, cancel, cli_docs, cluster, completions, config, dead, export, get, health, import,
         lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
         serve, settle, store, top,
     },
-    failure::{Failure, MessageReader},
-    http::Http,
-    output::{Format, Loudness, Printer},
+    failure::Failure,
+    http::{Call, Http},
+    output::{Format, Printer},
 };
 
 /// Deliver this payload at that time, unless cancelled.
@@ -90,12 +91,24 @@ pub(crate) struct Session {
     pub(crate) printer: Printer,
 }
 
+impl Session {
+    /// Makes a call, and prints its response: unchanged as JSON, or as the text for people.
+    pub(crate) async fn print<T: DeserializeOwned>(
+        &self,
+        call: Call<'_>,
+        text: impl FnOnce(T) -> String,
+    ) -> Outcome {
+        let response = call.send().await?;
+        self.printer.document(&response.text, || Ok(text(response.parse()?)))
+    }
+}
+
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         let GlobalOptions { server, output, quiet } = self.global;
-        let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
-        let printer = Printer::new(output, loudness);
+        let mut printer = Printer::new(output);
+        printer.is_quiet = quiet;
         let session = || {
             let server = server.clone().map_or_else(args::server::from_env, |typed| typed.url())?;
             Ok::<_, Failure>(Session { http: Http::new(server)?, printer })
@@ -136,27 +149,21 @@ impl Cli {
         }
     }
 
-    /// Returns the kind of reader of error messages.
-    pub(crate) fn reader(&self) -> MessageReader {
-        match self.global.output {
-            Format::Table => MessageReader::Person,
-            Format::Json | Format::Ndjson => MessageReader::Program,
-        }
+    /// Returns the format of results and errors.
+    pub(crate) fn format(&self) -> Format {
+        self.global.output
     }
 }
 
-/// Returns the kind of reader of errors in a command line that could not be parsed.
-pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> MessageReader {
+/// Returns `true` if a command line that could not be parsed asks for errors as JSON.
+pub(crate) fn asks_for_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let mut is_format = false;
-    for argument in arguments {
+    arguments.into_iter().any(|argument| {
         let text = argument.to_string_lossy();
         let format = text.strip_prefix("--output=").or(is_format.then_some(&*text));
-        if matches!(format, Some("json" | "ndjson")) {
-            return MessageReader::Program;
-        }
         is_format = text == "--output";
-    }
-    MessageReader::Person
+        matches!(format, Some("json" | "ndjson"))
+    })
 }
 
 /// Returns the public commands, for completions, manual pages and the reference.

@@ -8,10 +8,7 @@ use std::{fmt, io, io::Write as _, process::ExitCode};
 
 use serde_json::json;
 
-use crate::output::{
-    terminal::{OutputStream, Tone},
-    text,
-};
+use crate::output::{Format, OutputStream, Tone, text};
 
 /// Exit code of a command that was refused or failed.
 const FAILED: u8 = 1;
@@ -45,15 +42,6 @@ pub(crate) enum Failure {
     OutputClosed,
 }
 
-/// The reader of the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MessageReader {
-    /// A person.
-    Person,
-    /// A program that asked for JSON.
-    Program,
-}
-
 impl Failure {
     /// Returns a failure with this message.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
@@ -79,21 +67,21 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
-    /// Prints the message and returns the exit code.
-    pub(crate) fn report(self, reader: MessageReader) -> ExitCode {
+    /// Prints the message, as text or as JSON, and returns the exit code.
+    pub(crate) fn report(self, format: Format) -> ExitCode {
         match self {
             Self::OutputClosed => return ExitCode::SUCCESS,
             Self::StoreEnded(_) => return ExitCode::from(STORE_ENDED),
             _ => {}
         }
         let screen = OutputStream::stderr();
-        let text = match reader {
-            MessageReader::Program if screen.is_terminal() => text::json(&self.document()),
-            MessageReader::Program => self.document(),
-            MessageReader::Person => {
+        let text = match format {
+            Format::Table => {
                 let label = screen.paint(Tone::Bad, "error:");
                 format!("{label} {}", text::lines(&self.sentence()))
             }
+            Format::Json | Format::Ndjson if screen.is_terminal() => text::json(&self.document()),
+            Format::Json | Format::Ndjson => self.document(),
         };
         // If stderr is closed, the error cannot be printed.
         writeln!(io::stderr(), "{text}").ok();
@@ -127,7 +115,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let message = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
-    Failure::usage(message).report(MessageReader::Program)
+    Failure::usage(message).report(Format::Json)
 }
 
 /// The message for people.

@@ -10,7 +10,7 @@ mod unreachable;
 
 pub(crate) use self::problem::{Hint, sentence};
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, fmt::Display, time::Duration};
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
@@ -83,13 +83,17 @@ impl Http {
         unreachable::shown(&self.server)
     }
 
-    /// Returns a call below `/v1` that is about no namespace.
-    pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
-        self.root(method, &[&["v1"], segments].concat())
+    /// Returns a GET of any path, from the root.
+    pub(crate) fn root(&self, segments: &[&str]) -> Call<'_> {
+        self.call(Method::GET, segments)
     }
 
-    /// Returns a call of any path, from the root.
-    pub(crate) fn root(&self, method: Method, segments: &[&str]) -> Call<'_> {
+    /// Returns a call below `/v1` that is about no namespace.
+    pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        self.call(method, &[&["v1"], segments].concat())
+    }
+
+    fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
         let mut url = self.server.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
@@ -114,6 +118,16 @@ impl Http {
         below: &[&str],
     ) -> Call<'_> {
         self.service(method, &[&["namespaces", namespace.as_str()], below].concat())
+    }
+
+    /// Returns a GET of a namespace, or of `below` it.
+    pub(crate) fn get(&self, namespace: &NamespaceName, below: &[&str]) -> Call<'_> {
+        self.namespace(Method::GET, namespace, below)
+    }
+
+    /// Returns a POST to a namespace, or to `below` it.
+    pub(crate) fn post(&self, namespace: &NamespaceName, below: &[&str]) -> Call<'_> {
+        self.namespace(Method::POST, namespace, below)
     }
 }
 
@@ -176,7 +190,11 @@ impl Call<'_> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > self.bytes_max {
-                return Err(too_long_failure(server, self.bytes_max));
+                return Err(not_duly_failure(format_args!(
+                    "the response of {} is longer than {} bytes",
+                    self.client.shown(),
+                    self.bytes_max
+                )));
             }
             body.extend_from_slice(&chunk);
         }
@@ -192,37 +210,27 @@ impl Call<'_> {
 impl HttpResponse {
     /// Parses the body.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
-        serde_json::from_str(&self.text).map_err(|error| not_duly_failure(&self.server, &error))
+        serde_json::from_str(&self.text).map_err(|error| unparsed_failure(&self.server, &error))
     }
 
     /// Returns the JSON texts of the items of a list in the body.
     pub(crate) fn items(&self, list: &str) -> Result<Vec<&RawValue>, Failure> {
         let mut fields: HashMap<&str, &RawValue> = self.parse()?;
         let items = fields.remove(list).map_or("[]", RawValue::get);
-        serde_json::from_str(items).map_err(|error| not_duly_failure(&self.server, &error))
+        serde_json::from_str(items).map_err(|error| unparsed_failure(&self.server, &error))
     }
 }
 
 /// Returns the failure for a response that cannot be parsed.
-fn not_duly_failure(server: &Url, error: &serde_json::Error) -> Failure {
-    Failure::coded(
-        "not_duly",
-        format_args!(
-            "the response of {server} cannot be parsed ({error}): check that it is a Duly server \
-             of the same version as this command"
-        ),
-    )
+fn unparsed_failure(server: &Url, error: &serde_json::Error) -> Failure {
+    not_duly_failure(format_args!("the response of {server} cannot be parsed ({error})"))
 }
 
-/// Returns the failure for a response that is longer than any of a Duly server.
-fn too_long_failure(server: &Url, bytes_max: usize) -> Failure {
-    let server = unreachable::shown(server);
+/// Returns the failure for a response that does not come from a Duly server of this version.
+fn not_duly_failure(what: impl Display) -> Failure {
     Failure::coded(
         "not_duly",
-        format_args!(
-            "the response of {server} is longer than {bytes_max} bytes: check that it is a Duly \
-             server of the same version as this command"
-        ),
+        format_args!("{what}: check that it is a Duly server of the same version as this command"),
     )
 }
 

@@ -35,8 +35,8 @@ use clap::Parser;
 
 use crate::{
     cli::Cli,
-    failure::{Failure, MessageReader},
-    output::{Format, Loudness, Printer},
+    failure::Failure,
+    output::{Format, Printer},
 };
 
 #[global_allocator]
@@ -45,31 +45,23 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let first = env::args_os().nth(1).and_then(|name| name.into_string().ok());
     if let Some(command) = first.and_then(|name| cli::hidden(&name)) {
-        return ended(
-            command(Printer::new(Format::Table, Loudness::Normal)),
-            MessageReader::Person,
-        );
+        return ended(command(Printer::new(Format::Table)), Format::Table);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error)
-            if error.use_stderr() && cli::reader_of(env::args_os()) == MessageReader::Program =>
-        {
+        Err(error) if error.use_stderr() && cli::asks_for_json(env::args_os()) => {
             return failure::report_usage(&error);
         }
         Err(error) => error.exit(),
     };
     // This fails only if a provider is already installed, which works as well.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let reader = cli.reader();
-    ended(cli.run(), reader)
+    let format = cli.format();
+    ended(cli.run(), format)
 }
 
-fn ended(outcome: Outcome, reader: MessageReader) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(reader),
-    }
+fn ended(outcome: Outcome, format: Format) -> ExitCode {
+    outcome.map_or_else(|failure| failure.report(format), |()| ExitCode::SUCCESS)
 }
 
 /// The result of every command.

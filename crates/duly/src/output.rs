@@ -1,21 +1,26 @@
 //! Output of results: to stdout, as tables for people or as JSON for programs.
 
-pub(crate) mod fields;
+mod fields;
 pub(crate) mod progress;
 pub(crate) mod table;
-pub(crate) mod terminal;
+mod terminal;
 pub(crate) mod text;
 pub(crate) mod timers;
 pub(crate) mod when;
 
+pub(crate) use self::fields::Fields;
+pub(crate) use self::progress::Progress;
+pub(crate) use self::table::Table;
+pub(crate) use self::terminal::{OutputStream, Tone};
+
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, Write as _},
 };
 
 use clap::ValueEnum;
 
-use self::terminal::{OutputStream, Tone};
 use crate::{Outcome, failure::Failure};
 
 /// The format of results.
@@ -29,18 +34,9 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// The amount of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loudness {
-    /// Results are printed.
-    Normal,
-    /// Only errors are printed.
-    Quiet,
-}
-
 /// Prints a notice of a response to stderr, a sentence for people.
 pub(crate) fn note(notice: &str) {
-    writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
+    writeln!(io::stderr(), "note: {}", text::line(notice)).ok();
 }
 
 /// Prints a warning to stderr.
@@ -54,24 +50,20 @@ pub(crate) fn warn(sentence: &str) {
 #[derive(Clone, Copy)]
 pub(crate) struct Printer {
     format: Format,
-    loudness: Loudness,
+    /// `true`: only errors are printed.
+    pub(crate) is_quiet: bool,
     screen: OutputStream,
 }
 
 impl Printer {
     /// Returns a printer of this format.
-    pub(crate) fn new(format: Format, loudness: Loudness) -> Self {
-        Self { format, loudness, screen: OutputStream::stdout() }
+    pub(crate) fn new(format: Format) -> Self {
+        Self { format, is_quiet: false, screen: OutputStream::stdout() }
     }
 
     /// Returns `true` if programs read the output.
     pub(crate) fn is_json(self) -> bool {
         self.format != Format::Table
-    }
-
-    /// Returns `true` if only errors are printed.
-    pub(crate) fn is_quiet(self) -> bool {
-        self.loudness == Loudness::Quiet
     }
 
     /// Returns `true` if programs read the output line by line.
@@ -95,18 +87,14 @@ impl Printer {
 
     /// Prints a JSON document.
     pub(crate) fn json(self, document: &str) -> Outcome {
-        let line;
-        let document = if self.is_ndjson() {
-            line = text::one_line(document);
-            &line
-        } else {
-            document
-        };
-        if self.screen.is_terminal() {
-            self.line(&text::json(document))
-        } else {
-            self.line(document)
+        let mut document = Cow::Borrowed(document);
+        if self.is_ndjson() {
+            document = text::one_line(&document).into();
         }
+        if self.screen.is_terminal() {
+            document = text::json(&document).into();
+        }
+        self.line(&document)
     }
 
     /// Prints the items of a list that is the only field of its document: as this document, or one item
@@ -124,9 +112,14 @@ impl Printer {
         self.json(&format!(r#"{{"{name}":[{}]}}"#, items.join(",")))
     }
 
+    /// Prints a table, or `none` if it has no rows.
+    pub(crate) fn table(self, table: &Table) -> Outcome {
+        if table.is_empty() { self.line("none") } else { self.line(&table.text(self.screen)) }
+    }
+
     /// Prints a line, and flushes it.
     pub(crate) fn line(self, text: &str) -> Outcome {
-        if self.is_quiet() {
+        if self.is_quiet {
             return Ok(());
         }
         let mut stdout = io::stdout().lock();

@@ -10,7 +10,7 @@ use duly_api::{Duration, Header, Schedule, Time};
 use duly_core::{Millis, Timestamp, payload::PAYLOAD_BYTES_HARD};
 use serde_json::value::RawValue;
 
-use super::{destination::DestinationArgs, input, values};
+use super::{delivery::DestinationArgs, input, values};
 use crate::failure::Failure;
 
 /// Due time, payload and destination of a timer. A command that needs a time adds a group over
@@ -31,9 +31,10 @@ pub(crate) struct TimerArgs {
     at: Option<Timestamp>,
     #[command(flatten)]
     payload: PayloadArgs,
+    // A repeated name is sent twice, so that the server refuses it.
     /// A header of the delivery, as name:value; repeat it for more
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = values::header)]
-    headers: Vec<(String, String)>,
+    headers: Vec<Header>,
     /// A tag to find the timer by; repeat it for more
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
@@ -69,18 +70,12 @@ impl TimerArgs {
             payload: payload.map(|json| Bytes::from(String::from(Box::<str>::from(json)))),
             payload_text: payload_text.map(Bytes::from),
             payload_base64: payload_file.map(|path| read(&path)).transpose()?,
-            headers: headers(self.headers),
+            headers: self.headers,
             tags: self.tags,
             destination: self.destination.destination()?,
             ..Schedule::default()
         })
     }
-}
-
-/// Returns the headers in the order in which they were typed. A repeated name is sent twice, so that the
-/// server refuses it.
-pub(super) fn headers(pairs: Vec<(String, String)>) -> Vec<Header> {
-    pairs.into_iter().map(|(name, value)| Header { name, value }).collect()
 }
 
 /// Returns the bytes of a file or of stdin. A payload that is larger than any namespace allows is

@@ -5,7 +5,7 @@
 use std::{convert::Infallible, net::SocketAddr};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use duly_api::State;
+use duly_api::{Header, State};
 use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Url;
 use serde_json::value::RawValue;
@@ -102,10 +102,10 @@ pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
 }
 
 /// Parses `name:value`.
-pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+pub(crate) fn header(text: &str) -> Result<Header, String> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => {
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
+            Ok(Header { name: name.trim().to_owned(), value: value.trim().to_owned() })
         }
         _ => Err("it must be a header as \"name:value\"".to_owned()),
     }

@@ -9,16 +9,15 @@ use std::{
 };
 
 use duly_api::{Problem, batch::LastLine};
-use reqwest::Method;
 use serde::Deserialize;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, input},
+    args::{NamespaceArg, input},
     cli::Session,
     failure::Failure,
     http,
-    output::{terminal::Tone, text},
+    output::{Tone, text},
 };
 
 /// Schedule, cancel, reschedule and fire many timers: operations as lines of JSON
@@ -64,7 +63,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     let errors_only = args.errors_only || !printer.is_json();
     let results = if errors_only { "errors" } else { "all" };
-    let call = session.http.namespace(Method::POST, &args.named.namespace, &["batch"]);
+    let call = session.http.post(&args.named.namespace, &["batch"]);
     let call = call.query(&[("results", results.to_owned())]);
     let mut response = call.lines(source).await?;
     // The counts come from the summary, if there is one.
@@ -75,7 +74,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         if printer.is_json() {
             printer.json(&text)?;
         } else if let (Some(number), Some(error)) = (line, &error) {
-            let refusal = text::preview(&http::sentence(error, &[]), usize::MAX);
+            let refusal = text::line(&http::sentence(error, &[]));
             printer
                 .line(&printer.screen().paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
         }

@@ -1,16 +1,17 @@
 //! `duly cancel`: cancels timers: one by its id, with a definite result, or all that match a filter.
 
-mod bulk;
-
-use duly_api::CancelResponse;
-use duly_core::TimerId;
+use duly_api::{
+    CancelFilter, CancelManyRequest, CancelManyResponse, CancelResponse, State, Time, Words as _,
+};
+use duly_core::{NamespaceName, TimerId};
 use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, identity::NamespaceArg, values},
+    args::{Conditions, Confirm, NamespaceArg, values},
     cli::Session,
     commands::reschedule,
+    failure::Failure,
     output::text,
 };
 
@@ -37,24 +38,52 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "id", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
     #[command(flatten)]
-    filter: bulk::Filter,
+    filter: Filter,
     #[command(flatten)]
     confirm: Confirm,
 }
 
+/// A filter of timers: all conditions must be met.
+#[derive(clap::Args)]
+struct Filter {
+    #[command(flatten)]
+    conditions: Conditions,
+    /// In this state
+    #[arg(long, value_parser = values::named(&STATES, State::as_str))]
+    state: Option<State>,
+    /// Every pending timer of the namespace, in place of a condition
+    #[arg(
+        long,
+        conflicts_with_all = ["tag", "id_prefix", "due_from", "due_to", "state"]
+    )]
+    all: bool,
+    /// Cancel at most this many; the same command again continues with the rest
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = values::within::<1, 10_000>
+    )]
+    limit: Option<u16>,
+    /// Cancel nothing, and print the number of timers that would be cancelled
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The states in which a timer can be cancelled.
+const STATES: [(State, &str); 3] = [values::STATES[0], values::STATES[1], values::STATES[3]];
+
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let namespace = &args.named.namespace;
     let Some(id) = args.id else {
-        return bulk::run(&args.named.namespace, &args.filter, &args.confirm, session).await;
+        return cancel_matching(namespace, &args.filter, &args.confirm, session).await;
     };
     let query: Vec<_> =
         args.if_revision.iter().map(|revision| ("if_revision", revision.to_string())).collect();
-    let call =
-        session.http.namespace(Method::DELETE, &args.named.namespace, &["timers", id.as_str()]);
-    let reply = call.query(&query).hints(reschedule::REVISION_HINTS).send().await?;
-    session.printer.document(&reply.text, || {
-        let cancelled: CancelResponse = reply.parse()?;
-        let mut line = format!("{}  cancelled", text::preview(id.as_str(), usize::MAX));
+    let call = session.http.namespace(Method::DELETE, namespace, &["timers", id.as_str()]);
+    let call = call.query(&query).hints(reschedule::REVISION_HINTS);
+    let result = |cancelled: CancelResponse| {
+        let mut line = format!("{}  cancelled", text::line(id.as_str()));
         if cancelled.already {
             line.push_str(" already");
         }
@@ -65,6 +94,89 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         if cancelled.maybe_delivered {
             line.push_str("; it may have been delivered: the outcome of an attempt is unknown");
         }
-        Ok(line)
-    })
+        line
+    };
+    session.print(call, result).await
+}
+
+/// Cancels all timers that match the filter. Repeated after a failure, it continues with the timers that are left.
+async fn cancel_matching(
+    namespace: &NamespaceName,
+    filter: &Filter,
+    confirm: &Confirm,
+    session: &Session,
+) -> Outcome {
+    if !filter.dry_run && confirm.is_needed() {
+        let count = filter.cancel(namespace, true, session).await?.cancelled;
+        if count > 0 {
+            let timers = text::count(count, "timer");
+            Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
+        }
+    }
+    let total = filter.cancel(namespace, filter.dry_run, session).await?;
+    let document = serde_json::to_string(&total).expect("counts are JSON");
+    session.printer.document(&document, || Ok(shown(&total)))
+}
+
+impl Filter {
+    /// Cancels the matching timers, call by call, or counts them.
+    async fn cancel(
+        &self,
+        namespace: &NamespaceName,
+        dry_run: bool,
+        session: &Session,
+    ) -> Result<CancelManyResponse, Failure> {
+        let mut total = CancelManyResponse { dry_run, ..CancelManyResponse::default() };
+        let mut request = CancelManyRequest {
+            namespace: String::new(),
+            filter: (!self.all).then(|| self.conditions()),
+            all: self.all.then_some(true),
+            limit: self.limit.map(u32::from),
+            cursor: None,
+            dry_run: dry_run.then_some(true),
+        };
+        loop {
+            let call = session.http.post(namespace, &["cancel"]);
+            let step: CancelManyResponse = call.body(&request).send().await?.parse()?;
+            total.cancelled += step.cancelled;
+            total.maybe_delivered += step.maybe_delivered;
+            total.skipped += step.skipped;
+            let cancelled = u32::try_from(step.cancelled).unwrap_or(u32::MAX);
+            request.limit = request.limit.map(|left| left.saturating_sub(cancelled));
+            request.cursor = step.cursor;
+            if request.cursor.is_none() || request.limit == Some(0) {
+                return Ok(total);
+            }
+        }
+    }
+
+    fn conditions(&self) -> CancelFilter {
+        let Conditions { due_from, due_to, id_prefix, tag } = &self.conditions;
+        CancelFilter {
+            tag: tag.clone(),
+            id_prefix: id_prefix.clone(),
+            due_from: due_from.map(Time::from),
+            due_to: due_to.map(Time::from),
+            state: self.state.unwrap_or_default().into(),
+        }
+    }
+}
+
+fn shown(total: &CancelManyResponse) -> String {
+    let done = if total.dry_run { "would be cancelled" } else { "cancelled" };
+    let mut line = format!("{} {done}", text::count(total.cancelled, "timer"));
+    if total.maybe_delivered > 0 {
+        line.push_str(&format!(
+            "; {} of them may have been delivered: the outcome of an attempt is unknown",
+            total.maybe_delivered
+        ));
+    }
+    if total.skipped > 0 {
+        line.push_str(&format!(
+            "; {} skipped, being delivered or changed meanwhile: `duly list` shows the pending \
+             timers",
+            text::count(total.skipped, "timer")
+        ));
+    }
+    line
 }

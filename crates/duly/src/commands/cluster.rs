@@ -6,10 +6,7 @@ use reqwest::Method;
 use crate::{
     Outcome,
     cli::Session,
-    output::{
-        table::{self, Column, Table},
-        terminal::Tone,
-    },
+    output::{Table, Tone, table},
 };
 
 /// Show the nodes of the deployment, as the called server sees them
@@ -18,12 +15,10 @@ pub(crate) struct Args {}
 
 /// Runs the command.
 pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
-    let response = session.http.service(Method::GET, &["cluster"]).send().await?;
-    let printer = session.printer;
-    printer.document(&response.text, || {
-        let cluster: ClusterInfo = response.parse()?;
+    let screen = session.printer.screen();
+    let text = |cluster: ClusterInfo| {
         let counts = [
-            ("version", cluster.version.clone()),
+            ("version", cluster.version),
             ("shards", cluster.shards.to_string()),
             ("ready", if cluster.ready { "yes".to_owned() } else { cluster.reasons.join("; ") }),
             ("pending", cluster.pending.to_string()),
@@ -32,21 +27,17 @@ pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
             ("dead", cluster.dead.to_string()),
         ];
         let counts = counts.map(|(name, value)| (name.to_owned(), value));
-        let counts = table::of_pairs(printer.screen(), counts);
+        let counts = table::of_pairs(screen, counts);
         let warnings = cluster.warnings.iter().map(|warning| format!("warning: {warning}\n"));
-        let nodes = nodes(&cluster.nodes).text(printer.screen());
-        Ok(format!("{}{counts}\n{nodes}", warnings.collect::<String>()))
-    })
+        let nodes = nodes(&cluster.nodes).text(screen);
+        format!("{}{counts}\n{nodes}", warnings.collect::<String>())
+    };
+    session.print(session.http.service(Method::GET, &["cluster"]), text).await
 }
 
 fn nodes(nodes: &[Node]) -> Table {
-    let mut table = Table::new([
-        Column::Whole("node"),
-        Column::Whole("member id"),
-        Column::Whole("state"),
-        Column::Number("shards"),
-        Column::Number("last heartbeat"),
-    ]);
+    let mut table = Table::new(&["node", "member id", "state", "shards", "last heartbeat"])
+        .numbers(&["shards", "last heartbeat"]);
     for node in nodes {
         let tone = if node.state == "active" { Tone::Plain } else { Tone::Warning };
         let name = if node.this { format!("{} (answers)", node.name) } else { node.name.clone() };

@@ -1,20 +1,20 @@
 //! `duly dead`: lists, redrives and purges dead letters.
 
-pub(crate) mod overdue;
-
 use clap::Subcommand;
-use duly_api::{DeadLetterNames, Duration, PurgeResponse, RedriveRequest, RedriveResponse, State};
-use duly_core::{Millis, NamespaceName, TimerId};
-use reqwest::Method;
+use duly_api::{
+    DeadLetterNames, DeadLetterOverdueRequest, DeadLetterOverdueResponse, Duration, PurgeResponse,
+    RedriveRequest, RedriveResponse, State, Time,
+};
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp};
 use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, filter::Filter, identity::NamespaceArg, values},
+    args::{Confirm, Filter, NamespaceArg, values},
     cli::Session,
     commands::{list, namespace::counts},
     failure::Failure,
-    output::{text, timers},
+    output::{Progress, text, timers, when},
 };
 
 /// List, redrive or purge dead letters: firings whose attempts have ended without an ack
@@ -55,7 +55,7 @@ enum Action {
         #[command(flatten)]
         confirm: Confirm,
     },
-    Overdue(overdue::Args),
+    Overdue(OverdueArgs),
 }
 
 #[derive(clap::Args)]
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             }
             redrive_or_purge(session, &namespace, "purge", selection.request()).await
         }
-        Action::Overdue(args) => overdue::run(args, session).await,
+        Action::Overdue(args) => overdue(args, session).await,
     }
 }
 
@@ -105,7 +105,7 @@ async fn redrive_or_purge(
     let participle = if action == "redrive" { "redriven" } else { "purged" };
     let (mut done, mut refusals) = (0, Vec::new());
     let document = loop {
-        let call = session.http.namespace(Method::POST, namespace, &["dead", action]);
+        let call = session.http.post(namespace, &["dead", action]);
         let reply = call.body(&request).send().await?;
         let (count, cursor, errors) = match action {
             "redrive" => {
@@ -146,5 +146,63 @@ impl DeadLetterSelection {
             all: self.all.then_some(true),
             ..RedriveRequest::default()
         }
+    }
+}
+
+/// Dead-letter overdue timers, instead of delivering them late
+///
+/// Meant for a paused namespace, as after a restore: timers that fired since the backup was made would
+/// fire again. Timers that are being delivered are skipped.
+#[derive(clap::Args)]
+struct OverdueArgs {
+    #[command(flatten)]
+    named: NamespaceArg,
+    /// Timers that were due by this time, which is not in the future; default now
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    due_by: Option<Timestamp>,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+async fn overdue(args: OverdueArgs, session: &Session) -> Outcome {
+    let namespace = &args.named.namespace;
+    let mut moment = args.due_by.map(Time::from);
+    if args.confirm.is_needed() {
+        let by = moment.as_ref().map_or_else(|| "now".to_owned(), Time::to_string);
+        Confirm::ask(&format!("Dead-letter every timer of {namespace} that was due by {by}?"))?;
+    }
+    let dead_lettered = dead_letter_overdue(session, namespace, &mut moment).await?;
+    let due_by = moment.unwrap_or_default();
+    let document = json!({ "dead_lettered": dead_lettered, "due_by": due_by });
+    session.printer.document(&document.to_string(), || {
+        let dead_letters = text::count(dead_lettered, "dead letter");
+        let by = when::with_distance(&due_by, when::now());
+        Ok(format!("{namespace}  {dead_letters} created from timers due by {by}"))
+    })
+}
+
+/// Dead-letters the overdue timers of a namespace, call by call, so that it can show progress: after a
+/// restore there may be millions of them. Returns their number. `moment` is the latest due
+/// time. If it is `None`, the first call sets it, for all namespaces.
+pub(crate) async fn dead_letter_overdue(
+    session: &Session,
+    namespace: &NamespaceName,
+    moment: &mut Option<Time>,
+) -> Result<u64, Failure> {
+    let mut progress = Progress::new(session.printer);
+    let (mut total, mut cursor) = (0, None);
+    loop {
+        let due_by = moment.take();
+        let body = DeadLetterOverdueRequest { namespace: String::new(), due_by, cursor };
+        let call = session.http.post(namespace, &["dead", "overdue"]);
+        let step: DeadLetterOverdueResponse = call.body(&body).send().await?.parse()?;
+        total += step.dead_lettered;
+        *moment = step.due_by;
+        cursor = step.cursor;
+        if cursor.is_none() {
+            progress.clear();
+            return Ok(total);
+        }
+        progress.show(0, None, &format!("{namespace}: {total} dead-lettered"));
     }
 }

@@ -1,16 +1,15 @@
 //! `duly export`: writes namespaces with their timers and dead letters as lines, for `duly import`.
 
-mod drain;
 pub(crate) mod line;
 mod target;
 
 use std::{
     io::{self, Write as _},
     path::PathBuf,
+    time::{Duration, Instant},
 };
 
 use duly_core::{Millis, NamespaceName};
-use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
@@ -24,8 +23,11 @@ use crate::{
     cli::Session,
     commands::namespace,
     failure::Failure,
-    output::{progress::Progress, text, warn},
+    output::{Progress, text, warn},
 };
+
+/// Time between two polls of the firings in flight.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Write timers and dead letters as lines of JSON, for `duly import` at another server
 ///
@@ -100,7 +102,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if is_file {
         return print_summary(&args, &exported, session);
     }
-    if !session.printer.is_json() && !session.printer.is_quiet() {
+    if !session.printer.is_json() && !session.printer.is_quiet {
         // Stdout has the exported lines.
         for one in &exported {
             writeln!(io::stderr(), "{}", one.sentence()).ok();
@@ -124,11 +126,44 @@ async fn write_all(
     let mut exported = Vec::new();
     for name in names {
         if args.drain {
-            drain::drain(name, args.drain_timeout, session, progress).await?;
+            drain(name, args.drain_timeout, session, progress).await?;
         }
         exported.push(write(name, session, target, progress).await?);
     }
     Ok(exported)
+}
+
+/// Pauses a namespace and waits until nothing of it is in flight.
+async fn drain(
+    namespace: &NamespaceName,
+    drain_timeout: Millis,
+    session: &Session,
+    progress: &mut Progress,
+) -> Outcome {
+    session.http.post(namespace, &["pause"]).send().await?;
+    let until = Instant::now() + drain_timeout.to_std();
+    let mut most = 0;
+    loop {
+        let in_flight = namespace::counts(session, namespace).await?.in_flight;
+        if in_flight == 0 {
+            return Ok(());
+        }
+        let firings = text::count(in_flight, "firing");
+        if Instant::now() >= until {
+            return Err(Failure::coded(
+                "still_in_flight",
+                format_args!(
+                    "{firings} of {namespace} still in flight after {drain_timeout}: nothing was \
+                     exported, and {namespace} stays paused. Repeat the command with a longer \
+                     --drain-timeout (a consumer's lease ends by itself), or resume it with `duly \
+                     namespace resume {namespace}`"
+                ),
+            ));
+        }
+        most = in_flight.max(most);
+        progress.show(most - in_flight, Some(most), &format!("{namespace}: {firings} in flight"));
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Writes one namespace.
@@ -145,7 +180,7 @@ async fn write(
     for (place, state) in ["pending", "dead"].into_iter().enumerate() {
         let mut query = vec![("state", state.to_owned())];
         loop {
-            let call = session.http.namespace(Method::GET, namespace, &["export"]);
+            let call = session.http.get(namespace, &["export"]);
             let page: Page = call.query(&query).send().await?.parse()?;
             if let Some(raw) = page.namespace.filter(|_| place == 0) {
                 is_paused = warn_unless_paused(&raw, session, progress)?;
@@ -192,7 +227,7 @@ fn warn_unless_paused(
         ))
     })?;
     let is_paused = head.paused && head.resumes_at.is_none();
-    if !is_paused && !session.printer.is_quiet() {
+    if !is_paused && !session.printer.is_quiet {
         progress.clear();
         let (name, why) = match head.resumes_at {
             Some(at) => (head.name, format!("resumes by itself at {at}")),
@@ -208,7 +243,7 @@ fn warn_unless_paused(
 
 /// Prints the counts and the next steps.
 fn print_summary(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
-    let file = text::preview(&args.to.display().to_string(), usize::MAX);
+    let file = text::line(&args.to.display().to_string());
     let document = json!({ "file": file, "namespaces": exported });
     session.printer.document(&document.to_string(), || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();

@@ -4,28 +4,26 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::identity::TimerArg,
+    args::TimerArg,
     cli::Session,
-    http::HttpResponse,
-    output::{Printer, fields::Fields, table, when},
+    http::Call,
+    output::{Fields, table, when},
 };
 
 /// Shows the timer.
 pub(crate) async fn run(timer: TimerArg, session: &Session) -> Outcome {
-    show(session.printer, &timer.call(Method::GET, session).send().await?)
+    show(session, timer.call(Method::GET, session)).await
 }
 
 /// Makes the timer due now.
 pub(crate) async fn fire(timer: TimerArg, session: &Session) -> Outcome {
     let below = ["timers", timer.id.as_str(), "fire"];
-    let call = session.http.namespace(Method::POST, &timer.named.namespace, &below);
-    show(session.printer, &call.send().await?)
+    show(session, session.http.post(&timer.named.namespace, &below)).await
 }
 
-/// Prints a response that is one object with any fields.
-pub(crate) fn show(printer: Printer, response: &HttpResponse) -> Outcome {
-    printer.document(&response.text, || {
-        let fields: Fields = response.parse()?;
-        Ok(table::of_pairs(printer.screen(), fields.pairs(when::now())))
-    })
+/// Makes a call whose response is one object with any fields, and prints it.
+pub(crate) async fn show(session: &Session, call: Call<'_>) -> Outcome {
+    let screen = session.printer.screen();
+    let pairs = |fields: Fields| table::of_pairs(screen, fields.pairs(when::now()));
+    session.print(call, pairs).await
 }

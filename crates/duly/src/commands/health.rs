@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use duly_core::Millis;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     cli::Session,
     failure::Failure,
     http::HttpResponse,
-    output::{terminal::Tone, text},
+    output::{Tone, text},
 };
 
 /// Time between two polls.
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
     printer.document(&response.text, || {
         let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
-        let status = text::preview(&readiness.status.replace('_', " "), usize::MAX);
+        let status = text::line(&readiness.status.replace('_', " "));
         let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
         Ok(printer.screen().paint(tone, &status) + &warnings.collect::<String>())
     })?;
@@ -77,7 +77,7 @@ pub(super) async fn request_readiness(
     session: &Session,
     path: &str,
 ) -> Result<(HttpResponse, Readiness), Failure> {
-    let call = session.http.root(Method::GET, &[path]).at_most(RESPONSE_BYTES_MAX);
+    let call = session.http.root(&[path]).at_most(RESPONSE_BYTES_MAX);
     let response = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
     let readiness = response.parse()?;
     Ok((response, readiness))

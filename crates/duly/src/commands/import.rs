@@ -30,7 +30,7 @@ use crate::{
     cli::Session,
     commands::export::line::{ExportLine, NamespaceHead},
     failure::Failure,
-    output::{progress::Progress, terminal::Tone, text},
+    output::{Progress, Tone, text},
 };
 
 /// Import timers and dead letters that `duly export` wrote
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let mut import = Import {
         args: &args,
         session,
-        name: text::preview(&input::name(&args.file), usize::MAX),
+        name: text::line(&input::name(&args.file)),
         section: None,
         batch: Batch::default(),
         counts: Counts::default(),
@@ -237,7 +237,7 @@ impl Import<'_> {
         if printer.is_json() {
             return printer.json(&fault.document());
         }
-        let sentence = text::preview(&fault.sentence, usize::MAX);
+        let sentence = text::line(&fault.sentence);
         let line = format!("{}:{}: {sentence}", self.name, fault.number);
         printer.line(&printer.screen().paint(Tone::Bad, &line))
     }

@@ -2,11 +2,10 @@
 
 use duly_api::{Duration, LeaseRequest, LeaseResponse};
 use duly_core::Millis;
-use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, values},
+    args::{NamespaceArg, values},
     cli::Session,
     commands::settle,
     output::{timers, when},
@@ -45,7 +44,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         lease: args.lease.map(Duration::from),
         wait: args.wait.map(Duration::from),
     };
-    let call = session.http.namespace(Method::POST, &args.named.namespace, &["lease"]);
+    let call = session.http.post(&args.named.namespace, &["lease"]);
     let call = call.body(&request).waiting(args.wait.unwrap_or_default().to_std());
     let reply = call.send().await?;
     let LeaseResponse { firings, paused } = reply.parse()?;

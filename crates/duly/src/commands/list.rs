@@ -2,14 +2,13 @@
 
 use duly_api::{ListResponse, State, Time, Timer, View, Words as _};
 use duly_core::{NamespaceName, Timestamp};
-use reqwest::Method;
 use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{filter::Filter, identity::NamespaceArg, values},
+    args::{Filter, NamespaceArg, values},
     cli::Session,
-    output::{Printer, progress::Progress, table::Table, text, timers, when},
+    output::{Printer, Progress, Table, text, timers, when},
 };
 
 /// List timers in the order of their due times
@@ -49,13 +48,13 @@ pub(crate) async fn pages(
     // All pages are one JSON document, which is printed piece by piece.
     let is_one_document = printer.is_json() && !printer.is_ndjson() && filter.all;
     let mut progress = Progress::new(printer);
-    let mut cursor = filter.cursor();
+    let mut cursor = filter.cursor.clone();
     let (mut shown, mut searched) = (0, 0);
     if is_one_document {
         printer.line(r#"{"timers":["#)?;
     }
     loop {
-        let call = session.http.namespace(Method::GET, namespace, &["timers"]);
+        let call = session.http.get(namespace, &["timers"]);
         // A table shows no payloads, so none are requested.
         let view = (!printer.is_json()).then_some(View::Summary);
         let reply = call.query(&filter.query(state, cursor.as_deref(), view)).send().await?;
@@ -99,7 +98,7 @@ fn more(printer: Printer, cursor: &str, so_far: Option<String>) -> Outcome {
     if printer.is_json() {
         return Ok(());
     }
-    let cursor = text::preview(cursor, usize::MAX);
+    let cursor = text::line(cursor);
     if let Some(so_far) = so_far {
         printer.line(&so_far)?;
     }

@@ -1,15 +1,11 @@
 //! `duly metrics`: the metrics of a server, without Prometheus.
 
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::{
     Outcome,
     cli::Session,
-    output::{
-        table::{Column, Table},
-        terminal::Tone,
-    },
+    output::{Table, Tone},
 };
 
 /// Show the metrics of the server
@@ -32,7 +28,7 @@ pub(super) struct Sample<'a> {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let response = session.http.root(Method::GET, &["metrics"]).send().await?;
+    let response = session.http.root(&["metrics"]).send().await?;
     let wanted = args.name.as_deref().unwrap_or("");
     let samples = response.text.lines().filter_map(Sample::parse);
     let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
@@ -40,18 +36,15 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if printer.is_json() {
         return printer.json_list("metrics", samples.iter().map(Sample::json));
     }
-    if samples.is_empty() {
-        return printer.line("none");
-    }
-    let columns = [Column::Whole("name"), Column::Whole("labels"), Column::Number("value")];
-    let mut table = Table::new(columns);
+    let headings = ["name", "labels", "value"];
+    let mut table = Table::new(&headings).numbers(&["value"]);
     for sample in samples {
         let labels = sample.labels.iter().map(|(name, value)| format!("{name}={value}"));
         let labels: Vec<_> = labels.collect();
         let cells = [sample.name.to_owned(), labels.join(" "), sample.value.to_owned()];
         table.row(Tone::Plain, cells);
     }
-    printer.line(&table.text(printer.screen()))
+    printer.table(&table)
 }
 
 impl<'a> Sample<'a> {

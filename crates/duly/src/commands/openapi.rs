@@ -3,8 +3,6 @@
 //! `duly __openapi` prints the description of this binary, `docs/reference/openapi.json`, without a
 //! server.
 
-use reqwest::Method;
-
 use crate::{Outcome, cli::Session, output::Printer};
 
 /// Print the OpenAPI document of the server
@@ -13,7 +11,7 @@ pub(crate) struct Args {}
 
 /// Runs the command.
 pub(crate) async fn run(session: &Session) -> Outcome {
-    let response = session.http.root(Method::GET, &["openapi.json"]).send().await?;
+    let response = session.http.root(&["openapi.json"]).send().await?;
     session.printer.json(&response.text)
 }
 

@@ -1,11 +1,14 @@
 //! `duly reschedule`: changes a pending timer.
 
+use std::collections::BTreeMap;
+
 use duly_api::{HeaderList, Reschedule, Schedule, TagList, TimerField, Words as _};
 use reqwest::Method;
+use serde::Serialize;
 
 use crate::{
     Outcome,
-    args::{identity::TimerArg, reset::WithNulls, retry::Retry, timer::TimerArgs, values},
+    args::{TimerArg, delivery::Retry, timer::TimerArgs, values},
     cli::Session,
     commands::get,
     failure::Failure,
@@ -40,6 +43,15 @@ const RESETS: [(TimerField, &str); 5] = [
     (TimerField::Retry, "The namespace's retry policy"),
 ];
 
+/// The body of the request: the new values, and the fields that are reset, as `null`.
+#[derive(Serialize)]
+struct Change {
+    #[serde(flatten)]
+    change: Reschedule,
+    #[serde(flatten)]
+    reset: BTreeMap<&'static str, ()>,
+}
+
 /// The hint for another revision than the expected one.
 pub(crate) const REVISION_HINTS: &[Hint] =
     &[("revision_mismatch", "`duly get` shows the current revision")];
@@ -71,10 +83,9 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         if_revision: args.if_revision,
         ..Reschedule::default()
     };
-    let body = WithNulls::new(change, args.reset.iter().map(|field| field.as_str()));
-    let call = args.named.call(Method::PATCH, session);
-    let reply = call.body(&body).hints(REVISION_HINTS).send().await?;
-    get::show(session.printer, &reply)
+    let reset = args.reset.iter().map(|field| (field.as_str(), ())).collect();
+    let call = args.named.call(Method::PATCH, session).body(&Change { change, reset });
+    get::show(session, call.hints(REVISION_HINTS)).await
 }
 
 /// Returns `true` if the field has a new value.

@@ -1,11 +1,9 @@
 //! `duly resume`: resumes every namespace, as after a restore.
 
-use reqwest::Method;
-
 use crate::{
     Outcome,
     cli::Session,
-    commands::{dead::overdue, namespace},
+    commands::{dead, namespace},
     output::text,
 };
 
@@ -43,18 +41,18 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     for one in all.into_iter().filter(|one| one.paused) {
         let namespace = namespace::checked_name(&one)?;
         let dead = match args.overdue {
-            Overdue::Fire => 0,
-            Overdue::Dead => overdue::dead_letter_overdue(session, &namespace, &mut moment).await?,
+            Overdue::Fire => None,
+            Overdue::Dead => {
+                Some(dead::dead_letter_overdue(session, &namespace, &mut moment).await?)
+            }
         };
-        session.http.namespace(Method::POST, &namespace, &["resume"]).send().await?;
+        session.http.post(&namespace, &["resume"]).send().await?;
         if !session.printer.is_json() {
-            let dead = match args.overdue {
-                Overdue::Fire => String::new(),
-                Overdue::Dead => format!(", {} made", text::count(dead, "dead letter")),
-            };
-            session.printer.line(&format!("{namespace}  resumed{dead}"))?;
+            let made = dead.map(|dead| format!(", {} made", text::count(dead, "dead letter")));
+            let made = made.unwrap_or_default();
+            session.printer.line(&format!("{namespace}  resumed{made}"))?;
         }
-        dead_lettered += dead;
+        dead_lettered += dead.unwrap_or(0);
         resumed.push(one.name);
     }
     if session.printer.is_json() {

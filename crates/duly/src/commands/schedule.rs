@@ -3,11 +3,10 @@
 use clap::ArgGroup;
 use duly_api::{Duration, IfExists, Schedule, State, Timer, Words as _};
 use duly_core::{Millis, TimerId};
-use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, retry::Retry, timer::TimerArgs, values},
+    args::{NamespaceArg, delivery::Retry, timer::TimerArgs, values},
     cli::Session,
     http::Hint,
     output::{text, when},
@@ -67,20 +66,19 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         retry: args.retry.policy(),
         ..args.timer.read()?
     };
-    let call = session.http.namespace(Method::POST, &args.named.namespace, &["timers"]);
-    let reply = call.body(&request).hints(HINTS).send().await?;
-    session.printer.document(&reply.text, || {
-        let timer: Timer = reply.parse()?;
+    let call = session.http.post(&args.named.namespace, &["timers"]).body(&request).hints(HINTS);
+    let result = |timer: Timer| {
         let what = match (timer.existing, timer.replaced) {
             (true, _) => format!("exists already, {}", timer.state()),
             (_, true) => "replaced".to_owned(),
             (false, false) => "scheduled".to_owned(),
         };
-        let id = text::preview(&timer.id, usize::MAX);
+        let id = text::line(&timer.id);
         let (now, due_at) = (when::now(), timer.due_at.clone().unwrap_or_default());
         let is_past = due_at.check("").is_ok_and(|due_at| due_at < now);
         let is_waiting = timer.state() == State::Scheduled;
         let at_once = if is_past && is_waiting { ", so at once" } else { "" };
-        Ok(format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now)))
-    })
+        format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now))
+    };
+    session.print(call, result).await
 }

@@ -5,20 +5,15 @@ use duly_api::{
     SettleResult, Settlement,
 };
 use duly_core::{Millis, NamespaceName};
-use reqwest::Method;
 use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, values},
+    args::{NamespaceArg, values},
     cli::Session,
     failure::Failure,
     http::HttpResponse,
-    output::{
-        table::{Column, Table},
-        terminal::Tone,
-        text,
-    },
+    output::{Table, Tone, text},
 };
 
 /// Settle leased firings: acknowledge, retry or dead-letter them, or extend their leases
@@ -75,9 +70,9 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     printer.document(&reply.text, || {
         let words = results.iter().map(word);
         if args.tokens.len() == 1 {
-            return Ok(words.map(|word| text::preview(&word, usize::MAX)).collect());
+            return Ok(words.map(|word| text::line(&word)).collect());
         }
-        let mut table = Table::new([Column::Whole("token"), Column::Whole("outcome")]);
+        let mut table = Table::new(&["token", "outcome"]);
         for (token, word) in args.tokens.iter().zip(words) {
             table.row(Tone::Plain, [token.clone(), word]);
         }
@@ -104,7 +99,7 @@ async fn settle(
 ) -> Result<(HttpResponse, Vec<SettleResult>), Failure> {
     let of_token = |token: &String| Settlement { token: token.clone(), ..verdict.clone() };
     let settlements: Vec<_> = tokens.iter().map(of_token).collect();
-    let call = session.http.namespace(Method::POST, namespace, &["settle"]);
+    let call = session.http.post(namespace, &["settle"]);
     let reply = call.body(&json!({ "settlements": settlements })).send().await?;
     let SettleResponse { results, .. } = reply.parse()?;
     Ok((reply, results))

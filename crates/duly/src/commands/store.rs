@@ -4,16 +4,32 @@
 //! 2. `backup` calls the server that has the directory open.
 //! 3. `repair` calls a server that keeps its timers on Redis.
 
-mod backup;
-mod check;
-mod repair;
-mod restore;
-
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Subcommand;
+use duly_api::cluster::{Backup, BackupMade, Repair};
+use duly_store_embedded::{
+    OpenError,
+    backup::{self, BackupError},
+    check, disk,
+};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::{Outcome, cli::Session, cli::block_on, failure::Failure, open_files, output::Printer};
+use crate::{
+    Outcome,
+    cli::{Session, block_on},
+    failure::Failure,
+    open_files,
+    output::{Printer, Progress, text},
+};
+
+/// Time limit of a backup or repair, long enough for any size and any number of namespaces.
+const TIME_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Check, back up, restore and repair stores
 #[derive(clap::Args)]
@@ -74,9 +90,177 @@ pub(crate) fn run(
 ) -> Outcome {
     open_files::raise_limit();
     match args.action {
-        Action::Check { data } => check::run(&data, printer),
-        Action::Backup { path } => block_on(backup::run(&path, &session()?)),
-        Action::Repair { shards } => block_on(repair::run(&shards, &session()?)),
-        Action::Restore { from, data } => restore::run(&from, &data, printer),
+        Action::Check { data } => check(&data, printer),
+        Action::Backup { path } => block_on(backup(&path, &session()?)),
+        Action::Repair { shards } => block_on(repair(shards, &session()?)),
+        Action::Restore { from, data } => restore(&from, &data, printer),
     }
+}
+
+fn check(data: &Path, printer: Printer) -> Outcome {
+    let mut progress = Progress::new(printer);
+    let mut show =
+        |at: check::Progress| progress.show_bytes(at.what, at.bytes_done, at.bytes_total);
+    let report = check::check(data, &mut show).map_err(|error| match error {
+        OpenError::Disk(disk::Error::NotFound { .. }) => {
+            Failure::new(format_args!("{error}: name the directory with --data"))
+        }
+        error => Failure::new(error),
+    })?;
+    progress.clear();
+    printer
+        .document(&check_document(&report).to_string(), || Ok(text::lines(&report.to_string())))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    Err(Failure::coded(
+        "damaged",
+        format_args!(
+            "{} is damaged: see above; lost data can be restored only from a backup (`duly store \
+             restore`)",
+            data.display()
+        ),
+    ))
+}
+
+/// Returns the report of a check as JSON.
+fn check_document(report: &check::Report) -> Value {
+    let files = report.files.iter().map(|files| {
+        json!({
+            "kind": files.kind,
+            "count": files.count,
+            "bytes": files.bytes,
+            "records": files.records,
+            "live": files.live,
+        })
+    });
+    let namespaces = report.namespaces.iter().map(|holding| {
+        json!({
+            "name": holding.name,
+            "paused": holding.paused,
+            "pending": holding.pending,
+            "retained": holding.tombstones,
+            "dead": holding.dead,
+        })
+    });
+    let findings = report.findings.iter().map(|finding| {
+        json!({
+            "file": finding.file,
+            "offset_bytes": finding.offset,
+            "what": finding.what,
+            "means": finding.means,
+        })
+    });
+    let left_overs = report.left_overs.iter();
+    let left_overs = left_overs.map(|file| json!({ "file": file.name, "what": file.what }));
+    json!({
+        "data": report.location,
+        "is_clean": report.is_clean(),
+        "format": report.format,
+        "epoch": report.epoch,
+        "checkpoint": report.checkpoint,
+        "frames": report.frames,
+        "records": {
+            "pending": report.records.pending,
+            "dead": report.records.dead,
+            "ended": report.records.ended,
+            "leases": report.records.leases,
+            "other": report.records.other,
+        },
+        "files": files.collect::<Vec<_>>(),
+        "namespaces": namespaces.collect::<Vec<_>>(),
+        "findings": findings.collect::<Vec<_>>(),
+        "findings_left_out": report.findings_left_out,
+        "left_overs": left_overs.collect::<Vec<_>>(),
+        "tail": report.tail.as_str(),
+    })
+}
+
+async fn backup(path: &Path, session: &Session) -> Outcome {
+    let path = std::path::absolute(path)
+        .map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+    let Some(path) = path.to_str() else {
+        return Err(Failure::usage(format_args!("{} is not UTF-8", path.display())));
+    };
+    let call = session.http.service(Method::POST, &["store", "backup"]);
+    let call = call.body(&Backup { path: path.to_owned() }).waiting(TIME_LIMIT);
+    let made = |BackupMade { path, files, bytes, .. }: BackupMade| {
+        let (path, bytes) = (text::line(&path), text::bytes(bytes));
+        format!("{path}  backed up: {files} files, {bytes}")
+    };
+    session.print(call, made).await
+}
+
+/// The result of a repair.
+#[derive(Deserialize)]
+struct Repaired {
+    shards: Vec<Shard>,
+}
+
+#[derive(Deserialize)]
+struct Shard {
+    shard: u16,
+    outcome: String,
+    behind_ms: Option<u64>,
+    namespaces: Option<u64>,
+}
+
+async fn repair(shards: Vec<u16>, session: &Session) -> Outcome {
+    let call = session.http.service(Method::POST, &["store", "repair"]);
+    let call = call.body(&Repair { shards }).waiting(TIME_LIMIT);
+    let lines = |Repaired { shards }| shards.iter().map(Shard::line).collect::<Vec<_>>().join("\n");
+    session.print(call, lines).await
+}
+
+impl Shard {
+    fn line(&self) -> String {
+        let shard = self.shard;
+        match (self.outcome.as_str(), self.behind_ms, self.namespaces) {
+            ("restored", _, Some(namespaces)) => {
+                format!("shard {shard}  restored, {namespaces} namespaces; its timers are gone")
+            }
+            ("confirmed", Some(behind_ms), _) => {
+                format!("shard {shard}  confirmed: changes of {behind_ms} ms are gone")
+            }
+            _ => format!("shard {shard}  already in service"),
+        }
+    }
+}
+
+fn restore(from: &Path, data: &Path, printer: Printer) -> Outcome {
+    let mut progress = Progress::new(printer);
+    let mut show =
+        |at: check::Progress| progress.show_bytes(at.what, at.bytes_done, at.bytes_total);
+    let report = backup::restore(from, data, &mut show).map_err(|error| match error {
+        BackupError::Open(OpenError::NoStore(place)) => Failure::new(format_args!(
+            "{place} is not a backup: it has no MANIFEST; name the backup's directory with --from"
+        )),
+        BackupError::Disk(disk::Error::NotFound { .. }) => {
+            Failure::new(format_args!("{error}: name the backup's directory with --from"))
+        }
+        error => Failure::new(error),
+    })?;
+    progress.clear();
+    let document = json!({
+        "path": data.display().to_string(),
+        "files": report.files,
+        "bytes": report.bytes,
+        "paused": true,
+    });
+    let (data, files, bytes) =
+        (text::lines(&data.display().to_string()), report.files, text::bytes(report.bytes));
+    printer.document(&document.to_string(), || Ok(format!(
+        "{data}  restored: {files} files, {bytes}\n\
+         \n\
+         Every namespace is paused at the first start: nothing fires, scheduling and cancelling work.\n\
+         Timers that were due since the backup are overdue, and those that the old server fired after it\n\
+         would fire again. Check before you resume:\n\
+         \n  \
+         duly store check --data {data}\n  \
+         duly serve --data {data}\n  \
+         duly namespace stats NAMESPACE     shows the counts\n  \
+         duly namespace resume NAMESPACE    resumes one namespace\n  \
+         duly resume --all                  resumes all of them\n  \
+         duly resume --all --overdue dead   the same, and dead-letters the overdue timers"
+    )))
 }

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
     let first = scrape::poll(session).await?;
     let version = scrape::version(session).await;
-    let is_live = printer.screen().is_terminal() && !printer.is_json() && !printer.is_quiet();
+    let is_live = printer.screen().is_terminal() && !printer.is_json() && !printer.is_quiet;
     if is_live && !args.once && args.count.is_none() {
         return live::run(session, args.interval, version, first).await;
     }

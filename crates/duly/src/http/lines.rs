@@ -17,7 +17,7 @@ use reqwest::{Method, Response, Url, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::{Call, HINTS, not_duly_failure, problem, unreachable};
+use super::{Call, HINTS, problem, unparsed_failure, unreachable};
 use crate::failure::Failure;
 
 /// Size of the read buffer.
@@ -92,7 +92,7 @@ impl ResponseLines {
 
     /// Parses a line.
     pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
-        serde_json::from_str(line).map_err(|error| not_duly_failure(&self.server, &error))
+        serde_json::from_str(line).map_err(|error| unparsed_failure(&self.server, &error))
     }
 }
 

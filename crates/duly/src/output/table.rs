@@ -8,73 +8,83 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, presets};
 
-use super::{
-    terminal::{OutputStream, Tone},
-    text,
-};
+use super::{OutputStream, Tone, text};
 
 /// Longest text in a `Cut` column if the output has no width, in characters.
 const CUT_CHARS_MAX: usize = 60;
 
-/// A column of a table.
-#[derive(Clone, Copy)]
-pub(crate) enum Column {
+/// The kind of a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
     /// Never cut.
-    Whole(&'static str),
+    Whole,
     /// A number: never cut, aligned to the right.
-    Number(&'static str),
+    Number,
     /// Cut if it does not fit.
-    Cut(&'static str),
+    Cut,
 }
 
 /// A table that is being built.
 pub(crate) struct Table {
-    columns: Vec<Column>,
+    columns: Vec<(&'static str, Column)>,
     rows: Vec<(Tone, Vec<String>)>,
 }
 
-impl Column {
-    fn heading(self) -> &'static str {
-        match self {
-            Self::Whole(heading) | Self::Number(heading) | Self::Cut(heading) => heading,
-        }
-    }
-}
-
 impl Table {
-    /// Returns a table with these columns.
-    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Self {
-        Self { columns: columns.into(), rows: Vec::new() }
+    /// Returns a table with these headings. Its columns are never cut.
+    pub(crate) fn new(headings: &[&'static str]) -> Self {
+        let columns = headings.iter().map(|heading| (*heading, Column::Whole));
+        Self { columns: columns.collect(), rows: Vec::new() }
+    }
+
+    /// Aligns the columns with these headings to the right: they contain numbers.
+    pub(crate) fn numbers(self, headings: &[&str]) -> Self {
+        self.with(Column::Number, headings)
+    }
+
+    /// Cuts the column with this heading if it does not fit.
+    pub(crate) fn cut(self, heading: &str) -> Self {
+        self.with(Column::Cut, &[heading])
+    }
+
+    fn with(mut self, kind: Column, headings: &[&str]) -> Self {
+        for (_, column) in self.columns.iter_mut().filter(|(name, _)| headings.contains(name)) {
+            *column = kind;
+        }
+        self
     }
 
     /// Adds a row. Cells beyond the last column are dropped.
     pub(crate) fn row(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
-        let cells = self.columns.iter().zip(cells).map(|(column, cell)| match column {
-            Column::Whole(_) | Column::Number(_) => text::preview(&cell, usize::MAX),
-            Column::Cut(_) => text::preview(&cell, CUT_CHARS_MAX),
+        let cells = self.columns.iter().zip(cells).map(|((_, column), cell)| match column {
+            Column::Whole | Column::Number => text::line(&cell),
+            Column::Cut => text::preview(&cell, CUT_CHARS_MAX),
         });
         self.rows.push((tone, cells.collect()));
+    }
+
+    /// Returns `true` if the table has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Returns the table for this screen.
     pub(crate) fn text(&self, screen: OutputStream) -> String {
         let mut table = bare(screen);
-        table.set_header(one_line(
-            self.columns.iter().map(|column| column.heading().to_uppercase()),
-        ));
+        table.set_header(one_line(self.columns.iter().map(|(heading, _)| heading.to_uppercase())));
         for (_, cells) in &self.rows {
             table.add_row(one_line(cells.iter().cloned()));
         }
-        for (place, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate()
-        {
+        for (place, shown) in table.column_iter_mut().enumerate() {
+            let (_, column) = self.columns[place];
             if self.rows.iter().all(|(_, cells)| cells.get(place).is_none_or(String::is_empty)) {
                 shown.set_constraint(ColumnConstraint::Hidden);
                 continue;
             }
-            if matches!(column, Column::Number(_)) {
+            if column == Column::Number {
                 shown.set_cell_alignment(CellAlignment::Right);
             }
-            if !matches!(column, Column::Cut(_)) {
+            if column != Column::Cut {
                 shown.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
@@ -93,7 +103,7 @@ pub(crate) fn of_pairs(
 ) -> String {
     let mut table = bare(screen);
     for (name, value) in pairs {
-        table.add_row([text::preview(&name, usize::MAX), text::preview(&value, usize::MAX)]);
+        table.add_row([text::line(&name), text::line(&value)]);
     }
     let Some(names) = table.column_mut(0) else {
         return String::new();

@@ -17,6 +17,11 @@ pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     out
 }
 
+/// Returns text as one line without control or direction characters.
+pub(crate) fn line(text: &str) -> String {
+    preview(text, usize::MAX)
+}
+
 /// Returns text of several lines, in which only the line ends control the terminal.
 pub(crate) fn lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

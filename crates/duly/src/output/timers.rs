@@ -3,11 +3,7 @@
 use duly_api::{Firing, State, Time, Timer};
 use duly_core::Timestamp;
 
-use super::{
-    table::{Column, Table},
-    terminal::Tone,
-    text, when,
-};
+use super::{Table, Tone, text, when};
 
 /// Longest part of a payload in a column, in characters.
 const PAYLOAD_CHARS_MAX: usize = 200;
@@ -27,16 +23,8 @@ fn payload(firing: &Firing) -> String {
 
 /// Returns a table of pending timers.
 pub(crate) fn pending(rows: &[Timer], now: Timestamp) -> Table {
-    let columns = [
-        Column::Whole("id"),
-        Column::Whole("state"),
-        Column::Whole("due"),
-        Column::Whole(""),
-        Column::Number("attempts"),
-        Column::Whole("next"),
-        Column::Cut("tags"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["id", "state", "due", "", "attempts", "next", "tags"];
+    let mut table = Table::new(&headings).numbers(&["attempts"]).cut("tags");
     for row in rows {
         let (due_at, distance) = moment(row.due_at.as_ref(), now);
         let next = match (&row.leased_until, &row.next_attempt_at) {
@@ -53,15 +41,8 @@ pub(crate) fn pending(rows: &[Timer], now: Timestamp) -> Table {
 
 /// Returns a table of timers that have ended.
 pub(crate) fn ended(rows: &[Timer], now: Timestamp) -> Table {
-    let columns = [
-        Column::Whole("id"),
-        Column::Whole("state"),
-        Column::Whole("ended"),
-        Column::Whole(""),
-        Column::Whole("due"),
-        Column::Number("attempts"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["id", "state", "ended", "", "due", "attempts"];
+    let mut table = Table::new(&headings).numbers(&["attempts"]);
     for row in rows {
         let ended_at = row.finished_at.as_ref().or(row.cancelled_at.as_ref());
         let (ended_at, distance) = moment(ended_at, now);
@@ -74,16 +55,8 @@ pub(crate) fn ended(rows: &[Timer], now: Timestamp) -> Table {
 
 /// Returns a table of dead letters.
 pub(crate) fn dead(rows: &[Timer], now: Timestamp) -> Table {
-    let columns = [
-        Column::Whole("id"),
-        Column::Whole("delivery id"),
-        Column::Whole("due"),
-        Column::Whole("dead at"),
-        Column::Number("attempts"),
-        Column::Whole("reason"),
-        Column::Cut("last error"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["id", "delivery id", "due", "dead at", "attempts", "reason", "last error"];
+    let mut table = Table::new(&headings).numbers(&["attempts"]).cut("last error");
     for row in rows {
         let cells = [
             row.id.clone(),
@@ -101,16 +74,8 @@ pub(crate) fn dead(rows: &[Timer], now: Timestamp) -> Table {
 
 /// Returns a table of leased firings, each with its whole token, so that it can be copied.
 pub(crate) fn firings(rows: &[Firing], now: Timestamp) -> Table {
-    let columns = [
-        Column::Whole("id"),
-        Column::Number("attempt"),
-        Column::Whole("due"),
-        Column::Whole(""),
-        Column::Whole("lease ends"),
-        Column::Cut("payload"),
-        Column::Whole("token"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["id", "attempt", "due", "", "lease ends", "payload", "token"];
+    let mut table = Table::new(&headings).numbers(&["attempt"]).cut("payload");
     for row in rows {
         let (due_at, distance) = moment(row.due_at.as_ref(), now);
         let cells = [

@@ -2,7 +2,6 @@
 
 use duly_api::Problem;
 use duly_core::NamespaceName;
-use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -67,7 +66,7 @@ impl Batch {
         if self.timers.is_empty() {
             return Ok(Vec::new());
         }
-        let call = session.http.namespace(Method::POST, namespace, &["import"]);
+        let call = session.http.post(namespace, &["import"]);
         let response: ImportResponse = call.body(self).send().await?.parse()?;
         let sent = std::mem::take(self);
         if response.results.len() != sent.numbers.len() {

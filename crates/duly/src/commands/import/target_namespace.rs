@@ -24,7 +24,7 @@ pub(super) async fn ensure_namespace(
     may_create: bool,
     session: &Session,
 ) -> Result<Result<Vec<String>, String>, Failure> {
-    let call = session.http.namespace(Method::GET, name, &[]);
+    let call = session.http.get(name, &[]);
     let mut target: ImportTarget = call.accepting(StatusCode::NOT_FOUND).send().await?.parse()?;
     let mut notes = Vec::new();
     match &head.settings {

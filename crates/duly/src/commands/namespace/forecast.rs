@@ -2,17 +2,12 @@
 
 use duly_api::NamespaceForecast;
 use duly_core::{Millis, Timestamp};
-use reqwest::Method;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, values},
+    args::{NamespaceArg, values},
     cli::Session,
-    output::{
-        table::{Column, Table},
-        terminal::{OutputStream, Tone},
-        when,
-    },
+    output::{OutputStream, Table, Tone, when},
 };
 
 /// Show how many timers become due in each bucket of future time
@@ -34,12 +29,10 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
-    let call = session.http.namespace(Method::GET, &args.named.namespace, &["forecast"]);
+    let call = session.http.get(&args.named.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
-    let response = call.query(&query).send().await?;
-    session.printer.document(&response.text, || {
-        Ok(chart(&response.parse()?, when::now(), session.printer.screen()))
-    })
+    let screen = session.printer.screen();
+    session.print(call.query(&query), |forecast| chart(&forecast, when::now(), screen)).await
 }
 
 /// Length of the longest bar, in columns.
@@ -49,8 +42,7 @@ fn chart(forecast: &NamespaceForecast, now: Timestamp, screen: OutputStream) -> 
     let NamespaceForecast { overdue, in_flight, buckets, later, .. } = forecast;
     let ends = [overdue, later].into_iter().copied();
     let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
-    let columns = [Column::Whole("from"), Column::Number("due"), Column::Cut("")];
-    let mut rows = Table::new(columns);
+    let mut rows = Table::new(&["from", "due", ""]).numbers(&["due"]).cut("");
     let mut row = |name: String, due: u64| {
         rows.row(Tone::Plain, [name, due.to_string(), bar(due, most)]);
     };

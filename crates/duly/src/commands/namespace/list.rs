@@ -9,11 +9,7 @@ use crate::{
     Outcome,
     cli::Session,
     failure::Failure,
-    output::{
-        table::{Column, Table},
-        terminal::Tone,
-        when,
-    },
+    output::{Table, Tone, when},
 };
 
 /// Returns every namespace, and the JSON of each as the server sent it.
@@ -48,18 +44,8 @@ pub(super) async fn run(session: &Session) -> Outcome {
     if printer.is_json() {
         return printer.json_list("namespaces", texts);
     }
-    if all.is_empty() {
-        return printer.line("none");
-    }
-    let columns = [
-        Column::Whole("name"),
-        Column::Whole("state"),
-        Column::Number("weight"),
-        Column::Whole("lease"),
-        Column::Whole("retention"),
-        Column::Cut("destination"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["name", "state", "weight", "lease", "retention", "destination"];
+    let mut table = Table::new(&headings).numbers(&["weight"]).cut("destination");
     for row in all {
         let (tone, state) = match (row.paused, &row.resumes_at) {
             (true, Some(at)) => {
@@ -74,7 +60,7 @@ pub(super) async fn run(session: &Session) -> Outcome {
         let cells = [row.name, state, weight, text(row.lease), text(row.retention), destination];
         table.row(tone, cells);
     }
-    printer.line(&table.text(printer.screen()))
+    printer.table(&table)
 }
 
 /// Returns the URL of a namespace's destination, or `pull`.

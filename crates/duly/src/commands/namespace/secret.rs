@@ -15,13 +15,10 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{identity::NamespaceArg, secret},
+    args::{NamespaceArg, secret},
     cli::Session,
     failure::Failure,
-    output::{
-        table::{Column, Table},
-        terminal::Tone,
-    },
+    output::{Table, Tone},
 };
 
 /// Bytes of a new secret.
@@ -100,7 +97,7 @@ fn new(session: &Session) -> Outcome {
 
 /// Returns the fingerprints of the secrets in use.
 async fn known(namespace: &NamespaceName, session: &Session) -> Result<Vec<String>, Failure> {
-    let response = session.http.namespace(Method::GET, namespace, &[]).send().await?;
+    let response = session.http.get(namespace, &[]).send().await?;
     let known: Namespace = response.parse()?;
     Ok(known.signing_secret_fingerprints)
 }
@@ -134,7 +131,7 @@ fn shown(before: &[String], now: &[String], session: &Session) -> Outcome {
         if rows.is_empty() {
             return Ok("none: webhooks are not signed".to_owned());
         }
-        let mut table = Table::new([Column::Whole("fingerprint"), Column::Whole("state")]);
+        let mut table = Table::new(&["fingerprint", "state"]);
         for (fingerprint, state) in rows {
             let tone = if now.contains(fingerprint) { Tone::Plain } else { Tone::Faint };
             table.row(tone, [fingerprint.clone(), state.to_owned()]);

@@ -9,8 +9,7 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::settings::{Given, Settings};
 use crate::{
-    Outcome, args::identity::NamespaceArg, cli::Session, commands::get, failure::Failure,
-    http::Hint,
+    Outcome, args::NamespaceArg, cli::Session, commands::get, failure::Failure, http::Hint,
 };
 
 /// Change settings of a namespace; other settings stay
@@ -70,8 +69,7 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
             let given = json!(given);
             check(&given, &args.reset)?;
             let present = if needs_present(&given, &args.reset) {
-                let call = session.http.namespace(Method::GET, namespace, &[]);
-                call.hints(HINTS).send().await?.parse()?
+                session.http.get(namespace, &[]).hints(HINTS).send().await?.parse()?
             } else {
                 Value::Null
             };
@@ -79,7 +77,7 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
         }
     };
     let call = session.http.namespace(Method::PATCH, namespace, &[]);
-    get::show(session.printer, &call.body(&body).hints(HINTS).send().await?)
+    get::show(session, call.body(&body).hints(HINTS)).await
 }
 
 /// Checks that there is a change, and that no field is both set and reset.

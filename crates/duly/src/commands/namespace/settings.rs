@@ -9,10 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::{
     args::{
-        destination::{DestinationArgs, FallbackArgs},
-        input,
-        retry::Retry,
-        secret, values,
+        delivery::{DestinationArgs, FallbackArgs, Retry},
+        input, secret, values,
     },
     failure::Failure,
 };

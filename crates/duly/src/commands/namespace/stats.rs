@@ -2,22 +2,16 @@
 
 use duly_api::{Lane, NamespaceStats, PushLane};
 use duly_core::NamespaceName;
-use reqwest::Method;
 
 use crate::{
     Outcome,
     cli::Session,
-    output::{
-        fields::Fields,
-        table::{self, Column, Table},
-        terminal::Tone,
-        when,
-    },
+    output::{Fields, Table, Tone, table, when},
 };
 
 /// Prints the counts and the lanes.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let response = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let response = session.http.get(namespace, &["stats"]).send().await?;
     let printer = session.printer;
     printer.document(&response.text, || {
         let fields: Fields = response.parse()?;
@@ -37,31 +31,19 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
 
 /// Prints the lanes alone.
 pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let response = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let response = session.http.get(namespace, &["stats"]).send().await?;
     let printer = session.printer;
     if printer.is_json() {
         return printer.json_list("lanes", response.items("lanes")?);
     }
     let NamespaceStats { lanes, .. } = response.parse()?;
-    if lanes.is_empty() {
-        return printer.line("none");
-    }
-    printer.line(&of_lanes(&lanes).text(printer.screen()))
+    printer.table(&of_lanes(&lanes))
 }
 
 fn of_lanes(lanes: &[Lane]) -> Table {
-    let columns = [
-        Column::Whole("lane"),
-        Column::Whole("state"),
-        Column::Whole("breaker"),
-        Column::Number("due"),
-        Column::Number("retries due"),
-        Column::Number("in flight"),
-        Column::Number("at most"),
-        Column::Number("a second"),
-        Column::Number("backlog"),
-    ];
-    let mut table = Table::new(columns);
+    let texts = ["lane", "state", "breaker"];
+    let numbers = ["due", "retries due", "in flight", "at most", "a second", "backlog"];
+    let mut table = Table::new(&[&texts[..], &numbers].concat()).numbers(&numbers);
     for lane in lanes {
         let counts = [lane.due, lane.retry_due, lane.in_flight].map(|count| count.to_string());
         let push = lane.push.clone().unwrap_or_default();
@@ -95,7 +77,7 @@ fn breaker(push: &PushLane) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::terminal::OutputStream;
+    use crate::output::OutputStream;
 
     #[test]
     fn lane_with_an_open_breaker_shows_its_next_attempt() {

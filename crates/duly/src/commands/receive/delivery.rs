@@ -8,8 +8,7 @@ use duly_sink::http::signature;
 use serde::Serialize;
 
 use crate::output::{
-    terminal::{OutputStream, Tone},
-    text,
+    OutputStream, Tone, text,
     when::{distance, now},
 };
 
@@ -65,9 +64,7 @@ impl Signature {
                 (Tone::Warning, "signature not checked: no --secret-file".to_owned())
             }
             Self::Valid => (Tone::Good, "signature valid".to_owned()),
-            Self::Wrong(why) => {
-                (Tone::Bad, text::preview(&format!("SIGNATURE WRONG: {why}"), usize::MAX))
-            }
+            Self::Wrong(why) => (Tone::Bad, text::line(&format!("SIGNATURE WRONG: {why}"))),
         };
         format!("  {}", screen.paint(tone, &label))
     }
@@ -121,7 +118,7 @@ impl Delivery {
         format!(
             "{}  {lateness}  attempt {attempt}  {}  delivery {}{}  answered {}\n    {}",
             self.received_at,
-            text::preview(id, usize::MAX),
+            text::line(id),
             text::preview(self.delivery_id.as_deref().unwrap_or("-"), 64),
             signature,
             self.answered,

@@ -103,7 +103,7 @@ pub(super) async fn version(session: &Session) -> Option<String> {
 
 async fn request_all(session: &Session) -> Result<Scrape, Failure> {
     let client = &session.http;
-    let metrics = client.root(Method::GET, &["metrics"]).at_most(RESPONSE_BYTES_MAX).send().await?;
+    let metrics = client.root(&["metrics"]).at_most(RESPONSE_BYTES_MAX).send().await?;
     let at = Instant::now();
     let metrics = Metrics::parse(&metrics.text);
     let (_, readiness) = health::request_readiness(session, "readyz").await?;

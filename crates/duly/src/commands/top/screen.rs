@@ -7,7 +7,7 @@ use super::{
     rates::Quantiles,
     view::{Row, View},
 };
-use crate::output::{terminal::Tone, text, when};
+use crate::output::{Tone, text, when};
 
 /// Characters of a value with its name and the space behind it.
 const CELL: usize = 20;
@@ -192,7 +192,7 @@ fn row(
 
 /// Cuts a text to a number of characters, and escapes it for the terminal.
 fn cut(text: &str, chars_max: usize) -> String {
-    let whole = text::preview(text, usize::MAX);
+    let whole = text::line(text);
     if whole.chars().count() <= chars_max {
         return whole;
     }

@@ -1,13 +1,8 @@
 use super::*;
 
 fn letters() -> Table {
-    let columns = [
-        Column::Whole("id"),
-        Column::Whole("left out"),
-        Column::Number("attempts"),
-        Column::Cut("error"),
-    ];
-    let mut table = Table::new(columns);
+    let headings = ["id", "left out", "attempts", "error"];
+    let mut table = Table::new(&headings).numbers(&["attempts"]).cut("error");
     let row = |id: &str, attempts: &str, error: &str| [id, "", attempts, error].map(str::to_owned);
     table.row(Tone::Bad, row("order:1", "16", "503 from a receiver with a great deal to say"));
     table.row(Tone::Plain, row("größe/2", "3", "a\u{1b}[2Jb\nc"));
