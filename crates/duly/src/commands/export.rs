@@ -82,23 +82,35 @@ struct Exported {
     paused: bool,
 }
 
+/// A running export.
+struct Export<'a> {
+    session: &'a Session,
+    target: Target,
+    progress: Progress,
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let names = if args.all { all(session).await? } else { args.namespaces.clone() };
-    let mut target = Target::open(&args.to)?;
-    let mut progress = Progress::new(session.printer);
+    let names = if args.all {
+        let (all, _) = namespace::all(session).await?;
+        all.iter().map(namespace::checked_name).collect::<Result<_, _>>()?
+    } else {
+        args.namespaces.clone()
+    };
+    let (target, progress) = (Target::open(&args.to)?, Progress::new(session.printer));
+    let mut export = Export { session, target, progress };
     let written = tokio::select! {
-        written = write_all(&args, &names, session, &mut target, &mut progress) => written,
+        written = export.write_all(&args, &names) => written,
         // If the signal itself ended the process, secrets would stay behind in an unfinished file.
         _ = tokio::signal::ctrl_c() => Err(Failure::coded(
             "interrupted",
             "interrupted: nothing was exported; paused namespaces stay paused",
         )),
     };
-    progress.clear();
+    export.progress.clear();
     let exported = written?;
-    let is_file = target.is_file();
-    target.finish()?;
+    let is_file = export.target.is_file();
+    export.target.finish()?;
     if is_file {
         return print_summary(&args, &exported, session);
     }
@@ -111,134 +123,119 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     Ok(())
 }
 
-async fn all(session: &Session) -> Result<Vec<NamespaceName>, Failure> {
-    namespace::all(session).await?.0.iter().map(namespace::checked_name).collect()
-}
-
-/// Writes one namespace after the other.
-async fn write_all(
-    args: &Args,
-    names: &[NamespaceName],
-    session: &Session,
-    target: &mut Target,
-    progress: &mut Progress,
-) -> Result<Vec<Exported>, Failure> {
-    let mut exported = Vec::new();
-    for name in names {
-        if args.drain {
-            drain(name, args.drain_timeout, session, progress).await?;
+impl Export<'_> {
+    /// Writes one namespace after the other.
+    async fn write_all(
+        &mut self,
+        args: &Args,
+        names: &[NamespaceName],
+    ) -> Result<Vec<Exported>, Failure> {
+        let mut exported = Vec::new();
+        for name in names {
+            if args.drain {
+                self.drain(name, args.drain_timeout).await?;
+            }
+            exported.push(self.write(name).await?);
         }
-        exported.push(write(name, session, target, progress).await?);
+        Ok(exported)
     }
-    Ok(exported)
-}
 
-/// Pauses a namespace and waits until nothing of it is in flight.
-async fn drain(
-    namespace: &NamespaceName,
-    drain_timeout: Millis,
-    session: &Session,
-    progress: &mut Progress,
-) -> Outcome {
-    session.http.post(namespace, &["pause"]).send().await?;
-    let until = Instant::now() + drain_timeout.to_std();
-    let mut most = 0;
-    loop {
-        let in_flight = namespace::counts(session, namespace).await?.in_flight;
-        if in_flight == 0 {
-            return Ok(());
+    /// Pauses a namespace and waits until nothing of it is in flight.
+    async fn drain(&mut self, namespace: &NamespaceName, drain_timeout: Millis) -> Outcome {
+        self.session.http.post(namespace, &["pause"]).send().await?;
+        let until = Instant::now() + drain_timeout.to_std();
+        let mut most = 0;
+        loop {
+            let in_flight = namespace::counts(self.session, namespace).await?.in_flight;
+            if in_flight == 0 {
+                return Ok(());
+            }
+            let firings = text::count(in_flight, "firing");
+            if Instant::now() >= until {
+                return Err(Failure::coded(
+                    "still_in_flight",
+                    format_args!(
+                        "{firings} of {namespace} still in flight after {drain_timeout}: nothing was \
+                         exported, and {namespace} stays paused. Repeat the command with a longer \
+                         --drain-timeout (a consumer's lease ends by itself), or resume it with `duly \
+                         namespace resume {namespace}`"
+                    ),
+                ));
+            }
+            most = in_flight.max(most);
+            self.progress.show(
+                most - in_flight,
+                Some(most),
+                &format!("{namespace}: {firings} in flight"),
+            );
+            tokio::time::sleep(PAUSE).await;
         }
-        let firings = text::count(in_flight, "firing");
-        if Instant::now() >= until {
-            return Err(Failure::coded(
-                "still_in_flight",
-                format_args!(
-                    "{firings} of {namespace} still in flight after {drain_timeout}: nothing was \
-                     exported, and {namespace} stays paused. Repeat the command with a longer \
-                     --drain-timeout (a consumer's lease ends by itself), or resume it with `duly \
-                     namespace resume {namespace}`"
-                ),
+    }
+
+    /// Writes one namespace.
+    async fn write(&mut self, namespace: &NamespaceName) -> Result<Exported, Failure> {
+        let before = namespace::counts(self.session, namespace).await?;
+        let total = before.pending + before.dead;
+        let mut written = [0_u64; 2];
+        let mut is_paused = false;
+        for (place, state) in ["pending", "dead"].into_iter().enumerate() {
+            let mut query = vec![("state", state.to_owned())];
+            loop {
+                let call = self.session.http.get(namespace, &["export"]);
+                let page: Page = call.query(&query).send().await?.parse()?;
+                if let Some(raw) = page.namespace.filter(|_| place == 0) {
+                    is_paused = self.warn_unless_paused(&raw)?;
+                    self.target
+                        .line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;
+                }
+                for timer in page.timers {
+                    self.target
+                        .line(&ExportLine { timer: Some(timer), ..ExportLine::default() })?;
+                    written[place] += 1;
+                }
+                let done = written.iter().sum();
+                let timers = text::count(done, "timer");
+                self.progress.show(done, Some(total), &format!("{namespace}: {timers} exported"));
+                let Some(cursor) = page.cursor else { break };
+                query = vec![("state", state.to_owned()), ("cursor", cursor)];
+            }
+        }
+        let [timers, dead] = written;
+        let end = NamespaceEnd { namespace: namespace.to_string(), timers, dead };
+        self.target.line(&ExportLine { end: Some(end.clone()), ..ExportLine::default() })?;
+        let after = namespace::counts(self.session, namespace).await?;
+        if (after.pending, after.dead) != (timers, dead) {
+            self.progress.clear();
+            warn(&format!(
+                "{namespace} changed while it was exported: it has {} and {} now, and {timers} and \
+                 {dead} were exported; stop the programs that schedule and cancel there, and export \
+                 again",
+                text::count(after.pending, "pending timer"),
+                text::count(after.dead, "dead letter"),
             ));
         }
-        most = in_flight.max(most);
-        progress.show(most - in_flight, Some(most), &format!("{namespace}: {firings} in flight"));
-        tokio::time::sleep(PAUSE).await;
+        Ok(Exported { end, paused: is_paused })
     }
-}
 
-/// Writes one namespace.
-async fn write(
-    namespace: &NamespaceName,
-    session: &Session,
-    target: &mut Target,
-    progress: &mut Progress,
-) -> Result<Exported, Failure> {
-    let before = namespace::counts(session, namespace).await?;
-    let total = before.pending + before.dead;
-    let mut written = [0_u64; 2];
-    let mut is_paused = false;
-    for (place, state) in ["pending", "dead"].into_iter().enumerate() {
-        let mut query = vec![("state", state.to_owned())];
-        loop {
-            let call = session.http.get(namespace, &["export"]);
-            let page: Page = call.query(&query).send().await?.parse()?;
-            if let Some(raw) = page.namespace.filter(|_| place == 0) {
-                is_paused = warn_unless_paused(&raw, session, progress)?;
-                target.line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;
-            }
-            for timer in page.timers {
-                target.line(&ExportLine { timer: Some(timer), ..ExportLine::default() })?;
-                written[place] += 1;
-            }
-            let done = written.iter().sum();
-            let timers = text::count(done, "timer");
-            progress.show(done, Some(total), &format!("{namespace}: {timers} exported"));
-            let Some(cursor) = page.cursor else { break };
-            query = vec![("state", state.to_owned()), ("cursor", cursor)];
+    /// Returns `true` if the namespace is paused without a time to resume; otherwise warns.
+    fn warn_unless_paused(&mut self, raw: &RawValue) -> Result<bool, Failure> {
+        let head: NamespaceHead = serde_json::from_str(raw.get()).map_err(|error| {
+            Failure::new(format_args!("the server's response has no namespace name: {error}"))
+        })?;
+        let is_paused = head.paused && head.resumes_at.is_none();
+        if !is_paused && !self.session.printer.is_quiet {
+            self.progress.clear();
+            let (name, why) = match head.resumes_at {
+                Some(at) => (head.name, format!("resumes by itself at {at}")),
+                None => (head.name, "is not paused".to_owned()),
+            };
+            warn(&format!(
+                "{name} {why}: timers that fire here during the move may fire again at the other \
+                 server; --drain pauses it and waits for the firings in flight"
+            ));
         }
+        Ok(is_paused)
     }
-    let [timers, dead] = written;
-    let end = NamespaceEnd { namespace: namespace.to_string(), timers, dead };
-    target.line(&ExportLine { end: Some(end.clone()), ..ExportLine::default() })?;
-    let after = namespace::counts(session, namespace).await?;
-    if (after.pending, after.dead) != (timers, dead) {
-        progress.clear();
-        warn(&format!(
-            "{namespace} changed while it was exported: it has {} and {} now, and {timers} and \
-             {dead} were exported; stop the programs that schedule and cancel there, and export \
-             again",
-            text::count(after.pending, "pending timer"),
-            text::count(after.dead, "dead letter"),
-        ));
-    }
-    Ok(Exported { end, paused: is_paused })
-}
-
-/// Returns `true` if the namespace is paused without a time to resume; otherwise warns.
-fn warn_unless_paused(
-    raw: &RawValue,
-    session: &Session,
-    progress: &mut Progress,
-) -> Result<bool, Failure> {
-    let head: NamespaceHead = serde_json::from_str(raw.get()).map_err(|error| {
-        Failure::new(format_args!(
-            "the server's response has no namespace name: \
-                                                    {error}"
-        ))
-    })?;
-    let is_paused = head.paused && head.resumes_at.is_none();
-    if !is_paused && !session.printer.is_quiet {
-        progress.clear();
-        let (name, why) = match head.resumes_at {
-            Some(at) => (head.name, format!("resumes by itself at {at}")),
-            None => (head.name, "is not paused".to_owned()),
-        };
-        warn(&format!(
-            "{name} {why}: timers that fire here during the move may fire again at the other \
-             server; --drain pauses it and waits for the firings in flight"
-        ));
-    }
-    Ok(is_paused)
 }
 
 /// Prints the counts and the next steps.
@@ -248,8 +245,7 @@ fn print_summary(args: &Args, exported: &[Exported], session: &Session) -> Outco
     session.printer.document(&document.to_string(), || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
         lines.push(format!(
-            "{file} is complete and contains secrets; import it at the other \
-                            server:"
+            "{file} is complete and contains secrets; import it at the other server:"
         ));
         lines.push(format!("  duly import {file} --create-namespaces --server URL"));
         if args.drain {
